@@ -1,0 +1,60 @@
+/**
+ * The one table of errors a client can be given: code, status, title, whose fault it is, and whether trying again can help.
+ * How an error becomes a reply is `http/reply.ts`.
+ */
+
+/** Who has to act: the sender of the request, the backend behind the gateway, or the gateway itself. */
+export type Side = "client" | "upstream" | "gateway";
+
+export interface ErrorKind {
+  /** HTTP status, RFC 9110 §15 (RFC 6585 for 429 and 431). */
+  readonly status: number;
+  /** The `title` of the problem document: the same sentence for every occurrence (RFC 9457 §3.1.3). */
+  readonly title: string;
+  readonly side: Side;
+  /** Whether the same request, sent again later, may succeed. */
+  readonly retryable: boolean;
+}
+
+const client = (status: number, title: string, retryable = false): ErrorKind => ({ status, title, side: "client", retryable });
+const upstream = (status: number, title: string): ErrorKind => ({ status, title, side: "upstream", retryable: true });
+const gateway = (status: number, title: string, retryable = true): ErrorKind => ({ status, title, side: "gateway", retryable });
+
+export const ERRORS = Object.freeze({
+  bad_request: client(400, "The request is malformed"),
+  path_ambiguous: client(400, "The request path could be read in two ways"),
+  unauthenticated: client(401, "Authentication is required"),
+  key_missing: client(401, "An API key is required"),
+  key_invalid: client(401, "The API key is not valid"),
+  forbidden: client(403, "The request is not allowed"),
+  route_not_found: client(404, "No route matches the request"),
+  method_not_allowed: client(405, "The route does not accept this method"),
+  request_timeout: client(408, "The request took too long to arrive", true),
+  body_too_large: client(413, "The request body is too large"),
+  uri_too_long: client(414, "The request target is too long"),
+  expectation_failed: client(417, "The expectation cannot be met"),
+  misdirected: client(421, "The request reached a server that does not serve this host"),
+  rate_limited: client(429, "Too many requests", true),
+  headers_too_large: client(431, "The request header fields are too large"),
+  internal: gateway(500, "The gateway failed to handle the request", false),
+  upstream_connect_failed: upstream(502, "The upstream could not be reached"),
+  upstream_reset: upstream(502, "The upstream closed the connection"),
+  upstream_invalid: upstream(502, "The upstream sent an invalid response"),
+  upstream_unavailable: upstream(503, "No upstream is available"),
+  upstream_saturated: upstream(503, "All connections to the upstream are in use"),
+  overloaded: gateway(503, "The gateway is overloaded"),
+  upstream_timeout: upstream(504, "The upstream took too long to answer"),
+} satisfies Record<string, ErrorKind>);
+
+export type ErrorCode = keyof typeof ERRORS;
+
+/** A fault that carries its place in the table. Thrown between modules; `message` is for the log, never for the client. */
+export class Fault extends Error {
+  readonly code: ErrorCode;
+
+  constructor(code: ErrorCode, message: string, cause?: unknown) {
+    super(message, cause === undefined ? undefined : { cause });
+    this.name = "Fault";
+    this.code = code;
+  }
+}

@@ -1,0 +1,89 @@
+/**
+ * Signs and verifies compact JWTs with HS256 (RFC 7519, RFC 7515), for tokens that this program itself has issued.
+ * What the claims mean, and where a token travels, is left to the caller.
+ */
+import { createHmac, timingSafeEqual } from "node:crypto";
+
+export type JwtClaims = Readonly<Record<string, unknown>>;
+
+export interface JwtExpected {
+  /** Milliseconds since 1970, as `clock.wall()` gives them. */
+  readonly now: number;
+  /** What `iss` must be. */
+  readonly issuer: string;
+  /** What `aud` must be, or hold when it is a list. */
+  readonly audience: string;
+}
+
+export type JwtRefusal = "malformed" | "algorithm" | "signature" | "expired" | "not_yet" | "issuer" | "audience";
+
+export type JwtVerdict = { readonly ok: true; readonly claims: JwtClaims } | { readonly ok: false; readonly reason: JwtRefusal };
+
+export function signJwt(claims: JwtClaims, secret: string | Uint8Array): string {
+  const signed = `${HEADER}.${Buffer.from(JSON.stringify(claims)).toString("base64url")}`;
+  return `${signed}.${signature(signed, secret).toString("base64url")}`;
+}
+
+/** Claims are read only once the signature holds. `exp` (seconds since 1970) is required, `nbf` honoured. Never throws. */
+export function verifyJwt(token: string, secret: string | Uint8Array, expected: JwtExpected): JwtVerdict {
+  if (token.length > MAX_LENGTH) return refuse("malformed");
+  const parts = token.split(".");
+  const [head, body, mark] = parts;
+  if (parts.length !== 3 || head === undefined || body === undefined || mark === undefined) return refuse("malformed");
+
+  const header = objectOf(head);
+  const given = bytesOf(mark);
+  if (header === null || given === null) return refuse("malformed");
+  if (!plainHs256(header)) return refuse("algorithm");
+  const right = signature(`${head}.${body}`, secret);
+  if (given.length !== right.length || !timingSafeEqual(given, right)) return refuse("signature");
+
+  const claims = objectOf(body);
+  if (claims === null || !isTime(claims.exp) || (claims.nbf !== undefined && !isTime(claims.nbf))) return refuse("malformed");
+  if (expected.now >= claims.exp * 1000) return refuse("expired");
+  if (claims.nbf !== undefined && expected.now < claims.nbf * 1000) return refuse("not_yet");
+  if (claims.iss !== expected.issuer) return refuse("issuer");
+  const holds = Array.isArray(claims.aud) ? claims.aud.includes(expected.audience) : claims.aud === expected.audience;
+  return holds ? { ok: true, claims } : refuse("audience");
+}
+
+/** In characters; a token of ours has some 300. */
+const MAX_LENGTH = 4096;
+
+const HEADER = Buffer.from('{"alg":"HS256","typ":"JWT"}').toString("base64url");
+
+const refuse = (reason: JwtRefusal): JwtVerdict => ({ ok: false, reason });
+
+/**
+ * The header decides nothing: one algorithm is accepted, whatever it says. Members that ask for more (`crit`, `jwk`, `jku`, …)
+ * are refused instead of being ignored (RFC 8725 §3.1, §3.10).
+ */
+function plainHs256(header: Record<string, unknown>): boolean {
+  for (const name in header) if (name !== "alg" && name !== "typ") return false;
+  return header.alg === "HS256" && (header.typ === undefined || header.typ === "JWT");
+}
+
+function signature(signed: string, secret: string | Uint8Array): Buffer {
+  return createHmac("sha256", secret).update(signed).digest();
+}
+
+function objectOf(part: string): Record<string, unknown> | null {
+  const bytes = bytesOf(part);
+  if (bytes === null) return null;
+  try {
+    const value: unknown = JSON.parse(bytes.toString("utf8"));
+    return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Record<string, unknown>) : null;
+  } catch {
+    return null;
+  }
+}
+
+/** Strict base64url: node skips foreign characters and stray bits, so only what encodes back to the same text counts. */
+function bytesOf(part: string): Buffer | null {
+  const bytes = Buffer.from(part, "base64url");
+  return bytes.toString("base64url") === part ? bytes : null;
+}
+
+function isTime(value: unknown): value is number {
+  return typeof value === "number" && Number.isFinite(value);
+}

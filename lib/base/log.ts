@@ -1,0 +1,57 @@
+/**
+ * The program's own log: one line an event on standard error, readable on a terminal and JSON elsewhere.
+ * The access log of requests is `observe/access_log.ts`.
+ */
+
+export const LOG_LEVELS = ["debug", "info", "warn", "error", "silent"] as const;
+export type LogLevel = (typeof LOG_LEVELS)[number];
+
+export const LOG_FORMATS = ["text", "json"] as const;
+export type LogFormat = (typeof LOG_FORMATS)[number];
+
+export type LogFields = Readonly<Record<string, unknown>>;
+
+export interface Log {
+  debug(message: string, fields?: LogFields): void;
+  info(message: string, fields?: LogFields): void;
+  warn(message: string, fields?: LogFields): void;
+  error(message: string, fields?: LogFields): void;
+}
+
+export interface LogOptions {
+  /** Events below this level are dropped. Default "info". */
+  readonly level?: LogLevel;
+  /** Default "text". */
+  readonly format?: LogFormat;
+  /** Where a finished line goes, newline included. Default standard error. */
+  readonly write?: (line: string) => void;
+  /** Milliseconds since 1970; default `Date.now`. */
+  readonly wall?: () => number;
+}
+
+export function createLog(options: LogOptions = {}): Log {
+  const threshold = LOG_LEVELS.indexOf(options.level ?? "info");
+  const write = options.write ?? ((line: string) => void process.stderr.write(line));
+  const wall = options.wall ?? Date.now;
+  const render = options.format === "json" ? jsonLine : textLine;
+  const at = (level: LogLevel) => (message: string, fields?: LogFields) => {
+    if (LOG_LEVELS.indexOf(level) >= threshold) write(render(new Date(wall()).toISOString(), level, message, fields));
+  };
+  return { debug: at("debug"), info: at("info"), warn: at("warn"), error: at("error") };
+}
+
+/** A log that drops everything: the default of an embedded gateway. */
+export const silentLog: Log = createLog({ level: "silent" });
+
+function jsonLine(time: string, level: LogLevel, message: string, fields?: LogFields): string {
+  return JSON.stringify({ time, level, message, ...fields }) + "\n";
+}
+
+function textLine(time: string, level: LogLevel, message: string, fields?: LogFields): string {
+  let line = `${time} ${level.padEnd(5)} ${message}`;
+  for (const key in fields) {
+    const value = fields[key];
+    if (value !== undefined) line += ` ${key}=${typeof value === "string" && /^[\w.:/@+-]+$/.test(value) ? value : JSON.stringify(value)}`;
+  }
+  return line + "\n";
+}

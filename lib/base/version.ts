@@ -1,0 +1,20 @@
+/**
+ * The version of this package, as its package.json says. Who may see it is left to others.
+ */
+import { readFileSync } from "node:fs";
+
+/** SemVer. "0.0.0-unknown" where the files have been taken out of their package. */
+export const version: string = versionAbove(new URL(import.meta.url));
+
+/** Walks up, for this file stands at lib/base/ in the sources and at dist/lib/base/ once built. */
+function versionAbove(file: URL): string {
+  for (let folder = new URL(".", file); ; folder = new URL("..", folder)) {
+    try {
+      const found = JSON.parse(readFileSync(new URL("package.json", folder), "utf8")) as { name?: unknown; version?: unknown };
+      if (found.name === "edge-gateway" && typeof found.version === "string") return found.version;
+    } catch {
+      // No package.json here: look further up.
+    }
+    if (folder.pathname === new URL("..", folder).pathname) return "0.0.0-unknown";
+  }
+}

@@ -1,0 +1,56 @@
+import { describe, expect, it, vi } from "vitest";
+import { createLog, LOG_LEVELS, silentLog, type LogOptions } from "../../lib/base/log.ts";
+
+function collect(options: LogOptions = {}) {
+  const lines: string[] = [];
+  return { lines, log: createLog({ write: (line) => void lines.push(line), wall: () => Date.UTC(2026, 0, 1), ...options }) };
+}
+
+describe("the log", () => {
+  it("writes one line an event: time, level, message, fields", () => {
+    const { lines, log } = collect();
+    log.info("listening", { address: "127.0.0.1:8008", workers: 2 });
+    log.error("gone");
+    expect(lines).toEqual([
+      "2026-01-01T00:00:00.000Z info  listening address=127.0.0.1:8008 workers=2\n",
+      "2026-01-01T00:00:00.000Z error gone\n",
+    ]);
+  });
+
+  it("quotes text that is no plain word, so that no field can forge a line or another field", () => {
+    const { lines, log } = collect();
+    log.warn("odd", { name: "a b=c", forged: "x\n2026 error", none: undefined, empty: "", list: [1] });
+    expect(lines).toEqual([`2026-01-01T00:00:00.000Z warn  odd name="a b=c" forged="x\\n2026 error" empty="" list=[1]\n`]);
+  });
+
+  it("writes one JSON object a line when asked to", () => {
+    const { lines, log } = collect({ format: "json" });
+    log.warn("odd\nline", { name: "a b" });
+    expect(lines).toHaveLength(1);
+    expect(lines[0]).toMatch(/^[^\n]+\n$/);
+    expect(JSON.parse(lines[0]!)).toEqual({ time: "2026-01-01T00:00:00.000Z", level: "warn", message: "odd\nline", name: "a b" });
+  });
+
+  it.each(LOG_LEVELS)("drops what lies below its level: %s", (level) => {
+    const { lines, log } = collect({ level, format: "json" });
+    log.debug("");
+    log.info("");
+    log.warn("");
+    log.error("");
+    const written = lines.map((line) => (JSON.parse(line) as { level: string }).level);
+    expect(written).toEqual(LOG_LEVELS.slice(LOG_LEVELS.indexOf(level)).filter((each) => each !== "silent"));
+  });
+
+  it("begins at info, and writes to standard error, when nothing is said", () => {
+    const write = vi.spyOn(process.stderr, "write").mockReturnValue(true);
+    try {
+      const log = createLog();
+      log.debug("unsaid");
+      log.info("said");
+      silentLog.error("unsaid");
+      expect(write.mock.calls.map(([line]) => line)).toEqual([expect.stringMatching(/^\d{4}-\d\d-\d\dT[\d:.]+Z info  said\n$/)]);
+    } finally {
+      write.mockRestore();
+    }
+  });
+});
