@@ -1,0 +1,212 @@
+/**
+ * One request as plugins and forwarders see it: read-only, changed by passing a changed copy on.
+ * Where it comes from is `server/receive*.ts`; what answers it is a `Handler`.
+ */
+import type { Readable } from "node:stream";
+import type { ErrorCode } from "../base/errors.ts";
+import type { HeaderList } from "./headers.ts";
+
+/** The parts of an Exchange; all of them may be replaced with `exchange.with({ … })`, except `call`. */
+export interface ExchangeParts {
+  /** What all copies share: identity of the request, its end, and notes for the log. */
+  readonly call: Call;
+  /** As received; upper case for the standard methods. */
+  readonly method: string;
+  /** "1.0", "1.1" or "2.0": what the client speaks. */
+  readonly httpVersion: string;
+  /** "https" when the client's connection to the gateway (or to a trusted proxy before it) is encrypted. */
+  readonly scheme: "http" | "https";
+  /** Host and port as the client wrote them, from the target or the Host header; "" when HTTP/1.0 sent none. */
+  readonly authority: string;
+  /** The whole normalised path, base_path included. What matched is what is forwarded. */
+  readonly path: string;
+  /** The part below the service's base_path: what the upstream is asked for. Starts with "/". */
+  readonly upstreamPath: string;
+  /** The query as received, "?" included; "" when there is none. */
+  readonly query: string;
+  readonly headers: HeaderList;
+  /** Values of the placeholders in the matched pattern, percent-encoded as they are forwarded. */
+  readonly params: Readonly<Record<string, string>>;
+  /** The right-most address that no trusted proxy vouches for (see `global.trusted_proxies`). */
+  readonly clientAddress: string;
+  readonly service: ServiceName;
+  readonly route: RouteName;
+  /** Who the caller is, once an auth plugin has said so; null before. */
+  readonly identity: string | null;
+  /** The unread body; null when the message has none. Whoever answers without reading it leaves it alone: the server disposes of it. */
+  readonly body: Readable | null;
+  /** Trailers of the request; complete once the body has ended. */
+  readonly trailers: () => HeaderList;
+  /** The protocol the client wishes to switch to, "websocket"; null for ordinary requests. */
+  readonly upgrade: string | null;
+}
+
+export interface ServiceName {
+  readonly name: string;
+  readonly basePath: string;
+}
+
+export interface RouteName {
+  readonly name: string;
+  readonly path: string;
+}
+
+export class Exchange implements ExchangeParts {
+  declare readonly call: Call;
+  declare readonly method: string;
+  declare readonly httpVersion: string;
+  declare readonly scheme: "http" | "https";
+  declare readonly authority: string;
+  declare readonly path: string;
+  declare readonly upstreamPath: string;
+  declare readonly query: string;
+  declare readonly headers: HeaderList;
+  declare readonly params: Readonly<Record<string, string>>;
+  declare readonly clientAddress: string;
+  declare readonly service: ServiceName;
+  declare readonly route: RouteName;
+  declare readonly identity: string | null;
+  declare readonly body: Readable | null;
+  declare readonly trailers: () => HeaderList;
+  declare readonly upgrade: string | null;
+
+  constructor(parts: ExchangeParts) {
+    // Written out, so that every Exchange has one hidden class and reads of it stay monomorphic.
+    this.call = parts.call;
+    this.method = parts.method;
+    this.httpVersion = parts.httpVersion;
+    this.scheme = parts.scheme;
+    this.authority = parts.authority;
+    this.path = parts.path;
+    this.upstreamPath = parts.upstreamPath;
+    this.query = parts.query;
+    this.headers = parts.headers;
+    this.params = parts.params;
+    this.clientAddress = parts.clientAddress;
+    this.service = parts.service;
+    this.route = parts.route;
+    this.identity = parts.identity;
+    this.body = parts.body;
+    this.trailers = parts.trailers;
+    this.upgrade = parts.upgrade;
+  }
+
+  /** A copy with some parts replaced: `next(exchange.with({ headers }))`. */
+  with(changes: Partial<Omit<ExchangeParts, "call">>): Exchange {
+    return new Exchange({ ...this, ...changes });
+  }
+
+  /** The id that stands in X-Request-Id, in problem documents and in the logs. */
+  get requestId(): string {
+    return this.call.id;
+  }
+
+  /** Aborted when the client goes away or the gateway gives the request up. */
+  get signal(): AbortSignal {
+    return this.call.signal;
+  }
+}
+
+/** What the log will say of an exchange. Filled in on the way. */
+export interface Notes {
+  service: string | null;
+  route: string | null;
+  /** Status of the reply; null until one is sent. */
+  status: number | null;
+  /** Code of the error the gateway itself answered with. */
+  code: string | null;
+  /** Id of the upstream that was asked, or null when none was. */
+  upstream: string | null;
+  /** How many times an upstream was tried. */
+  attempts: number;
+  /** Who the caller is, by an auth plugin's word. */
+  identity: string | null;
+  /** Why it went wrong, for the log only. */
+  fault: string | null;
+}
+
+export interface CallOptions {
+  readonly id: string;
+  readonly remoteAddress: string;
+  readonly trustedRemote: boolean;
+  readonly startedAt: number;
+  readonly inform: (status: number, headers: HeaderList) => void;
+}
+
+/**
+ * What every copy of one Exchange shares. Created by the server; ends when the reply is out or the client is gone.
+ */
+export class Call {
+  readonly id: string;
+  /** Address of the other end of the connection, which may be a trusted proxy. */
+  readonly remoteAddress: string;
+  /** Whether `remoteAddress` is in `global.trusted_proxies`: what it says of earlier hops is believed. */
+  readonly trustedRemote: boolean;
+  /** `clock.now()` when the request head had arrived. */
+  readonly startedAt: number;
+  readonly notes: Notes = {
+    service: null,
+    route: null,
+    status: null,
+    code: null,
+    upstream: null,
+    attempts: 0,
+    identity: null,
+    fault: null,
+  };
+  /** Sends an informational response (RFC 9110 §15.2: 100, 103) ahead of the reply; does nothing once that has begun. */
+  readonly inform: (status: number, headers: HeaderList) => void;
+  #state: "open" | "aborted" | "closed" = "open";
+  #listeners: (() => void)[] | null = null;
+  #controller: AbortController | null = null;
+
+  constructor(options: CallOptions) {
+    this.id = options.id;
+    this.remoteAddress = options.remoteAddress;
+    this.trustedRemote = options.trustedRemote;
+    this.startedAt = options.startedAt;
+    this.inform = options.inform;
+  }
+
+  /** True once the client has gone away before its reply was complete. */
+  get aborted(): boolean {
+    return this.#state === "aborted";
+  }
+
+  /** Calls `run` when the client goes away before its reply is complete; at once if it already has. Cheaper than `signal`. */
+  onAbort(run: () => void): void {
+    if (this.#state === "aborted") run();
+    else if (this.#state === "open") (this.#listeners ??= []).push(run);
+  }
+
+  /** For `fetch` and the like, in plugins; made when first asked for. */
+  get signal(): AbortSignal {
+    if (this.#controller === null) {
+      const controller = new AbortController();
+      this.#controller = controller;
+      this.onAbort(() => controller.abort());
+    }
+    return this.#controller.signal;
+  }
+
+  /** Said by the server: the client is gone. Later calls do nothing. */
+  abort(): void {
+    if (this.#state !== "open") return;
+    this.#state = "aborted";
+    const listeners = this.#listeners;
+    this.#listeners = null;
+    if (listeners !== null) for (const run of listeners) run();
+  }
+
+  /** Said by the server: the reply is out, nothing can abort it any more. */
+  close(): void {
+    if (this.#state === "open") this.#state = "closed";
+    this.#listeners = null;
+  }
+
+  /** Notes the gateway's own error for the log; `why` never reaches the client. */
+  fail(code: ErrorCode | (string & {}), why?: string): void {
+    this.notes.code = code;
+    if (why !== undefined) this.notes.fault = why;
+  }
+}

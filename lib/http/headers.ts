@@ -1,0 +1,139 @@
+/**
+ * Reads and changes header lists: flat arrays `[name, value, name, value, …]` as node's `rawHeaders` gives them, so that case,
+ * order and duplicates survive. Which headers to change is decided elsewhere.
+ *
+ * A list is never changed in place by these functions; each returns a new one, or the same one when there is nothing to change.
+ * `lower` parameters take the name in lower case. Names compare without case (RFC 9110 §5.1).
+ */
+
+export type HeaderList = readonly string[];
+
+/** The first value of the named header, or undefined. */
+export function headerValue(list: HeaderList, lower: string): string | undefined {
+  for (let i = 0; i < list.length; i += 2) {
+    if (sameName(list[i]!, lower)) return list[i + 1];
+  }
+  return undefined;
+}
+
+/** All values of the named header, in order. */
+export function headerValues(list: HeaderList, lower: string): string[] {
+  const values: string[] = [];
+  for (let i = 0; i < list.length; i += 2) {
+    if (sameName(list[i]!, lower)) values.push(list[i + 1]!);
+  }
+  return values;
+}
+
+export function hasHeader(list: HeaderList, lower: string): boolean {
+  return headerValue(list, lower) !== undefined;
+}
+
+/** A copy with every header of that name removed. */
+export function withoutHeader(list: HeaderList, lower: string): HeaderList {
+  if (!hasHeader(list, lower)) return list;
+  const kept: string[] = [];
+  for (let i = 0; i < list.length; i += 2) {
+    if (!sameName(list[i]!, lower)) kept.push(list[i]!, list[i + 1]!);
+  }
+  return kept;
+}
+
+/** A copy in which the named header stands once, with this value: in the place of the first one, else at the end. */
+export function withHeader(list: HeaderList, name: string, value: string): HeaderList {
+  const lower = name.toLowerCase();
+  const result: string[] = [];
+  let placed = false;
+  for (let i = 0; i < list.length; i += 2) {
+    if (!sameName(list[i]!, lower)) result.push(list[i]!, list[i + 1]!);
+    else if (!placed) {
+      result.push(name, value);
+      placed = true;
+    }
+  }
+  if (!placed) result.push(name, value);
+  return result;
+}
+
+/** A copy with one more header line at the end; earlier ones of the same name stay. */
+export function withAddedHeader(list: HeaderList, name: string, value: string): HeaderList {
+  return [...list, name, value];
+}
+
+/** Whether a comma-separated value holds this token, ignoring case and parameters: `hasToken("gzip;q=1, Close", "close")`. */
+export function hasToken(value: string | undefined, lowerToken: string): boolean {
+  if (value === undefined || value.length < lowerToken.length) return false;
+  if (value.length === lowerToken.length) return value.toLowerCase() === lowerToken;
+  for (const part of value.toLowerCase().split(",")) {
+    const semicolon = part.indexOf(";");
+    if ((semicolon < 0 ? part : part.slice(0, semicolon)).trim() === lowerToken) return true;
+  }
+  return false;
+}
+
+/** The tokens of all lines of a comma-separated header, in lower case, in order, without parameters of their own being split off. */
+export function tokens(list: HeaderList, lower: string): string[] {
+  const found: string[] = [];
+  for (const value of headerValues(list, lower)) {
+    for (const part of value.toLowerCase().split(",")) {
+      const token = part.trim();
+      if (token !== "") found.push(token);
+    }
+  }
+  return found;
+}
+
+/**
+ * A copy without what concerns one connection only (RFC 9110 §7.6.1): Connection and every header it names, Keep-Alive,
+ * Proxy-Connection, TE, Transfer-Encoding, Upgrade, HTTP2-Settings. The copy may be appended to by the caller.
+ */
+export function endToEnd(list: HeaderList): string[] {
+  const kept: string[] = [];
+  let named: string[] | null = null;
+  for (let i = 0; i < list.length; i += 2) {
+    const name = list[i]!;
+    if (isHopByHop(name)) {
+      const value = list[i + 1]!;
+      if (sameName(name, "connection") && !plainConnection(value)) (named ??= []).push(...value.toLowerCase().split(","));
+      continue;
+    }
+    kept.push(name, list[i + 1]!);
+  }
+  return named === null ? kept : dropNamed(kept, named);
+}
+
+function dropNamed(list: string[], named: readonly string[]): string[] {
+  const drop = new Set(named.map((name) => name.trim()));
+  // `Connection: content-length` must not strip the framing of the message, nor its Host (RFC 9110 §7.6.1 forbids naming them).
+  for (const name of NEVER_NAMED) drop.delete(name);
+  const kept: string[] = [];
+  for (let i = 0; i < list.length; i += 2) {
+    if (!drop.has(list[i]!.toLowerCase())) kept.push(list[i]!, list[i + 1]!);
+  }
+  return kept;
+}
+
+const NEVER_NAMED = ["content-length", "host"];
+
+/** `keep-alive` and `close` name no header worth looking for: the common case stays cheap. */
+function plainConnection(value: string): boolean {
+  return (value.length === 10 || value.length === 5) && (value.toLowerCase() === "keep-alive" || value.toLowerCase() === "close");
+}
+
+const HOP_BY_HOP = new Set(["connection", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade", "http2-settings"]);
+const HOP_LENGTHS = new Set([...HOP_BY_HOP].map((name) => name.length));
+
+/** Whether a header concerns one connection only, whatever `Connection` says. */
+export function isHopByHop(name: string): boolean {
+  return HOP_LENGTHS.has(name.length) && HOP_BY_HOP.has(name.toLowerCase());
+}
+
+/** A quoted-string (RFC 9110 §5.6.4), which is also a string of structured fields (RFC 9651 §3.3.3); what neither can hold becomes "?". */
+export function quotedString(text: string): string {
+  return `"${text.replace(/[^\x20-\x7e]/g, "?").replace(/["\\]/g, "\\$&")}"`;
+}
+
+/** Compares a name as received with one in lower case; most comparisons end at the length. */
+function sameName(name: string, lower: string): boolean {
+  return name.length === lower.length && (name === lower || name.toLowerCase() === lower);
+}

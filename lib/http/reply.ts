@@ -1,0 +1,67 @@
+/**
+ * What answers an exchange, and how the gateway's own errors look (RFC 9457). Writing a Reply to the client is `server/respond*.ts`.
+ */
+import type { Duplex, Readable } from "node:stream";
+import { ERRORS, type ErrorCode } from "../base/errors.ts";
+import type { Call } from "./exchange.ts";
+import type { HeaderList } from "./headers.ts";
+
+export interface Reply {
+  /** 200–599, or 101 together with `tunnel`. */
+  readonly status: number;
+  /** Reason phrase as the upstream gave it; HTTP/1 only. */
+  readonly reason?: string;
+  /** End-to-end headers; framing beyond Content-Length is the server's affair. */
+  readonly headers: HeaderList;
+  readonly body: Buffer | Readable | null;
+  /** Trailers, complete once the body has ended; sent where the client's protocol can carry them. */
+  readonly trailers?: () => HeaderList;
+  /** The upstream's side of an upgraded connection: after the 101 every byte passes both ways. */
+  readonly tunnel?: Tunnel;
+}
+
+export interface Tunnel {
+  readonly socket: Duplex;
+  /** Bytes that arrived behind the upstream's 101. */
+  readonly head: Buffer;
+  /** Milliseconds without a byte either way after which the tunnel is closed. */
+  readonly idleMs: number;
+}
+
+/** Gives up a Reply that will not be sent, and frees what it holds (an unread body holds its pooled connection for ever). */
+export function discard(reply: Reply): void {
+  if (reply.body !== null && !Buffer.isBuffer(reply.body)) reply.body.destroy();
+  reply.tunnel?.socket.destroy();
+}
+
+export interface ProblemOptions {
+  /** For the client to read: what happened and what to do. Nothing about the inside of the gateway. */
+  readonly detail?: string;
+  readonly headers?: HeaderList;
+  /** For the log only. */
+  readonly why?: string;
+}
+
+/** A reply with a problem document for an error of the table. */
+export function problem(call: Call, code: ErrorCode, options: ProblemOptions = {}): Reply {
+  const kind = ERRORS[code];
+  return problemReply(call, { code, status: kind.status, title: kind.title }, options);
+}
+
+/** A problem document whose code is not of the table: for plugins that bring their own. */
+export function problemReply(call: Call, kind: { code: string; status: number; title: string }, options: ProblemOptions = {}): Reply {
+  call.fail(kind.code, options.why);
+  const body = problemDocument(kind, call.id, options.detail);
+  return {
+    status: kind.status,
+    headers: ["Content-Type", "application/problem+json", "Content-Length", String(body.length), ...(options.headers ?? [])],
+    body,
+  };
+}
+
+/** The bytes of a problem document: `type`, `title`, `status`, `detail`, `code`, `request_id` (RFC 9457 §3). */
+export function problemDocument(kind: { code: string; status: number; title: string }, requestId: string, detail?: string): Buffer {
+  return Buffer.from(
+    JSON.stringify({ type: "about:blank", title: kind.title, status: kind.status, detail, code: kind.code, request_id: requestId }) + "\n",
+  );
+}

@@ -1,0 +1,92 @@
+import { Readable } from "node:stream";
+import { describe, expect, it } from "vitest";
+import { Call, Exchange } from "../../lib/http/exchange.ts";
+import { madeUpExchange } from "../support/exercise.ts";
+
+const call = () => new Call({ id: "id-1", remoteAddress: "192.0.2.1", trustedRemote: true, startedAt: 5, inform: () => {} });
+
+describe("an exchange", () => {
+  it("with() changes a copy: the original stays, all other parts are the same", () => {
+    const body = Readable.from([]);
+    const exchange = madeUpExchange({ body, params: { id: "7" } });
+    const before = { ...exchange };
+    const copy = exchange.with({ identity: "alice", headers: ["A", "1"] });
+    expect({ ...exchange }).toEqual(before);
+    expect(copy).toBeInstanceOf(Exchange);
+    expect({ ...copy }).toEqual({ ...before, identity: "alice", headers: ["A", "1"] });
+    expect(copy.body).toBe(body);
+  });
+
+  it("every part can be told from every other: none is lost in a copy", () => {
+    const exchange = madeUpExchange();
+    for (const key of Object.keys(exchange) as (keyof Exchange)[]) {
+      if (key === "call") continue;
+      const mark = `new ${key}`;
+      expect(exchange.with({ [key]: mark })[key]).toBe(mark);
+    }
+  });
+
+  it("copies share one call: its id, its notes, its end", () => {
+    const exchange = madeUpExchange({ call: call() });
+    const copy = exchange.with({ identity: "alice" });
+    copy.call.notes.identity = "alice";
+    expect(exchange.call.notes.identity).toBe("alice");
+    expect(copy.requestId).toBe("id-1");
+    expect(copy.signal).toBe(exchange.signal);
+  });
+});
+
+describe("a call", () => {
+  it("tells whoever asked that the client is gone, in order, once", () => {
+    const told: string[] = [];
+    const one = call();
+    one.onAbort(() => told.push("first"));
+    one.onAbort(() => told.push("second"));
+    expect(one.aborted).toBe(false);
+    one.abort();
+    one.abort();
+    expect(told).toEqual(["first", "second"]);
+    expect(one.aborted).toBe(true);
+  });
+
+  it("tells who asks too late at once", () => {
+    const one = call();
+    one.abort();
+    let told = false;
+    one.onAbort(() => (told = true));
+    expect(told).toBe(true);
+  });
+
+  it("tells nobody once the reply is out", () => {
+    const one = call();
+    let told = false;
+    one.onAbort(() => (told = true));
+    one.close();
+    one.onAbort(() => (told = true));
+    one.abort();
+    expect([told, one.aborted]).toEqual([false, false]);
+  });
+
+  it("has a signal that follows it, whenever it is first asked for", () => {
+    const early = call();
+    const { signal } = early;
+    expect(signal.aborted).toBe(false);
+    early.abort();
+    expect(signal.aborted).toBe(true);
+    const late = call();
+    late.abort();
+    expect(late.signal.aborted).toBe(true);
+    const closed = call();
+    closed.close();
+    closed.abort();
+    expect(closed.signal.aborted).toBe(false);
+  });
+
+  it("notes an error for the log, the reason only when there is one", () => {
+    const one = call();
+    one.fail("upstream_reset", "ECONNRESET");
+    expect(one.notes).toMatchObject({ code: "upstream_reset", fault: "ECONNRESET" });
+    one.fail("internal");
+    expect(one.notes).toMatchObject({ code: "internal", fault: "ECONNRESET" });
+  });
+});
