@@ -1,0 +1,167 @@
+/**
+ * Turns the text of a configuration into a Config, or into everything that is wrong with it at once.
+ * What is allowed is `model.ts`; what path patterns mean comes in as `checkRoutes`; when to load is the callers' affair.
+ */
+import { createHash } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { dirname, resolve } from "node:path";
+import { formatPath, nodeAt, nodeFrom, parseJson, positionAt, type Issue, type Json, type JsonNode, type Path } from "./json.ts";
+import { configSchema, defaultRouteName, type Config, type PluginKind, type RouteDeclaration } from "./model.ts";
+import { hasReference, resolveReferences, whyUnreadable, type Sources } from "./references.ts";
+import { INVALID, type CheckContext } from "./schema.ts";
+
+export type ConfigIssue = Issue;
+
+/** A file that has been read, or a JavaScript value of the same shape. */
+export type ConfigSource = { readonly text: Buffer | string; readonly file: string } | { readonly value: unknown };
+
+export interface LoadOptions {
+  readonly kinds: readonly PluginKind[];
+  /** Where `${env:NAME}` leads. */
+  readonly environment: Readonly<Record<string, string | undefined>>;
+  /** Where `${file:/path}` leads; default: the file system. */
+  readonly readFile?: (path: string) => Buffer | string;
+  /** Says what is wrong with path patterns, and which routes are in each other's way. */
+  readonly checkRoutes?: (declarations: readonly RouteDeclaration[]) => readonly { readonly at: Path; readonly message: string }[];
+}
+
+export type LoadResult =
+  | {
+      readonly ok: true;
+      readonly config: Config;
+      /** For display: as configured, with defaults filled in and references unresolved. */
+      readonly shown: Json;
+      /** The same for configurations that show the same: 12 hexadecimal digits of a SHA-256. */
+      readonly digest: string;
+    }
+  | { readonly ok: false; readonly issues: readonly ConfigIssue[] };
+
+export function loadConfig(source: ConfigSource, options: LoadOptions): LoadResult {
+  const parsed = "value" in source ? { node: nodeFrom(source.value), issues: [] } : parseJson(source.text);
+  const issues: Issue[] = [...parsed.issues];
+  if (parsed.node === null) return { ok: false, issues };
+  const root = parsed.node;
+  const sources: Sources = {
+    environment: options.environment,
+    readFile: remembered(options.readFile ?? ((path) => readFileSync(path))),
+    folder: "value" in source ? process.cwd() : dirname(resolve(source.file)),
+  };
+  const context: CheckContext = { issues, sources };
+  const schema = configSchema(options.kinds);
+  const config = schema.check(root, [], context);
+  if (options.checkRoutes !== undefined) {
+    const declared = declarations(root, sources);
+    for (const { at, message } of options.checkRoutes(declared.list)) {
+      issues.push({ at, message: concealed(message, nodeAt(root, at), declared.secrets), position: positionAt(root, at) });
+    }
+  }
+  if (config === INVALID || issues.length > 0) return { ok: false, issues: issues.sort(byPosition) };
+  const shown = schema.show(root);
+  const digest = createHash("sha256").update(JSON.stringify(shown, sortedKeys)).digest("hex").slice(0, 12);
+  return { ok: true, config, shown, digest };
+}
+
+/** Reads the file; one issue that says what to do when it cannot be read. The result, when ok, is a source for `loadConfig`. */
+export function readConfigFile(
+  file: string,
+): { readonly ok: true; readonly text: Buffer; readonly file: string } | { readonly ok: false; readonly issues: readonly ConfigIssue[] } {
+  try {
+    return { ok: true, text: readFileSync(file), file };
+  } catch (error) {
+    const message = `cannot read ${resolve(file)}: ${whyUnreadable(error)}; name another file with --config PATH or CONFIG_FILE_PATH`;
+    return { ok: false, issues: [{ at: [], message, position: null }] };
+  }
+}
+
+/** One line an issue, in columns: `gw.json:3:14  services[0].upstreams[1].port  expected …`. Without `file`, no places in it. */
+export function formatIssues(issues: readonly ConfigIssue[], file?: string): string {
+  const rows = issues.map(({ at, message, position }) => ({
+    place: file === undefined ? "" : position === null ? file : `${file}:${position.line}:${position.column}`,
+    path: formatPath(at),
+    message,
+  }));
+  const widest = (texts: readonly string[]) => Math.min(60, Math.max(0, ...texts.map((text) => text.length)));
+  const placeWidth = widest(rows.map((row) => row.place));
+  const pathWidth = widest(rows.map((row) => row.path));
+  const column = (text: string, width: number) => (width === 0 ? "" : `${text.padEnd(width)}  `);
+  return rows.map((row) => `${column(row.place, placeWidth)}${column(row.path, pathWidth)}${row.message}`).join("\n");
+}
+
+/** Reads each file once, so that one load sees one state of it. */
+function remembered(readFile: (path: string) => Buffer | string): (path: string) => Buffer | string {
+  const contents = new Map<string, Buffer | string>();
+  return (path) => {
+    const content = contents.get(path) ?? readFile(path);
+    contents.set(path, content);
+    return content;
+  };
+}
+
+interface Declared {
+  readonly list: readonly RouteDeclaration[];
+  /** Resolved text -> the text as it was written. */
+  readonly secrets: ReadonlyMap<string, string>;
+}
+
+/**
+ * The routes as far as they can be read, so that their patterns are checked in the same go as everything else. Paths that are
+ * missing or wrong are left out: the schema reports them.
+ */
+function declarations(root: JsonNode, sources: Sources): Declared {
+  const list: RouteDeclaration[] = [];
+  const secrets = new Map<string, string>();
+  const text = (node: JsonNode | undefined) => {
+    if (node?.kind !== "string") return undefined;
+    const resolved = resolveReferences(node.value, sources);
+    if (resolved.problems.length > 0) return undefined;
+    if (hasReference(node.value) && resolved.text !== "") secrets.set(resolved.text, node.value);
+    return resolved.text;
+  };
+  const texts = (node: JsonNode | undefined) => items(node).flatMap((item) => text(item) ?? []);
+  const path = (node: JsonNode | undefined) => {
+    const found = text(node);
+    return found?.startsWith("/") ? found : undefined;
+  };
+  items(nodeAt(root, ["services"])).forEach((service, i) => {
+    const basePath = path(nodeAt(service, ["base_path"]));
+    if (basePath === undefined) return;
+    const hosts = texts(nodeAt(service, ["hosts"])).map((host) => host.toLowerCase());
+    const at = ["services", i];
+    const declaredService = { name: text(nodeAt(service, ["name"])) ?? formatPath(at), basePath, hosts, at };
+    items(nodeAt(service, ["routes"])).forEach((route, j) => {
+      const routePath = path(nodeAt(route, ["path"]));
+      const written = items(nodeAt(route, ["methods"]));
+      const methods = texts(nodeAt(route, ["methods"]));
+      // Without its broken methods the route would look as if it took all of them.
+      if (routePath === undefined || methods.length < written.length) return;
+      const name = text(nodeAt(route, ["name"])) ?? defaultRouteName(methods, routePath);
+      list.push({ service: declaredService, route: { name, path: routePath, methods, at: [...at, "routes", j] } });
+    });
+  });
+  return { list, secrets };
+}
+
+function items(node: JsonNode | undefined): readonly JsonNode[] {
+  return node?.kind === "array" ? node.items : [];
+}
+
+/** The message without what references stand for: it may quote the whole path, or, where the path itself is at fault, any part. */
+function concealed(message: string, node: JsonNode | undefined, secrets: ReadonlyMap<string, string>): string {
+  if (node?.kind === "string" && hasReference(node.value)) {
+    return `expected a path pattern, found ${JSON.stringify(node.value)}, which stands for something that is none`;
+  }
+  let shown = message;
+  for (const [resolved, written] of secrets) shown = shown.replaceAll(resolved, () => written);
+  return shown;
+}
+
+function byPosition(a: Issue, b: Issue): number {
+  if (a.position === null || b.position === null) return (a.position === null ? 1 : 0) - (b.position === null ? 1 : 0);
+  return a.position.line - b.position.line || a.position.column - b.position.column;
+}
+
+/** For JSON.stringify: the same text whatever order the keys were written in. */
+function sortedKeys(_key: string, value: unknown): unknown {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return value;
+  return Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)));
+}

@@ -1,0 +1,236 @@
+/**
+ * What a configuration holds: global settings, services, upstreams, routes and plugin instances, with their defaults.
+ * The syntax of path patterns is `route/`, the `config` of each plugin kind comes in with the kind.
+ */
+import { isIP, isIPv4 } from "node:net";
+import type { JsonNode, Path } from "./json.ts";
+import * as s from "./schema.ts";
+
+/** What this floor needs to know of a plugin kind. */
+export interface PluginKind {
+  readonly name: string;
+  readonly schema: s.AnySchema;
+}
+
+export interface PluginInstance {
+  readonly id?: string;
+  readonly name: string;
+  readonly enabled: boolean;
+  /** As the kind's schema gives it. */
+  readonly config: unknown;
+}
+
+export interface PluginInput {
+  readonly id?: string;
+  readonly name: string;
+  readonly enabled?: boolean;
+  readonly config?: Readonly<Record<string, unknown>>;
+}
+
+export type Config = s.Infer<ReturnType<typeof configSchema>>;
+export type Service = Config["services"][number];
+export type Route = Service["routes"][number];
+export type Upstream = Service["upstreams"][number];
+/** What a person writes. */
+export type ConfigInput = s.InputOf<ReturnType<typeof configSchema>> & { readonly $schema?: string };
+
+/** A route as far as it can be read before the configuration is known to be valid. */
+export interface RouteDeclaration {
+  readonly service: { readonly name: string; readonly basePath: string; readonly hosts: readonly string[]; readonly at: Path };
+  /** No methods: all of them. */
+  readonly route: { readonly name: string; readonly path: string; readonly methods: readonly string[]; readonly at: Path };
+}
+
+export function configSchema(kinds: readonly PluginKind[]) {
+  const plugins = s.array(s.named("Plugin", pluginSchema(kinds)), { unique: "id", describe: "Plugin instances, in the order they run." });
+
+  const global = s.object(
+    {
+      name: s.withDefault(GATEWAY_NAME, "edge-gateway"),
+      plugins: s.withDefault(plugins, []),
+      trusted_proxies: s.withDefault(s.array(ADDRESS_RANGE, { describe: "Proxies whose Forwarded values are believed." }), []),
+      access_log: s.withDefault(s.object({ enabled: s.withDefault(s.boolean({ describe: "Whether requests are logged." }), true) }), {}),
+    },
+    { describe: "Gateway-level settings." },
+  );
+
+  const route = s.object({
+    name: s.derived(NAME, ({ methods, path }) => defaultRouteName(methods, path)),
+    path: PATH,
+    methods: s.withDefault(s.array(METHOD, { describe: "HTTP methods the route accepts; none means all. GET implies HEAD." }), []),
+    plugins: s.withDefault(plugins, []),
+  });
+
+  const service = s.object({
+    name: NAME,
+    base_path: BASE_PATH,
+    protocol: s.withDefault(s.oneOf(["http", "https"], { describe: "Protocol used towards upstreams." }), "http"),
+    load_balancing_strategy: s.withDefault(s.oneOf(["round_robin"], { describe: "Upstream selection strategy." }), "round_robin"),
+    upstreams: s.array(UPSTREAM, { min: 1, unique: "id", describe: "Backend targets." }),
+    routes: s.array(s.named("Route", route), { unique: "name", describe: "Routes of the service." }),
+    plugins: s.withDefault(plugins, []),
+    hosts: s.withDefault(s.array(HOST_PATTERN, { describe: "Restricts the service to these Host names; none means all." }), []),
+    encoded_slashes: s.withDefault(s.oneOf(["reject", "allow"], { describe: "Whether %2F may stand inside a placeholder." }), "reject"),
+    preserve_host: s.withDefault(s.boolean({ describe: "Whether upstreams get the Host header the client sent." }), false),
+    timeouts: s.withDefault(TIMEOUTS, {}),
+    pool: s.withDefault(POOL, {}),
+  });
+
+  return s.object(
+    {
+      global: s.withDefault(global, {}),
+      services: s.array(s.named("Service", service), { unique: "name", describe: "The configured services." }),
+    },
+    { ignoreKeys: ["$schema"] },
+  );
+}
+
+/** For editors: the whole configuration as one JSON Schema document. */
+export function configJsonSchema(kinds: readonly PluginKind[]): s.JsonSchema {
+  const definitions: Record<string, s.JsonSchema> = {};
+  const root = configSchema(kinds).jsonSchema(definitions);
+  return { $schema: "https://json-schema.org/draft/2020-12/schema", title: "edge-gateway configuration", ...root, $defs: definitions };
+}
+
+/** "GET /b/{id}"; "/b" where every method is accepted. */
+export function defaultRouteName(methods: readonly string[], path: string): string {
+  return methods.length === 0 ? path : `${methods.join(",")} ${path}`;
+}
+
+/** Undefined when the text is a host name, IPv4 or IPv6 address and nothing more; else what to do about it. */
+export function hostProblem(text: string): string | undefined {
+  if (isIP(text) !== 0) return undefined;
+  if (text.includes("://")) return 'write no scheme here; the scheme is the service\'s "protocol"';
+  if (text.includes("/")) return "write no path here";
+  if (text.startsWith("[")) return "write IPv6 addresses without brackets";
+  if (/^[^:]*:\d*$/.test(text)) return "write no port here";
+  if (/(^|\.)\d+$/.test(text)) return "this is no valid IPv4 address";
+  if (/[^\u0000-\u007f]/.test(text)) return "write international names in their ASCII form (xn--…)";
+  return HOST_NAME.test(text) ? undefined : "";
+}
+
+/** Undefined when the text is an IP address or a range in CIDR notation. */
+export function rangeProblem(text: string): string | undefined {
+  const slash = text.indexOf("/");
+  const address = slash === -1 ? text : text.slice(0, slash);
+  const family = address.includes("%") ? 0 : isIP(address);
+  if (family === 0) return "";
+  if (slash === -1) return undefined;
+  const bits = text.slice(slash + 1);
+  const most = isIPv4(address) ? 32 : 128;
+  return /^(0|[1-9]\d{0,2})$/.test(bits) && Number(bits) <= most ? undefined : `the prefix length is 0–${most}`;
+}
+
+const HOST_NAME = /^(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*\.?$/i;
+const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/; // RFC 9110 §5.6.2
+
+/** Names stand in logs, metrics and the terminal. */
+const NAME = s.string({
+  min: 1,
+  max: 200,
+  hint: "a name of 1–200 characters without control characters",
+  check: (text) => (/\p{Cc}/u.test(text) ? "" : undefined),
+});
+
+/** Stands in `WWW-Authenticate: Key realm="…"`. */
+const GATEWAY_NAME = s.string({
+  min: 1,
+  max: 200,
+  pattern: /^[ !#-[\]-~]+$/,
+  hint: "a name of printable ASCII characters without quotes and backslashes",
+  describe: "Name of the gateway.",
+});
+
+const BASE_PATH = pathSchema("Path prefix that selects the service.");
+const PATH = pathSchema("Path below the service's base_path. {name} matches one segment, {name*} at the end the rest.");
+
+function pathSchema(describe: string) {
+  const check = (text: string) => (text.startsWith("/") ? undefined : `write "/${text}"`);
+  return s.string({ min: 1, hint: 'a path that starts with "/"', describe, check });
+}
+
+const METHOD = s.string({
+  hint: "an HTTP method in upper case",
+  check(text) {
+    if (!TOKEN.test(text)) return "";
+    if (text !== text.toUpperCase()) return `methods are case-sensitive, write "${text.toUpperCase()}"`;
+    return text === "CONNECT" ? "CONNECT is not forwarded" : undefined;
+  },
+});
+
+const HOST_PATTERN = s.string({
+  lowerCase: true,
+  hint: "a host name such as api.example.com or *.example.com",
+  check(text) {
+    const name = text.startsWith("*.") ? text.slice(2) : text;
+    const problem = hostProblem(name);
+    if (problem !== undefined) return problem;
+    if (name.includes(":")) return "an IPv6 address cannot be matched";
+    return name.endsWith(".") ? "write it without the dot at its end" : undefined;
+  },
+});
+
+const ADDRESS_RANGE = s.string({ hint: "an IP address or a range such as 10.0.0.0/8", check: rangeProblem });
+
+const UPSTREAM = s.named(
+  "Upstream",
+  s.object({
+    id: s.derived(NAME, ({ host, port }) => (String(host).includes(":") ? `[${host}]:${port}` : `${host}:${port}`)),
+    host: s.string({ hint: "a host name or an IP address", describe: "Backend host name or IP address.", check: hostProblem }),
+    port: s.integer({ min: 1, max: 65535, describe: "Backend port, 1–65535." }),
+  }),
+);
+
+const milliseconds = (describe: string) => s.integer({ min: 1, max: 86_400_000, describe: `${describe}, in milliseconds.` });
+
+const TIMEOUTS = s.object({
+  connect_ms: s.withDefault(milliseconds("Longest wait for a connection to an upstream"), 3000),
+  response_ms: s.withDefault(milliseconds("Longest wait for the headers of the response"), 60_000),
+  idle_ms: s.withDefault(milliseconds("Longest silence between bytes, either way"), 60_000),
+});
+
+const POOL = s.object({
+  max_connections: s.withDefault(s.integer({ min: 1, max: 65_535, describe: "Most connections to one upstream." }), 256),
+  keepalive_idle_ms: s.withDefault(milliseconds("How long an unused connection is kept"), 30_000),
+});
+
+const ANYTHING: s.Schema<unknown> = {
+  expects: "a value",
+  describe: undefined,
+  kinds: ["object"],
+  check: () => undefined,
+  show: () => null,
+  jsonSchema: () => ({}),
+};
+
+/** An instance of any of the kinds: its `name` says by which schema its `config` is read. */
+function pluginSchema(kinds: readonly PluginKind[]): s.Schema<PluginInstance, PluginInput> {
+  const names = kinds.map((kind) => kind.name);
+  const shape = (config: s.AnySchema) =>
+    s.object({
+      id: s.optional(NAME),
+      name: s.oneOf(names, { hint: `a plugin kind (${names.join(", ")})`, describe: "Plugin kind." }),
+      enabled: s.withDefault(s.boolean({ describe: "Whether the plugin is active." }), true),
+      config: s.withDefault(config, {}),
+    });
+  const shapes = new Map(kinds.map((kind) => [kind.name, shape(kind.schema)]));
+  const unknown = shape(s.record(ANYTHING));
+  const shapeOf = (node: JsonNode) => {
+    const name = node.kind === "object" ? node.members.get("name")?.value : undefined;
+    return (name?.kind === "string" ? shapes.get(name.value) : undefined) ?? unknown;
+  };
+  return {
+    expects: "a plugin",
+    describe: undefined,
+    kinds: ["object"],
+    check: (node, at, context) => shapeOf(node).check(node, at, context),
+    show: (node) => shapeOf(node).show(node),
+    jsonSchema: (definitions) => ({
+      ...unknown.jsonSchema(definitions),
+      allOf: kinds.map(({ name, schema }) => ({
+        if: { properties: { name: { const: name } }, required: ["name"] },
+        then: { properties: { config: schema.jsonSchema(definitions) } },
+      })),
+    }),
+  };
+}

@@ -1,0 +1,74 @@
+/**
+ * Puts secrets in the place of `${env:NAME}` and `${file:/path}` inside a string. Which strings may hold them is `schema.ts`.
+ */
+import { resolve } from "node:path";
+
+/** Where references lead. */
+export interface Sources {
+  readonly environment: Readonly<Record<string, string | undefined>>;
+  readonly readFile: (path: string) => Buffer | string;
+  /** Relative file names count from here: the folder of the configuration file. */
+  readonly folder: string;
+}
+
+export interface Resolved {
+  readonly text: string;
+  /** One sentence for every reference that leads nowhere; `text` is of no use then. */
+  readonly problems: readonly string[];
+}
+
+const REFERENCE = /\$\{(env|file):([^}]*)(\}?)/g;
+
+/** Whether the text holds a reference: then what it resolves to must never be shown. */
+export function hasReference(text: string): boolean {
+  return text.includes("${env:") || text.includes("${file:");
+}
+
+/** Replaces every reference once: what comes out is not looked into again. Other `${…}` stay as they are. */
+export function resolveReferences(text: string, sources: Sources): Resolved {
+  if (!hasReference(text)) return { text, problems: [] };
+  const problems: string[] = [];
+  const replaced = text.replace(REFERENCE, (reference: string, kind: string, name: string, brace: string) => {
+    const found =
+      brace === "" ? { problem: "lacks its closing brace" }
+      : name === "" ? { problem: `names no ${kind === "env" ? "environment variable" : "file"}` }
+      : kind === "env" ? readVariable(name, sources)
+      : readSecret(name, sources);
+    if ("value" in found) return found.value;
+    problems.push(`${reference} ${found.problem}`);
+    return "";
+  });
+  return { text: replaced, problems };
+}
+
+/** Why a file cannot be read, in words: "no such file". */
+export function whyUnreadable(error: unknown): string {
+  const { code, message } = error as NodeJS.ErrnoException;
+  if (code === "ENOENT" || code === "ENOTDIR") return "no such file";
+  if (code === "EACCES" || code === "EPERM") return "permission denied";
+  if (code === "EISDIR") return "it is a folder";
+  return message;
+}
+
+/** The text without ONE line break at its end: editors and `echo` put it there, nobody means it. */
+export function withoutFinalNewline(text: string): string {
+  return text.replace(/\r?\n$/, "");
+}
+
+type Found = { readonly value: string } | { readonly problem: string };
+
+function readVariable(name: string, sources: Sources): Found {
+  const value = Object.hasOwn(sources.environment, name) ? sources.environment[name] : undefined;
+  return value === undefined ? { problem: `cannot be resolved: the environment variable ${name} is not set` } : { value };
+}
+
+function readSecret(name: string, sources: Sources): Found {
+  try {
+    const content = sources.readFile(resolve(sources.folder, name));
+    const text = typeof content === "string" ? content : new TextDecoder("utf-8", { fatal: true }).decode(content);
+    return { value: withoutFinalNewline(text) };
+  } catch (error) {
+    const why = error instanceof TypeError ? "it is not UTF-8 text" : whyUnreadable(error);
+    return { problem: `cannot be resolved: cannot read ${resolve(sources.folder, name)}: ${why}` };
+  }
+}

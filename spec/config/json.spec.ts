@@ -1,0 +1,188 @@
+import { describe, expect, it } from "vitest";
+import { formatPath, nodeAt, nodeFrom, parseJson, positionAt, type JsonNode } from "../../lib/config/json.ts";
+import { random } from "../support/random.ts";
+
+function parsed(text: string | Buffer): JsonNode {
+  const { node, issues } = parseJson(text);
+  expect(issues).toEqual([]);
+  return node!;
+}
+
+function plain(node: JsonNode): unknown {
+  switch (node.kind) {
+    case "null":
+      return null;
+    case "array":
+      return node.items.map(plain);
+    case "object":
+      return Object.fromEntries([...node.members].map(([key, member]) => [key, plain(member.value)]));
+    case "other":
+      throw new Error(node.text);
+    default:
+      return node.value;
+  }
+}
+
+function failure(text: string | Buffer): string {
+  const { node, issues } = parseJson(text);
+  expect(node).toBeNull();
+  expect(issues).toHaveLength(1);
+  const [{ position, message }] = issues as [(typeof issues)[number]];
+  return `${position!.line}:${position!.column} ${message}`;
+}
+
+describe("parseJson", () => {
+  it("reads what JSON.stringify writes, and reads it as JSON.parse does", () => {
+    const chance = random(7);
+    const text = () => String.fromCodePoint(...chance.list(0, 6, () => chance.pick([9, 10, 34, 47, 92, 65, 0xe9, 0x2028, 0x1f600, 0])));
+    const value = (depth: number): unknown => {
+      const kind = chance.int(0, depth > 4 ? 4 : 6);
+      if (kind === 0) return null;
+      if (kind === 1) return chance.chance(0.5);
+      if (kind === 2) return chance.int(-1000, 1000);
+      if (kind === 3) return (chance.next() - 0.5) * 10 ** chance.int(-30, 30);
+      if (kind === 4) return text();
+      if (kind === 5) return chance.list(0, 4, () => value(depth + 1));
+      return Object.fromEntries(chance.list(0, 4, () => [text(), value(depth + 1)]));
+    };
+    for (let i = 0; i < 500; i++) {
+      const original = value(0);
+      const written = JSON.stringify(original, null, chance.pick([0, 2]));
+      expect(plain(parsed(written))).toEqual(JSON.parse(written));
+    }
+  });
+
+  it("accepts and refuses as JSON.parse does, whatever character is put in or taken out", () => {
+    const chance = random(11);
+    const sample = '{"a": [1, -2.5e3, "x\\u00e9\\n"], "b": {"c": true, "d": null}}';
+    for (let i = 0; i < 3000; i++) {
+      const at = chance.int(0, sample.length);
+      const put = chance.pick(["", ",", "}", "]", '"', "0", "-", ".", "e", "\\", " ", "\n", "x", ":", "/", "\u0001"]);
+      const text = sample.slice(0, at) + put + sample.slice(at + chance.int(0, 1));
+      const ours = parseJson(text);
+      let theirs: unknown;
+      try {
+        theirs = JSON.parse(text);
+      } catch {
+        expect(ours.node, text).toBeNull();
+        continue;
+      }
+      expect(plain(ours.node!), text).toEqual(theirs);
+    }
+  });
+
+  it("keeps the line and column of every value and key, counted in characters", () => {
+    const root = parsed('{\r\n  "é😀": [1,\n    "two"]\n}');
+    expect(root.position).toEqual({ line: 1, column: 1 });
+    expect(nodeAt(root, ["é😀"])!.position).toEqual({ line: 2, column: 9 });
+    expect(root.kind === "object" && root.members.get("é😀")!.keyPosition).toEqual({ line: 2, column: 3 });
+    expect(nodeAt(root, ["é😀", 1])!.position).toEqual({ line: 3, column: 5 });
+    expect(positionAt(root, ["é😀", 1, "deeper"])).toEqual({ line: 3, column: 5 });
+  });
+
+  it("skips a byte order mark, in bytes and in text", () => {
+    expect(plain(parsed(Buffer.from("\uFEFF[1]")))).toEqual([1]);
+    expect(plain(parsed("\uFEFF[1]"))).toEqual([1]);
+    expect(parsed("\uFEFF[1]").position).toEqual({ line: 1, column: 1 });
+  });
+
+  it("says where bytes stop being UTF-8", () => {
+    const bytes = Buffer.concat([Buffer.from('{\n "é": "'), Buffer.from([0xe9]), Buffer.from('"\n}')]);
+    expect(failure(bytes)).toBe("2:8 expected UTF-8, found bytes that are not: save the file as UTF-8");
+  });
+
+  it("recognises UTF-16", () => {
+    expect(failure(Buffer.from("\uFEFF{}", "utf16le"))).toContain("found UTF-16");
+  });
+
+  it("reports every duplicate key with the place of the first, and reads on", () => {
+    const { node, issues } = parseJson('{"a": 1,\n "b": {"c": 1, "c": 2},\n "a": 3}');
+    expect(issues).toEqual([
+      { at: ["b", "c"], message: 'duplicate key: the first "c" stands at 2:8', position: { line: 2, column: 16 } },
+      { at: ["a"], message: 'duplicate key: the first "a" stands at 1:2', position: { line: 3, column: 2 } },
+    ]);
+    expect(plain(node!)).toEqual({ a: 1, b: { c: 1 } });
+  });
+
+  it("takes __proto__ and constructor for keys like any other", () => {
+    const root = parsed('{"__proto__": {"x": 1}, "constructor": 2}');
+    expect(root.kind === "object" && [...root.members.keys()]).toEqual(["__proto__", "constructor"]);
+    expect(nodeAt(root, ["toString"])).toBeUndefined();
+  });
+
+  it("refuses nesting beyond the limit instead of running out of stack", () => {
+    expect(failure("[".repeat(100_000))).toBe("1:101 nested deeper than 100 levels");
+    expect(parseJson("[".repeat(100) + "]".repeat(100)).issues).toEqual([]);
+  });
+
+  it.each([
+    ["", '1:1 expected a value, found the end of the file'],
+    ['{"a": 1,}', '1:8 expected a key after ",", found "}": remove the trailing comma'],
+    ["[1, 2,\n]", '1:6 expected a value after ",", found "]": remove the trailing comma'],
+    ["[1,,2]", '1:4 expected a value, found ","'],
+    ["// x\n{}", '1:1 expected a value, found "/": JSON has no comments'],
+    ["{ /* x */ }", '1:3 expected a key in double quotes, found "/": JSON has no comments'],
+    ['{"a": 1 # x\n}', '1:9 expected "," or "}", found "#": JSON has no comments'],
+    ["{'a': 1}", `1:2 expected a key in double quotes, found "'": JSON has only straight double quotes (")`],
+    ['{"a": \'b\'}', `1:7 expected a value, found "'": JSON has only straight double quotes (")`],
+    ["{“a”: 1}", '1:2 expected a key in double quotes, found "“": JSON has only straight double quotes (")'],
+    ["{port: 1}", '1:2 expected a key in double quotes, found port: write "port"'],
+    ['{"a": 1\n "b": 2}', '2:2 expected "," or "}", found "b": a comma is missing before it'],
+    ["[1 2]", '1:4 expected "," or "]", found 2: a comma is missing before it'],
+    ['{"a": NaN}', "1:7 expected a value, found NaN: besides numbers and strings JSON has true, false and null"],
+    ['{"a": http}', "1:7 expected a value, found http: strings take double quotes"],
+    ['{"a" 1}', '1:6 expected ":" after the key "a", found 1'],
+    ['{"a": [1}', '1:9 expected "," or "]", found "}": the "[" at 1:7 is not closed'],
+    ['{"a": 1', '1:8 expected "," or "}", found the end of the file: the "{" at 1:1 is not closed'],
+    ["{} {}", '1:4 expected the end of the file, found "{"'],
+    ["[01]", "1:2 expected a number such as 80 or -1.5e3, found 01"],
+    ["[1.]", "1:2 expected a number such as 80 or -1.5e3, found 1."],
+    ["[0x1f]", "1:2 expected a number such as 80 or -1.5e3, found 0x1f"],
+    ["[+1]", "1:2 expected a value, found +1: a number starts with a digit or a minus sign"],
+    ["[.5]", "1:2 expected a value, found .5: a number starts with a digit or a minus sign"],
+    ['["a\nb"]', "1:2 expected the closing quote of this string, found the end of the line"],
+    ['["ab', "1:2 expected the closing quote of this string, found the end of the file"],
+    ['["a\tb"]', "1:4 expected printable characters, found U+0009: write \\u0009 inside a string"],
+    ['["a\\x"]', '1:4 expected one of \\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX, found \\x'],
+    ['["\\u12g4"]', "1:3 expected four hexadecimal digits after \\u, found \\u12g4"],
+    ["[\u00a01]", "1:2 expected a value, found U+00A0"],
+  ])("explains %j", (text, message) => {
+    expect(failure(text)).toBe(message);
+  });
+
+  it("says inside which value the syntax breaks", () => {
+    expect(parseJson('{"services": [{"port": x}]}').issues[0]!.at).toEqual(["services", 0, "port"]);
+  });
+});
+
+describe("nodeFrom", () => {
+  it("gives the nodes a document would give, without positions", () => {
+    const value = { a: [1, "x", null, true], b: {} };
+    expect(plain(nodeFrom(value))).toEqual(value);
+    expect(nodeFrom(value).position).toBeNull();
+  });
+
+  it.each([
+    [undefined, "undefined"],
+    [NaN, "NaN"],
+    [() => 1, "a function"],
+    [1n, "a bigint"],
+    [new Date(0), "an instance of Date"],
+  ])("names %s, which JSON cannot hold", (value, text) => {
+    expect(nodeFrom(value)).toMatchObject({ kind: "other", text });
+  });
+
+  it("survives a value that holds itself", () => {
+    const value: Record<string, unknown> = {};
+    value["self"] = value;
+    expect(nodeFrom(value).kind).toBe("object");
+  });
+});
+
+describe("formatPath", () => {
+  it("reads like an expression, odd keys quoted", () => {
+    expect(formatPath(["services", 0, "upstreams", 1, "port"])).toBe("services[0].upstreams[1].port");
+    expect(formatPath(["headers", "X-A", "a b"])).toBe('headers["X-A"]["a b"]');
+    expect(formatPath([])).toBe("");
+  });
+});

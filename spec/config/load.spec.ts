@@ -1,0 +1,172 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { formatIssues, loadConfig, readConfigFile, type LoadOptions } from "../../lib/config/load.ts";
+import type { RouteDeclaration } from "../../lib/config/model.ts";
+import * as s from "../../lib/config/schema.ts";
+
+const kinds = [{ name: "key_auth", schema: s.object({ key: s.string({ min: 1 }) }) }];
+const options: LoadOptions = { kinds, environment: { KEY: "hush", PART: "/v{x}", UP: "http://x" } };
+
+const GOOD = `{
+  "global": { "plugins": [{ "name": "key_auth", "config": { "key": "\${env:KEY}" } }] },
+  "services": [
+    { "name": "a", "base_path": "/a", "upstreams": [{ "host": "localhost", "port": 9000 }],
+      "routes": [{ "path": "/b/{id}", "methods": ["GET"] }] }
+  ]
+}`;
+
+let folder: string;
+beforeAll(() => void (folder = mkdtempSync(join(tmpdir(), "load-"))));
+afterAll(() => rmSync(folder, { recursive: true }));
+
+const load = (text: string | Buffer, more: Partial<LoadOptions> = {}) => loadConfig({ text, file: join(folder, "gw.json") }, { ...options, ...more });
+
+function said(text: string, more: Partial<LoadOptions> = {}): string[] {
+  const result = load(text, more);
+  return result.ok ? [] : formatIssues(result.issues, "gw.json").split("\n");
+}
+
+describe("loadConfig", () => {
+  it("gives the configuration with secrets, and the display without", () => {
+    const result = load(GOOD);
+    if (!result.ok) throw new Error("not ok");
+    expect(result.config.global.plugins[0]!.config).toEqual({ key: "hush" });
+    expect(result.shown).toMatchObject({
+      global: { name: "edge-gateway", plugins: [{ name: "key_auth", enabled: true, config: { key: "${env:KEY}" } }] },
+      services: [{ base_path: "/a", upstreams: [{ id: "localhost:9000" }], routes: [{ name: "GET /b/{id}" }] }],
+    });
+    expect(JSON.stringify(result.shown)).not.toContain("hush");
+  });
+
+  it("digests what is meant, not how it is written", () => {
+    const digest = (text: string) => {
+      const result = load(text);
+      return result.ok ? result.digest : "";
+    };
+    const reordered = `{"services": ${JSON.stringify(JSON.parse(GOOD).services)}, "global": ${JSON.stringify(JSON.parse(GOOD).global)}}`;
+    expect(digest(GOOD)).toMatch(/^[0-9a-f]{12}$/);
+    expect(digest(reordered)).toBe(digest(GOOD));
+    expect(digest("\uFEFF" + GOOD.replace('"port": 9000', '"port": 9000, "id": "localhost:9000"'))).toBe(digest(GOOD));
+    expect(digest(GOOD.replace("9000", "9001"))).not.toBe(digest(GOOD));
+  });
+
+  it("loads what it shows to the same configuration", () => {
+    const first = load(GOOD);
+    const again = first.ok && loadConfig({ value: first.shown }, options);
+    expect(again).toEqual(first);
+  });
+
+  it("looks for files beside the configuration", () => {
+    writeFileSync(join(folder, "key"), "from-file\n");
+    const result = load(GOOD.replace("${env:KEY}", "${file:key}"));
+    expect(result.ok && result.config.global.plugins[0]!.config).toEqual({ key: "from-file" });
+  });
+
+  it("reads each secret file once a load", () => {
+    const read: string[] = [];
+    const readFile = (path: string) => {
+      read.push(path);
+      return "/x";
+    };
+    const text = GOOD.replace("${env:KEY}", "${file:/k}").replace("/b/{id}", "${file:/k}");
+    expect(load(text, { readFile, checkRoutes: () => [] }).ok).toBe(true);
+    expect(read).toEqual(["/k"]);
+  });
+
+  it("reports everything at once, in the order of the text", () => {
+    const text = `{
+  "services": [
+    { "name": "a", "base_path": "/a", "upstreams": [{ "host": "h:80", "prot": 1, "port": "80a" }],
+      "routes": [{ "path": "/v{x}" }, { "path": "/ok" }],
+      "name": "again" }
+  ],
+  "global": { "plugins": [{ "name": "key_auth", "config": { "key": "\${env:NOPE}" } }] }
+}`;
+    const checkRoutes = (list: readonly RouteDeclaration[]) =>
+      list.filter(({ route }) => route.path === "/v{x}").map(({ route }) => ({ at: [...route.at, "path"], message: "mixed segment" }));
+    expect(said(text, { checkRoutes })).toEqual([
+      'gw.json:3:63  services[0].upstreams[0].host  expected a host name or an IP address, found "h:80": write no port here',
+      'gw.json:3:71  services[0].upstreams[0].prot  is not a known field; did you mean "port"?',
+      'gw.json:3:90  services[0].upstreams[0].port  expected an integer 1–65535, found "80a"',
+      "gw.json:4:28  services[0].routes[0].path     mixed segment",
+      'gw.json:5:7   services[0].name               duplicate key: the first "name" stands at 3:7',
+      "gw.json:7:68  global.plugins[0].config.key   ${env:NOPE} cannot be resolved: the environment variable NOPE is not set",
+    ]);
+  });
+
+  it("gives one issue for broken syntax", () => {
+    expect(said('{"services": [],}')).toEqual(['gw.json:1:16  expected a key after ",", found "}": remove the trailing comma']);
+  });
+
+  it("does not tell a secret when a path made of it is at fault", () => {
+    const text = GOOD.replace("/b/{id}", "/p${env:PART}");
+    const checkRoutes = (list: readonly RouteDeclaration[]) => [
+      { at: [...list[0]!.route.at, "path"], message: 'mixed segment "v{x}"' },
+      { at: list[0]!.route.at, message: `${list[0]!.route.path} is taken` },
+    ];
+    const lines = said(text, { checkRoutes });
+    expect(lines).toHaveLength(2);
+    expect(lines.join()).toContain("/p${env:PART} is taken");
+    expect(lines.join()).not.toContain("v{x}");
+  });
+
+  it("does not tell a secret when a field's own check refuses it", () => {
+    const lines = said(GOOD.replace('"localhost"', '"${env:UP}"'));
+    expect(lines).toHaveLength(1);
+    expect(lines[0]).toContain('found "${env:UP}"');
+    expect(lines[0]).not.toContain("http://x");
+  });
+
+  it("shows checkRoutes the routes of a configuration that has other errors", () => {
+    let seen: readonly RouteDeclaration[] = [];
+    const value = {
+      services: [
+        { base_path: "/a", hosts: ["A.example"], routes: [{ path: "/${env:KEY}", methods: ["GET"] }, { path: 5 }, { path: "/m", methods: [1] }] },
+        { name: "b", routes: [{ path: "/unknown-base" }] },
+        7,
+      ],
+    };
+    const result = loadConfig({ value }, { ...options, checkRoutes: (list) => ((seen = list), []) });
+    expect(result.ok).toBe(false);
+    expect(seen).toEqual([
+      {
+        service: { name: "services[0]", basePath: "/a", hosts: ["a.example"], at: ["services", 0] },
+        route: { name: "GET /hush", path: "/hush", methods: ["GET"], at: ["services", 0, "routes", 0] },
+      },
+    ]);
+  });
+
+  it.each([[null], [[]], ["x"], [undefined]])("refuses %j as a whole configuration", (value) => {
+    const result = loadConfig({ value }, { ...options, checkRoutes: () => [] });
+    expect(result).toMatchObject({ ok: false, issues: [{ at: [], position: null }] });
+  });
+});
+
+describe("readConfigFile", () => {
+  it("gives bytes that can be loaded", () => {
+    const file = join(folder, "good.json");
+    writeFileSync(file, GOOD);
+    const read = readConfigFile(file);
+    expect(read.ok && loadConfig(read, options).ok).toBe(true);
+  });
+
+  it("says which file is missing and how to name another", () => {
+    const read = readConfigFile(join(folder, "none.json"));
+    expect(!read.ok && formatIssues(read.issues)).toBe(
+      `cannot read ${join(folder, "none.json")}: no such file; name another file with --config PATH or CONFIG_FILE_PATH`,
+    );
+  });
+
+  it("says when the path is a folder", () => {
+    const read = readConfigFile(folder);
+    expect(!read.ok && read.issues[0]!.message).toContain("it is a folder");
+  });
+});
+
+describe("formatIssues", () => {
+  it("leaves places out for values that were never text", () => {
+    expect(formatIssues([{ at: ["a", 0], message: "is wrong", position: null }])).toBe("a[0]  is wrong");
+  });
+});

@@ -1,0 +1,245 @@
+import { describe, expect, expectTypeOf, it } from "vitest";
+import { loadConfig } from "../../lib/config/load.ts";
+import { configJsonSchema, type Config, type ConfigInput } from "../../lib/config/model.ts";
+import * as s from "../../lib/config/schema.ts";
+
+const kinds = [
+  { name: "key_auth", schema: s.object({ key: s.string({ min: 1 }), hide_credentials: s.withDefault(s.boolean(), false) }) },
+  { name: "rate_limit", schema: s.object({ limit_min: s.optional(s.integer({ min: 1 })) }) },
+];
+
+const service = (more: object = {}) => ({
+  name: "a", base_path: "/a", upstreams: [{ host: "a.internal", port: 80 }], routes: [{ path: "/b" }], ...more,
+});
+
+function load(value: unknown) {
+  return loadConfig({ value }, { kinds, environment: { TOKEN: "hush" } });
+}
+
+function valid(value: unknown): Config {
+  const result = load(value);
+  if (!result.ok) throw new Error(JSON.stringify(result.issues));
+  return result.config;
+}
+
+function issues(value: unknown): string[] {
+  const result = load(value);
+  return result.ok ? [] : result.issues.map(({ at, message }) => `${s.formatPath(at)}: ${message}`);
+}
+
+const ofService = (more: object) => issues({ services: [service(more)] });
+
+describe("configSchema", () => {
+  it("fills in every default", () => {
+    expect(valid({ services: [service()] })).toEqual({
+      global: { name: "edge-gateway", plugins: [], trustedProxies: [], accessLog: { enabled: true } },
+      services: [
+        {
+          name: "a",
+          basePath: "/a",
+          protocol: "http",
+          loadBalancingStrategy: "round_robin",
+          upstreams: [{ id: "a.internal:80", host: "a.internal", port: 80 }],
+          routes: [{ name: "/b", path: "/b", methods: [], plugins: [] }],
+          plugins: [],
+          hosts: [],
+          encodedSlashes: "reject",
+          preserveHost: false,
+          timeouts: { connectMs: 3000, responseMs: 60_000, idleMs: 60_000 },
+          pool: { maxConnections: 256, keepaliveIdleMs: 30_000 },
+        },
+      ],
+    });
+  });
+
+  it("takes an empty list of services, and ignores $schema at the root only", () => {
+    expect(valid({ $schema: "x", services: [] }).services).toEqual([]);
+    expect(issues({ services: [service({ $schema: "x" })] })[0]).toContain("services[0].$schema: is not a known field");
+  });
+
+  it("names what is required", () => {
+    expect(issues({})).toEqual(["services: is required (The configured services.)"]);
+    expect(issues({ services: [{}] }).map((issue) => issue.split(" is required")[0])).toEqual([
+      "services[0].name:", "services[0].base_path:", "services[0].upstreams:", "services[0].routes:",
+    ]);
+    expect(ofService({ upstreams: [] })).toEqual(["services[0].upstreams: expected at least 1 item, found none"]);
+  });
+
+  it("suggests the field that was meant", () => {
+    expect(issues({ service: [], services: [] })).toEqual(['service: is not a known field; did you mean "services"?']);
+    expect(ofService({ basePath: "/" })).toEqual(['services[0].basePath: is not a known field; did you mean "base_path"?']);
+  });
+
+  it("types what people write and what code reads", () => {
+    expectTypeOf<Config["services"][number]["loadBalancingStrategy"]>().toEqualTypeOf<"round_robin">();
+    expectTypeOf<Config["services"][number]["upstreams"][number]["id"]>().toEqualTypeOf<string>();
+    const upstreams = [{ host: "h", port: 1 }];
+    const input: ConfigInput = { services: [{ name: "a", base_path: "/", upstreams, routes: [{ path: "/" }] }] };
+    expect(valid(input).services).toHaveLength(1);
+  });
+});
+
+describe("routes", () => {
+  it("are named after their methods and path", () => {
+    const routes = [{ path: "/b/{id}", methods: ["GET"] }, { path: "/b" }, { path: "/c", methods: ["GET", "PUT"] }, { path: "/d", name: "mine" }];
+    expect(valid({ services: [service({ routes })] }).services[0]!.routes.map((route) => route.name)).toEqual([
+      "GET /b/{id}", "/b", "GET,PUT /c", "mine",
+    ]);
+  });
+
+  it("have names unique within their service, defaulted ones included", () => {
+    expect(ofService({ routes: [{ path: "/b" }, { path: "/c", name: "/b" }, { path: "/b" }] })).toEqual([
+      'services[0].routes[1].name: "/b" is already used by services[0].routes[0]',
+      'services[0].routes[2].name: "/b" is already used by services[0].routes[0]',
+    ]);
+    expect(issues({ services: [service(), service({ name: "b" })] })).toEqual([]);
+  });
+
+  it.each([
+    ["get", 'methods are case-sensitive, write "GET"'],
+    ["CONNECT", "CONNECT is not forwarded"],
+    ["G T", 'expected an HTTP method in upper case, found "G T"'],
+    ["", 'found ""'],
+  ])("refuse the method %j with a remedy", (method, message) => {
+    expect(ofService({ routes: [{ path: "/b", methods: [method] }] })[0]).toContain(message);
+  });
+
+  it("have paths that start with a slash", () => {
+    expect(ofService({ base_path: "a", routes: [{ path: "b" }] })).toEqual([
+      'services[0].base_path: expected a path that starts with "/", found "a": write "/a"',
+      'services[0].routes[0].path: expected a path that starts with "/", found "b": write "/b"',
+    ]);
+  });
+});
+
+describe("upstreams", () => {
+  it.each(["localhost", "a-b.internal", "my_service", "10.0.0.1", "::1", "2001:db8::1", "example.com."])("take the host %s", (host) => {
+    expect(ofService({ upstreams: [{ host, port: 1 }] })).toEqual([]);
+  });
+
+  it.each([
+    ["http://a", "write no scheme here"],
+    ["a/b", "write no path here"],
+    ["a:80", "write no port here"],
+    ["[::1]", "without brackets"],
+    ["1.2.3.256", "no valid IPv4 address"],
+    ["bücher.example", "ASCII form"],
+    ["", 'found ""'],
+    ["a b", 'found "a b"'],
+    ["-a", 'found "-a"'],
+    ["a..b", 'found "a..b"'],
+  ])("refuse the host %j with a remedy", (host, message) => {
+    const [issue] = ofService({ upstreams: [{ host, port: 1 }] });
+    expect(issue).toContain("services[0].upstreams[0].host: expected a host name or an IP address");
+    expect(issue).toContain(message);
+  });
+
+  it.each([0, 65536, 80.5, "80"])("refuse the port %j", (port) => {
+    expect(ofService({ upstreams: [{ host: "a", port }] })).toEqual([
+      `services[0].upstreams[0].port: expected an integer 1–65535, found ${JSON.stringify(port)}`,
+    ]);
+  });
+
+  it("have ids unique within their service, IPv6 hosts in brackets by default", () => {
+    const upstreams = [{ host: "::1", port: 1 }, { host: "b", port: 1, id: "[::1]:1" }];
+    expect(ofService({ upstreams })).toEqual(['services[0].upstreams[1].id: "[::1]:1" is already used by services[0].upstreams[0]']);
+  });
+});
+
+describe("services", () => {
+  it("have unique names", () => {
+    expect(issues({ services: [service(), service({ base_path: "/x" })] })).toEqual(['services[1].name: "a" is already used by services[0]']);
+  });
+
+  it("keep hosts in lower case and refuse what is no host name", () => {
+    expect(valid({ services: [service({ hosts: ["API.example.com", "*.Example.com"] })] }).services[0]!.hosts).toEqual([
+      "api.example.com", "*.example.com",
+    ]);
+    for (const host of ["api.example.com:80", "https://a", "*", "a.*.b", "::1", "*."]) {
+      expect(ofService({ hosts: [host] }), host).toHaveLength(1);
+    }
+  });
+
+  it("bound their timeouts", () => {
+    const [low, high] = ofService({ timeouts: { connect_ms: 0, idle_ms: 86_400_001 } });
+    expect(low).toBe("services[0].timeouts.connect_ms: expected an integer 1–86400000, found 0");
+    expect(high).toContain("services[0].timeouts.idle_ms");
+  });
+});
+
+describe("global", () => {
+  it.each(["10.0.0.1", "10.0.0.0/8", "::1", "fd00::/8", "0.0.0.0/0"])("trusts %s", (range) => {
+    expect(issues({ global: { trusted_proxies: [range] }, services: [] })).toEqual([]);
+  });
+
+  const broken = ["10.0.0.0/33", "10.0.0/8", "::/129", "10.0.0.0/", "10.0.0.0/08", "proxy", "fe80::1%eth0", ""];
+  it.each(broken)("does not take %j for a range", (range) => {
+    expect(issues({ global: { trusted_proxies: [range] }, services: [] })[0]).toContain("expected an IP address or a range such as 10.0.0.0/8");
+  });
+
+  it.each(['a"b', "a\\b", "a\nb", "naïve"])("refuses the name %j, which would break a header", (name) => {
+    expect(issues({ global: { name }, services: [] })).toHaveLength(1);
+  });
+});
+
+describe("plugins", () => {
+  const keyAuth = { name: "key_auth", config: { key: "x" } };
+
+  it("get their config from their kind's schema, at all three levels", () => {
+    const config = valid({
+      global: { plugins: [keyAuth] },
+      services: [service({ plugins: [{ ...keyAuth, id: "p", enabled: false }], routes: [{ path: "/b", plugins: [{ name: "rate_limit" }] }] })],
+    });
+    expect(config.global.plugins).toEqual([{ name: "key_auth", enabled: true, config: { key: "x", hideCredentials: false } }]);
+    expect(config.services[0]!.plugins[0]).toMatchObject({ id: "p", enabled: false });
+    expect(config.services[0]!.routes[0]!.plugins[0]).toEqual({ name: "rate_limit", enabled: true, config: {} });
+  });
+
+  it("resolve references in their config", () => {
+    const plugin = { name: "key_auth", config: { key: "${env:TOKEN}" } };
+    expect(valid({ global: { plugins: [plugin] }, services: [] }).global.plugins[0]!.config).toMatchObject({ key: "hush" });
+  });
+
+  it("are checked also when they are not enabled", () => {
+    expect(ofService({ plugins: [{ name: "rate_limit", enabled: false, config: { limit_min: 0 } }] })).toEqual([
+      "services[0].plugins[0].config.limit_min: expected an integer ≥ 1, found 0",
+    ]);
+  });
+
+  it("lack a required field also when config is absent, at the plugin's place", () => {
+    const text = '{"services": [],\n "global": {"plugins": [\n  {"name": "key_auth"}]}}';
+    const result = loadConfig({ text, file: "gw.json" }, { kinds, environment: {} });
+    expect(result).toEqual({
+      ok: false,
+      issues: [
+        { at: ["global", "plugins", 0, "config", "key"], message: "is required (a non-empty string)", position: { line: 3, column: 3 } },
+      ],
+    });
+  });
+
+  it("of an unknown kind are an error that suggests a known one", () => {
+    expect(ofService({ plugins: [{ name: "key-auth", config: { anything: 1 } }] })).toEqual([
+      'services[0].plugins[0].name: expected a plugin kind (key_auth, rate_limit), found "key-auth": did you mean "key_auth"?',
+    ]);
+  });
+
+  it("have ids unique within one list", () => {
+    const twice = [{ ...keyAuth, id: "p" }, { ...keyAuth }, { ...keyAuth }, { ...keyAuth, id: "p" }];
+    expect(ofService({ plugins: twice, routes: [{ path: "/", plugins: [{ ...keyAuth, id: "p" }] }] })).toEqual([
+      'services[0].plugins[3].id: "p" is already used by services[0].plugins[0]',
+    ]);
+  });
+});
+
+describe("configJsonSchema", () => {
+  it("describes plugins by their name, once", () => {
+    const document = JSON.parse(JSON.stringify(configJsonSchema(kinds)));
+    expect(Object.keys(document.$defs).sort()).toEqual(["Plugin", "Route", "Service", "Upstream"]);
+    expect(document.properties.$schema).toEqual({});
+    expect(document.$defs.Plugin.allOf[0]).toEqual({
+      if: { properties: { name: { const: "key_auth" } }, required: ["name"] },
+      then: { properties: { config: kinds[0]!.schema.jsonSchema() } },
+    });
+    expect(document.$defs.Service.required).toEqual(["name", "base_path", "upstreams", "routes"]);
+  });
+});

@@ -1,0 +1,234 @@
+import { describe, expect, expectTypeOf, it } from "vitest";
+import { nodeFrom, parseJson } from "../../lib/config/json.ts";
+import * as s from "../../lib/config/schema.ts";
+
+const sources = { environment: { SECRET: "hush", UPPER: "ABC" }, readFile: () => "", folder: "/" };
+
+/** The value, or the issues as "path: message". */
+function check(schema: s.AnySchema, value: unknown): unknown {
+  const issues: s.Issue[] = [];
+  const out = schema.check(nodeFrom(value), [], { issues, sources });
+  expect(out === s.INVALID).toBe(issues.length > 0);
+  return out === s.INVALID ? issues.map(({ at, message }) => `${s.formatPath(at)}: ${message}`) : out;
+}
+
+const show = (schema: s.AnySchema, value: unknown) => schema.show(nodeFrom(value));
+
+describe("scalars", () => {
+  it.each<[s.AnySchema, unknown, unknown]>([
+    [s.integer({ min: 1, max: 65535 }), 80, 80],
+    [s.integer({ min: 1, max: 65535 }), "80a", [': expected an integer 1–65535, found "80a"']],
+    [s.integer({ min: 1, max: 65535 }), 0, [": expected an integer 1–65535, found 0"]],
+    [s.integer({ min: 1 }), 1.5, [": expected an integer ≥ 1, found 1.5"]],
+    [s.integer({ max: 3 }), null, [": expected an integer ≤ 3, found null"]],
+    [s.integer(), NaN, [": expected an integer, found NaN"]],
+    [s.number({ min: 0, max: 1 }), 0.5, 0.5],
+    [s.number({ min: 0, max: 1 }), 2, [": expected a number 0–1, found 2"]],
+    [s.boolean(), true, true],
+    [s.boolean(), "true", [': expected true or false, found "true"']],
+    [s.string(), undefined, [": expected a string, found undefined"]],
+    [s.string({ min: 1 }), "", [': expected a non-empty string, found ""']],
+    [s.string({ max: 2 }), "abc", [': expected a string of at most 2 characters, found "abc"']],
+    [s.string({ pattern: /^a+$/, hint: "a word of a" }), "b", [': expected a word of a, found "b"']],
+    [s.string({ lowerCase: true }), "A.Example", "a.example"],
+    [s.oneOf(["http", "https"]), "https", "https"],
+    [s.oneOf(["http", "https"]), "htps", [': expected "http" or "https", found "htps": did you mean "https"?']],
+    [s.oneOf([1, 2, "x"]), 3, [': expected 1, 2 or "x", found 3']],
+    [s.string(), { a: 1 }, [": expected a string, found an object"]],
+  ])("%# answers in full", (schema, value, result) => {
+    expect(check(schema, value)).toEqual(result);
+  });
+
+  it("cuts a long value short in the message", () => {
+    expect(String(check(s.boolean(), "x".repeat(500))).length).toBeLessThan(120);
+  });
+
+  it("keeps a huge number as it was written", () => {
+    const issues: s.Issue[] = [];
+    s.integer().check(parseJson("1e400").node!, [], { issues, sources });
+    expect(issues[0]!.message).toBe("expected an integer, found 1e400");
+  });
+});
+
+describe("references", () => {
+  it("are resolved for the code and kept for display", () => {
+    expect(check(s.string(), "Bearer ${env:SECRET}")).toBe("Bearer hush");
+    expect(show(s.string(), "Bearer ${env:SECRET}")).toBe("Bearer ${env:SECRET}");
+  });
+
+  it("never show what they resolve to when it does not fit, not even in the remedy", () => {
+    const schema = s.string({ hint: "lower case", check: (text) => (text === text.toLowerCase() ? undefined : `write ${text.toLowerCase()}`) });
+    const said = String(check(schema, "${env:UPPER}"));
+    expect(said).toBe(': expected lower case, found "${env:UPPER}": what the reference stands for does not fit');
+    expect(String(check(schema, "ABC"))).toContain("write abc");
+  });
+
+  it("are an issue each when unset", () => {
+    expect(check(s.string(), "${env:A}-${env:B}")).toEqual([
+      ": ${env:A} cannot be resolved: the environment variable A is not set",
+      ": ${env:B} cannot be resolved: the environment variable B is not set",
+    ]);
+  });
+
+  it("may stand where a pattern rules, for editors too", () => {
+    expect(s.string({ pattern: /^a$/ }).jsonSchema()).toEqual({
+      type: "string",
+      anyOf: [{ pattern: "^a$" }, { pattern: "\\$\\{(env|file):" }],
+    });
+  });
+});
+
+describe("object", () => {
+  const schema = s.object({
+    limit_min: s.integer({ min: 1, describe: "Requests per minute." }),
+    hide_credentials: s.withDefault(s.boolean(), false),
+    label: s.optional(s.string()),
+    key_sha256: s.optional(s.string()),
+    slug: s.derived(s.string(), ({ limit_min }) => `at-${limit_min}`),
+    nested: s.withDefault(s.object({ idle_ms: s.withDefault(s.integer({ min: 1 }), 5) }), {}),
+  });
+
+  it("crosses from snake_case to camelCase, defaults filled in", () => {
+    expect(check(schema, { limit_min: 3, key_sha256: "x" })).toEqual({
+      limitMin: 3, hideCredentials: false, keySha256: "x", slug: "at-3", nested: { idleMs: 5 },
+    });
+  });
+
+  it("leaves an absent optional field out", () => {
+    expect(Object.keys(check(schema, { limit_min: 3 }) as object)).not.toContain("label");
+  });
+
+  it("shows snake_case with defaults, in the declared order", () => {
+    expect(JSON.stringify(show(schema, { slug: "mine", limit_min: 3 }))).toBe(
+      '{"limit_min":3,"hide_credentials":false,"slug":"mine","nested":{"idle_ms":5}}',
+    );
+  });
+
+  it("gives code and people their own types", () => {
+    expectTypeOf<s.Infer<typeof schema>>().toEqualTypeOf<{
+      readonly limitMin: number;
+      readonly hideCredentials: boolean;
+      readonly slug: string;
+      readonly nested: { readonly idleMs: number };
+      readonly label?: string;
+      readonly keySha256?: string;
+    }>();
+    expectTypeOf<{ limit_min: 3 }>().toExtend<s.InputOf<typeof schema>>();
+    expectTypeOf<{ limit_min: "3" }>().not.toExtend<s.InputOf<typeof schema>>();
+    expectTypeOf<{}>().not.toExtend<s.InputOf<typeof schema>>();
+  });
+
+  it("reports everything at once: unknown, missing and wrong", () => {
+    expect(check(schema, { limit_minute: 3, colour: 1, label: 5, nested: { idle_ms: 0 } })).toEqual([
+      'limit_minute: is not a known field; did you mean "limit_min"?',
+      "colour: is not a known field (known here: limit_min, hide_credentials, label, key_sha256, slug, nested)",
+      "limit_min: is required (Requests per minute.)",
+      "label: expected a string, found 5",
+      "nested.idle_ms: expected an integer ≥ 1, found 0",
+    ]);
+  });
+
+  it("takes a field that is undefined in JavaScript for a wrong one, not for a missing one", () => {
+    expect(check(schema, { limit_min: 3, label: undefined })).toEqual(["label: expected a string, found undefined"]);
+  });
+
+  it("does not find inherited names among its fields", () => {
+    expect(check(s.object({ a: s.optional(s.string()) }), JSON.parse('{"toString": 1, "__proto__": 2}'))).toHaveLength(2);
+  });
+
+  it("refines once its fields are valid, at the place of the field", () => {
+    const range = s.object(
+      { low: s.integer(), high: s.integer() },
+      { refine: ({ low, high }, report) => void (low > high && report("is below low", "high")) },
+    );
+    expect(check(range, { low: 1, high: 2 })).toEqual({ low: 1, high: 2 });
+    expect(check(range, { low: 3, high: 2 })).toEqual(["high: is below low"]);
+    expect(check(range, { low: "3", high: 2 })).toHaveLength(1);
+  });
+
+  it("points with line and column at the key that is unknown and at the object that lacks one", () => {
+    const issues: s.Issue[] = [];
+    schema.check(parseJson('{\n  "x1": 1 }').node!, [], { issues, sources });
+    expect(issues.map((issue) => issue.position)).toEqual([{ line: 2, column: 3 }, { line: 1, column: 1 }]);
+  });
+});
+
+describe("collections", () => {
+  const names = s.array(s.object({ name: s.string(), port: s.integer() }), { min: 1, max: 3, unique: "name" });
+
+  it("checks every item", () => {
+    expect(check(s.array(s.integer()), [1, "2", 3, false])).toEqual([
+      '[1]: expected an integer, found "2"',
+      "[3]: expected an integer, found false",
+    ]);
+  });
+
+  it("counts its items", () => {
+    expect(check(names, [])).toEqual([": expected 1–3 items, found none"]);
+    expect(check(s.array(s.integer(), { min: 2 }), [1])).toEqual([": expected at least 2 items, found 1"]);
+  });
+
+  it("finds names used twice, also on items that are wrong elsewhere", () => {
+    expect(check(names, [{ name: "a", port: 1 }, { name: "b", port: 1 }, { name: "a", port: "x" }])).toEqual([
+      '[2].port: expected an integer, found "x"',
+      '[2].name: "a" is already used by [0]',
+    ]);
+  });
+
+  it("compares what references stand for, and does not tell it", () => {
+    expect(check(names, [{ name: "hush", port: 1 }, { name: "${env:SECRET}", port: 1 }])).toEqual([
+      '[1].name: "${env:SECRET}" is already used by [0]',
+    ]);
+  });
+
+  it("keeps the keys of a record as they are", () => {
+    const headers = s.record(s.string());
+    expect(check(headers, { "X-Some_Thing": "1" })).toEqual({ "X-Some_Thing": "1" });
+    expect(check(headers, { "X-A": 1 })).toEqual(['["X-A"]: expected a string, found 1']);
+    expect(Object.hasOwn(check(headers, JSON.parse('{"__proto__": "x"}')) as object, "__proto__")).toBe(true);
+  });
+
+  it("takes either of several, and complains as the one that fits the kind would", () => {
+    const either = s.anyOf([s.array(s.integer()), s.string({ pattern: /^\d+-\d+$/, hint: 'a range such as "200-399"' })]);
+    expect(check(either, [200])).toEqual([200]);
+    expect(check(either, "200-399")).toBe("200-399");
+    expect(check(either, ["x"])).toEqual(['[0]: expected an integer, found "x"']);
+    expect(check(either, 200)).toEqual([': expected an array or a range such as "200-399", found 200']);
+  });
+
+  it("shows the shape that fits when several are objects", () => {
+    const either = s.anyOf([s.object({ a: s.string(), n: s.withDefault(s.integer(), 1) }), s.object({ b: s.string(), m: s.withDefault(s.integer(), 2) })]);
+    expect(show(either, { b: "x" })).toEqual({ b: "x", m: 2 });
+    expect(check(either, { c: 1 })).toEqual([": expected an object or an object, found an object"]);
+  });
+});
+
+describe("jsonSchema", () => {
+  it("carries ranges, defaults, descriptions and what is required", () => {
+    const schema = s.object({
+      port: s.integer({ min: 1, max: 65535, describe: "Backend port." }),
+      mode: s.withDefault(s.oneOf(["a", "b"]), "a"),
+      tags: s.optional(s.array(s.string(), { max: 2 })),
+      extra: s.optional(s.record(s.boolean())),
+    });
+    expect(schema.jsonSchema()).toEqual({
+      type: "object",
+      properties: {
+        port: { description: "Backend port.", type: "integer", minimum: 1, maximum: 65535 },
+        mode: { enum: ["a", "b"], default: "a" },
+        tags: { type: "array", items: { type: "string" }, maxItems: 2 },
+        extra: { type: "object", additionalProperties: { type: "boolean" } },
+      },
+      required: ["port"],
+      additionalProperties: false,
+    });
+  });
+
+  it("says a named schema once", () => {
+    const point = s.named("Point", s.object({ x: s.integer() }));
+    const definitions: Record<string, s.JsonSchema> = {};
+    const schema = s.object({ a: point, b: point }).jsonSchema(definitions);
+    expect(schema).toMatchObject({ properties: { a: { $ref: "#/$defs/Point" }, b: { $ref: "#/$defs/Point" } } });
+    expect(definitions).toEqual({ Point: point.jsonSchema() });
+  });
+});

@@ -1,0 +1,157 @@
+import { describe, expect, it } from "vitest";
+import { readSettings, SETTINGS, type Host, type Settings } from "../../lib/config/settings.ts";
+
+type Flags = Parameters<typeof readSettings>[0];
+
+function settings(flags: Flags = {}, environment: Record<string, string> = {}, host: Host = {}): Settings {
+  const result = readSettings(flags, environment, host);
+  if (!result.ok) throw new Error(result.issues.join("\n"));
+  return result.settings;
+}
+
+function issues(flags: Flags, environment: Record<string, string> = {}, host: Host = {}): readonly string[] {
+  const result = readSettings(flags, environment, host);
+  return result.ok ? [] : result.issues;
+}
+
+const TLS = { SERVER_CERT_PATH: "c.pem", SERVER_KEY_PATH: "k.pem" };
+const ADMIN = { ADMIN_USER: "admin", ADMIN_PASSWORD: "pw" };
+
+describe("readSettings", () => {
+  it("needs nothing", () => {
+    expect(settings()).toEqual({
+      configPath: "gw.json",
+      serverCertPath: null,
+      serverKeyPath: null,
+      caCertPath: null,
+      clientAuth: "none",
+      persistence: "dbless",
+      httpPort: 8008,
+      httpsPort: 8443,
+      adminPort: 8081,
+      listenHosts: ["0.0.0.0", "::"],
+      admin: null,
+      shutdownGraceS: 30,
+      workers: 1,
+      logLevel: "info",
+      logFormat: "json",
+    });
+  });
+
+  it("prefers flags to the environment, and the environment to defaults", () => {
+    const environment = { HTTP_PORT: "1", ADMIN_PORT: "2", CONFIG_FILE_PATH: "env.json" };
+    expect(settings({ "http-port": "3", config: "flag.json" }, environment)).toMatchObject({ httpPort: 3, adminPort: 2, configPath: "flag.json" });
+  });
+
+  it("takes empty variables for unset ones", () => {
+    expect(settings({}, { HTTP_PORT: "", ADMIN_USER: "", ADMIN_PASSWORD: "", SERVER_CERT_PATH: "" })).toMatchObject({ httpPort: 8008, admin: null });
+  });
+
+  it("turns the admin interface on with user and password", () => {
+    expect(settings({}, ADMIN).admin).toEqual({
+      user: "admin",
+      password: "pw",
+      host: "127.0.0.1",
+      tls: false,
+      jwtSecret: null,
+      sessionTtlS: 3600,
+      redactSecrets: false,
+      corsOrigins: ["http://localhost:5173"],
+    });
+  });
+
+  it("reads the admin password from a file, without its final newline", () => {
+    const readFile = (path: string) => Buffer.from(`from ${path}\n`);
+    expect(settings({}, { ADMIN_USER: "a", ADMIN_PASSWORD_FILE: "/run/pw" }, { readFile }).admin!.password).toBe("from /run/pw");
+  });
+
+  it.each<[Record<string, string>, string]>([
+    [{ ADMIN_USER: "a" }, "ADMIN_USER is set without ADMIN_PASSWORD or ADMIN_PASSWORD_FILE"],
+    [{ ADMIN_PASSWORD: "a" }, "an admin password is set without ADMIN_USER"],
+    [{ ...ADMIN, ADMIN_PASSWORD_FILE: "/f" }, "both set"],
+    [{ ADMIN_USER: "a", ADMIN_PASSWORD_FILE: "/gone" }, "ADMIN_PASSWORD_FILE: cannot read /gone: no such file"],
+    [{ ADMIN_USER: "a", ADMIN_PASSWORD_FILE: "/empty" }, "ADMIN_PASSWORD_FILE: /empty is empty"],
+    [{ ADMIN_USER: "a:b", ADMIN_PASSWORD: "c" }, "ADMIN_USER: expected a name without a colon"],
+    [{ SERVER_CERT_PATH: "c" }, "SERVER_CERT_PATH needs SERVER_KEY_PATH"],
+    [{ SERVER_KEY_PATH: "c" }, "SERVER_KEY_PATH needs SERVER_CERT_PATH"],
+    [{ CA_CERT_PATH: "c" }, "CA_CERT_PATH needs SERVER_CERT_PATH"],
+    [{ ...TLS, CLIENT_AUTH: "require" }, "CLIENT_AUTH needs CA_CERT_PATH"],
+    [{ ...TLS, CA_CERT_PATH: "c", CLIENT_AUTH: "maybe" }, 'CLIENT_AUTH: expected one of request, require, found "maybe"'],
+    [{ ...ADMIN, ADMIN_TLS: "true" }, "ADMIN_TLS needs SERVER_CERT_PATH"],
+    [{ PERSISTENCE_CONFIG: "postgres" }, "keeps its configuration in the file only"],
+    [{ WORKERS: "4" }, "this version runs in one process"],
+    [{ HTTP_PORT: "80a" }, 'HTTP_PORT: expected an integer 0–65535, found "80a"'],
+    [{ HTTP_PORT: "65536" }, "expected an integer 0–65535"],
+    [{ HTTP_PORT: "8081", ...ADMIN }, "ADMIN_PORT: port 8081 is already that of HTTP_PORT"],
+    [{ LISTEN_HOST: "0.0.0.0,a:80" }, "LISTEN_HOST: expected host names or IP addresses"],
+    [{ ADMIN_CORS_ORIGIN: "*" }, "ADMIN_CORS_ORIGIN: expected origins"],
+    [{ ADMIN_CORS_ORIGIN: "http://a/path" }, "ADMIN_CORS_ORIGIN: expected origins"],
+    [{ LOG_LEVEL: "loud" }, "LOG_LEVEL: expected one of debug, info"],
+  ])("refuses %j with one issue", (environment, message) => {
+    const readFile = (path: string) => {
+      if (path === "/empty") return "\n";
+      throw Object.assign(new Error(), { code: "ENOENT" });
+    };
+    const found = issues({}, environment, { readFile });
+    expect(found).toHaveLength(1);
+    expect(found[0]).toContain(message);
+  });
+
+  it("says everything at once, under the name each value was given by", () => {
+    expect(issues({ "http-port": "x", "admin-port": true }, { HTTPS_PORT: "y" })).toEqual([
+      '--http-port: expected an integer 0–65535, found "x"',
+      'HTTPS_PORT: expected an integer 0–65535, found "y"',
+      "--admin-port needs a value: an integer 0–65535",
+    ]);
+  });
+
+  it("never repeats a secret", () => {
+    expect(issues({}, { ADMIN_JWT_SECRET: "too-short" })).toEqual(["ADMIN_JWT_SECRET: expected at least 32 bytes"]);
+  });
+
+  it("counts the bytes of the session key, not its characters", () => {
+    expect(settings({}, { ...ADMIN, ADMIN_JWT_SECRET: "ü".repeat(16) }).admin!.jwtSecret).toHaveLength(16);
+  });
+
+  it("suggests the flag that was meant, and takes secrets from the environment only", () => {
+    expect(issues({ "http-prot": "1", "admin-password": "x" })).toEqual([
+      "--http-prot is not a known flag; did you mean --http-port?",
+      "--admin-password is no flag, as others could read it: set the environment variable ADMIN_PASSWORD",
+    ]);
+  });
+
+  it("takes a boolean flag without a value for true", () => {
+    expect(settings({ "admin-tls": true }, { ...ADMIN, ...TLS }).admin!.tls).toBe(true);
+  });
+
+  it("asks for client certificates once there is a CA", () => {
+    expect(settings({}, { ...TLS, CA_CERT_PATH: "ca.pem" }).clientAuth).toBe("request");
+    expect(settings({}, { ...TLS, CA_CERT_PATH: "ca.pem", CLIENT_AUTH: "require" }).clientAuth).toBe("require");
+  });
+
+  it("reads lists and tolerates space around their commas", () => {
+    const environment = { LISTEN_HOST: "127.0.0.1, ::1", ...ADMIN, ADMIN_CORS_ORIGIN: "https://a.example, http://b:81/" };
+    const read = settings({}, environment);
+    expect(read.listenHosts).toEqual(["127.0.0.1", "::1"]);
+    expect(read.admin!.corsOrigins).toEqual(["https://a.example", "http://b:81"]);
+  });
+
+  it("logs text on a terminal unless told otherwise", () => {
+    expect(settings({}, {}, { terminal: true }).logFormat).toBe("text");
+    expect(settings({}, { LOG_FORMAT: "json" }, { terminal: true }).logFormat).toBe("json");
+  });
+
+  it("lets several listeners take any free port", () => {
+    expect(settings({ "http-port": "0", "admin-port": "0" }, ADMIN)).toMatchObject({ httpPort: 0, adminPort: 0 });
+  });
+});
+
+describe("SETTINGS", () => {
+  it("has defaults that its own parsers accept, and no two flags alike", () => {
+    const rows = Object.values(SETTINGS);
+    for (const row of rows) expect(row.fallback === null || row.parse(row.fallback) !== null, row.variable).toBe(true);
+    const flags = rows.flatMap((row) => row.flag ?? []);
+    expect(new Set(flags).size).toBe(flags.length);
+    expect(flags).toContain("config");
+  });
+});
