@@ -1,0 +1,86 @@
+/**
+ * Reads the patterns that configurations write, `base_path` and `path`, into segments, or says what is wrong and how to mend it.
+ * How segments are matched is `tree.ts`.
+ */
+import { comparable, normalisePath } from "./path.ts";
+
+export type Segment =
+  /** `text` in the spelling in which paths are compared, see `comparable`. */
+  | { readonly kind: "literal"; readonly text: string }
+  /** `{name}`: exactly one segment. */
+  | { readonly kind: "one"; readonly name: string }
+  /** `{name*}`: all that is left, at least one segment. */
+  | { readonly kind: "rest"; readonly name: string };
+
+export type Parsed = { readonly segments: readonly Segment[] } | { readonly error: string };
+
+/** `taken` are the placeholder names of the base_path that a path stands below: a name is bound once in a whole pattern. */
+export function parsePattern(text: string, field: "base_path" | "path", taken: readonly string[] = []): Parsed {
+  if (!text.startsWith("/")) return { error: `must start with "/": write ${show("/" + text)}` };
+  if (/[?#]/.test(text)) return { error: `a pattern describes the path only: leave out everything from "?" or "#" on in ${show(text)}` };
+  const trimmed = text.endsWith("/") ? text.slice(0, -1) : text;
+  if (trimmed === "") return { segments: [] };
+
+  const segments: Segment[] = [];
+  const names = new Set(taken);
+  for (const written of trimmed.slice(1).split("/")) {
+    const before = segments.at(-1);
+    if (before?.kind === "rest") return { error: `${show(`{${before.name}*}`)} takes the rest of the path: it must be the last segment` };
+    const segment = parseSegment(written, text);
+    if ("error" in segment) return segment;
+    if (segment.kind !== "literal") {
+      if (segment.kind === "rest" && field === "base_path") {
+        return { error: `${show(written)} would leave nothing for the routes: use it in a route's path, or "{${segment.name}}" here` };
+      }
+      if (names.has(segment.name)) return { error: `the placeholder "${segment.name}" occurs twice in base_path and path: rename one` };
+      names.add(segment.name);
+    }
+    segments.push(segment);
+  }
+  return { segments };
+}
+
+export function placeholderNames(segments: readonly Segment[]): string[] {
+  return segments.flatMap((segment) => (segment.kind === "literal" ? [] : [segment.name]));
+}
+
+/** The pattern without its placeholders' names: two patterns of one shape match the same paths. `/a/{id}` and `/a/<x>` are `/a/{}`. */
+export function shapeOf(segments: readonly Segment[]): string {
+  let shape = "";
+  // A literal cannot be mistaken for a placeholder: braces in it are percent-encoded.
+  for (const segment of segments) shape += "/" + (segment.kind === "literal" ? segment.text : segment.kind === "one" ? "{}" : "{*}");
+  return shape;
+}
+
+function parseSegment(written: string, text: string): Segment | { readonly error: string } {
+  if (written === "") return { error: `has an empty segment: write "/" once in ${show(text)}` };
+  if (/[{}<>]/.test(written)) return parsePlaceholder(written);
+  if (/\p{Surrogate}/u.test(written)) return { error: `${show(written)} holds half a surrogate pair, which no path can spell` };
+  const ascii = written.replace(/[^\0-\x7f]+/g, encodeURIComponent);
+  const normal = normalisePath("/" + ascii);
+  if ("code" in normal) return { error: `${show(written)} never matches: ${normal.detail} and is refused before matching` };
+  if (normal.encodedSlash) return { error: `${show(written)} never matches: an encoded "/" is let through inside placeholders only` };
+  return { kind: "literal", text: comparable(normal.path.slice(1)) };
+}
+
+/** `{name}`, `<name>` and both with a star. */
+function parsePlaceholder(written: string): Segment | { readonly error: string } {
+  const match = /^(?:\{([^{}<>]*?)(\*?)\}|<([^{}<>]*?)(\*?)>)$/.exec(written);
+  if (match === null) {
+    return {
+      error:
+        `${show(written)} mixes text and placeholders: a placeholder is a whole segment, like "{name}"` +
+        ` (a literal brace or angle bracket is written percent-encoded: %7B %7D %3C %3E)`,
+    };
+  }
+  const name = match[1] ?? match[3] ?? "";
+  if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(name)) {
+    return { error: `${show(written)} needs a name of letters, digits and underscores that does not start with a digit, like "{user_id}"` };
+  }
+  return { kind: (match[2] ?? match[4]) === "*" ? "rest" : "one", name };
+}
+
+/** Quoted, with control characters made visible. */
+function show(text: string): string {
+  return JSON.stringify(text);
+}

@@ -1,0 +1,219 @@
+/**
+ * The route table: compiled once from the configuration, asked once per request which route takes it and what the upstream is to
+ * be asked for. Reading the request target is `path.ts`; what the answers 404, 405 and 400 look like is the gateway's affair.
+ */
+import type { RouteDeclaration } from "../config/model.ts";
+import type { Path } from "../config/schema.ts";
+import { comparable } from "./path.ts";
+import { parsePattern, placeholderNames, shapeOf, type Segment } from "./pattern.ts";
+import { growTree, lookUp, nextSlash, pathEnd, Search, type Endpoint, type Tree } from "./tree.ts";
+
+/** One route of one service. */
+export interface TableEntry<T> {
+  readonly basePath: string;
+  /** `api.example.com`, `*.example.com`; empty: every host. */
+  readonly hosts: readonly string[];
+  /** Below basePath. */
+  readonly path: string;
+  /** In upper case; empty: all methods. */
+  readonly methods: readonly string[];
+  /** Whether `%2F` is let through inside placeholders. */
+  readonly encodedSlashes: boolean;
+  readonly target: T;
+}
+
+export type Found<T> =
+  | {
+      readonly kind: "route";
+      readonly target: T;
+      /** Values of the placeholders, percent-encoded as they are forwarded. */
+      readonly params: Readonly<Record<string, string>>;
+      /** The path below base_path, "/" at least, a trailing "/" kept. */
+      readonly upstreamPath: string;
+    }
+  /** Routes match the path, none the method; `allow` is the value of the Allow header (RFC 9110 §10.2.1). */
+  | { readonly kind: "method"; readonly allow: string }
+  | { readonly kind: "none" };
+
+export interface RouteTable<T> {
+  /**
+   * `authority` is the Host, with or without port, in any case; `path` and `encodedSlash` are those of `readTarget`. When
+   * `encodedSlash` is true only entries that let it through count.
+   */
+  find(authority: string, method: string, path: string, encodedSlash: boolean): Found<T>;
+}
+
+/** Compiles entries whose patterns `checkRoutes` has passed; throws on a broken one. */
+export function compileTable<T>(entries: readonly TableEntry<T>[]): RouteTable<T> {
+  const open: Compiled<T>[] = [];
+  const byHost = new Map<string, Compiled<T>[]>();
+  const bases = new Map<string, readonly Segment[]>();
+  for (const entry of entries) {
+    const compiled = compileEntry(entry, bases);
+    if (entry.hosts.length === 0) open.push(compiled);
+    else for (const host of hostKeys(entry.hosts)) pushTo(byHost, host, compiled);
+  }
+  const openTree = growTree(open);
+  const hostTrees = new Map<string, Tree<Compiled<T>>>();
+  for (const [host, list] of byHost) hostTrees.set(host, growTree(list));
+
+  return {
+    find(authority, method, path, encodedSlash) {
+      const search = new Search(comparable(path), method, encodedSlash);
+      const found = (hostTrees.size === 0 ? null : lookUpByHost(hostTrees, hostOf(authority), search)) ?? lookUp(openTree, search);
+      if (found !== null) return answer(found, path);
+      return search.allow === null ? NONE : { kind: "method", allow: [...search.allow].sort().join(", ") };
+    },
+  };
+}
+
+/**
+ * Every broken pattern, and every route that matches the same method and pattern as an earlier one: in the same service, or in two
+ * services with the same base_path that share a host or both have none. Below different base_paths the longer one wins: no error.
+ */
+export function checkRoutes(declarations: readonly RouteDeclaration[]): { at: Path; message: string }[] {
+  const errors: { at: Path; message: string }[] = [];
+  const bases = new Map<string, readonly Segment[] | null>();
+  const claims = new Map<string, Map<string, RouteDeclaration>>();
+  for (const declaration of declarations) {
+    const { service, route } = declaration;
+    const place = service.at.join(".");
+    let base = bases.get(place);
+    if (base === undefined) {
+      const parsed = parsePattern(service.basePath, "base_path");
+      if ("error" in parsed) errors.push({ at: [...service.at, "base_path"], message: parsed.error });
+      bases.set(place, (base = "error" in parsed ? null : parsed.segments));
+    }
+    const parsed = parsePattern(route.path, "path", placeholderNames(base ?? []));
+    if ("error" in parsed) errors.push({ at: [...route.at, "path"], message: parsed.error });
+    else if (base !== null) {
+      const earlier = claim(claims, declaration, `${shapeOf(base)} ${shapeOf(parsed.segments)}`);
+      if (earlier !== null) errors.push({ at: [...route.at, "path"], message: conflict(declaration, earlier) });
+    }
+  }
+  return errors;
+}
+
+/** An entry ready to be matched, and to be cut out of the path that matched. */
+interface Compiled<T> extends Endpoint {
+  readonly target: T;
+  /** The placeholder's name at each segment, null at literals; up to the last placeholder. */
+  readonly names: readonly (string | null)[];
+  /** Index of the {name*} segment, or -1. */
+  readonly restAt: number;
+}
+
+function compileEntry<T>(entry: TableEntry<T>, bases: Map<string, readonly Segment[]>): Compiled<T> {
+  let base = bases.get(entry.basePath);
+  if (base === undefined) bases.set(entry.basePath, (base = segmentsOf(entry.basePath, "base_path", [])));
+  const segments = [...base, ...segmentsOf(entry.path, "path", placeholderNames(base))];
+  const names = segments.map((segment) => (segment.kind === "literal" ? null : segment.name));
+  while (names.at(-1) === null) names.pop();
+  return {
+    segments,
+    baseLength: base.length,
+    methods: entry.methods,
+    encodedSlashes: entry.encodedSlashes,
+    target: entry.target,
+    names,
+    restAt: segments.at(-1)?.kind === "rest" ? segments.length - 1 : -1,
+  };
+}
+
+function segmentsOf(text: string, field: "base_path" | "path", taken: readonly string[]): readonly Segment[] {
+  const parsed = parsePattern(text, field, taken);
+  if ("error" in parsed) throw new Error(`${field} ${JSON.stringify(text)}: ${parsed.error}`);
+  return parsed.segments;
+}
+
+/** The exact host, then wildcards from the longest: a.b.c is looked up as "a.b.c", ".b.c", ".c". */
+function lookUpByHost<T>(trees: ReadonlyMap<string, Tree<Compiled<T>>>, host: string, search: Search): Compiled<T> | null {
+  // "*.example.com" needs a name before the dot; and no name is longer than 253 (RFC 1035), so a Host full of dots costs nothing.
+  if (host.charCodeAt(0) === DOT || host.length > 253) return null;
+  for (let dot = 0; dot >= 0; dot = host.indexOf(".", dot + 1)) {
+    const tree = trees.get(dot === 0 ? host : host.slice(dot));
+    const found = tree === undefined ? null : lookUp(tree, search);
+    if (found !== null) return found;
+  }
+  return null;
+}
+
+/** The host of an authority: lower case, without port and trailing dot. `API.example.com.:8008` -> `api.example.com` */
+function hostOf(authority: string): string {
+  let end = authority.indexOf(":", authority.startsWith("[") ? authority.indexOf("]") : 0);
+  if (end < 0) end = authority.length;
+  if (end > 1 && authority.charCodeAt(end - 1) === DOT) end--;
+  return authority.slice(0, end).toLowerCase();
+}
+
+/** Hosts as they are looked up, each once; "*.example.com" as ".example.com". */
+function hostKeys(hosts: readonly string[]): Set<string> {
+  return new Set(hosts.map((host) => hostOf(host.startsWith("*.") ? host.slice(1) : host)));
+}
+
+/** Cuts the parameters and the upstream's path out of the path as it was spelt: spellings that match alike may differ in length. */
+function answer<T>(found: Compiled<T>, path: string): Found<T> {
+  const { names, baseLength, restAt } = found;
+  const steps = Math.max(baseLength, names.length);
+  const end = pathEnd(path);
+  const params: Record<string, string> = names.length === 0 ? NO_PARAMS : new Params();
+  let below = 0;
+  let at = 0;
+  for (let i = 0; i < steps; i++) {
+    if (i === baseLength) below = at;
+    const next = i === restAt ? end : nextSlash(path, at, end);
+    const name = names[i];
+    if (typeof name === "string") params[name] = path.slice(at + 1, next);
+    at = next;
+  }
+  if (steps === baseLength) below = at;
+  const upstreamPath = below === 0 ? path : below < path.length ? path.slice(below) : "/";
+  return { kind: "route", target: found.target, params, upstreamPath };
+}
+
+/** Objects without a prototype worth the name, so that `__proto__` is a name like any other; faster than `Object.create(null)`. */
+const Params = function () {} as unknown as { new (): Record<string, string>; prototype: object };
+Params.prototype = Object.freeze(Object.create(null) as object);
+
+const NO_PARAMS = Object.freeze(new Params());
+const NONE = Object.freeze({ kind: "none" });
+const DOT = 0x2e;
+
+/** Notes which methods a route takes of a pattern, on each of its hosts; gives back the earlier route that already takes one of them. */
+function claim(claims: Map<string, Map<string, RouteDeclaration>>, declaration: RouteDeclaration, shape: string): RouteDeclaration | null {
+  const { service, route } = declaration;
+  const methods = route.methods.length === 0 ? [ALL] : route.methods;
+  let earlier: RouteDeclaration | null = null;
+  for (const host of service.hosts.length === 0 ? [""] : hostKeys(service.hosts)) {
+    const key = `${host} ${shape}`;
+    let taken = claims.get(key);
+    if (taken === undefined) claims.set(key, (taken = new Map()));
+    // Looked up before it is noted: a method written twice in one route is not a conflict with itself.
+    for (const method of methods) earlier ??= taken.get(ALL) ?? (method === ALL ? firstOf(taken) : taken.get(method)) ?? null;
+    for (const method of methods) if (!taken.has(method)) taken.set(method, declaration);
+  }
+  return earlier;
+}
+
+const ALL = "*";
+
+function firstOf<V>(map: ReadonlyMap<string, V>): V | undefined {
+  for (const value of map.values()) return value;
+  return undefined;
+}
+
+function conflict(later: RouteDeclaration, earlier: RouteDeclaration): string {
+  const shared = later.route.methods.filter((method) => earlier.route.methods.length === 0 || earlier.route.methods.includes(method));
+  const methods = shared.length > 0 ? shared : earlier.route.methods;
+  const where = (of: RouteDeclaration) => `route "${of.route.name}" of service "${of.service.name}"`;
+  return (
+    `${where(later)} and ${where(earlier)} both match ${methods.length === 0 ? "all methods" : [...new Set(methods)].join(", ")}` +
+    ` of "${later.route.path}" below "${later.service.basePath}": give them different paths, methods or hosts`
+  );
+}
+
+function pushTo<K, V>(map: Map<K, V[]>, key: K, value: V): void {
+  const list = map.get(key);
+  if (list === undefined) map.set(key, [value]);
+  else list.push(value);
+}

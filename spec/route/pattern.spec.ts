@@ -1,0 +1,77 @@
+import { describe, expect, it } from "vitest";
+import { parsePattern, placeholderNames, shapeOf, type Segment } from "../../lib/route/pattern.ts";
+
+const literal = (text: string): Segment => ({ kind: "literal", text });
+const one = (name: string): Segment => ({ kind: "one", name });
+const rest = (name: string): Segment => ({ kind: "rest", name });
+
+describe("patterns", () => {
+  it.each<[string, Segment[]]>([
+    ["/", []],
+    ["/a", [literal("a")]],
+    ["/a/b/", [literal("a"), literal("b")]],
+    ["/users/{id}", [literal("users"), one("id")]],
+    ["/users/<id>", [literal("users"), one("id")]],
+    ["/files/{path*}", [literal("files"), rest("path")]],
+    ["/files/<path*>/", [literal("files"), rest("path")]],
+    ["/{_a1}/{B}", [one("_a1"), one("B")]],
+    ["/{__proto__}", [one("__proto__")]],
+    ["/:id/*", [literal(":id"), literal("*")]],
+    ["/café", [literal("caf%C3%A9")]],
+    ["/caf%c3%a9", [literal("caf%C3%A9")]],
+    ["/%61|b", [literal("a%7Cb")]],
+    ["/items%3aexport", [literal("items:export")]],
+    ["/%7Bid%7D", [literal("%7Bid%7D")]],
+  ])("%j is read", (text, segments) => expect(parsePattern(text, "path")).toEqual({ segments }));
+
+  it.each([
+    ["", /must start with "\/"/],
+    ["users", /write "\/users"/],
+    ["{id}", /must start with "\/"/],
+    ["/a//b", /empty segment/],
+    ["//", /empty segment/],
+    ["/a//", /empty segment/],
+    ["/v{x}", /whole segment/],
+    ["/{x}.json", /whole segment/],
+    ["/{a}{b}", /whole segment/],
+    ["/{a>", /whole segment/],
+    ["/a{", /whole segment/],
+    ["/{}", /needs a name/],
+    ["/{*}", /needs a name/],
+    ["/{1a}", /needs a name/],
+    ["/{user-id}", /needs a name/],
+    ["/{a**}", /needs a name/],
+    ["/{a}/{a}", /"a" occurs twice.*rename/],
+    ["/{a}/{a*}", /"a" occurs twice/],
+    ["/{a}/<a>", /"a" occurs twice/],
+    ["/{a*}/b", /must be the last segment/],
+    ["/a/.", /never matches.*“\.\.” segment/],
+    ["/a/../b", /never matches/],
+    ["/%2e%2E", /never matches/],
+    ["/a%2Fb", /inside placeholders only/],
+    ["/a%5cb", /never matches/],
+    ["/a%4", /never matches.*hexadecimal/],
+    ["/a\nb", /never matches.*control/],
+    ["/\ud800", /surrogate/],
+    ["/a?b=c", /leave out everything from "\?"/],
+    ["/a#b", /leave out/],
+  ])("%j is an error that says how to mend it", (text, message) => {
+    expect(parsePattern(text, "path")).toEqual({ error: expect.stringMatching(message) });
+  });
+
+  it("{x*} is refused in a base_path, {x} is not", () => {
+    expect(parsePattern("/a/{x*}", "base_path")).toEqual({ error: expect.stringContaining(`"{x}"`) });
+    expect(parsePattern("/a/{x}", "base_path")).toEqual({ segments: [literal("a"), one("x")] });
+  });
+
+  it("a name bound in the base_path cannot be bound again below it", () => {
+    expect(parsePattern("/{x}", "path", ["x"])).toEqual({ error: expect.stringContaining("occurs twice") });
+    expect(parsePattern("/{y}", "path", ["x"])).toEqual({ segments: [one("y")] });
+  });
+
+  it("names and shapes are read off", () => {
+    const segments = [literal("a"), one("b"), rest("c")];
+    expect(placeholderNames(segments)).toEqual(["b", "c"]);
+    expect(shapeOf(segments)).toBe("/a/{}/{*}");
+  });
+});

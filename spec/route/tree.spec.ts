@@ -1,0 +1,122 @@
+import { describe, expect, it } from "vitest";
+import { parsePattern } from "../../lib/route/pattern.ts";
+import { growTree, lookUp, Search, type Endpoint } from "../../lib/route/tree.ts";
+import { random } from "../support/random.ts";
+
+interface Named extends Endpoint {
+  readonly name: string;
+}
+
+/** "GET,PUT /a/{x}": the methods (or "*") and the pattern; the name is the whole. */
+function endpoint(name: string, baseLength = 0, encodedSlashes = false): Named {
+  const [methods, pattern] = name.split(" ") as [string, string];
+  const parsed = parsePattern(pattern, "path");
+  if ("error" in parsed) throw new Error(parsed.error);
+  return { name, segments: parsed.segments, baseLength, encodedSlashes, methods: methods === "*" ? [] : methods.split(",") };
+}
+
+function ask(endpoints: Named[], request: string): string | string[] | null {
+  const [method, path] = request.split(" ") as [string, string];
+  const search = new Search(path, method, path.includes("%2F"));
+  return lookUp(growTree(endpoints), search)?.name ?? (search.allow === null ? null : [...search.allow].sort());
+}
+
+describe("which pattern wins", () => {
+  const SETS: [string[], [request: string, winner: string | string[] | null][]][] = [
+    // Literal, then {name}, then {name*}, at each segment from the left.
+    [["* /a/b", "* /a/{x}", "* /a/{x*}", "* /{x}/b", "* /{x*}"], [
+      ["GET /a/b", "* /a/b"], ["GET /a/c", "* /a/{x}"], ["GET /a/c/d", "* /a/{x*}"], ["GET /c/b", "* /{x}/b"], ["GET /c", "* /{x*}"],
+      ["GET /", null],
+    ]],
+    // Backtracking: /a/b/z fails under /a/b, try /a/{x}/z, then /{x*}.
+    [["* /a/b/c", "* /a/{x}/z", "* /{x*}"], [
+      ["GET /a/b/c", "* /a/b/c"], ["GET /a/b/z", "* /a/{x}/z"], ["GET /a/b/y", "* /{x*}"], ["GET /a/b", "* /{x*}"], ["GET /a/b/c/d", "* /{x*}"],
+    ]],
+    [["* /a/{x}/c/d", "* /a/b/{y}/e"], [["GET /a/b/c/d", "* /a/{x}/c/d"], ["GET /a/b/c/e", "* /a/b/{y}/e"], ["GET /a/b/c/f", null]]],
+    // A route matches its whole remainder, not a prefix; {name} one segment, {name*} at least one.
+    [["* /a", "* /b/{x}", "* /c/{x*}"], [
+      ["GET /a/b", null], ["GET /ab", null], ["GET /b", null], ["GET /b/", null], ["GET /b/x/y", null], ["GET /c", null], ["GET /c/", null],
+      ["GET /c/x", "* /c/{x*}"], ["GET /c/x/y/z/", "* /c/{x*}"], ["GET /A", null],
+    ]],
+    // One trailing "/" is ignored.
+    [["* /", "* /a/b", "* /u/{x}"], [["GET /", "* /"], ["GET /a/b/", "* /a/b"], ["GET /u/1/", "* /u/{x}"], ["GET /u/", null]]],
+    // Joined steps end at segments, wherever they are cut.
+    [["* /api/v1/items/all", "* /api/v1/items/all/new", "* /api/v1/orders", "* /other/long/chain"], [
+      ["GET /api/v1/items/all", "* /api/v1/items/all"], ["GET /api/v1/items/all/new/", "* /api/v1/items/all/new"], ["GET /api/v1/items", null],
+      ["GET /api/v1/items/allx", null], ["GET /api/v1/item", null], ["GET /api", null], ["GET /other/long/chain/", "* /other/long/chain"],
+      ["GET /other/long/chai", null], ["GET /other/long/chainx", null], ["GET /other/lon", null],
+    ]],
+    [["* /p/{x}/long/tail/a", "* /p/{x}/long/tail/b"], [["GET /p/1/long/tail/b", "* /p/{x}/long/tail/b"], ["GET /p/1/long/tail", null]]],
+    // The more specific pattern hides nothing that it does not take.
+    [["GET /users/me", "DELETE /users/{id}", "PUT /{x*}"], [
+      ["GET /users/me", "GET /users/me"], ["HEAD /users/me", "GET /users/me"], ["DELETE /users/me", "DELETE /users/{id}"],
+      ["PUT /users/me", "PUT /{x*}"], ["POST /users/me", ["DELETE", "GET", "HEAD", "PUT"]], ["POST /users/you", ["DELETE", "PUT"]],
+      ["POST /x", ["PUT"]], ["GET /", null],
+    ]],
+    // GET implies HEAD unless HEAD is declared on the same pattern.
+    [["GET /a", "HEAD /a", "GET /b", "HEAD /{x}"], [["HEAD /a", "HEAD /a"], ["HEAD /b", "GET /b"], ["HEAD /c", "HEAD /{x}"], ["PUT /c", ["HEAD"]]]],
+    [["GET /a", "* /{x}"], [["HEAD /a", "GET /a"], ["PUT /a", "* /{x}"], ["BREW /a", "* /{x}"]]],
+  ];
+  for (const [patterns, requests] of SETS) {
+    it.each(requests)(`of ${patterns.join(" | ")}: %s -> %j`, (request, winner) => {
+      const endpoints = patterns.map((pattern) => endpoint(pattern));
+      expect(ask(endpoints, request)).toEqual(winner);
+      expect(ask(endpoints.reverse(), request), "declared in reverse").toEqual(winner);
+    });
+  }
+
+  it("of one pattern in two services the longer base_path wins, for each method", () => {
+    const short = { ...endpoint("GET,PUT /a/b", 1), name: "short" };
+    const long = { ...endpoint("GET /a/b", 2), name: "long" };
+    for (const list of [[short, long], [long, short]]) {
+      expect(ask(list, "GET /a/b")).toBe("long");
+      expect(ask(list, "HEAD /a/b")).toBe("long");
+      expect(ask(list, "PUT /a/b")).toBe("short");
+      expect(ask(list, "DELETE /a/b")).toEqual(["GET", "HEAD", "PUT"]);
+    }
+    const all = { ...endpoint("* /a/b", 0), name: "all" };
+    expect(ask([all, short, long], "DELETE /a/b")).toBe("all");
+    expect(ask([all, short, long], "PUT /a/b")).toBe("short");
+  });
+
+  it("a path with %2F goes only where it is let through, and only inside placeholders", () => {
+    const list = [endpoint("GET /a/{x}"), endpoint("* /{y}/{z}", 0, true), endpoint("PUT /b/{x*}", 0, true)];
+    expect(ask(list, "GET /a/1%2F2")).toBe("* /{y}/{z}");
+    expect(ask(list, "GET /a/1")).toBe("GET /a/{x}");
+    expect(ask([list[0]!], "GET /a/1%2F2")).toBeNull();
+    expect(ask([list[0]!], "PUT /a/1%2F2")).toBeNull();
+    expect(ask([list[2]!], "GET /b/1%2F2/3")).toEqual(["PUT"]);
+    expect(ask([endpoint("* /a/b", 0, true)], "GET /a%2Fb")).toBeNull();
+  });
+});
+
+describe("the work of a search", () => {
+  it("does not grow with the number of routes, nor with what the client sends", () => {
+    const most = (routes: number) => {
+      const tree = growTree(Array.from({ length: routes }, (_, i) => endpoint(`GET /svc${i % 10}/v1/things${i}/{id}/parts/{part}`)));
+      const r = random(7);
+      let visits = 0;
+      for (let n = 0; n < 500; n++) {
+        const i = r.int(0, routes - 1);
+        const path = `/svc${i % 10}/v1/things${i}/x/parts/${r.pick(["y", "y/", "y/z", "y/z" + "/deep".repeat(1000)])}`;
+        const search = new Search(path, "GET", false);
+        expect(lookUp(tree, search) !== null).toBe(!path.includes("/z"));
+        visits = Math.max(visits, search.visits);
+      }
+      return visits;
+    };
+    expect(most(10_000)).toBe(most(100));
+    expect(most(10_000)).toBeLessThanOrEqual(8);
+  });
+
+  it("looks at no node twice, however much it has to go back", () => {
+    // Every mix of "a" and {x} over six segments, none of which ends in "z": 2^7 - 1 nodes, all tried once.
+    const list = Array.from({ length: 64 }, (_, mask) => {
+      const segments = Array.from({ length: 6 }, (_, i) => ((mask >> i) & 1 ? "a" : `{x${i}}`));
+      return endpoint(`GET /${segments.join("/")}/end`);
+    });
+    const search = new Search("/a/a/a/a/a/a/z", "GET", false);
+    expect(lookUp(growTree(list), search)).toBeNull();
+    expect(search.visits).toBeLessThanOrEqual(127);
+  });
+});
