@@ -1,0 +1,55 @@
+/**
+ * What a plugin is, and how a route's plugins are folded into one handler. The built-in kinds are listed in `builtin.ts`.
+ */
+import type { Clock } from "../base/clock.ts";
+import type { Log } from "../base/log.ts";
+import type { Infer, Schema } from "../config/schema.ts";
+import type { Handler, Middleware } from "../http/handler.ts";
+import type { Counters } from "../store/counters.ts";
+
+/** Where an instance stands in the configuration. */
+export interface Scope {
+  readonly level: "global" | "service" | "route";
+  /** Names the instance across reloads: level, service, route, and the plugin's id or its place among its kind. */
+  readonly key: string;
+  /** `id` of the instance in the configuration, or null. */
+  readonly id: string | null;
+  readonly service: string | null;
+  readonly route: string | null;
+}
+
+/** What a plugin may use besides its configuration: all state comes from here, module scope holds constants only. */
+export interface Tools {
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly counters: Counters;
+  /** `global.name`. */
+  readonly gatewayName: string;
+  readonly scope: Scope;
+}
+
+/**
+ * A plugin kind. `create` runs once per instance when a configuration is compiled; the function it returns wraps the rest of the
+ * chain. A plugin refuses by returning a Reply (`problem(exchange.call, "forbidden")`) and throws only for faults, which become
+ * a 500. One that only looks at the request returns `next(exchange)` without awaiting. Whoever replaces a Reply discards the old one.
+ */
+export interface Plugin<S extends Schema<unknown> = Schema<unknown>> {
+  /** The `name` by which configurations ask for it; lower-case letters, digits and underscores. */
+  readonly name: string;
+  /** Describes `config`: validator, defaults and JSON Schema in one. */
+  readonly schema: S;
+  create(config: Infer<S>, tools: Tools): Middleware;
+}
+
+/** A plugin kind whatever its configuration: what lists of kinds hold. */
+export type AnyPlugin = Plugin<Schema<any>>;
+
+/** Checks nothing at run time: gives `create` its config type from the schema. */
+export function definePlugin<S extends Schema<unknown>>(plugin: Plugin<S>): Plugin<S> {
+  return plugin;
+}
+
+/** Folds middlewares around a handler: the first one in the list sees the request first and the reply last. */
+export function fold(middlewares: readonly Middleware[], innermost: Handler): Handler {
+  return middlewares.reduceRight((next, wrap) => wrap(next), innermost);
+}

@@ -1,0 +1,220 @@
+import { createHash, timingSafeEqual } from "node:crypto";
+import { describe, expect, it, vi } from "vitest";
+import { headerValue } from "../../lib/http/headers.ts";
+import { keyAuth } from "../../lib/plugins/key_auth.ts";
+import { atOnce, checked, exercise, instance, madeUpExchange, madeUpTools, plainReply, problemOf } from "../support/exercise.ts";
+import { random } from "../support/random.ts";
+
+vi.mock("node:crypto", async (original) => {
+  const actual = await original<typeof import("node:crypto")>();
+  return { ...actual, timingSafeEqual: vi.fn(actual.timingSafeEqual) };
+});
+
+const sha256 = (text: string) => createHash("sha256").update(text).digest("hex");
+
+/** Asks an instance with these headers and this query; gives the status, and the code when it refused. */
+function ask(config: unknown, parts: { query?: string; headers?: string[] }, tools = madeUpTools()) {
+  const { returned, forwarded } = exercise(instance(keyAuth, config, tools), madeUpExchange(parts));
+  const reply = atOnce(returned);
+  return { status: reply.status, code: reply.status === 200 ? null : problemOf(reply)["code"], forwarded, reply };
+}
+
+const status = (parts: { query?: string; headers?: string[] }) => ask({ key: "k1" }, parts).status;
+
+describe("where the key is read (seed 5.3)", () => {
+  it("200 when the query parameter apiKey equals the key (rules 1, 3)", () => {
+    expect(status({ query: "?apiKey=k1" })).toBe(200);
+    expect(status({ query: "?a=1&apiKey=k1&b=2" })).toBe(200);
+  });
+
+  it("200 when there is no such parameter and the header apiKey equals the key (rule 2)", () => {
+    expect(status({ headers: ["apiKey", "k1"] })).toBe(200);
+    expect(status({ query: "?apikey=x&APIKEY=x&xapiKey=x&apiKeyx=x", headers: ["apiKey", "k1"] })).toBe(200);
+  });
+
+  it.each(["apikey", "APIKEY", "ApiKey"])("the header's name has any case: %s", (name) => {
+    expect(status({ headers: [name, "k1"] })).toBe(200);
+  });
+
+  it("401 when apiKey differs (rule 4)", () => {
+    expect(ask({ key: "k1" }, { query: "?apiKey=k2" })).toMatchObject({ status: 401, code: "key_invalid", forwarded: null });
+    expect(ask({ key: "k1" }, { headers: ["apiKey", "K1"] })).toMatchObject({ status: 401, code: "key_invalid", forwarded: null });
+  });
+
+  it("401 when there is none (rule 4)", () => {
+    expect(ask({ key: "k1" }, {})).toMatchObject({ status: 401, code: "key_missing", forwarded: null });
+    expect(ask({ key: "k1" }, { query: "?a=apiKey&b" })).toMatchObject({ status: 401, code: "key_missing" });
+  });
+
+  it("the query goes before the header, right or wrong", () => {
+    expect(status({ query: "?apiKey=wrong", headers: ["apiKey", "k1"] })).toBe(401);
+    expect(status({ query: "?apiKey=k1", headers: ["apiKey", "wrong"] })).toBe(200);
+  });
+
+  it.each(["?apiKey=", "?apiKey", "?a&apiKey&b=1"])("present but empty counts as presented: %s", (query) => {
+    expect(ask({ key: "k1" }, { query, headers: ["apiKey", "k1"] })).toMatchObject({ status: 401, code: "key_invalid" });
+  });
+
+  it("an empty header counts as presented", () => {
+    expect(ask({ key: "k1" }, { headers: ["apiKey", ""] })).toMatchObject({ status: 401, code: "key_invalid" });
+  });
+
+  it("of two the first counts", () => {
+    expect(status({ query: "?apiKey=k1&apiKey=wrong" })).toBe(200);
+    expect(status({ query: "?apiKey=wrong&apiKey=k1" })).toBe(401);
+    expect(status({ headers: ["apiKey", "k1", "apikey", "wrong"] })).toBe(200);
+    expect(status({ headers: ["apiKey", "wrong", "apikey", "k1"] })).toBe(401);
+  });
+
+  it.each([
+    ["a b", "?apiKey=a+b"],
+    ["a b", "?apiKey=a%20b"],
+    ["a+b", "?apiKey=a%2Bb"],
+    ["a=b", "?apiKey=a=b"],
+    ["ключ", "?apiKey=%D0%BA%D0%BB%D1%8E%D1%87"],
+    ["100%", "?apiKey=100%"],
+    ["%zz+", "?apiKey=%zz+"],
+    ["%ff", "?apiKey=%ff"],
+    ["k1", "?%61pi%4Bey=k1"],
+    ["k1", "?%zz=1&apiKey=k1"],
+  ])("the key %j is presented by %s", (key, query) => {
+    expect(ask({ key }, { query }).status).toBe(200);
+  });
+});
+
+describe("the 401", () => {
+  it("says which scheme and realm, quoted as a header can carry it", () => {
+    const refused = (gatewayName: string) => ask({ key: "k1" }, {}, madeUpTools({ gatewayName })).reply;
+    expect(headerValue(refused("edge-gateway").headers, "www-authenticate")).toBe('Key realm="edge-gateway"');
+    expect(headerValue(refused('a "b" \\c\r\nX: é').headers, "www-authenticate")).toBe('Key realm="a \\"b\\" \\\\c??X: ?"');
+    expect(headerValue(ask({ key: "k1" }, { query: "?apiKey=x" }).reply.headers, "www-authenticate")).toBe('Key realm="edge-gateway"');
+  });
+
+  it("is a problem document that holds neither the presented key nor the right one", () => {
+    const { reply } = ask({ key: "right-key" }, { query: "?apiKey=wrong-key" });
+    expect(problemOf(reply)).toMatchObject({ status: 401, code: "key_invalid", request_id: "request-1" });
+    expect(String(reply.body)).not.toMatch(/right-key|wrong-key/);
+  });
+
+  it("logs nothing, and notes for the access log no more than the code", () => {
+    const tools = madeUpTools();
+    const exchange = madeUpExchange({ query: "?apiKey=wrong-key" });
+    exercise(instance(keyAuth, { key: "right-key" }, tools), exchange);
+    expect(tools.lines).toEqual([]);
+    expect(exchange.call.notes).toMatchObject({ code: "key_invalid", identity: null, fault: null });
+  });
+});
+
+describe("whose key it is", () => {
+  const keys = { keys: [{ id: "alice", key: "a-key" }, { id: "bob", key_sha256: sha256("b-key").toUpperCase() }] };
+
+  it.each([["a-key", "alice"], ["b-key", "bob"]])("%s makes the caller %s, for plugins within and for the log", (key, id) => {
+    const { forwarded } = ask(keys, { headers: ["apiKey", key] });
+    expect(forwarded?.identity).toBe(id);
+    expect(forwarded?.call.notes.identity).toBe(id);
+  });
+
+  it("the single key's is the plugin's id, or \"default\"", () => {
+    expect(ask({ key: "k1" }, { query: "?apiKey=k1" }).forwarded?.identity).toBe("default");
+    expect(ask({ key: "k1" }, { query: "?apiKey=k1" }, madeUpTools({ id: "partners" })).forwarded?.identity).toBe("partners");
+  });
+
+  it("the single key and others may stand together", () => {
+    const both = { ...keys, key: "k1" };
+    expect(ask(both, { query: "?apiKey=k1" }).forwarded?.identity).toBe("default");
+    expect(ask(both, { query: "?apiKey=a-key" }).forwarded?.identity).toBe("alice");
+    expect(ask(both, { query: "?apiKey=c-key" }).code).toBe("key_invalid");
+  });
+
+  it("a key's hash is not a key", () => {
+    expect(ask(keys, { headers: ["apiKey", sha256("b-key")] }).code).toBe("key_invalid");
+  });
+
+  it.each(["first", "third", "none of them"])("every configured key is compared in constant time, also when %s fits", (presented) => {
+    const three = { keys: ["first", "second", "third"].map((key) => ({ id: key, key })) };
+    vi.mocked(timingSafeEqual).mockClear();
+    ask(three, { query: `?apiKey=${encodeURIComponent(presented)}` });
+    expect(timingSafeEqual).toHaveBeenCalledTimes(3);
+  });
+});
+
+describe("hide_credentials", () => {
+  it("is off: query and headers are forwarded as they came", () => {
+    const { forwarded } = ask({ key: "k1" }, { query: "?apiKey=k1&a", headers: ["apiKey", "k1"] });
+    expect(forwarded).toMatchObject({ query: "?apiKey=k1&a", headers: ["apiKey", "k1"] });
+  });
+
+  it.each([
+    ["?apiKey=k1", ""],
+    ["?apiKey=k1&a=1", "?a=1"],
+    ["?a=1&apiKey=k1", "?a=1"],
+    ["?a=%7e+&apiKey=k1&&b=%zz&A=1&a=2", "?a=%7e+&&b=%zz&A=1&a=2"],
+    ["?apiKey=k1&apikey=x&apiKey=other&apiKey", "?apikey=x"],
+    ["?%61piKey=k1&a%70iKey=y&z", "?z"],
+  ])("%s is forwarded as %j", (query, expected) => {
+    expect(ask({ key: "k1", hide_credentials: true }, { query }).forwarded?.query).toBe(expected);
+  });
+
+  it("strips the header too, in any case and number, also when the query was read", () => {
+    const headers = ["Host", "a", "apiKey", "k1", "X", "1", "APIKEY", "k1"];
+    for (const query of ["", "?apiKey=k1"]) {
+      expect(ask({ key: "k1", hide_credentials: true }, { query, headers }).forwarded?.headers).toEqual(["Host", "a", "X", "1"]);
+    }
+  });
+
+  it("reads and strips exactly what URLSearchParams calls apiKey, and keeps the rest byte for byte", () => {
+    const from = random(3);
+    const middleware = instance(keyAuth, { key: "k1", hide_credentials: true });
+    for (let i = 0; i < 3_000; i++) {
+      const pair = () =>
+        from.pick(["a", "apiKey", "%61piKey", "apikey", "", "apiKey%00", "%61%70%69%4B%65%79", "api+Key"]) +
+        from.pick(["", "=", "=k1", "=%6B1", "=k1=", "=other", "=a+b"]);
+      const pairs = from.list(1, 5, pair);
+      const query = "?" + pairs.join("&");
+      const { returned, forwarded } = exercise(middleware, madeUpExchange({ query }));
+      const first = new URLSearchParams(query).get("apiKey");
+      expect(atOnce(returned).status, query).toBe(first === "k1" ? 200 : 401);
+      if (forwarded === null) continue;
+      const kept = pairs.filter((text) => !new URLSearchParams(text).has("apiKey"));
+      expect(forwarded.query, query).toBe(kept.length === 0 ? "" : "?" + kept.join("&"));
+    }
+  });
+});
+
+describe("passing on", () => {
+  it("hands back the very reply, or the very promise, that came from within", () => {
+    const middleware = instance(keyAuth, { key: "k1" });
+    const promise = Promise.resolve(plainReply);
+    expect(exercise(middleware, madeUpExchange({ query: "?apiKey=k1" })).returned).toBe(plainReply);
+    expect(exercise(middleware, madeUpExchange({ query: "?apiKey=k1" }), () => promise).returned).toBe(promise);
+  });
+});
+
+describe("configuration", () => {
+  it("takes a key, or keys, or both; hide_credentials is false unless given", () => {
+    expect(checked(keyAuth.schema, { key: "k" }).value).toEqual({ key: "k", hideCredentials: false });
+    expect(checked(keyAuth.schema, { keys: [{ id: "a", key: "k" }], hide_credentials: true }).issues).toEqual([]);
+    expect(checked(keyAuth.schema, { key: "x", keys: [{ id: "a", key: "k" }] }).issues).toEqual([]);
+  });
+
+  it.each<[string, unknown, RegExp]>([
+    ["no key at all", {}, /needs "key" or "keys"/],
+    ["an empty list", { keys: [] }, /keys: expected at least 1 item/],
+    ["an empty key", { key: "" }, /key: expected a non-empty string/],
+    ["an empty key in the list", { keys: [{ id: "a", key: "" }] }, /keys\[0\]\.key: expected a non-empty string/],
+    ["the hash of the empty key", { keys: [{ id: "a", key_sha256: sha256("") }] }, /keys\[0\]\.key_sha256: is the hash of the empty key/],
+    ["an id twice", { keys: [{ id: "a", key: "x" }, { id: "a", key: "y" }] }, /keys\[1\]\.id: "a" is already used/],
+    ["an entry without id", { keys: [{ key: "x" }] }, /keys\[0\]\.id: is required/],
+    ["key and hash together", { keys: [{ id: "a", key: "x", key_sha256: sha256("x") }] }, /keys\[0\]: needs either "key" or "key_sha256"/],
+    ["neither key nor hash", { keys: [{ id: "a" }] }, /keys\[0\]: needs either "key" or "key_sha256"/],
+    ["a short hash", { keys: [{ id: "a", key_sha256: "abcd" }] }, /keys\[0\]\.key_sha256: expected 64 hex digits/],
+    ["one key for two", { keys: [{ id: "a", key: "x" }, { id: "b", key_sha256: sha256("x") }] }, /keys\[1\]: is the same key as keys\[0\]/],
+    ["the single key again", { key: "x", keys: [{ id: "b", key: "x" }] }, /keys\[0\]: is the same key as key/],
+    ["a key that is a number", { key: 123 }, /key: expected a non-empty string, found 123/],
+    ["an unknown field", { key: "k", hide_credential: true }, /did you mean "hide_credentials"/],
+  ])("%s is an error", (_, config, message) => {
+    const { issues } = checked(keyAuth.schema, config);
+    expect(issues.length).toBe(1);
+    expect(issues[0]).toMatch(message);
+  });
+});

@@ -1,0 +1,449 @@
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import { describe, expect, it } from "vitest";
+import { memoryCounters, type MemoryLimiter } from "../../lib/store/memory.ts";
+import type { Window } from "../../lib/store/counters.ts";
+import { manualClock, type ManualClock } from "../support/clock.ts";
+import { random, type Random } from "../support/random.ts";
+
+const LIMITS = [1, 2, 10, 64, 65, 100, 1000, 5000];
+const second = (limit: number): Window => ({ name: "second", limit, ms: 1_000 });
+const minute = (limit: number): Window => ({ name: "minute", limit, ms: 60_000 });
+const hour = (limit: number): Window => ({ name: "hour", limit, ms: 3_600_000 });
+
+function limiterOf(windows: readonly Window[], maxCallers = 100) {
+  const clock = manualClock();
+  const counters = memoryCounters(clock);
+  return { clock, counters, limiter: counters.limiter("k", { windows, maxCallers }) };
+}
+
+/** Gaps of an unsteady caller: bursts, paces near the limit, fractions, silences. */
+function gap(from: Random, { limit, ms }: Window): number {
+  const pace = ms / limit;
+  const silence = from.chance(1 / (50 + limit)) ? ms * from.next() * 2 : 0;
+  return from.pick([0, 0, 0, 0.001, from.next() * pace, pace * (0.5 + from.next()), Math.floor(pace), silence]);
+}
+
+/** The most admissions in any interval [t, t + ms). */
+function densest(times: readonly number[], ms: number): number {
+  let most = 0;
+  for (let i = 0, first = 0; i < times.length; i++) {
+    while (times[i]! - times[first]! >= ms) first++;
+    most = Math.max(most, i - first + 1);
+  }
+  return most;
+}
+
+function admitted(limiter: MemoryLimiter, caller: string, times: number): number {
+  let count = 0;
+  for (let i = 0; i < times; i++) if (limiter.decide(caller).admitted) count++;
+  return count;
+}
+
+describe.each(LIMITS)("a limit of %i", (limit) => {
+  const window = second(limit);
+  const rounds = limit > 500 ? 6 : 25;
+
+  it("admits the first N, however they come, and not one more in the same window", () => {
+    const { clock, limiter } = limiterOf([window]);
+    const from = random(limit);
+    for (let i = 0; i < limit; i++) {
+      expect(limiter.decide("a").admitted).toBe(true);
+      if (from.chance(0.3)) clock.advance((from.next() * window.ms) / limit);
+    }
+    expect(limiter.decide("a").admitted).toBe(false);
+  });
+
+  it("admits never more than N in any interval as long as the window", () => {
+    for (let seed = 0; seed < rounds; seed++) {
+      const from = random(seed);
+      const { clock, limiter } = limiterOf([window]);
+      const times: number[] = [];
+      for (let i = 0; i < limit * 4 + 200; i++) {
+        clock.advance(gap(from, window));
+        if (limiter.decide("a").admitted) times.push(clock.now());
+      }
+      expect(times.length).toBeGreaterThanOrEqual(limit);
+      expect(densest(times, window.ms)).toBeLessThanOrEqual(limit);
+    }
+  });
+
+  it("refuses only when exactly N (N ≤ 64), or more than N - N/64, were admitted in the window", () => {
+    for (let seed = 0; seed < rounds; seed++) {
+      const from = random(seed + 1000);
+      const { clock, limiter } = limiterOf([window]);
+      const log: number[] = [];
+      let first = 0;
+      let refusals = 0;
+      for (let i = 0; i < limit * 4 + 200; i++) {
+        clock.advance(gap(from, window));
+        const now = clock.now();
+        while (first < log.length && now - log[first]! >= window.ms) first++;
+        if (limiter.decide("a").admitted) log.push(now);
+        else {
+          refusals++;
+          const standing = log.length - first;
+          if (limit <= 64 ? standing !== limit : standing <= limit - limit / 64) expect.fail(`refused with ${standing} in the window`);
+        }
+      }
+      expect(refusals).toBeGreaterThan(0);
+    }
+  });
+
+  it("never refuses who paces himself below it", () => {
+    const { clock, limiter } = limiterOf([window]);
+    const most = limit <= 64 ? limit : Math.floor(limit - limit / 64);
+    // Spaced 1 / most of the window, in whole ticks so that `most` of them never fall short of it by rounding.
+    const times = Array.from({ length: most * 3 }, (_, i) => Math.ceil((i * window.ms) / most));
+    for (const time of times) {
+      clock.advance(time - clock.now());
+      expect(limiter.decide("a").admitted).toBe(true);
+    }
+  });
+
+  it("says when to come back: refused until then, admitted at that very moment", () => {
+    const from = random(limit);
+    const { clock, limiter } = limiterOf([window]);
+    for (let round = 0; round < 30; round++) {
+      while (limiter.decide("a").admitted) clock.advance(from.chance(0.2) ? Math.floor(gap(from, window)) : 0);
+      const { retryMs } = limiter.decide("a");
+      clock.advance(retryMs - 0.5);
+      expect(limiter.decide("a").admitted).toBe(false);
+      clock.advance(0.5);
+      expect(limiter.decide("a").admitted).toBe(true);
+    }
+  });
+});
+
+describe("a decision", () => {
+  it("tells what is left, when it comes back, and that there is nothing to wait for", () => {
+    const { clock, limiter } = limiterOf([second(2), minute(3)]);
+    expect(limiter.decide("a")).toEqual({ admitted: true, remaining: [1, 2], resetMs: [1_000, 60_000], retryMs: 0 });
+    clock.advance(400);
+    expect(limiter.decide("a")).toEqual({ admitted: true, remaining: [0, 1], resetMs: [600, 59_600], retryMs: 0 });
+    clock.advance(100);
+    expect(limiter.decide("a")).toEqual({ admitted: false, remaining: [0, 1], resetMs: [500, 59_500], retryMs: 500 });
+  });
+
+  it("an untouched window has nothing to give back", () => {
+    const { clock, limiter } = limiterOf([second(5), hour(1)]);
+    limiter.decide("a");
+    clock.advance(2_000);
+    expect(limiter.decide("a")).toEqual({ admitted: false, remaining: [5, 0], resetMs: [0, 3_598_000], retryMs: 3_598_000 });
+  });
+
+  it("waits for the slowest of the windows that refuse", () => {
+    for (const windows of [[second(1), minute(1)], [minute(1), second(1)]]) {
+      const { limiter } = limiterOf(windows);
+      limiter.decide("a");
+      expect(limiter.decide("a").retryMs).toBe(60_000);
+    }
+  });
+
+  it("refused by one window, consumes nothing of the others", () => {
+    const { clock, limiter } = limiterOf([second(1), minute(5)]);
+    for (let i = 0; i < 5; i++) {
+      expect(admitted(limiter, "a", 20)).toBe(1);
+      clock.advance(1_000);
+    }
+    expect(limiter.decide("a").remaining).toEqual([1, 0]);
+  });
+
+  it("holds every window at once over random arrivals", () => {
+    for (let seed = 0; seed < 10; seed++) {
+      const from = random(seed);
+      const windows = [second(from.pick([3, 70])), minute(from.pick([20, 100, 700])), hour(from.pick([300, 3000]))];
+      const { clock, limiter } = limiterOf(windows);
+      const times: number[] = [];
+      for (let i = 0; i < 6_000; i++) {
+        clock.advance(gap(from, windows[from.int(0, 2)]!));
+        if (limiter.decide("a").admitted) times.push(clock.now());
+      }
+      for (const window of windows) expect(densest(times, window.ms)).toBeLessThanOrEqual(window.limit);
+    }
+  });
+
+  it("counts each caller, and each limiter, by itself", () => {
+    const { counters, limiter } = limiterOf([minute(3)]);
+    const other = counters.limiter("other", { windows: [minute(2)], maxCallers: 10 });
+    expect(admitted(limiter, "a", 9)).toBe(3);
+    expect(admitted(limiter, "b", 9)).toBe(3);
+    expect(admitted(other, "a", 9)).toBe(2);
+  });
+
+  it("tells callers with long names apart, and keeps none of their length", () => {
+    const { limiter } = limiterOf([minute(1)]);
+    const long = "h:" + "x".repeat(100_000);
+    expect(limiter.decide(long + "1").admitted).toBe(true);
+    expect(limiter.decide(long + "2").admitted).toBe(true);
+    expect(limiter.decide(long + "1").admitted).toBe(false);
+  });
+});
+
+describe("memory", () => {
+  const collect = () => {
+    setFlagsFromString("--expose-gc");
+    (runInNewContext("gc") as () => void)();
+    return process.memoryUsage().heapUsed;
+  };
+
+  it("a quiet caller costs at most 300 bytes, key and three windows included", () => {
+    const callers = 100_000;
+    const { counters, limiter } = limiterOf([second(10), minute(100), hour(5_000)], callers);
+    const before = collect();
+    for (let i = 0; i < callers; i++) limiter.decide(`ip:${i >> 16}.${(i >> 8) & 255}.${i & 255}.1`);
+    expect((collect() - before) / callers).toBeLessThan(300);
+    expect(counters.size.callers).toBe(callers);
+  });
+
+  it("the name of a caller is kept as a hash when it is long", () => {
+    const { counters, limiter } = limiterOf([minute(1)], 1_000);
+    const before = collect();
+    for (let i = 0; i < 1_000; i++) limiter.decide("h:" + i + Buffer.alloc(10_000, "x").toString());
+    expect((collect() - before) / 1_000).toBeLessThan(1_000);
+    expect(counters.size.callers).toBe(1_000); // still there when the heap was weighed
+  });
+
+  it("the name of a caller does not keep the header it was cut from", () => {
+    const { counters, limiter } = limiterOf([minute(1)], 1_000);
+    const before = collect();
+    for (let i = 0; i < 1_000; i++) {
+      const header = Buffer.from("203.0.113.17, ".repeat(1_000) + `2001:db8::${i}`).toString();
+      limiter.decide("ip:" + header.slice(14_000));
+    }
+    expect((collect() - before) / 1_000).toBeLessThan(1_000);
+    expect(counters.size.callers).toBe(1_000);
+  });
+
+  it("names of any script are told apart and found again", () => {
+    const { limiter } = limiterOf([minute(1)]);
+    for (const name of ["c:José", "c:ключ", "c:\ud83d", "c:\ud83e", "c:👍"]) {
+      expect([limiter.decide(name).admitted, limiter.decide(name).admitted]).toEqual([true, false]);
+    }
+  });
+
+  it("the busiest caller keeps at most 64 marks a window", () => {
+    const { clock, counters, limiter } = limiterOf([hour(1_000_000)]);
+    const before = collect();
+    for (let i = 0; i < 300_000; i++) {
+      clock.advance(1);
+      limiter.decide("a");
+    }
+    expect(collect() - before).toBeLessThan(100_000);
+    expect(counters.size.callers).toBe(1);
+  });
+
+  it("callers are forgotten once their windows have run out, a few with each decision", () => {
+    const { clock, counters, limiter } = limiterOf([second(5)], 1_000);
+    for (let i = 0; i < 100; i++) limiter.decide(`a${i}`);
+    clock.advance(1_000);
+    limiter.decide("b");
+    expect(counters.size.callers).toBe(99);
+    for (let i = 0; i < 60; i++) limiter.decide("b");
+    expect(counters.size.callers).toBe(1);
+  });
+
+  it("who was admitted again is not forgotten with those who came when he first did", () => {
+    const { clock, limiter } = limiterOf([second(2)]);
+    limiter.decide("a");
+    limiter.decide("b");
+    clock.advance(900);
+    limiter.decide("a");
+    clock.advance(500);
+    expect(limiter.decide("c").admitted).toBe(true); // forgets b, not a
+    expect(limiter.decide("a").remaining).toEqual([0]);
+  });
+});
+
+describe("more callers than places", () => {
+  it("new ones share one allowance, and those with a place keep theirs", () => {
+    const { counters, limiter } = limiterOf([minute(5)], 3);
+    for (const known of ["a", "b", "c"]) limiter.decide(known);
+    let strangers = 0;
+    for (let i = 0; i < 1_000; i++) strangers += admitted(limiter, `stranger ${i}`, 1);
+    expect(strangers).toBe(5);
+    expect(counters.size.callers).toBe(3);
+    for (const known of ["a", "b", "c"]) expect(admitted(limiter, known, 9)).toBe(4);
+  });
+
+  it("a flood buys nobody a fresh quota", () => {
+    const { clock, limiter } = limiterOf([minute(5)], 10);
+    expect(admitted(limiter, "attacker", 9)).toBe(5);
+    for (let i = 0; i < 10_000; i++) limiter.decide(`flood ${i}`);
+    clock.advance(30_000);
+    expect(admitted(limiter, "attacker", 9)).toBe(0);
+  });
+
+  it("moving from the shared allowance to a place buys no quota either", () => {
+    const { clock, limiter } = limiterOf([minute(5)], 1);
+    limiter.decide("a");
+    clock.advance(59_000);
+    expect(admitted(limiter, "b", 9)).toBe(5);
+    clock.advance(1_000); // a is forgotten, b has a place to go to
+    expect(admitted(limiter, "b", 9)).toBe(0);
+    clock.advance(59_000);
+    expect(admitted(limiter, "b", 9)).toBe(5);
+  });
+
+  it("after the flood has run out, everybody has his own quota again", () => {
+    const { clock, limiter } = limiterOf([minute(5)], 2);
+    for (let i = 0; i < 100; i++) limiter.decide(`flood ${i}`);
+    clock.advance(60_000);
+    expect(admitted(limiter, "b", 9)).toBe(5);
+    expect(admitted(limiter, "c", 9)).toBe(5);
+  });
+
+  it("no caller gets more than N in any window, whatever the crowd does", () => {
+    for (let seed = 0; seed < 20; seed++) {
+      const from = random(seed);
+      const window = minute(from.pick([1, 3, 70]));
+      const { clock, counters, limiter } = limiterOf([window, second(50)], 4);
+      const logs = new Map<string, number[]>();
+      for (let i = 0; i < 4_000; i++) {
+        clock.advance(from.chance(0.05) ? from.next() * 40_000 : from.next() * 20);
+        const caller = `c${from.int(0, 8)}`;
+        if (!limiter.decide(caller).admitted) continue;
+        if (!logs.has(caller)) logs.set(caller, []);
+        logs.get(caller)!.push(clock.now());
+      }
+      expect(counters.size.callers).toBeLessThanOrEqual(4);
+      for (const log of logs.values()) expect(densest(log, window.ms)).toBeLessThanOrEqual(window.limit);
+    }
+  });
+});
+
+describe("a reload", () => {
+  function reloaded(clock: ManualClock, before: readonly Window[], after: readonly Window[], use: (limiter: MemoryLimiter) => void) {
+    const counters = memoryCounters(clock);
+    use(counters.limiter("k", { windows: before, maxCallers: 10 }));
+    return counters.limiter("k", { windows: after, maxCallers: 10 });
+  }
+
+  it("with the same windows refills nothing", () => {
+    const limiter = reloaded(manualClock(), [minute(5)], [minute(5)], (old) => admitted(old, "a", 3));
+    expect(admitted(limiter, "a", 9)).toBe(2);
+  });
+
+  it("with a higher limit gives the difference, with a lower one nothing", () => {
+    const use = (old: MemoryLimiter) => void admitted(old, "a", 9);
+    expect(admitted(reloaded(manualClock(), [minute(5)], [minute(7)], use), "a", 9)).toBe(2);
+    expect(admitted(reloaded(manualClock(), [minute(5)], [minute(3)], use), "a", 9)).toBe(0);
+  });
+
+  it("with a lower limit counts the newest: the moment they leave is the moment to come back", () => {
+    const clock = manualClock();
+    const limiter = reloaded(clock, [minute(5)], [minute(2)], (old) => {
+      for (let i = 0; i < 5; i++) {
+        old.decide("a");
+        clock.advance(1_000);
+      }
+    });
+    expect(limiter.decide("a").retryMs).toBe(58_000); // admitted at 3 s and 4 s, asked at 5 s
+  });
+
+  it("carries each window over by its name, and begins new ones empty", () => {
+    const limiter = reloaded(manualClock(), [second(9), hour(5)], [hour(6), minute(9)], (old) => admitted(old, "a", 4));
+    expect(limiter.decide("a").remaining).toEqual([1, 8]);
+  });
+
+  it("leaves the limiter of the former configuration as it was, should the new one never come into force", () => {
+    const { counters, limiter } = limiterOf([minute(5)]);
+    admitted(limiter, "a", 2);
+    counters.limiter("k", { windows: [minute(1), second(1)], maxCallers: 1 });
+    expect(admitted(limiter, "a", 9)).toBe(3);
+  });
+
+  it("converts the shared allowance too", () => {
+    const { counters, limiter } = limiterOf([minute(5)], 1);
+    limiter.decide("a");
+    expect(admitted(limiter, "b", 9)).toBe(5);
+    const after = counters.limiter("k", { windows: [minute(6)], maxCallers: 1 });
+    expect(admitted(after, "b", 9)).toBe(1);
+  });
+
+  it("to fewer callers forgets nobody who is live; new ones share until there is room", () => {
+    const { clock, counters, limiter } = limiterOf([minute(2)], 10);
+    for (let i = 0; i < 10; i++) limiter.decide(`a${i}`);
+    const after = counters.limiter("k", { windows: [minute(2)], maxCallers: 3 });
+    expect(admitted(after, "x", 9) + admitted(after, "y", 9)).toBe(2);
+    for (let i = 0; i < 10; i++) expect(admitted(after, `a${i}`, 9)).toBe(1);
+    clock.advance(60_000);
+    for (let i = 0; i < 5; i++) after.decide("x");
+    expect(counters.size.callers).toBeLessThanOrEqual(3);
+  });
+
+  it("never lets more than N through in any window across it, for any two limits", () => {
+    for (let seed = 0; seed < 60; seed++) {
+      const from = random(seed);
+      const before = from.pick(LIMITS.slice(0, 7));
+      const after = from.pick(LIMITS.slice(0, 7));
+      const clock = manualClock();
+      const counters = memoryCounters(clock);
+      const play = (limit: number, requests: number) => {
+        const limiter = counters.limiter("k", { windows: [second(limit)], maxCallers: 10 });
+        const times: number[] = [];
+        for (let i = 0; i < requests; i++) {
+          clock.advance(gap(from, second(limit)));
+          if (limiter.decide("a").admitted) times.push(clock.now());
+        }
+        return times;
+      };
+      const old = play(before, from.int(0, before * 2));
+      const fresh = play(after, after * 2 + 50);
+      // Windows that begin after the reload hold at most N of the new limit; those that span it, at most the larger of the two,
+      // and no new admission comes while N of the new limit stand in its window.
+      expect(densest([...old, ...fresh], 1_000)).toBeLessThanOrEqual(Math.max(before, after));
+      fresh.forEach((time, i) => {
+        const standing = [...old, ...fresh.slice(0, i)].filter((earlier) => time - earlier < 1_000).length;
+        expect(standing).toBeLessThan(after);
+      });
+    }
+  });
+
+  it("many times over, with growing limits, still holds each", () => {
+    for (let seed = 0; seed < 20; seed++) {
+      const from = random(seed);
+      const clock = manualClock();
+      const counters = memoryCounters(clock);
+      const times: number[] = [];
+      for (let limit = 50; limit < 1_000; limit += from.int(1, 60)) {
+        const limiter = counters.limiter("k", { windows: [minute(20_000), second(limit)], maxCallers: 10 });
+        for (let i = 0; i < 60; i++) {
+          clock.advance(gap(from, second(limit)));
+          if (limiter.decide("a").admitted) times.push(clock.now());
+        }
+        expect(densest(times, 1_000)).toBeLessThanOrEqual(limit);
+      }
+    }
+  });
+});
+
+describe("retire", () => {
+  it("drops what no configuration asks for, once all of it has run out", () => {
+    const { clock, counters, limiter } = limiterOf([second(1), minute(5)]);
+    counters.limiter("kept", { windows: [second(1)], maxCallers: 5 });
+    limiter.decide("a");
+    clock.advance(59_999);
+    counters.retire(new Set(["kept"]));
+    expect(counters.size.limiters).toBe(2);
+    expect(counters.limiter("k", { windows: [second(1), minute(5)], maxCallers: 100 }).decide("a").remaining).toEqual([0, 3]);
+    clock.advance(60_000);
+    counters.retire(new Set(["kept"]));
+    expect(counters.size.limiters).toBe(1);
+  });
+
+  it("never drops what is in use, nor what only the shared allowance remembers", () => {
+    const { clock, counters, limiter } = limiterOf([minute(5)], 1);
+    limiter.decide("a");
+    clock.advance(30_000);
+    limiter.decide("b");
+    clock.advance(30_000);
+    counters.retire(new Set());
+    expect(counters.size.limiters).toBe(1);
+    clock.advance(60_000);
+    counters.retire(new Set(["k"]));
+    expect(counters.size.limiters).toBe(1);
+    counters.retire(new Set());
+    expect(counters.size).toEqual({ limiters: 0, callers: 0 });
+  });
+});

@@ -1,0 +1,102 @@
+import { Call, Exchange, type ExchangeParts } from "../../lib/http/exchange.ts";
+import type { Handler, Middleware } from "../../lib/http/handler.ts";
+import type { Reply } from "../../lib/http/reply.ts";
+import type { LogFields } from "../../lib/base/log.ts";
+import { formatPath, INVALID, type Schema } from "../../lib/config/schema.ts";
+import { nodeFrom } from "../../lib/config/json.ts";
+import type { AnyPlugin, Tools } from "../../lib/plugins/plugin.ts";
+import { memoryCounters } from "../../lib/store/memory.ts";
+import { manualClock } from "./clock.ts";
+
+/** An exchange that never came from a socket: GET /a/b of service "a", from 192.0.2.1. */
+export function madeUpExchange(parts: Partial<ExchangeParts> = {}): Exchange {
+  return new Exchange({
+    call: new Call({ id: "request-1", remoteAddress: "192.0.2.1", trustedRemote: false, startedAt: 0, inform: () => {} }),
+    method: "GET",
+    httpVersion: "1.1",
+    scheme: "http",
+    authority: "gateway.example",
+    path: "/a/b",
+    upstreamPath: "/b",
+    query: "",
+    headers: ["Host", "gateway.example"],
+    params: {},
+    clientAddress: "192.0.2.1",
+    service: { name: "a", basePath: "/a" },
+    route: { name: "b", path: "/b" },
+    identity: null,
+    body: null,
+    trailers: () => [],
+    upgrade: null,
+    ...parts,
+  });
+}
+
+export interface MadeUpTools extends Tools {
+  readonly lines: { readonly level: string; readonly message: string; readonly fields: LogFields | undefined }[];
+}
+
+/** Tools with counters in memory on a manual clock, and a log that keeps its lines. */
+export function madeUpTools(parts: Partial<Omit<Tools, "scope">> & { readonly id?: string; readonly key?: string } = {}): MadeUpTools {
+  const { id = null, key = "route:a:b:plugin:0", ...rest } = parts;
+  const clock = rest.clock ?? manualClock();
+  const lines: MadeUpTools["lines"] = [];
+  const at = (level: string) => (message: string, fields?: LogFields) => void lines.push({ level, message, fields });
+  return {
+    clock,
+    counters: memoryCounters(clock),
+    gatewayName: "edge-gateway",
+    scope: { level: "route", key, id, service: "a", route: "b" },
+    log: { debug: at("debug"), info: at("info"), warn: at("warn"), error: at("error") },
+    lines,
+    ...rest,
+  };
+}
+
+/** What a configuration means to a schema, or everything that it finds wrong, one "path: message" each. */
+export function checked<T>(schema: Schema<T>, input: unknown): { readonly value: T | null; readonly issues: readonly string[] } {
+  const context = { issues: [], sources: { environment: {}, readFile: () => "", folder: "/" } } as Parameters<typeof schema.check>[2];
+  const value = schema.check(nodeFrom(input), [], context);
+  return {
+    value: value === INVALID ? null : value,
+    issues: context.issues.map((issue) => `${formatPath(issue.at)}: ${issue.message}`),
+  };
+}
+
+/** An instance of a plugin kind, from configuration as a person writes it. */
+export function instance(plugin: AnyPlugin, config: unknown, tools: Tools = madeUpTools()): Middleware {
+  const { value, issues } = checked(plugin.schema, config);
+  if (issues.length > 0) throw new Error(issues.join("\n"));
+  return plugin.create(value, tools);
+}
+
+export const plainReply: Reply = { status: 200, headers: ["Content-Type", "text/plain"], body: Buffer.from("from upstream") };
+
+export interface Exercised {
+  /** As the middleware returned it: a promise only if it made one. */
+  readonly returned: Reply | Promise<Reply>;
+  /** What reached the handler within; null when the middleware answered by itself. */
+  readonly forwarded: Exchange | null;
+}
+
+/** Runs one exchange through a middleware around a handler that gives `answer`. */
+export function exercise(middleware: Middleware, exchange: Exchange, answer: Handler = () => plainReply): Exercised {
+  let forwarded: Exchange | null = null;
+  const returned = middleware((inner) => {
+    forwarded = inner;
+    return answer(inner);
+  })(exchange);
+  return { returned, forwarded };
+}
+
+/** A reply that must have come without a promise. */
+export function atOnce(returned: Reply | Promise<Reply>): Reply {
+  if (returned instanceof Promise) throw new Error("the middleware made a promise");
+  return returned;
+}
+
+/** The problem document of a reply. */
+export function problemOf(reply: Reply): Record<string, unknown> {
+  if (!Buffer.isBuffer(reply.body)) throw new Error("the reply has no document");
+  return JSON.parse(reply.body.toString()) as Record<string, unknown>;
+}
