@@ -1,0 +1,171 @@
+/**
+ * The admin interface as a table: which path and method answers what, and to whom. Knows nothing of sockets.
+ * Reading requests from connections and writing answers to them is `server.ts`.
+ */
+import type { IncomingMessage } from "node:http";
+import type { Clock } from "../base/clock.ts";
+import { ERRORS, type ErrorCode } from "../base/errors.ts";
+import type { Log } from "../base/log.ts";
+import type { HeaderList } from "../http/headers.ts";
+import { problemDocument } from "../http/reply.ts";
+import { createCors } from "./cors.ts";
+import { createLogin } from "./login.ts";
+import { createSessions } from "./session.ts";
+import { configView, gatewayView, type AdminSource } from "./views.ts";
+
+export interface Answer {
+  readonly status: number;
+  readonly headers: HeaderList;
+  readonly body: Buffer | null;
+}
+
+export interface AnswersOptions {
+  readonly user: string;
+  /** Plain text, or a hash as `hash-password` makes them. */
+  readonly password: string;
+  /** Signs sessions; at least 32 bytes. Null: random, and sessions end with the process. */
+  readonly jwtSecret: string | null;
+  readonly sessionTtlS: number;
+  /** Masks AdminPassword in GET /gateway/config. */
+  readonly redactSecrets: boolean;
+  readonly corsOrigins: readonly string[];
+  readonly clock: Clock;
+  readonly log: Log;
+  /** Told to token holders only. */
+  readonly version: string;
+  readonly source: AdminSource;
+}
+
+/** Answers one request; `id` names it in the answer and in the log. Never rejects. */
+export type Answers = (request: IncomingMessage, id: string) => Promise<Answer>;
+
+export function createAnswers(options: AnswersOptions): Answers {
+  const { clock, log, source } = options;
+  const login = createLogin(options);
+  const sessions = createSessions({ user: options.user, secret: options.jwtSecret, ttlS: options.sessionTtlS, clock });
+  const cors = createCors(options.corsOrigins);
+
+  const endpoints: Readonly<Record<string, Endpoint>> = {
+    "/login": { POST: { open: true, answer: logIn } },
+    "/logout": { DELETE: { open: true, answer: logOut } },
+    "/gateway": { GET: { open: false, answer: () => json(200, gatewayView(source.proxyConfig())) } },
+    "/gateway/config": {
+      GET: { open: false, answer: () => json(200, configView(source.settings(), options.redactSecrets ? "masked" : "shown")) },
+    },
+    "/healthz": { GET: { open: true, answer: health } },
+    "/readyz": { GET: { open: true, answer: readiness } },
+  };
+
+  return async (request, id) => {
+    const { origin } = request.headers;
+    let answer: Answer;
+    try {
+      answer = await route(request, id);
+    } catch (fault) {
+      log.error("admin request failed", { request_id: id, error: fault instanceof Error ? fault.stack : String(fault) });
+      answer = refusal("internal", id);
+    }
+    return { ...answer, headers: [...COMMON, "X-Request-Id", id, ...cors.headers(origin), ...answer.headers] };
+  };
+
+  function route(request: IncomingMessage, id: string): Answer | Promise<Answer> {
+    const { headers, method = "" } = request;
+    const path = pathOf(request.url ?? "");
+    // A request of HTTP/1.1 names its host (RFC 9112 §3.2).
+    if (path === null || (headers.host === undefined && request.httpVersion === "1.1")) return refusal("bad_request", id);
+    if (!SAFE.has(method) && cors.foreign(headers.origin, headers.host)) {
+      return refusal("forbidden", id, "Pages of this origin may not change anything here.");
+    }
+    const methods = endpoints[path]; // No property of Object.prototype begins with a slash.
+    if (methods === undefined) return refusal("route_not_found", id);
+    const allow = allowed(methods);
+    if (method === "OPTIONS") return { status: 204, headers: ["Allow", allow, ...cors.preflight(headers.origin, allow)], body: null };
+    const endpoint = methods[method === "HEAD" ? "GET" : method];
+    if (endpoint === undefined) return refusal("method_not_allowed", id, undefined, ["Allow", allow]);
+    if (endpoint.open || sessions.live(headers.cookie)) return endpoint.answer(request, id);
+    // Every 401 names a scheme (RFC 9110 §15.5.2), but "Basic" would make browsers ask for a password in a window of their own.
+    const challenge = ["WWW-Authenticate", `Cookie realm="${REALM}", form-action="/login", cookie-name="token"`];
+    return refusal("unauthenticated", id, "Log in with POST /login and send the cookie it sets.", challenge);
+  }
+
+  async function logIn({ headers, socket }: IncomingMessage, id: string): Promise<Answer> {
+    const address = socket.remoteAddress ?? "";
+    const outcome = await login.attempt(headers.authorization, address);
+    switch (outcome.kind) {
+      case "accepted": {
+        const { cookie, expiresAt } = sessions.issue();
+        log.info("admin logged in", { address, request_id: id });
+        return json(200, { user: options.user, expires_at: new Date(expiresAt).toISOString() }, ["Set-Cookie", cookie]);
+      }
+      case "paused":
+        return refusal("rate_limited", id, "Too many failed logins from this address.", retryAfter(outcome.retryMs));
+      case "overloaded":
+        return refusal("overloaded", id, "Too many logins at once.", retryAfter(1000));
+      case "wrong":
+        // Not the user name given: people type passwords there.
+        log.warn("admin login failed", { address, request_id: id });
+        return refusal("unauthenticated", id, "The user name or the password is wrong.", BASIC_CHALLENGE);
+      case "missing":
+        return refusal("unauthenticated", id, "Send the credentials of the administrator as HTTP Basic.", BASIC_CHALLENGE);
+    }
+  }
+
+  function logOut({ headers }: IncomingMessage): Answer {
+    sessions.revoke(headers.cookie);
+    return { status: 204, headers: ["Set-Cookie", sessions.clearing], body: null };
+  }
+
+  function readiness(): Answer {
+    return source.ready() ? json(200, { status: "ready" }) : json(503, { status: "not_ready" });
+  }
+
+  function health({ headers }: IncomingMessage): Answer {
+    return json(200, sessions.live(headers.cookie) ? { status: "ok", version: options.version } : { status: "ok" });
+  }
+}
+
+/** What answers a path, by method; HEAD is answered where GET is, OPTIONS everywhere. */
+type Endpoint = Readonly<
+  Record<string, { readonly open: boolean; readonly answer: (request: IncomingMessage, id: string) => Answer | Promise<Answer> }>
+>;
+
+/** A problem document for an error of the table, with its type. */
+export function refusal(code: ErrorCode, id: string, detail?: string, headers: HeaderList = []): Answer {
+  const { status, title } = ERRORS[code];
+  return withBody(status, "application/problem+json", problemDocument({ code, status, title }, id, detail), headers);
+}
+
+/** For every answer: what is shown here is nobody else's affair, and is what its type says. */
+export const COMMON: HeaderList = ["Cache-Control", "no-store", "X-Content-Type-Options", "nosniff"];
+
+const SAFE = new Set(["GET", "HEAD", "OPTIONS"]);
+const REALM = "edge-gateway admin";
+const BASIC_CHALLENGE: HeaderList = ["WWW-Authenticate", `Basic realm="${REALM}", charset="UTF-8"`];
+
+/** The path of a target in origin-form or absolute-form (RFC 9112 §3.2), without its query; null for other forms. */
+function pathOf(target: string): string | null {
+  const path = target.replace(ABSOLUTE_PREFIX, "").split("?", 1)[0]!;
+  return path.startsWith("/") ? path : null;
+}
+
+/** `http://admin.example:8081` of http://admin.example:8081/gateway */
+const ABSOLUTE_PREFIX = /^https?:\/\/[^/?]+/i;
+
+function allowed(methods: Endpoint): string {
+  return Object.keys(methods)
+    .flatMap((method) => (method === "GET" ? ["GET", "HEAD"] : [method]))
+    .concat("OPTIONS")
+    .join(", ");
+}
+
+function retryAfter(ms: number): HeaderList {
+  return ["Retry-After", String(Math.ceil(ms / 1000))];
+}
+
+function json(status: number, value: unknown, headers: HeaderList = []): Answer {
+  return withBody(status, "application/json", Buffer.from(JSON.stringify(value) + "\n"), headers);
+}
+
+function withBody(status: number, type: string, body: Buffer, headers: HeaderList): Answer {
+  return { status, headers: ["Content-Type", type, "Content-Length", String(body.length), ...headers], body };
+}

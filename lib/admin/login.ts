@@ -1,0 +1,74 @@
+/**
+ * Decides whether the bearer of HTTP Basic credentials is the administrator (RFC 7617), and how often that may be asked.
+ * What a successful login gives is `session.ts`.
+ */
+import type { Clock } from "../base/clock.ts";
+import { callerAddress } from "../base/cidr.ts";
+import { sameText, verifyPassword } from "../base/password.ts";
+import { createThrottle } from "./throttle.ts";
+import { createTurns } from "./turns.ts";
+
+export type LoginOutcome =
+  /** "missing" also stands for what is not Basic credentials at all; it does not count as a guess. */
+  | { readonly kind: "accepted" | "missing" | "wrong" | "overloaded" }
+  | { readonly kind: "paused"; readonly retryMs: number };
+
+export interface Login {
+  /** `authorization` is the value of that header, `remoteAddress` the other end of the connection. */
+  attempt(authorization: string | undefined, remoteAddress: string): Promise<LoginOutcome>;
+}
+
+export interface LoginOptions {
+  readonly user: string;
+  /** Plain text, or a hash as `base/password.ts` makes them. */
+  readonly password: string;
+  readonly clock: Clock;
+}
+
+export function createLogin({ user, password, clock }: LoginOptions): Login {
+  const throttle = createThrottle(clock);
+  const turns = createTurns(MOST_VERIFYING, MOST_WAITING);
+  return {
+    async attempt(authorization, remoteAddress) {
+      const given = credentialsOf(authorization);
+      if (given === null) return { kind: "missing" };
+      const address = callerAddress(remoteAddress);
+      const retryMs = throttle.pausedFor(address);
+      if (retryMs > 0) return { kind: "paused", retryMs };
+      if (!turns.room) return { kind: "overloaded" };
+      throttle.begin(address);
+      // The password is verified whatever the user name, so that the time taken does not tell which of the two was wrong.
+      const userRight = sameText(given.user, user);
+      const passwordRight = await turns.take(() => verifyPassword(given.password, password));
+      if (!userRight || !passwordRight) return { kind: "wrong" };
+      throttle.succeed(address);
+      return { kind: "accepted" };
+    },
+  };
+}
+
+/** Half of the thread pool, which also looks up the names of upstreams and reads files. */
+const MOST_VERIFYING = 2;
+/** At some 60 ms each, nobody waits much longer than a second. */
+const MOST_WAITING = 32;
+
+/** `Basic <base64 of user:password>` in UTF-8; the first colon separates. Null for anything else. */
+function credentialsOf(authorization: string | undefined): { user: string; password: string } | null {
+  const encoded = authorization === undefined ? null : BASIC.exec(authorization)?.[1];
+  if (!encoded) return null;
+  const bytes = Buffer.from(encoded, "base64");
+  // Node skips what is not base64; only what encodes back to the same text counts. Padding is often left out.
+  if (bytes.toString("base64").replace(PADDING, "") !== encoded.replace(PADDING, "")) return null;
+  let text: string;
+  try {
+    text = UTF8.decode(bytes);
+  } catch {
+    return null;
+  }
+  const colon = text.indexOf(":");
+  return colon < 0 ? null : { user: text.slice(0, colon), password: text.slice(colon + 1) };
+}
+
+const BASIC = /^basic +([A-Za-z0-9+/=]+) *$/i;
+const PADDING = /={1,2}$/;
+const UTF8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });

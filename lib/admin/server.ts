@@ -1,0 +1,185 @@
+/**
+ * The admin interface on its listener: connections, time limits, what is broken before it is a request, start and end.
+ * What is answered is `answers.ts`.
+ */
+import { randomUUID } from "node:crypto";
+import { createServer, STATUS_CODES, type IncomingMessage, type Server, type ServerOptions, type ServerResponse } from "node:http";
+import { createServer as createTlsServer } from "node:https";
+import type { AddressInfo, Socket } from "node:net";
+import type { Duplex } from "node:stream";
+import type { ErrorCode } from "../base/errors.ts";
+import { passwordProblem } from "../base/password.ts";
+import { COMMON, createAnswers, refusal, type Answer, type AnswersOptions } from "./answers.ts";
+
+export type { AdminSettings, AdminSource, ProxyConfig } from "./views.ts";
+
+export interface AdminOptions extends AnswersOptions {
+  /** PEM. Null: plain HTTP. */
+  readonly tls: { readonly cert: Buffer | string; readonly key: Buffer | string } | null;
+  /** Milliseconds a client has to send a request's head, and the whole of it. Default 10 000 and 30 000. */
+  readonly timeouts?: { readonly headMs: number; readonly requestMs: number };
+}
+
+export interface Admin {
+  /** Answers one request; for servers of others. */
+  handle(request: IncomingMessage, response: ServerResponse): void;
+  /** Rejects with the error of `net.Server.listen` (EADDRINUSE, EACCES, …). Port 0 takes any free one. */
+  listen(where: { readonly host: string; readonly port: number }): Promise<{ address: string; port: number }>;
+  /** Takes no more connections, ends idle ones, and gives requests two seconds to be answered. May be called twice. */
+  close(): Promise<void>;
+}
+
+/** Throws for options nobody could log in with safely, and for a certificate that does not fit its key. */
+export function createAdmin(options: AdminOptions): Admin {
+  const wrong = optionsProblem(options);
+  if (wrong !== null) throw new Error(`admin interface: ${wrong}`);
+  const answers = createAnswers(options);
+  /** All that is connected; with TLS, what lies under `connections`, and handshakes that are not done. */
+  const sockets = new Set<Socket>();
+  const connections = new Map<Duplex, Connection>();
+  let closing: Promise<void> | null = null;
+
+  const server = createListener(options);
+  server.on("connection", (socket) => {
+    sockets.add(socket);
+    socket.once("close", () => sockets.delete(socket));
+  });
+  server.on(options.tls === null ? "connection" : "secureConnection", connectionOf);
+  server.on("request", handle);
+  server.on("checkExpectation", (request: IncomingMessage, response: ServerResponse) => {
+    answerWith(request, response, (id) => Promise.resolve(addCommon(refusal("expectation_failed", id), id)));
+  });
+  server.on("clientError", refuseUnread);
+
+  return { handle, listen, close };
+
+  function handle(request: IncomingMessage, response: ServerResponse): void {
+    answerWith(request, response, (id) => answers(request, id));
+  }
+
+  function answerWith(request: IncomingMessage, response: ServerResponse, find: (id: string) => Promise<Answer>): void {
+    const connection = connectionOf(request.socket);
+    connection.unanswered += 1;
+    response.on("error", () => {}); // The client is gone; nobody is left to be told.
+    drain(request, response);
+    find(randomUUID())
+      .then(({ status, headers, body }) => {
+        connection.unanswered -= 1;
+        if (closing !== null || connection.broken) response.shouldKeepAlive = false;
+        response.writeHead(status, headers as string[]);
+        response.end(body);
+      })
+      .catch(() => request.socket.destroy());
+  }
+
+  function connectionOf(socket: Duplex): Connection {
+    let connection = connections.get(socket);
+    if (connection === undefined) {
+      connection = { unanswered: 0, broken: false };
+      connections.set(socket, connection);
+      socket.once("close", () => connections.delete(socket));
+    }
+    return connection;
+  }
+
+  /** Bytes that are no request, or came too late to be one. Answered here, for no request event follows. */
+  function refuseUnread(fault: NodeJS.ErrnoException, socket: Duplex): void {
+    const connection = connections.get(socket);
+    if (fault.code === "ECONNRESET" || !socket.writable || connection === undefined) {
+      socket.destroy();
+    } else if (connection.unanswered > 0) {
+      // An error written now would be taken for the answer to a request before it: that answer ends the connection instead.
+      connection.broken = true;
+    } else {
+      socket.end(rawRefusal(UNREAD[fault.code ?? ""] ?? "bad_request"), () => socket.destroy());
+    }
+  }
+
+  function listen({ host, port }: { readonly host: string; readonly port: number }): Promise<{ address: string; port: number }> {
+    return new Promise((resolve, reject) => {
+      server.once("error", reject);
+      server.listen({ host, port }, () => {
+        server.off("error", reject);
+        server.on("error", (fault) => options.log.error("admin listener failed", { error: fault.message }));
+        const { address, port: bound } = server.address() as AddressInfo;
+        resolve({ address, port: bound });
+      });
+    });
+  }
+
+  function close(): Promise<void> {
+    return (closing ??= new Promise((resolve) => {
+      const grace = options.clock.after(CLOSE_GRACE_MS, () => {
+        for (const socket of sockets) socket.destroy();
+      });
+      server.close(() => {
+        grace.cancel();
+        resolve();
+      });
+      // `closeIdleConnections` spares those that never sent a request; `destroySoon` lets a written answer out first.
+      for (const [socket, { unanswered }] of connections) if (unanswered === 0) (socket as Socket).destroySoon();
+    }));
+  }
+}
+
+interface Connection {
+  /** Requests that have been read and not yet answered; several when the client pipelines. */
+  unanswered: number;
+  /** What follows the unanswered ones cannot be read. */
+  broken: boolean;
+}
+
+function optionsProblem({ user, password, jwtSecret, sessionTtlS }: AdminOptions): string | null {
+  if (user === "" || user.includes(":")) return "the user name is empty or holds a colon, which HTTP Basic cannot carry";
+  if (jwtSecret !== null && Buffer.byteLength(jwtSecret) < 32) return "the JWT secret has fewer than 32 bytes";
+  if (!Number.isSafeInteger(sessionTtlS) || sessionTtlS < 1) return "the life of a session is a whole number of seconds, at least 1";
+  return passwordProblem(password);
+}
+
+function createListener({ tls, timeouts = { headMs: 10_000, requestMs: 30_000 } }: AdminOptions): Server {
+  const limits: ServerOptions = {
+    headersTimeout: timeouts.headMs,
+    requestTimeout: timeouts.requestMs,
+    connectionsCheckingInterval: Math.min(timeouts.headMs, 5000),
+    requireHostHeader: false, // Answered by us, with a problem document.
+  };
+  const server =
+    tls === null
+      ? createServer(limits)
+      : createTlsServer({ ...limits, ...tls, minVersion: "TLSv1.2", handshakeTimeout: timeouts.headMs });
+  server.maxConnections = MOST_CONNECTIONS;
+  return server;
+}
+
+/** No endpoint takes a body. What comes is read and dropped, so that the connection can serve again, up to a bound. */
+function drain(request: IncomingMessage, response: ServerResponse): void {
+  let seen = 0;
+  request.on("data", (chunk: Buffer) => {
+    seen += chunk.length;
+    if (seen <= MOST_BODY) return;
+    request.pause();
+    response.shouldKeepAlive = false;
+    if (response.writableEnded) request.socket.destroySoon();
+  });
+}
+
+const MOST_BODY = 64 * 1024;
+const MOST_CONNECTIONS = 1024;
+const CLOSE_GRACE_MS = 2000;
+
+const UNREAD: Readonly<Record<string, ErrorCode>> = {
+  HPE_HEADER_OVERFLOW: "headers_too_large",
+  ERR_HTTP_REQUEST_TIMEOUT: "request_timeout",
+};
+
+function rawRefusal(code: ErrorCode): string {
+  const id = randomUUID();
+  const { status, headers, body } = addCommon(refusal(code, id), id);
+  let head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n`;
+  for (let i = 0; i < headers.length; i += 2) head += `${headers[i]}: ${headers[i + 1]}\r\n`;
+  return `${head}Connection: close\r\n\r\n${body?.toString() ?? ""}`;
+}
+
+function addCommon(answer: Answer, id: string): Answer {
+  return { ...answer, headers: [...COMMON, "X-Request-Id", id, "Vary", "Origin", ...answer.headers] };
+}

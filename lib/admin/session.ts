@@ -1,0 +1,102 @@
+/**
+ * Issues, checks and revokes the token that stands for a logged-in administrator, and its cookie (RFC 6265).
+ * Who gets one is `login.ts`.
+ */
+import { randomBytes } from "node:crypto";
+import type { Clock } from "../base/clock.ts";
+import { signJwt, verifyJwt, type JwtClaims } from "../base/jwt.ts";
+
+export interface Sessions {
+  /** A new session: the value of its Set-Cookie header, and its end in milliseconds since 1970. */
+  issue(): { cookie: string; expiresAt: number };
+  /** Whether the Cookie header carries the token of a live session. */
+  live(cookieHeader: string | undefined): boolean;
+  /** Ends the session of the Cookie header, if there is one. */
+  revoke(cookieHeader: string | undefined): void;
+  /** The Set-Cookie header that removes the token from the client. */
+  readonly clearing: string;
+}
+
+export interface SessionOptions {
+  readonly user: string;
+  /** Null: a random one, and no session outlives the process. Instances that share a secret share sessions, but not revocations. */
+  readonly secret: string | null;
+  readonly ttlS: number;
+  readonly clock: Clock;
+  /** How many revoked tokens are remembered. */
+  readonly mostRevoked?: number;
+}
+
+export function createSessions({ user, secret, ttlS, clock, mostRevoked = 10_000 }: SessionOptions): Sessions {
+  const key = secret ?? randomBytes(32);
+  /** `jti` of revoked tokens, with the second they expire in. */
+  const revoked = new Map<string, number>();
+  /** Tokens issued in this second or before it are refused. */
+  let refusedUpTo = -1;
+
+  return {
+    issue() {
+      const iat = Math.floor(clock.wall() / 1000);
+      const exp = iat + ttlS;
+      const jti = randomBytes(16).toString("base64url");
+      const token = signJwt({ sub: user, iat, exp, jti, iss: ISSUER, aud: AUDIENCE }, key);
+      return { cookie: cookieOf(token, ttlS), expiresAt: exp * 1000 };
+    },
+    live: (cookieHeader) => claimsOf(cookieHeader) !== null,
+    revoke(cookieHeader) {
+      const claims = claimsOf(cookieHeader);
+      if (claims !== null) remember(claims.jti, claims.exp);
+    },
+    clearing: cookieOf("", 0),
+  };
+
+  function claimsOf(cookieHeader: string | undefined): SessionClaims | null {
+    const token = tokenOf(cookieHeader);
+    if (token === null) return null;
+    const verdict = verifyJwt(token, key, { now: clock.wall(), issuer: ISSUER, audience: AUDIENCE });
+    if (!verdict.ok || !isSession(verdict.claims) || verdict.claims.sub !== user) return null;
+    return verdict.claims.iat <= refusedUpTo || revoked.has(verdict.claims.jti) ? null : verdict.claims;
+  }
+
+  function remember(jti: string, exp: number): void {
+    const second = clock.wall() / 1000;
+    if (revoked.size >= mostRevoked) for (const [old, end] of revoked) if (end <= second) revoked.delete(old);
+    if (revoked.size >= mostRevoked) {
+      // To forget a revocation would bring a logged-out session back. Ending all sessions is the safe way out.
+      revoked.clear();
+      refusedUpTo = Math.floor(second);
+    }
+    revoked.set(jti, exp);
+  }
+}
+
+interface SessionClaims {
+  readonly sub: string;
+  readonly jti: string;
+  readonly iat: number;
+  readonly exp: number;
+}
+
+const ISSUER = "edge-gateway";
+const AUDIENCE = "edge-gateway-admin";
+
+function isSession(claims: JwtClaims): claims is JwtClaims & SessionClaims {
+  return typeof claims.sub === "string" && typeof claims.jti === "string" && typeof claims.iat === "number";
+}
+
+/** A cookie is only replaced or removed by one with the same attributes, so they are written in one place. */
+function cookieOf(token: string, maxAgeS: number): string {
+  return `token=${token}; HttpOnly; Secure; SameSite=Strict; Path=/; Max-Age=${maxAgeS}`;
+}
+
+/** The value of the first cookie named `token`; quotes around it are allowed (RFC 6265 §4.1.1). */
+function tokenOf(cookieHeader: string | undefined): string | null {
+  if (cookieHeader === undefined) return null;
+  for (const pair of cookieHeader.split(";")) {
+    const equals = pair.indexOf("=");
+    if (equals < 0 || pair.slice(0, equals).trim() !== "token") continue;
+    const value = pair.slice(equals + 1).trim();
+    return value.startsWith('"') && value.endsWith('"') ? value.slice(1, -1) : value;
+  }
+  return null;
+}

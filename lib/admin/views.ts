@@ -1,0 +1,42 @@
+/**
+ * What the admin interface shows of the gateway: the ProxyConfig and the admin configuration object.
+ * Where they come from is an `AdminSource`, which the assembly provides.
+ */
+
+/** What the admin interface asks the rest of the program; may change between requests. */
+export interface AdminSource {
+  /** The configuration as written, defaults filled in, references to secrets unresolved. */
+  proxyConfig(): ProxyConfig;
+  settings(): AdminSettings;
+  /** Whether the gateway serves: false before the first snapshot and while draining. */
+  ready(): boolean;
+}
+
+export interface ProxyConfig {
+  readonly services: readonly unknown[];
+  /** The global plugins. */
+  readonly plugins: readonly unknown[];
+  readonly global: { readonly name: string; readonly plugins: readonly unknown[] };
+}
+
+/** The admin configuration object; "" for what is not set. */
+export interface AdminSettings {
+  readonly ServerCertPath: string;
+  readonly ServerKeyPath: string;
+  readonly CACertPath: string;
+  readonly AdminUser: string;
+  readonly AdminPassword: string;
+  readonly ConfigFilePath: string;
+}
+
+/** Named field by field: whatever else a source may hold is not shown. */
+export function gatewayView({ services, plugins, global }: ProxyConfig): ProxyConfig {
+  return { services, plugins, global: { name: global.name, plugins: global.plugins } };
+}
+
+/** Exactly the six keys. The password as configured (a hash, where a hash was), or masked. */
+export function configView(settings: AdminSettings, secrets: "shown" | "masked"): AdminSettings {
+  const { ServerCertPath, ServerKeyPath, CACertPath, AdminUser, AdminPassword, ConfigFilePath } = settings;
+  const password = secrets === "masked" ? "********" : AdminPassword;
+  return { ServerCertPath, ServerKeyPath, CACertPath, AdminUser, AdminPassword: password, ConfigFilePath };
+}

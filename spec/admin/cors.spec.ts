@@ -1,0 +1,111 @@
+import { describe, expect, it } from "vitest";
+import { RIGHT, startAdmin, UI, type Got } from "./harness.ts";
+
+const FOREIGN = [
+  "http://evil.example",
+  "http://localhost:5174",
+  "https://localhost:5173",
+  "http://localhost:5173.evil.example",
+  "null",
+  "",
+];
+
+const corsHeaders = ({ headers }: Got) => Object.keys(headers).filter((name) => name.startsWith("access-control-"));
+
+describe("a page of an allowed origin", () => {
+  it("may log in, read with its cookie, see errors, and log out", async () => {
+    const { ask } = await startAdmin();
+    const login = await ask("POST", "/login", { headers: { origin: UI, authorization: RIGHT } });
+    const cookie = login.headers["set-cookie"]![0]!.split(";")[0]!;
+    const others = [
+      await ask("GET", "/gateway", { headers: { origin: UI, cookie } }),
+      await ask("GET", "/gateway", { headers: { origin: UI } }),
+      await ask("GET", "/nowhere", { headers: { origin: UI } }),
+      await ask("DELETE", "/logout", { headers: { origin: UI, cookie } }),
+    ];
+    expect([login, ...others].map(({ status }) => status)).toEqual([200, 200, 401, 404, 204]);
+    for (const { headers } of [login, ...others]) {
+      expect(headers).toMatchObject({
+        "access-control-allow-origin": UI,
+        "access-control-allow-credentials": "true",
+        "access-control-expose-headers": "X-Request-Id, Retry-After",
+        vary: "Origin",
+      });
+    }
+  });
+
+  it("is told by the preflight which methods and headers it may use", async () => {
+    const { ask } = await startAdmin();
+    const headers = { origin: UI, "access-control-request-method": "DELETE", "access-control-request-headers": "content-type" };
+    const got = await ask("OPTIONS", "/logout", { headers });
+    expect([got.status, got.text]).toEqual([204, ""]);
+    expect(got.headers).toMatchObject({
+      allow: "DELETE, OPTIONS",
+      "access-control-allow-origin": UI,
+      "access-control-allow-credentials": "true",
+      "access-control-allow-methods": "DELETE, OPTIONS",
+      "access-control-allow-headers": "Authorization, Content-Type",
+      "access-control-max-age": "600",
+      vary: "Origin",
+    });
+  });
+
+  it("is one of several, however they were written in the settings", async () => {
+    const { ask } = await startAdmin({ corsOrigins: [" HTTPS://UI.example/ ", UI] });
+    for (const origin of ["https://ui.example", UI]) {
+      expect((await ask("GET", "/healthz", { headers: { origin } })).headers["access-control-allow-origin"]).toBe(origin);
+    }
+  });
+
+  it("is never any page: * is not taken as a wildcard", async () => {
+    const { ask } = await startAdmin({ corsOrigins: ["*"] });
+    expect(corsHeaders(await ask("GET", "/healthz", { headers: { origin: "http://evil.example" } }))).toEqual([]);
+    expect((await ask("POST", "/login", { headers: { origin: "http://evil.example", authorization: RIGHT } })).status).toBe(403);
+  });
+});
+
+describe.each(FOREIGN)("a page of a foreign origin (%s)", (origin) => {
+  it("gets no CORS headers, in no answer", async () => {
+    const { ask } = await startAdmin();
+    for (const asked of ["GET /healthz", "GET /gateway", "OPTIONS /login", "POST /login", "GET /nowhere"]) {
+      const [method, path] = asked.split(" ") as [string, string];
+      const got = await ask(method, path, { headers: { origin, "access-control-request-method": "POST" } });
+      expect(corsHeaders(got)).toEqual([]);
+      expect(got.headers.vary).toBe("Origin");
+    }
+  });
+
+  it("403 forbidden for what changes something, whatever its credentials, and nothing is changed", async () => {
+    const { ask, session } = await startAdmin();
+    const cookie = await session();
+    for (const asked of ["POST /login", "DELETE /logout", "PUT /gateway", "PATCH /nowhere"]) {
+      const [method, path] = asked.split(" ") as [string, string];
+      const got = await ask(method, path, { headers: { origin, authorization: RIGHT, cookie } });
+      expect([got.status, got.json.code, got.headers["set-cookie"]]).toEqual([403, "forbidden", undefined]);
+    }
+    expect((await ask("GET", "/gateway", { headers: { cookie, origin } })).status).toBe(200);
+  });
+});
+
+describe("a page of the admin interface's own origin", () => {
+  it("may change things, and needs no CORS headers for it", async () => {
+    const { ask, port } = await startAdmin();
+    for (const [origin, host] of [
+      [`http://127.0.0.1:${port}`, `127.0.0.1:${port}`],
+      ["https://admin.example", "Admin.Example"],
+    ] as const) {
+      const got = await ask("POST", "/login", { headers: { origin, host, authorization: RIGHT } });
+      expect([got.status, corsHeaders(got), got.headers.vary]).toEqual([200, [], "Origin"]);
+    }
+    expect((await ask("POST", "/login", { headers: { origin: "http://x", host: "x:81", authorization: RIGHT } })).status).toBe(403);
+  });
+});
+
+describe("a client without an Origin", () => {
+  it("is no page: it may change things, and Vary says that the answer could differ", async () => {
+    const { ask, login } = await startAdmin();
+    const got = await login();
+    expect([got.status, corsHeaders(got), got.headers.vary]).toEqual([200, [], "Origin"]);
+    expect(await ask("OPTIONS", "/gateway")).toMatchObject({ status: 204, headers: { allow: "GET, HEAD, OPTIONS" } });
+  });
+});

@@ -1,0 +1,144 @@
+import { createHmac } from "node:crypto";
+import { request, type Agent, type IncomingHttpHeaders } from "node:http";
+import { request as tlsRequest } from "node:https";
+import { connect } from "node:net";
+import { afterEach } from "vitest";
+import { createAdmin, type Admin, type AdminOptions, type AdminSource } from "../../lib/admin/server.ts";
+import { silentLog } from "../../lib/base/log.ts";
+import { manualClock, type ManualClock } from "../support/clock.ts";
+
+export const USER = "ädmin";
+export const PASSWORD = "s3cret:with:cölons";
+export const SECRET = "a secret of at least thirty-two bytes";
+export const UI = "http://localhost:5173";
+export const RIGHT = basic(USER, PASSWORD);
+export const WRONG = basic(USER, "wrong");
+
+export const SETTINGS = {
+  ServerCertPath: "/etc/gw/cert.pem",
+  ServerKeyPath: "/etc/gw/key.pem",
+  CACertPath: "",
+  AdminUser: USER,
+  AdminPassword: PASSWORD,
+  ConfigFilePath: "/etc/gw/gw.json",
+};
+
+export const PROXY_CONFIG = {
+  services: [{ name: "a", base_path: "/a", routes: [{ name: "r", path: "/x", plugins: [] }] }],
+  plugins: [{ name: "key_auth", enabled: true, config: { key: "${env:KEY}" } }],
+  global: { name: "gw", plugins: [{ name: "key_auth", enabled: true, config: { key: "${env:KEY}" } }] },
+};
+
+export interface Asked {
+  headers?: Record<string, string>;
+  body?: string | Buffer;
+  agent?: Agent;
+  /** Which of this machine's addresses the request comes from. */
+  from?: string;
+}
+
+export interface Got {
+  status: number;
+  headers: IncomingHttpHeaders;
+  text: string;
+  /** The body as JSON, null when there is none. */
+  json: any;
+}
+
+export interface Running {
+  readonly admin: Admin;
+  readonly clock: ManualClock;
+  readonly port: number;
+  ask(method: string, path: string, asked?: Asked): Promise<Got>;
+  login(authorization?: string, from?: string): Promise<Got>;
+  /** The Cookie header of a new session. */
+  session(): Promise<string>;
+  /** Writes raw bytes, and gives all that comes back until the connection ends. */
+  raw(...texts: string[]): Promise<string>;
+}
+
+const running: Admin[] = [];
+const clocks: ManualClock[] = [];
+afterEach(async () => {
+  const closed = Promise.all(running.splice(0).map((admin) => admin.close()));
+  // Whatever a failed spec left open is cut.
+  for (const clock of clocks.splice(0)) clock.advance(10_000);
+  await closed;
+});
+
+export const source: AdminSource = { proxyConfig: () => PROXY_CONFIG, settings: () => SETTINGS, ready: () => true };
+
+export function optionsWith(changes: Partial<AdminOptions> = {}): AdminOptions {
+  return {
+    user: USER,
+    password: PASSWORD,
+    jwtSecret: SECRET,
+    sessionTtlS: 3600,
+    redactSecrets: false,
+    corsOrigins: [UI],
+    tls: null,
+    clock: manualClock(),
+    log: silentLog,
+    version: "1.2.3",
+    source,
+    ...changes,
+  };
+}
+
+export async function startAdmin(changes: Partial<AdminOptions> = {}): Promise<Running> {
+  const clock = (changes.clock as ManualClock | undefined) ?? manualClock();
+  const options = optionsWith({ ...changes, clock });
+  const admin = createAdmin(options);
+  running.push(admin);
+  clocks.push(clock);
+  const { port } = await admin.listen({ host: "127.0.0.1", port: 0 });
+  const ask: Running["ask"] = (method, path, { headers = {}, body, agent, from } = {}) =>
+    new Promise((resolve, reject) => {
+      const settings = { host: "127.0.0.1", port, method, path, headers, agent: agent ?? false, rejectUnauthorized: false } as const;
+      const asking = (options.tls === null ? request : tlsRequest)({ ...settings, ...(from && { localAddress: from }) }, (response) => {
+        let text = "";
+        response.setEncoding("utf8");
+        response.on("data", (part: string) => (text += part));
+        response.on("error", reject);
+        response.on("end", () => {
+          resolve({ status: response.statusCode!, headers: response.headers, text, json: text === "" ? null : JSON.parse(text) });
+        });
+      });
+      asking.on("error", reject);
+      asking.end(body);
+    });
+  const login: Running["login"] = (authorization = RIGHT, from) =>
+    ask("POST", "/login", { headers: { authorization }, ...(from && { from }) });
+  return {
+    admin,
+    clock,
+    port,
+    ask,
+    login,
+    session: async () => cookieOf(await login()),
+    raw: (...texts) =>
+      new Promise((resolve) => {
+        let received = "";
+        const socket = connect(port, "127.0.0.1");
+        socket.on("data", (part) => (received += part.toString()));
+        socket.on("error", () => {}); // A reset ends the connection too.
+        socket.on("close", () => resolve(received));
+        for (const text of texts) socket.write(text);
+      }),
+  };
+}
+
+export function basic(user: string, password: string): string {
+  return `Basic ${Buffer.from(`${user}:${password}`).toString("base64")}`;
+}
+
+/** What a browser would send back for the Set-Cookie of this answer. */
+export function cookieOf(got: Got): string {
+  return got.headers["set-cookie"]![0]!.split(";")[0]!;
+}
+
+/** A Cookie header with a token rightly signed with `secret`, whatever it says. */
+export function forged(header: object, claims: object, secret = SECRET, hash = "sha256"): string {
+  const text = [header, claims].map((part) => Buffer.from(JSON.stringify(part)).toString("base64url")).join(".");
+  return `token=${text}.${createHmac(hash, secret).update(text).digest("base64url")}`;
+}

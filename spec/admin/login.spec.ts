@@ -1,0 +1,170 @@
+import { describe, expect, it } from "vitest";
+import { createLogin } from "../../lib/admin/login.ts";
+import { createLog } from "../../lib/base/log.ts";
+import { hashPassword } from "../../lib/base/password.ts";
+import { manualClock } from "../support/clock.ts";
+import { basic, PASSWORD, RIGHT, startAdmin, USER, WRONG } from "./harness.ts";
+
+/** scrypt of "quick" with N = 1024, which takes a millisecond. */
+const QUICK = "scrypt$1024$8$1$BwcHBwcHBwcHBwcHBwcHBw$Dj4MCJX6B5OKDIzJjNvQXdnTIySlUIIoys9kE_3K7cQ";
+
+describe("POST /login", () => {
+  it("200 with the token cookie, the user, and the end of the session, for the right credentials", async () => {
+    const { login } = await startAdmin({ sessionTtlS: 900 });
+    const got = await login();
+    expect(got.status).toBe(200);
+    expect(got.headers["content-type"]).toBe("application/json");
+    expect(got.json).toEqual({ user: USER, expires_at: "2026-01-01T00:15:00.000Z" });
+    expect(got.headers["set-cookie"]).toEqual([
+      expect.stringMatching(/^token=[\w-]+\.[\w-]+\.[\w-]+; HttpOnly; Secure; SameSite=Strict; Path=\/; Max-Age=900$/),
+    ]);
+  });
+
+  it("gives a token signed with HS256 whose claims are sub, iat, exp, jti, iss and aud", async () => {
+    const { session } = await startAdmin({ sessionTtlS: 900 });
+    const parts = async () =>
+      (await session()).replace("token=", "").split(".").slice(0, 2).map((part) => JSON.parse(Buffer.from(part, "base64url").toString()));
+    const [header, claims] = await parts();
+    const iat = Date.UTC(2026, 0, 1) / 1000;
+    const jti = expect.stringMatching(/^[\w-]{22}$/);
+    expect(header).toEqual({ alg: "HS256", typ: "JWT" });
+    expect(claims).toEqual({ sub: USER, iat, exp: iat + 900, jti, iss: "edge-gateway", aud: "edge-gateway-admin" });
+    expect((await parts())[1].jti).not.toBe(claims.jti);
+  });
+
+  it("takes the scheme in any case, padding left out, and a body that nobody reads", async () => {
+    const { ask, login } = await startAdmin();
+    expect((await login(RIGHT.replace("Basic ", "bASIC  "))).status).toBe(200);
+    expect((await login(RIGHT.replace(/=+$/, ""))).status).toBe(200);
+    expect((await ask("POST", "/login?next=/", { headers: { authorization: RIGHT }, body: '{"user":"x"}' })).status).toBe(200);
+  });
+
+  it("compares with a hash where one was configured, and then the hash is no password", async () => {
+    const password = await hashPassword("quick");
+    const { login } = await startAdmin({ password });
+    expect((await login(basic(USER, "quick"))).status).toBe(200);
+    expect((await login(basic(USER, "Quick"))).status).toBe(401);
+    expect((await login(basic(USER, password))).status).toBe(401);
+  });
+
+  it.each([
+    ["a wrong password", WRONG],
+    ["a wrong user", basic("admin", PASSWORD)],
+    ["user and password swapped", basic(PASSWORD, USER)],
+    ["an empty user and password", basic("", "")],
+    ["the user in another case", basic(USER.toUpperCase(), PASSWORD)],
+    ["no header", undefined],
+    ["an empty header", ""],
+    ["the scheme alone", "Basic"],
+    ["what is not base64", "Basic !!!!"],
+    ["base64 with rubbish in it", RIGHT.replace("Basic ", "Basic *")],
+    ["base64 with stray bits", "Basic YTpiZ=="],
+    ["no colon", `Basic ${Buffer.from(USER).toString("base64")}`],
+    ["what is not UTF-8", `Basic ${Buffer.from([0xff, 0x3a, 0xff]).toString("base64")}`],
+    ["another scheme", RIGHT.replace("Basic", "Bearer")],
+    ["two credentials", `${RIGHT}, ${RIGHT}`],
+    ["eight kilobytes of blanks", `Basic${" ".repeat(8000)}!`],
+  ])("401 with the Basic challenge for %s", async (_, authorization) => {
+    const { ask } = await startAdmin();
+    const got = await ask("POST", "/login", authorization === undefined ? {} : { headers: { authorization } });
+    expect(got.status).toBe(401);
+    expect(got.headers["www-authenticate"]).toBe('Basic realm="edge-gateway admin", charset="UTF-8"');
+    expect(got.headers["content-type"]).toBe("application/problem+json");
+    expect(got.json).toMatchObject({ status: 401, code: "unauthenticated", request_id: got.headers["x-request-id"] });
+    expect(got.headers["set-cookie"]).toBeUndefined();
+  });
+
+  it("logs who came and who failed, never the credentials", async () => {
+    let text = "";
+    const { login } = await startAdmin({ log: createLog({ write: (line) => void (text += line) }) });
+    await login();
+    await login(basic("my-password-by-mistake", "guess"));
+    expect(text).toMatch(/info {2}admin logged in address=127\.0\.0\.1/);
+    expect(text).toMatch(/warn {2}admin login failed address=127\.0\.0\.1/);
+    for (const secret of [PASSWORD, "guess", "my-password", "eyJ"]) expect(text).not.toContain(secret);
+  });
+});
+
+describe("guessing", () => {
+  it("429 with Retry-After, also for the right password, after five failures; again twice as long after each further one", async () => {
+    const { login, clock } = await startAdmin();
+    for (let i = 0; i < 5; i++) expect((await login(WRONG)).status).toBe(401);
+    for (const seconds of [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900]) {
+      const got = await login(RIGHT);
+      expect(got.status).toBe(429);
+      expect(got.headers["retry-after"]).toBe(String(seconds));
+      expect(got.json).toMatchObject({ status: 429, code: "rate_limited" });
+      expect(got.headers["set-cookie"]).toBeUndefined();
+      clock.advance(seconds * 1000 - 1);
+      expect((await login(RIGHT)).headers["retry-after"]).toBe("1");
+      clock.advance(1);
+      expect((await login(WRONG)).status).toBe(401);
+    }
+  });
+
+  it("starts again from nothing after the right password", async () => {
+    const { login, clock } = await startAdmin();
+    for (let i = 0; i < 5; i++) await login(WRONG);
+    clock.advance(1000);
+    expect((await login()).status).toBe(200);
+    for (let i = 0; i < 5; i++) expect((await login(WRONG)).status).toBe(401);
+    expect((await login()).headers["retry-after"]).toBe("1");
+  });
+
+  it("does not count what carries no credentials", async () => {
+    const { ask, login } = await startAdmin();
+    for (const authorization of ["", "Bearer x", "Basic !!!!", "Basic YTpiZ==", "Basic eA==", "Basic /zr/"]) {
+      for (let i = 0; i < 5; i++) expect((await ask("POST", "/login", { headers: { authorization } })).status).toBe(401);
+    }
+    expect((await login()).status).toBe(200);
+  });
+
+  it("is not quicker in parallel: of 20 attempts at once, five are looked at", async () => {
+    const { login } = await startAdmin({ password: QUICK });
+    const got = await Promise.all(Array.from({ length: 20 }, () => login(WRONG)));
+    expect(got.map(({ status }) => status).sort()).toEqual([...Array(5).fill(401), ...Array(15).fill(429)]);
+  });
+
+  it("holds up one address, not another (127.0.0.2 is ours on Linux only)", async ({ skip }) => {
+    if (process.platform !== "linux") skip();
+    const { login } = await startAdmin();
+    for (let i = 0; i < 6; i++) await login(WRONG);
+    expect((await login(RIGHT)).status).toBe(429);
+    expect((await login(RIGHT, "127.0.0.2")).status).toBe(200);
+  });
+
+  it("counts an IPv6 /64 as one address, and IPv4 in IPv6 as IPv4", async () => {
+    const login = createLogin({ user: USER, password: PASSWORD, clock: manualClock() });
+    const kind = async (authorization: string, address: string) => (await login.attempt(authorization, address)).kind;
+    for (let i = 0; i < 5; i++) expect(await kind(WRONG, `2001:db8::${i}`)).toBe("wrong");
+    expect(await kind(RIGHT, "2001:db8::ffff:1")).toBe("paused");
+    expect(await kind(RIGHT, "2001:db8:0:1::1")).toBe("accepted");
+    for (let i = 0; i < 5; i++) expect(await kind(WRONG, i % 2 ? "192.0.2.1" : "::ffff:192.0.2.1")).toBe("wrong");
+    expect(await kind(RIGHT, "192.0.2.1")).toBe("paused");
+    expect(await kind(RIGHT, "::ffff:192.0.2.2")).toBe("accepted");
+  });
+
+  it("is turned away, uncounted, when more come at once than two to verify and 32 to wait", async () => {
+    const login = createLogin({ user: USER, password: QUICK, clock: manualClock() });
+    const right = basic(USER, "quick");
+    const outcomes = await Promise.all(Array.from({ length: 40 }, (_, i) => login.attempt(right, `192.0.2.${i}`)));
+    expect(outcomes.map(({ kind }) => kind)).toEqual([...Array(34).fill("accepted"), ...Array(6).fill("overloaded")]);
+    // Had those six been counted, five more failures would not all be looked at.
+    for (let i = 0; i < 5; i++) expect((await login.attempt(WRONG, "192.0.2.39")).kind).toBe("wrong");
+    expect((await login.attempt(WRONG, "192.0.2.39")).kind).toBe("paused");
+  });
+
+  it("503 overloaded with Retry-After for those turned away, while /healthz answers (127.0.0.x is ours on Linux only)", async ({ skip }) => {
+    if (process.platform !== "linux") skip();
+    const { login, ask } = await startAdmin({ password: QUICK.replace("1024", "16384") });
+    const flood = Promise.all(Array.from({ length: 60 }, (_, i) => login(WRONG, `127.0.1.${i + 1}`)));
+    const first = await Promise.race([flood, ask("GET", "/healthz")]);
+    expect(first).toMatchObject({ status: 200 });
+    const got = await flood;
+    const away = got.filter(({ status }) => status === 503);
+    expect(away.length).toBeGreaterThan(0);
+    expect(away[0]!.json).toMatchObject({ code: "overloaded" });
+    expect(away[0]!.headers["retry-after"]).toBe("1");
+    expect(got.filter(({ status }) => status === 401).length).toBe(60 - away.length);
+  });
+});

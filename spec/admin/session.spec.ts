@@ -1,0 +1,146 @@
+import { describe, expect, it } from "vitest";
+import { createSessions } from "../../lib/admin/session.ts";
+import { manualClock } from "../support/clock.ts";
+import { cookieOf, forged, RIGHT, SECRET, startAdmin, USER } from "./harness.ts";
+
+const PAGES = ["/gateway", "/gateway/config"];
+const NOW = Date.UTC(2026, 0, 1) / 1000;
+const HEADER = { alg: "HS256", typ: "JWT" };
+const MIDDLE = /\.[^.]+\./;
+const CLAIMS = { sub: USER, iat: NOW, exp: NOW + 60, jti: "j", iss: "edge-gateway", aud: "edge-gateway-admin" };
+
+describe("the token cookie", () => {
+  it.each(PAGES)("opens GET and HEAD %s", async (path) => {
+    const { ask, session } = await startAdmin();
+    const cookie = await session();
+    expect((await ask("GET", path, { headers: { cookie } })).status).toBe(200);
+    const head = await ask("HEAD", path, { headers: { cookie } });
+    expect([head.status, head.text]).toEqual([200, ""]);
+  });
+
+  it("is found among other cookies and in quotes; the first one of its name counts", async () => {
+    const { ask, session } = await startAdmin();
+    const token = await session();
+    const value = token.slice("token=".length);
+    const status = async (cookie: string) => (await ask("GET", "/gateway", { headers: { cookie } })).status;
+    expect(await status(`a=b; xtoken=x; Token=x; flag;${token}; token2=x`)).toBe(200);
+    expect(await status(`token="${value}"`)).toBe(200);
+    expect(await status(` token = ${value} `)).toBe(200);
+    expect(await status(`${token}; token=x`)).toBe(200);
+    expect(await status(`token=x; ${token}`)).toBe(401);
+    expect(await status(`token2=${value}`)).toBe(401);
+    expect(await status(value)).toBe(401);
+  });
+
+  it.each<[string, string | undefined]>([
+    ["missing", undefined],
+    ["empty", "token="],
+    ["a lone quote", 'token="'],
+    ["no token at all", "token=hello"],
+    ["longer than any token of ours", `token=${"a.b.".repeat(2000)}`],
+    ["for another audience", forged(HEADER, { ...CLAIMS, aud: "edge-gateway" })],
+    ["of another issuer", forged(HEADER, { ...CLAIMS, iss: "other" })],
+    ["for another user", forged(HEADER, { ...CLAIMS, sub: "other" })],
+    ["without a jti, so that it could not be revoked", forged(HEADER, { ...CLAIMS, jti: undefined })],
+    ["without an exp", forged(HEADER, { ...CLAIMS, exp: undefined })],
+    ["expired", forged(HEADER, { ...CLAIMS, exp: NOW })],
+    ["signed with another secret", forged(HEADER, CLAIMS, "another secret of more than 32 bytes")],
+    ["of alg none", forged({ alg: "none", typ: "JWT" }, CLAIMS).replace(/[^.]+$/, "")],
+    ["of alg none, rightly signed", forged({ alg: "none", typ: "JWT" }, CLAIMS)],
+    ["of alg HS512", forged({ alg: "HS512", typ: "JWT" }, CLAIMS, SECRET, "sha512")],
+    ["changed behind its signature", forged(HEADER, CLAIMS).replace(MIDDLE, MIDDLE.exec(forged(HEADER, { ...CLAIMS, exp: NOW + 99 }))![0])],
+  ])("401 unauthenticated, without a Basic challenge, when it is %s", async (_, cookie) => {
+    const { ask } = await startAdmin();
+    for (const path of PAGES) {
+      const got = await ask("GET", path, cookie === undefined ? {} : { headers: { cookie } });
+      expect(got.status).toBe(401);
+      expect(got.headers["content-type"]).toBe("application/problem+json");
+      expect(got.json).toMatchObject({ status: 401, code: "unauthenticated", request_id: got.headers["x-request-id"] });
+      expect(got.headers["www-authenticate"]).toMatch(/^Cookie realm="edge-gateway admin", .*cookie-name="token"$/);
+      expect(got.text).not.toContain("services");
+    }
+    expect((await ask("GET", "/gateway", { headers: { cookie: forged(HEADER, CLAIMS) } })).status).toBe(200);
+  });
+
+  it("does not open with Basic credentials in its place", async () => {
+    const { ask } = await startAdmin();
+    expect((await ask("GET", "/gateway", { headers: { authorization: RIGHT } })).status).toBe(401);
+  });
+
+  it("expires with its session, to the second", async () => {
+    const { ask, session, clock } = await startAdmin({ sessionTtlS: 60 });
+    const cookie = await session();
+    clock.advance(59_999);
+    expect((await ask("GET", "/gateway", { headers: { cookie } })).status).toBe(200);
+    clock.advance(1);
+    expect((await ask("GET", "/gateway", { headers: { cookie } })).status).toBe(401);
+  });
+
+  it("opens every instance that shares the secret, and none that has one of its own", async () => {
+    const [one, two] = [await startAdmin(), await startAdmin()];
+    const [own, other] = [await startAdmin({ jwtSecret: null }), await startAdmin({ jwtSecret: null })];
+    const cookie = await one.session();
+    expect((await two.ask("GET", "/gateway", { headers: { cookie } })).status).toBe(200);
+    expect((await own.ask("GET", "/gateway", { headers: { cookie } })).status).toBe(401);
+    const ownCookie = await own.session();
+    expect((await own.ask("GET", "/gateway", { headers: { cookie: ownCookie } })).status).toBe(200);
+    expect((await other.ask("GET", "/gateway", { headers: { cookie: ownCookie } })).status).toBe(401);
+  });
+});
+
+describe("DELETE /logout", () => {
+  const CLEARED = ["token=; HttpOnly; Secure; SameSite=Strict; Path=/; Max-Age=0"];
+
+  it("204, clears the cookie and revokes its token, and no other", async () => {
+    const { ask, session } = await startAdmin();
+    const [cookie, another] = [await session(), await session()];
+    const got = await ask("DELETE", "/logout", { headers: { cookie } });
+    expect([got.status, got.text, got.headers["set-cookie"]]).toEqual([204, "", CLEARED]);
+    expect((await ask("GET", "/gateway", { headers: { cookie } })).status).toBe(401);
+    expect((await ask("GET", "/gateway", { headers: { cookie: another } })).status).toBe(200);
+  });
+
+  const INVALID = [undefined, "token=", "token=rubbish", forged(HEADER, { ...CLAIMS, exp: 1 })];
+  it.each(INVALID)("204 also without a valid token: %s", async (cookie) => {
+    const { ask } = await startAdmin();
+    const got = await ask("DELETE", "/logout", cookie === undefined ? {} : { headers: { cookie } });
+    expect([got.status, got.headers["set-cookie"]]).toEqual([204, CLEARED]);
+  });
+
+  it("lets the same user log in again", async () => {
+    const { ask, login } = await startAdmin();
+    await ask("DELETE", "/logout", { headers: { cookie: cookieOf(await login()) } });
+    const cookie = cookieOf(await login());
+    expect((await ask("GET", "/gateway", { headers: { cookie } })).status).toBe(200);
+  });
+});
+
+describe("revoked tokens", () => {
+  const sessionsOf = (mostRevoked: number) => {
+    const clock = manualClock();
+    const sessions = createSessions({ user: USER, secret: SECRET, ttlS: 60, clock, mostRevoked });
+    return { clock, sessions, issue: () => sessions.issue().cookie.split(";")[0]! };
+  };
+
+  it("stay revoked when more are revoked than can be remembered: then all sessions end", () => {
+    const { clock, sessions, issue } = sessionsOf(3);
+    const bystander = issue();
+    const revoked = Array.from({ length: 4 }, issue);
+    revoked.slice(0, 3).forEach(sessions.revoke);
+    expect(sessions.live(bystander)).toBe(true);
+    sessions.revoke(revoked[3]);
+    expect([bystander, ...revoked].map(sessions.live)).toEqual([false, false, false, false, false]);
+    clock.advance(1000);
+    expect(sessions.live(issue())).toBe(true);
+  });
+
+  it("make room once they have expired", () => {
+    const { clock, sessions, issue } = sessionsOf(3);
+    Array.from({ length: 3 }, issue).forEach(sessions.revoke);
+    clock.advance(30_000);
+    const bystander = issue();
+    clock.advance(30_000);
+    sessions.revoke(issue());
+    expect(sessions.live(bystander)).toBe(true);
+  });
+});

@@ -1,0 +1,87 @@
+import { describe, expect, it } from "vitest";
+import { createThrottle, type Throttle } from "../../lib/admin/throttle.ts";
+import { manualClock } from "../support/clock.ts";
+import { random } from "../support/random.ts";
+
+const HOUR = 3_600_000;
+
+function fail(throttle: Throttle, address: string, times: number): void {
+  for (let i = 0; i < times; i++) throttle.begin(address);
+}
+
+describe("the throttle of logins", () => {
+  it("pauses an address from its fifth failure on, by 1 s, 2 s, 4 s, … 15 min", () => {
+    const throttle = createThrottle(manualClock());
+    fail(throttle, "a", 4);
+    expect(throttle.pausedFor("a")).toBe(0);
+    for (const seconds of [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900]) {
+      throttle.begin("a");
+      expect(throttle.pausedFor("a")).toBe(seconds * 1000);
+    }
+    fail(throttle, "a", 2000);
+    expect(throttle.pausedFor("a")).toBe(900_000);
+    expect(throttle.pausedFor("b")).toBe(0);
+  });
+
+  it("forgets an address that was quiet for an hour beyond the longest pause, not sooner", () => {
+    const clock = manualClock();
+    const throttle = createThrottle(clock);
+    fail(throttle, "a", 9);
+    clock.advance(HOUR + 900_000 - 1);
+    throttle.begin("a");
+    expect(throttle.pausedFor("a")).toBe(32_000);
+    clock.advance(HOUR + 900_000);
+    fail(throttle, "a", 4);
+    expect(throttle.pausedFor("a")).toBe(0);
+  });
+
+  it("frees nobody of a pause in a flood of addresses", () => {
+    const throttle = createThrottle(manualClock(), 100);
+    fail(throttle, "victim", 12);
+    for (let i = 0; i < 1000; i++) fail(throttle, `flood ${i}`, 5);
+    expect(throttle.pausedFor("victim")).toBe(128_000);
+  });
+
+  it("gives all addresses beyond its bound one allowance together, until others are forgotten", () => {
+    const clock = manualClock();
+    const throttle = createThrottle(clock, 100);
+    for (let i = 0; i < 100; i++) throttle.begin(`known ${i}`);
+    for (let i = 0; i < 6; i++) throttle.begin(`new ${i}`);
+    expect(throttle.pausedFor("newest")).toBe(2000);
+    expect(throttle.pausedFor("known 5")).toBe(0);
+    clock.advance(HOUR + 900_000);
+    expect(throttle.pausedFor("newest")).toBe(0);
+    fail(throttle, "newest", 5);
+    expect(throttle.pausedFor("newest")).toBe(1000);
+    expect(throttle.pausedFor("other")).toBe(0);
+    for (let i = 0; i < 100; i++) throttle.begin(`known again ${i}`);
+    expect(throttle.pausedFor("latest")).toBe(0);
+  });
+
+  it("makes room for others when a login succeeds", () => {
+    const throttle = createThrottle(manualClock(), 2);
+    fail(throttle, "a", 5);
+    fail(throttle, "b", 5);
+    throttle.succeed("a");
+    fail(throttle, "c", 4);
+    expect(throttle.pausedFor("c")).toBe(0);
+    expect(throttle.pausedFor("b")).toBe(1000);
+  });
+
+  it("admits, of any guesser who never succeeds, at most 5 + log2(900) + one in 15 minutes (random guessers)", () => {
+    const { int, chance } = random(11);
+    for (let run = 0; run < 20; run++) {
+      const clock = manualClock();
+      const throttle = createThrottle(clock);
+      let admitted = 0;
+      for (let i = 0; i < 2000; i++) {
+        if (throttle.pausedFor("a") === 0) {
+          throttle.begin("a");
+          admitted += 1;
+        }
+        clock.advance(chance(0.05) ? int(0, 900_000) : int(0, 3000));
+      }
+      expect(admitted).toBeLessThanOrEqual(5 + 10 + Math.ceil(clock.now() / 900_000));
+    }
+  });
+});

@@ -1,0 +1,81 @@
+import { describe, expect, it } from "vitest";
+import { createLog } from "../../lib/base/log.ts";
+import { PROXY_CONFIG, SETTINGS, source, startAdmin } from "./harness.ts";
+
+describe("GET /gateway", () => {
+  it("shows services and global plugins, and both under global for clients that look there", async () => {
+    const { ask, session } = await startAdmin();
+    const got = await ask("GET", "/gateway?pretty", { headers: { cookie: await session() } });
+    expect([got.status, got.headers["content-type"]]).toEqual([200, "application/json"]);
+    expect(got.json).toEqual(PROXY_CONFIG);
+    expect(Object.keys(got.json)).toEqual(["services", "plugins", "global"]);
+  });
+
+  it("shows what the source has now, and nothing beside the three fields", async () => {
+    let name = "one";
+    const proxyConfig = () => ({ services: [], plugins: [], global: { name, plugins: [], secret: 1 }, resolved: { KEY: "s3cret" } });
+    const { ask, session } = await startAdmin({ source: { ...source, proxyConfig } });
+    const cookie = await session();
+    const view = async () => (await ask("GET", "/gateway", { headers: { cookie } })).json;
+    expect(await view()).toEqual({ services: [], plugins: [], global: { name: "one", plugins: [] } });
+    name = "two";
+    expect((await view()).global.name).toBe("two");
+  });
+});
+
+describe("GET /gateway/config", () => {
+  it("shows exactly the six keys, AdminPassword as configured", async () => {
+    const settings = () => ({ ...SETTINGS, AdminJwtSecret: "hidden" });
+    const { ask, session } = await startAdmin({ source: { ...source, settings } });
+    const got = await ask("GET", "/gateway/config", { headers: { cookie: await session() } });
+    expect(got.json).toEqual(SETTINGS);
+    expect(Object.keys(got.json)).toEqual(["ServerCertPath", "ServerKeyPath", "CACertPath", "AdminUser", "AdminPassword", "ConfigFilePath"]);
+  });
+
+  it("masks AdminPassword when secrets are to be redacted", async () => {
+    const { ask, session } = await startAdmin({ redactSecrets: true });
+    const got = await ask("GET", "/gateway/config", { headers: { cookie: await session() } });
+    expect(got.json).toEqual({ ...SETTINGS, AdminPassword: "********" });
+  });
+});
+
+describe("GET /healthz", () => {
+  it("200 without a token, and the version only with one", async () => {
+    const { ask, session } = await startAdmin();
+    expect(await ask("GET", "/healthz")).toMatchObject({ status: 200, json: { status: "ok" } });
+    expect((await ask("GET", "/healthz", { headers: { cookie: "token=x" } })).text).not.toContain("1.2.3");
+    expect((await ask("GET", "/healthz", { headers: { cookie: await session() } })).json).toEqual({ status: "ok", version: "1.2.3" });
+  });
+
+  it("200 also while not ready", async () => {
+    const { ask } = await startAdmin({ source: { ...source, ready: () => false } });
+    expect((await ask("GET", "/healthz")).status).toBe(200);
+  });
+});
+
+describe("GET /readyz", () => {
+  it("200 while serving, 503 else, without a token", async () => {
+    let serving = false;
+    const { ask } = await startAdmin({ source: { ...source, ready: () => serving } });
+    expect(await ask("GET", "/readyz")).toMatchObject({ status: 503, json: { status: "not_ready" } });
+    serving = true;
+    expect(await ask("GET", "/readyz")).toMatchObject({ status: 200, json: { status: "ready" } });
+  });
+});
+
+describe("a source that fails", () => {
+  it("500 internal that tells nothing of why; the log has it, under the same request id", async () => {
+    let text = "";
+    const proxyConfig = () => {
+      throw new Error("inside story");
+    };
+    const log = createLog({ format: "json", level: "error", write: (line) => void (text += line) });
+    const { ask, session } = await startAdmin({ log, source: { ...source, proxyConfig } });
+    const cookie = await session();
+    const got = await ask("GET", "/gateway", { headers: { cookie } });
+    expect([got.status, got.json.code]).toEqual([500, "internal"]);
+    expect(got.text).not.toContain("inside");
+    expect(JSON.parse(text)).toMatchObject({ request_id: got.json.request_id, error: expect.stringContaining("inside story") });
+    expect((await ask("GET", "/gateway/config", { headers: { cookie } })).status).toBe(200);
+  });
+});
