@@ -1,0 +1,113 @@
+/**
+ * Starts everything the settings ask for: gateway, listeners, admin interface; all of it or nothing. What is then said, watched and
+ * waited for is `run.ts`.
+ */
+import type { AddressInfo } from "node:net";
+import { createAdmin, type Admin } from "../admin/server.ts";
+import { systemClock } from "../base/clock.ts";
+import type { Log } from "../base/log.ts";
+import { version } from "../base/version.ts";
+import type { Settings } from "../config/settings.ts";
+import { Gateway, type GatewayOptions } from "../gateway/gateway.ts";
+import type { TlsFiles } from "../server/listener.ts";
+import { listenFailure, StartError } from "./failure.ts";
+import { readTlsFiles } from "./tls_files.ts";
+
+export interface Started {
+  readonly gateway: Gateway;
+  readonly admin: Admin | null;
+  /** "http://0.0.0.0:8008", … */
+  readonly http: readonly string[];
+  /** Empty when HTTPS is off. */
+  readonly https: readonly string[];
+  /** Null when the admin interface is off. */
+  readonly adminUrl: string | null;
+}
+
+/** Throws a `ConfigError` or a `StartError`; nothing listens then. */
+export async function start(settings: Settings, options: Pick<GatewayOptions, "config" | "configFile" | "accessLog">, log: Log): Promise<Started> {
+  const gateway = new Gateway({ ...options, log });
+  const tls = readTlsFiles(settings, log);
+  const admin = settings.admin === null ? null : openAdmin(settings, settings.admin, gateway, tls, log);
+  try {
+    const http = await listenOnAll(gateway, settings, settings.httpPort, "HTTP_PORT", null);
+    const https = tls === null ? [] : await listenOnAll(gateway, settings, settings.httpsPort, "HTTPS_PORT", tls);
+    const adminUrl = admin === null ? null : await listenAdmin(admin, settings);
+    return { gateway, admin, http, https, adminUrl };
+  } catch (error) {
+    await Promise.all([gateway.close(0), admin?.close()]);
+    throw error;
+  }
+}
+
+async function listenOnAll(gateway: Gateway, settings: Settings, port: number, name: string, tls: TlsFiles | null): Promise<string[]> {
+  const urls: string[] = [];
+  let shared = port;
+  for (const host of settings.listenHosts) {
+    try {
+      const address = await gateway.listen({ host, port: shared, ...(tls === null ? {} : { tls }) });
+      shared = address.port; // of several addresses with "any free port", all get the first one's
+      urls.push(urlOf(tls === null ? "http" : "https", address));
+    } catch (error) {
+      // A machine without IPv6 is no reason to fail when nobody asked for it by name.
+      const { code } = error as NodeJS.ErrnoException;
+      if (host === "::" && settings.listenHosts.length > 1 && (code === "EAFNOSUPPORT" || code === "EADDRNOTAVAIL")) continue;
+      throw listenFailure(error as NodeJS.ErrnoException, where(host, shared), name, "LISTEN_HOST");
+    }
+  }
+  return urls;
+}
+
+function openAdmin(settings: Settings, own: NonNullable<Settings["admin"]>, gateway: Gateway, tls: TlsFiles | null, log: Log): Admin {
+  try {
+    return createAdmin({
+      user: own.user,
+      password: own.password,
+      jwtSecret: own.jwtSecret,
+      sessionTtlS: own.sessionTtlS,
+      redactSecrets: own.redactSecrets,
+      corsOrigins: own.corsOrigins,
+      tls: own.tls ? tls : null,
+      clock: systemClock,
+      log,
+      version,
+      source: {
+        proxyConfig: () => proxyConfig(gateway),
+        settings: () => ({
+          ServerCertPath: settings.serverCertPath ?? "",
+          ServerKeyPath: settings.serverKeyPath ?? "",
+          CACertPath: settings.caCertPath ?? "",
+          AdminUser: own.user,
+          AdminPassword: own.password,
+          ConfigFilePath: settings.configPath,
+        }),
+        ready: () => gateway.ready,
+      },
+    });
+  } catch (error) {
+    throw new StartError((error as Error).message, 2);
+  }
+}
+
+/** The configuration in force as GET /gateway shows it. */
+function proxyConfig(gateway: Gateway): ReturnType<Parameters<typeof createAdmin>[0]["source"]["proxyConfig"]> {
+  const { global, services } = gateway.shownConfig as { global: { name: string; plugins: unknown[] }; services: unknown[] };
+  return { services, plugins: global.plugins, global };
+}
+
+async function listenAdmin(admin: Admin, settings: Settings): Promise<string> {
+  const { host, tls } = settings.admin!;
+  try {
+    return urlOf(tls ? "https" : "http", await admin.listen({ host, port: settings.adminPort }));
+  } catch (error) {
+    throw listenFailure(error as NodeJS.ErrnoException, where(host, settings.adminPort), "ADMIN_PORT", "ADMIN_HOST");
+  }
+}
+
+function urlOf(scheme: string, { address, port }: Pick<AddressInfo, "address" | "port">): string {
+  return `${scheme}://${where(address, port)}`;
+}
+
+function where(host: string, port: number): string {
+  return host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`;
+}

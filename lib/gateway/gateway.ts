@@ -1,0 +1,283 @@
+/**
+ * The gateway as one object: holds the snapshot in force, listens, reloads, and ends. Joins all floors below; the data path itself
+ * is `serve.ts`.
+ */
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import type { Duplex } from "node:stream";
+import { systemClock, type Clock } from "../base/clock.ts";
+import { silentLog, type Log } from "../base/log.ts";
+import type { Json } from "../config/json.ts";
+import { formatIssues, loadConfig, readConfigFile, type ConfigIssue } from "../config/load.ts";
+import type { ConfigInput } from "../config/model.ts";
+import { problem, type Reply } from "../http/reply.ts";
+import { createAccessLog, type AccessLog } from "../observe/access_log.ts";
+import { builtinPlugins } from "../plugins/builtin.ts";
+import type { AnyPlugin } from "../plugins/plugin.ts";
+import { checkRoutes } from "../route/table.ts";
+import { createListener, type Listener, type TlsFiles } from "../server/listener.ts";
+import type { Inbound } from "../server/receive.ts";
+import { joinTunnel } from "../upstream/tunnel.ts";
+import { collected, injected, type InjectRequest, type InjectResponse } from "./inject.ts";
+import { Runtime } from "./runtime.ts";
+import { serve } from "./serve.ts";
+import { compile, type Loaded, type Snapshot } from "./snapshot.ts";
+
+export interface GatewayOptions {
+  /** The configuration as a value; either this or `configFile`. */
+  readonly config?: ConfigInput;
+  /** Path of the JSON configuration file. */
+  readonly configFile?: string;
+  /** Plugin kinds beside the built-in ones. */
+  readonly plugins?: readonly AnyPlugin[];
+  /** Where the gateway tells of faults and reloads. Default: nowhere. */
+  readonly log?: Log;
+  /** Gets the access log, whole lines of JSON, where `global.access_log` is enabled. Default: nowhere. */
+  readonly accessLog?: (lines: string) => void;
+  /** What `${env:NAME}` refers to. Default `process.env`. */
+  readonly environment?: Readonly<Record<string, string | undefined>>;
+  /** Default: the system's clock. */
+  readonly clock?: Clock;
+}
+
+export interface ListenOptions {
+  /** 0: any free port. Default 8008. */
+  readonly port?: number;
+  /** Default "127.0.0.1". */
+  readonly host?: string;
+  /** Makes it an HTTPS listener: HTTP/2 and HTTP/1.1 by ALPN. A plain listener has to be there before. */
+  readonly tls?: TlsFiles;
+}
+
+export interface Reloaded {
+  readonly digest: string;
+  /** False when the new configuration shows the same as the old one. */
+  readonly changed: boolean;
+}
+
+/** A configuration that cannot be taken; `message` lists every issue on a line of its own. */
+export class ConfigError extends Error {
+  readonly issues: readonly ConfigIssue[];
+
+  constructor(issues: readonly ConfigIssue[], file: string | undefined) {
+    super(formatIssues(issues, file));
+    this.name = "ConfigError";
+    this.issues = issues;
+  }
+}
+
+export class Gateway {
+  readonly #options: GatewayOptions;
+  readonly #kinds: readonly AnyPlugin[];
+  readonly #log: Log;
+  readonly #clock: Clock;
+  readonly #runtime: Runtime;
+  readonly #accessLog: AccessLog | null;
+  readonly #listener: Listener;
+  #snapshot: Snapshot;
+  #state: "serving" | "draining" | "closed" = "serving";
+  #closing: Promise<"drained" | "cut"> | null = null;
+  /** Ends the grace of a `close` under way. */
+  #cut = () => {};
+  /** Both ends of every upgraded connection: in a host's server nobody else would close them. */
+  readonly #tunnels = new Set<Duplex>();
+  #hasPlain = false;
+  #inFlight = 0;
+  #noneInFlight: (() => void) | null = null;
+
+  /** For mounting in a host's own server: `http.createServer(gateway.handler)`. */
+  readonly handler: (request: IncomingMessage, response: ServerResponse) => void;
+  /** For the host's `upgrade` event, so that WebSockets pass: `server.on("upgrade", gateway.upgrade)`. */
+  readonly upgrade: (request: IncomingMessage, socket: Duplex, head: Buffer) => void;
+
+  /** Throws a `ConfigError` when the configuration cannot be taken. Nothing listens yet. */
+  constructor(options: GatewayOptions) {
+    this.#options = options;
+    this.#kinds = allKinds(options.plugins ?? []);
+    this.#log = options.log ?? silentLog;
+    this.#clock = options.clock ?? systemClock;
+    this.#runtime = new Runtime(this.#clock);
+    this.#accessLog = options.accessLog === undefined ? null : createAccessLog(options.accessLog, this.#clock);
+    this.#snapshot = this.#compile(this.#load(options.config));
+    this.#runtime.adopt(this.#snapshot.inUse, this.#snapshot.rotations);
+    this.#listener = createListener({
+      clock: this.#clock,
+      log: this.#log,
+      receiving: () => ({ clock: this.#clock, isTrusted: this.#snapshot.isTrusted }),
+      serve: (inbound) => {
+        this.#inFlight++;
+        return this.#serve(inbound);
+      },
+      ended: (inbound) => this.#ended(inbound),
+      join: (client, behind, tunnel) => {
+        for (const end of [client, tunnel.socket]) this.#track(end);
+        joinTunnel(client, behind, tunnel);
+      },
+    });
+    this.handler = this.#listener.onRequest;
+    this.upgrade = this.#listener.onUpgrade;
+  }
+
+  /** The configuration in force, for display: as written, with defaults filled in and references unresolved. */
+  get shownConfig(): Json {
+    return this.#snapshot.shown;
+  }
+
+  /** Names the configuration in force: 12 hexadecimal digits. */
+  get digest(): string {
+    return this.#snapshot.digest;
+  }
+
+  get counts(): Snapshot["counts"] {
+    return this.#snapshot.counts;
+  }
+
+  /** Whether requests are taken: false while draining and after. */
+  get ready(): boolean {
+    return this.#state === "serving";
+  }
+
+  /** Requests that are being answered, and open WebSockets. */
+  get inFlight(): number {
+    return this.#inFlight;
+  }
+
+  /**
+   * Starts one listener; may be called several times. Rejects with node's error (EADDRINUSE, EACCES, …), and once the gateway is
+   * being closed.
+   */
+  async listen(options: ListenOptions = {}): Promise<AddressInfo> {
+    const { host = "127.0.0.1", port = 8008, tls } = options;
+    if (this.#state !== "serving") throw new Error("the gateway is being closed");
+    if (tls !== undefined && !this.#hasPlain) throw new Error("a plain listener has to be there before an HTTPS one");
+    const address = await (tls === undefined ? this.#listener.listenPlain(host, port) : this.#listener.listenSecure(host, port, tls));
+    // Closed while the name was being looked up: the new socket must not outlive the gateway. A drain under way ends it itself.
+    if (this.#isClosed()) this.#listener.destroy();
+    if (this.#state !== "serving") throw new Error("the gateway is being closed");
+    if (tls === undefined) this.#hasPlain = true;
+    return address;
+  }
+
+  /**
+   * Takes a new configuration: the one given, else the file read anew. All or nothing: throws a `ConfigError` (or what a plugin threw
+   * at its creation) and keeps the old one in force. Requests under way end as they began.
+   */
+  reload(config: ConfigInput | undefined = this.#options.config): Reloaded {
+    const next = this.#compile(this.#load(config));
+    const changed = next.digest !== this.#snapshot.digest;
+    this.#runtime.adopt(next.inUse, next.rotations);
+    this.#snapshot = next;
+    return { digest: next.digest, changed };
+  }
+
+  /** Sends one request through the gateway without a socket. Rejects when the reply breaks off. */
+  async inject(request: InjectRequest): Promise<InjectResponse> {
+    const inbound = injected(request, { clock: this.#clock, isTrusted: this.#snapshot.isTrusted });
+    this.#inFlight++;
+    try {
+      return await collected(inbound, await this.#serve(inbound));
+    } catch (error) {
+      inbound.call.fail("upstream_reset", (error as Error).message);
+      throw error;
+    } finally {
+      inbound.call.close();
+      inbound.body?.destroy();
+      this.#ended(inbound);
+    }
+  }
+
+  /**
+   * Ends the gateway: no new connections, requests under way finish, after `graceMs` (default 30000) what is left is cut off.
+   * Resolves "drained" when nothing had to be cut off, else "cut". Called again, it gives the same outcome; the shorter grace counts.
+   */
+  close(graceMs = 30_000): Promise<"drained" | "cut"> {
+    this.#closing ??= this.#close();
+    // A timer of its own, not the clock's: those let the process end, and it must not before the grace is over.
+    const timer = setTimeout(this.#cut, graceMs);
+    return this.#closing.finally(() => clearTimeout(timer));
+  }
+
+  async #close(): Promise<"drained" | "cut"> {
+    this.#state = "draining";
+    const expired = new Promise<"cut">((resolve) => {
+      this.#cut = () => resolve("cut");
+    });
+    const drained = Promise.all([this.#listener.drain(), this.#untilNoneInFlight()]).then(() => "drained" as const);
+    const outcome = await Promise.race([drained, expired]);
+    this.#state = "closed";
+    this.#listener.destroy();
+    for (const end of this.#tunnels) end.destroy();
+    // The next turn but one knows that these clients are gone: their requests end as given up, not as failed by their upstreams.
+    if (outcome === "cut") for (let i = 0; i < 2; i++) await new Promise((resolve) => setImmediate(resolve));
+    this.#runtime.destroy();
+    if (outcome === "cut") await this.#untilCutOff();
+    this.#accessLog?.flush();
+    return outcome;
+  }
+
+  /** The ends of what was cut off come in a moment later, and belong in the access log. */
+  async #untilCutOff(): Promise<void> {
+    let stop = () => {};
+    const longEnough = new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, MOST_CUTTING_MS);
+      stop = () => clearTimeout(timer);
+    });
+    await Promise.race([this.#untilNoneInFlight(), longEnough]);
+    stop();
+  }
+
+  #serve(inbound: Inbound): Reply | Promise<Reply> {
+    if (this.#state === "closed") return problem(inbound.call, "overloaded", { detail: "The gateway has been shut down." });
+    return serve(inbound, this.#snapshot, this.#log);
+  }
+
+  #ended(inbound: Inbound): void {
+    if (this.#snapshot.accessLog) this.#accessLog?.write(inbound);
+    if (--this.#inFlight === 0) this.#noneInFlight?.();
+  }
+
+  #track(end: Duplex): void {
+    this.#tunnels.add(end);
+    end.once("close", () => this.#tunnels.delete(end));
+  }
+
+  /** Asked after a wait, when what the compiler knows of the state is out of date. */
+  #isClosed(): boolean {
+    return this.#state === "closed";
+  }
+
+  #untilNoneInFlight(): Promise<void> {
+    if (this.#inFlight === 0) return Promise.resolve();
+    return new Promise((resolve) => {
+      this.#noneInFlight = resolve;
+    });
+  }
+
+  #load(config: ConfigInput | undefined): Loaded {
+    const file = this.#options.configFile;
+    if (config === undefined && file === undefined) throw new TypeError("createGateway needs config or configFile");
+    const read = config === undefined ? readConfigFile(file!) : { ok: true as const, value: config as unknown };
+    if (!read.ok) throw new ConfigError(read.issues, file);
+    const environment = this.#options.environment ?? process.env;
+    const loaded = loadConfig(read, { kinds: this.#kinds, environment, checkRoutes });
+    if (!loaded.ok) throw new ConfigError(loaded.issues, config === undefined ? file : undefined);
+    return loaded;
+  }
+
+  #compile(loaded: Loaded): Snapshot {
+    return compile(loaded, { runtime: this.#runtime, kinds: this.#kinds, log: this.#log });
+  }
+}
+
+/** A plugin that never answers, in a host's server whose sockets are not ours, must not hold up `close` for ever. In milliseconds. */
+const MOST_CUTTING_MS = 1_000;
+
+function allKinds(own: readonly AnyPlugin[]): readonly AnyPlugin[] {
+  const kinds = [...builtinPlugins];
+  for (const kind of own) {
+    if (!/^[a-z][a-z0-9_]*$/.test(kind.name)) throw new TypeError(`plugin name "${kind.name}": use lower-case letters, digits and underscores`);
+    if (kinds.some(({ name }) => name === kind.name)) throw new TypeError(`there is already a plugin named "${kind.name}"`);
+    kinds.push(kind);
+  }
+  return kinds;
+}

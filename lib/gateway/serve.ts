@@ -1,0 +1,94 @@
+/**
+ * The data path, top to bottom: a received request is read, matched, sent through its route's plugins to an upstream, and comes
+ * back as a Reply. Receiving and sending bytes is `server/`.
+ */
+import type { Log } from "../base/log.ts";
+import { Exchange } from "../http/exchange.ts";
+import { problem, type Reply } from "../http/reply.ts";
+import { ENCODED_SLASH, readTarget } from "../route/path.ts";
+import type { Inbound } from "../server/receive.ts";
+import type { Snapshot } from "./snapshot.ts";
+
+/** Never throws, and its promise never rejects: whatever goes wrong inside is a 500 without a word about the inside. */
+export function serve(inbound: Inbound, snapshot: Snapshot, log: Log): Reply | Promise<Reply> {
+  const { call, method } = inbound;
+
+  // 1. Refuse what two readers would read in two ways.
+  if (inbound.refusal !== null) return problem(call, inbound.refusal.code, { detail: inbound.refusal.detail });
+  const target = readTarget(inbound.target);
+  if ("code" in target) return problem(call, target.code, { detail: sentence(target.detail) });
+
+  // 2. Match: service by host and base_path, route by the rest, both at once.
+  const authority = target.authority ?? inbound.authority;
+  const found = snapshot.table.find(authority, method, target.path, target.encodedSlash);
+  if (found.kind !== "route") {
+    if (target.encodedSlash) return problem(call, ENCODED_SLASH.code, { detail: sentence(ENCODED_SLASH.detail) });
+    if (found.kind === "none") return problem(call, "route_not_found", { detail: "No service and route of this gateway match the path." });
+    return problem(call, "method_not_allowed", { detail: `This path accepts ${found.allow}.`, headers: ["Allow", found.allow] });
+  }
+  const { service, route, handler } = found.target;
+  call.notes.service = service.name;
+  call.notes.route = route.name;
+
+  // 3. Plugins, upstream, and back: the route's handler is all of it, folded when the configuration was compiled.
+  const exchange = new Exchange({
+    call,
+    method,
+    httpVersion: inbound.httpVersion,
+    scheme: inbound.scheme,
+    authority,
+    path: target.path,
+    upstreamPath: found.upstreamPath,
+    query: target.query,
+    headers: inbound.headers,
+    params: found.params,
+    clientAddress: inbound.clientAddress,
+    service,
+    route,
+    identity: null,
+    body: inbound.body,
+    trailers: inbound.trailers,
+    upgrade: inbound.upgrade,
+  });
+  try {
+    const reply = handler(exchange);
+    if (!(reply instanceof Promise)) return checked(inbound, reply, log);
+    return reply.then(
+      (later) => checked(inbound, later, log),
+      (error: unknown) => fault(inbound, error, log),
+    );
+  } catch (error) {
+    return fault(inbound, error, log);
+  }
+}
+
+/** A plugin that returns something else (`next(exchange)` without `return`) is at fault for its own request, and for no other. */
+function checked(inbound: Inbound, reply: Reply, log: Log): Reply {
+  if (isReply(reply)) return reply;
+  const { body } = (reply ?? {}) as { body?: { destroy?: unknown } | null };
+  if (typeof body?.destroy === "function") body.destroy();
+  return fault(inbound, new TypeError("a plugin returned no Reply: it gives back what next(exchange) does, or a Reply of its own"), log);
+}
+
+function isReply(reply: Reply): boolean {
+  if (typeof reply !== "object" || reply === null) return false;
+  const { status, headers, body } = reply;
+  if (!Number.isInteger(status) || !Array.isArray(headers) || status > 999) return false;
+  if (status < 200 && (status !== 101 || reply.tunnel === undefined)) return false;
+  return body === null || Buffer.isBuffer(body) || typeof (body as { pipe?: unknown } | undefined)?.pipe === "function";
+}
+
+function fault({ call }: Inbound, error: unknown, log: Log): Reply {
+  log.error("a plugin or the gateway failed", {
+    request_id: call.id,
+    service: call.notes.service,
+    route: call.notes.route,
+    error: error instanceof Error ? (error.stack ?? error.message) : String(error),
+  });
+  return problem(call, "internal", { why: error instanceof Error ? error.message : String(error) });
+}
+
+/** Details of the router are clauses: "the path has a “..” segment". */
+function sentence(clause: string): string {
+  return `${clause.charAt(0).toUpperCase()}${clause.slice(1)}.`;
+}

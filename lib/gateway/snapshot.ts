@@ -1,0 +1,154 @@
+/**
+ * Compiles a valid configuration into what requests are served by: a frozen route table with one folded handler per route.
+ * A request takes one snapshot and keeps it to its end; swapping snapshots is `gateway.ts`.
+ */
+import { cidrSet } from "../base/cidr.ts";
+import type { Log } from "../base/log.ts";
+import type { Json } from "../config/json.ts";
+import type { Config, PluginInstance, Service } from "../config/model.ts";
+import type { RouteName, ServiceName } from "../http/exchange.ts";
+import type { Handler, Middleware } from "../http/handler.ts";
+import { fold, type AnyPlugin, type Scope } from "../plugins/plugin.ts";
+import { compileTable, type RouteTable, type TableEntry } from "../route/table.ts";
+import type { Counters } from "../store/counters.ts";
+import { attempts } from "../upstream/attempts.ts";
+import { roundRobin, type Rotation } from "../upstream/balance.ts";
+import type { ForwardOptions } from "../upstream/forward.ts";
+import { createPeer } from "../upstream/peer.ts";
+import type { InUse, Runtime } from "./runtime.ts";
+
+export interface Snapshot {
+  readonly table: RouteTable<RouteTarget>;
+  readonly isTrusted: (address: string) => boolean;
+  /** Whether `global.access_log` asks for a line per request. */
+  readonly accessLog: boolean;
+  /** The configuration for display: defaults filled in, references unresolved. */
+  readonly shown: Json;
+  readonly digest: string;
+  readonly counts: { readonly services: number; readonly routes: number; readonly upstreams: number };
+  readonly inUse: InUse;
+  readonly rotations: ReadonlyMap<string, Rotation>;
+}
+
+export interface RouteTarget {
+  readonly service: ServiceName;
+  readonly route: RouteName;
+  readonly handler: Handler;
+}
+
+export interface Loaded {
+  readonly config: Config;
+  readonly shown: Json;
+  readonly digest: string;
+}
+
+export interface Workshop {
+  readonly runtime: Runtime;
+  readonly kinds: readonly AnyPlugin[];
+  readonly log: Log;
+}
+
+/** Throws when a plugin cannot be created; nothing in force has been touched then. */
+export function compile(loaded: Loaded, workshop: Workshop): Snapshot {
+  const { config } = loaded;
+  const { runtime } = workshop;
+  const inUse: InUse = { pools: new Map(), services: new Set(), limiters: new Set() };
+  const rotations = new Map<string, Rotation>();
+  const compiler = new PluginCompiler(workshop, config.global.name, inUse.limiters);
+  const entries: TableEntry<RouteTarget>[] = [];
+  const globals = compiler.create(config.global.plugins, { level: "global", service: null, route: null });
+  const viaName = config.global.name.replace(NOT_TOKEN, "-");
+  let upstreams = 0;
+  for (const service of config.services) {
+    const forwardOptions: ForwardOptions = { clock: runtime.clock, viaName, preserveHost: service.preserveHost, ...service.timeouts };
+    const rotation = runtime.rotation(service.name, inUse);
+    rotations.set(service.name, rotation);
+    const peers = service.upstreams.map(({ id, host, port }) => {
+      const options = { protocol: service.protocol, host, port, keepaliveIdleMs: service.pool.keepaliveIdleMs };
+      return createPeer(id, runtime.pool(service.name, options, service.pool.maxConnections, inUse));
+    });
+    upstreams += peers.length;
+    const innermost = attempts(roundRobin(peers, rotation), forwardOptions);
+    const outer = [...globals, ...compiler.create(service.plugins, { level: "service", service: service.name, route: null })];
+    entries.push(...routeEntries(service, innermost, outer, compiler));
+  }
+  const trusted = cidrSet(config.global.trustedProxies);
+  return Object.freeze({
+    table: compileTable(entries),
+    isTrusted: config.global.trustedProxies.length === 0 ? () => false : (address: string) => trusted.has(address),
+    accessLog: config.global.accessLog.enabled,
+    shown: loaded.shown,
+    digest: loaded.digest,
+    counts: { services: config.services.length, routes: entries.length, upstreams },
+    inUse,
+    rotations,
+  });
+}
+
+/** What a Via pseudonym cannot hold (RFC 9110 §7.6.3: a token). */
+const NOT_TOKEN = /[^!#$%&'*+.^_`|~0-9A-Za-z-]+/g;
+
+function routeEntries(service: Service, innermost: Handler, outer: readonly Middleware[], compiler: PluginCompiler): TableEntry<RouteTarget>[] {
+  const name: ServiceName = { name: service.name, basePath: withoutFinalSlash(service.basePath) };
+  return service.routes.map((route) => {
+    const own = compiler.create(route.plugins, { level: "route", service: service.name, route: route.name });
+    return {
+      basePath: service.basePath,
+      hosts: service.hosts,
+      path: route.path,
+      methods: route.methods,
+      encodedSlashes: service.encodedSlashes === "allow",
+      target: { service: name, route: { name: route.name, path: route.path }, handler: fold([...outer, ...own], innermost) },
+    };
+  });
+}
+
+function withoutFinalSlash(path: string): string {
+  return path.length > 1 && path.endsWith("/") ? path.slice(0, -1) : path;
+}
+
+/** Creates the middlewares of one list of plugin instances, each under a key that names it across reloads. */
+class PluginCompiler {
+  readonly #workshop: Workshop;
+  readonly #gatewayName: string;
+  readonly #limitersInUse: Set<string>;
+
+  constructor(workshop: Workshop, gatewayName: string, limitersInUse: Set<string>) {
+    this.#workshop = workshop;
+    this.#gatewayName = gatewayName;
+    this.#limitersInUse = limitersInUse;
+  }
+
+  create(instances: readonly PluginInstance[], place: Pick<Scope, "level" | "service" | "route">): Middleware[] {
+    const { runtime, kinds, log } = this.#workshop;
+    const middlewares: Middleware[] = [];
+    const seen = new Map<string, number>();
+    const counters: Counters = {
+      limiter: (key, options) => {
+        this.#limitersInUse.add(key);
+        return runtime.counters.limiter(key, options);
+      },
+    };
+    for (const instance of instances) {
+      // Instances without an id are told apart by their place among their kind, disabled ones counted: switching one off does not
+      // hand its counts to the next.
+      const nth = seen.get(instance.name) ?? 0;
+      seen.set(instance.name, nth + 1);
+      if (!instance.enabled) continue;
+      const key = JSON.stringify([place.level, place.service, place.route, instance.name, instance.id ?? nth]);
+      const kind = kinds.find(({ name }) => name === instance.name)!;
+      const scope: Scope = { ...place, key, id: instance.id ?? null };
+      try {
+        middlewares.push(kind.create(instance.config, { clock: runtime.clock, log, counters, gatewayName: this.#gatewayName, scope }));
+      } catch (error) {
+        throw new Error(`plugin ${instance.name} of ${whereIs(scope)} cannot be created: ${(error as Error).message}`, { cause: error });
+      }
+    }
+    return middlewares;
+  }
+}
+
+function whereIs(scope: Scope): string {
+  if (scope.level === "global") return "the global level";
+  return scope.level === "service" ? `service "${scope.service}"` : `route "${scope.route}" of service "${scope.service}"`;
+}

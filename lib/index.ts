@@ -1,0 +1,42 @@
+/**
+ * The embedding interface: everything a host may import. What a command line starts is `cli/`.
+ */
+import type { ConfigInput } from "./config/model.ts";
+import { Gateway, type GatewayOptions } from "./gateway/gateway.ts";
+
+/**
+ * Creates a gateway from a configuration value or file. Throws a `ConfigError` that lists every issue when the configuration cannot
+ * be taken. Nothing listens until `listen` is called, or `handler` is mounted in a server of the host's.
+ */
+export function createGateway(options: GatewayOptions): Gateway {
+  return new Gateway(options);
+}
+
+/** Returns its argument: gives an editor the configuration's types, in the snake_case of the file. */
+export function defineConfig<const C extends ConfigInput>(config: C): C {
+  return config;
+}
+
+export { definePlugin, type AnyPlugin, type Plugin, type Scope, type Tools } from "./plugins/plugin.ts";
+export * as schema from "./config/schema.ts";
+export type { Config, ConfigInput } from "./config/model.ts";
+export type { ConfigIssue } from "./config/load.ts";
+export { ConfigError, type Gateway, type GatewayOptions, type ListenOptions, type Reloaded } from "./gateway/gateway.ts";
+export type { InjectRequest, InjectResponse } from "./gateway/inject.ts";
+export type { TlsFiles } from "./server/listener.ts";
+export { Exchange, type Call, type ExchangeParts } from "./http/exchange.ts";
+export type { Handler, Middleware } from "./http/handler.ts";
+export { discard, problem, problemReply, type ProblemOptions, type Reply } from "./http/reply.ts";
+export {
+  headerValue,
+  headerValues,
+  hasHeader,
+  withHeader,
+  withAddedHeader,
+  withoutHeader,
+  type HeaderList,
+} from "./http/headers.ts";
+export { ERRORS, type ErrorCode } from "./base/errors.ts";
+export { createLog, type Log, type LogOptions } from "./base/log.ts";
+export { systemClock, type Clock, type Timer } from "./base/clock.ts";
+export { version } from "./base/version.ts";

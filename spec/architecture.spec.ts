@@ -1,0 +1,180 @@
+import { readdirSync, readFileSync, statSync } from "node:fs";
+import { dirname, join, relative, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import { describe, expect, it } from "vitest";
+
+const ROOT = fileURLToPath(new URL("..", import.meta.url));
+
+/** Folders by floor: an import goes down, or stays inside its folder. */
+const FLOORS: Readonly<Record<string, number>> = {
+  "lib/base": 0,
+  "lib/http": 1,
+  "lib/config": 1,
+  "lib/store": 1,
+  "lib/server": 2,
+  "lib/route": 2,
+  "lib/plugins": 2,
+  "lib/upstream": 2,
+  "lib/observe": 2,
+  "lib/gateway": 3,
+  "lib/admin": 4,
+  "lib/manager": 4,
+  "lib/cluster": 4,
+  "lib/cli": 5,
+  "lib/index.ts": 5,
+  bin: 6,
+};
+
+interface Source {
+  /** Below the root, with forward slashes. */
+  readonly path: string;
+  readonly folder: string;
+  readonly text: string;
+  /** Without doc comments and line comments. */
+  readonly code: string;
+  readonly imports: readonly string[];
+}
+
+const sources = [...filesBelow("lib"), ...filesBelow("bin")].map(read);
+const known = new Map(sources.map((source) => [source.path, source]));
+
+function filesBelow(folder: string): string[] {
+  return readdirSync(join(ROOT, folder)).flatMap((name) => {
+    const path = join(folder, name);
+    if (statSync(join(ROOT, path)).isDirectory()) return filesBelow(path);
+    return /\.[cm]?[jt]sx?$/.test(name) ? [path.replaceAll("\\", "/")] : [];
+  });
+}
+
+function read(path: string): Source {
+  const text = readFileSync(join(ROOT, path), "utf8");
+  const code = text.replace(/^[ \t]*\/\*\*[\s\S]*?\*\//gm, "").replace(/(^|\s)\/\/.*$/gm, "$1");
+  return { path, folder: folderOf(path), text, code, imports: importsOf(code) };
+}
+
+function folderOf(path: string): string {
+  if (path.startsWith("bin/")) return "bin";
+  const parts = path.split("/");
+  return parts.length > 2 ? parts.slice(0, 2).join("/") : path;
+}
+
+/** Values and types alike: `import … from`, `export … from`, `import "…"`, `import("…")`. */
+function importsOf(code: string): string[] {
+  const found: string[] = [];
+  for (const match of code.matchAll(/^(?:import|export)\s(?:[^;"']*?\sfrom\s)?\s*["']([^"']+)["']/gm)) found.push(match[1]!);
+  for (const match of code.matchAll(/\bimport\s*\(\s*["'`]([^"'`]+)["'`]/g)) found.push(match[1]!);
+  return found;
+}
+
+/** The file behind a relative import, below the root. */
+function target(from: Source, specifier: string): string {
+  return relative(ROOT, resolve(ROOT, dirname(from.path), specifier)).replaceAll("\\", "/");
+}
+
+function relatives(source: Source): string[] {
+  return source.imports.filter((specifier) => specifier.startsWith(".")).map((specifier) => target(source, specifier));
+}
+
+describe("the reader of imports", () => {
+  it("sees every form of an import", () => {
+    const code = [
+      'import a from "node:a";',
+      'import type { B } from "./b.ts";',
+      "import {\n  c,\n  type D,\n} from './c.ts';",
+      'import "./e.ts";',
+      'export * as f from "./f.ts";',
+      'export { g } from "./g.ts";',
+      'type H = import("./h.ts").H;',
+      'export const text = "i from j";',
+    ].join("\n");
+    expect(importsOf(code)).toEqual(["node:a", "./b.ts", "./c.ts", "./e.ts", "./f.ts", "./g.ts", "./h.ts"]);
+  });
+
+  it("finds as many imports as there are lines that name a file or a module behind from", () => {
+    const lines = sources.flatMap(({ code }) => code.match(/ from "[^"]+";$/gm) ?? []);
+    const found = sources.flatMap(({ imports }) => imports);
+    expect(lines.length).toBeGreaterThan(100);
+    expect(found.length).toBeGreaterThanOrEqual(lines.length);
+  });
+});
+
+describe("floors", () => {
+  it("every file stands on one of them", () => {
+    expect(sources.filter(({ folder }) => FLOORS[folder] === undefined).map(({ path }) => path)).toEqual([]);
+  });
+
+  it("an import goes to a lower floor or stays in its folder", () => {
+    const climbing = sources.flatMap((source) =>
+      relatives(source)
+        .map((path) => ({ path, folder: folderOf(path) }))
+        .filter(({ folder }) => folder !== source.folder && !(FLOORS[folder]! < FLOORS[source.folder]!))
+        .map(({ path }) => `${source.path} -> ${path}`),
+    );
+    expect(climbing).toEqual([]);
+  });
+
+  it("every relative import names a file that is there, by its .ts name", () => {
+    const missing = sources.flatMap((source) =>
+      relatives(source).filter((path) => !known.has(path)).map((path) => `${source.path} -> ${path}`),
+    );
+    expect(missing).toEqual([]);
+  });
+
+  it("there are no cycles", () => {
+    const state = new Map<string, "open" | "done">();
+    const cycles: string[] = [];
+    const visit = (path: string, trail: readonly string[]) => {
+      if (state.get(path) === "done") return;
+      if (state.get(path) === "open") return void cycles.push([...trail.slice(trail.indexOf(path)), path].join(" -> "));
+      state.set(path, "open");
+      for (const next of relatives(known.get(path)!)) if (known.has(next)) visit(next, [...trail, path]);
+      state.set(path, "done");
+    };
+    for (const { path } of sources) visit(path, []);
+    expect(cycles).toEqual([]);
+  });
+});
+
+describe("what an auditor has to trust", () => {
+  it("nothing is imported but the project itself and modules of node, by their node: names", () => {
+    const foreign = sources.flatMap(({ path, imports }) =>
+      imports.filter((specifier) => !specifier.startsWith(".") && !specifier.startsWith("node:")).map((specifier) => `${path} -> ${specifier}`),
+    );
+    expect(foreign).toEqual([]);
+  });
+
+  it("no file makes code at run time: no eval, no Function, no vm, no require, no dynamic import", () => {
+    const makers = /\beval\s*\(|\bnew\s+Function\b|(?<![.\w])Function\s*\(|["']node:(?:vm|module)["']|\brequire\s*\(|(?<!type \w+ = )\bimport\s*\(/;
+    expect(makers.test('const made = new Function("x");')).toBe(true);
+    expect(makers.test('await import("./x.ts");')).toBe(true);
+    expect(sources.filter(({ code }) => makers.test(code)).map(({ path }) => path)).toEqual([]);
+  });
+
+  it("package.json asks for nothing at run time", () => {
+    const manifest = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8")) as Record<string, unknown>;
+    const kinds = ["dependencies", "optionalDependencies", "peerDependencies", "bundleDependencies", "bundledDependencies"];
+    expect(kinds.filter((kind) => kind in manifest)).toEqual([]);
+    expect(Object.keys(manifest.devDependencies as object).sort()).toEqual(["@types/node", "tsx", "typescript", "vitest"]);
+  });
+
+  it("the lock file holds nothing that is not for development", () => {
+    const lock = JSON.parse(readFileSync(join(ROOT, "package-lock.json"), "utf8")) as {
+      packages: Record<string, { dev?: boolean; devOptional?: boolean }>;
+    };
+    const shipped = Object.entries(lock.packages).filter(([name, entry]) => name !== "" && !entry.dev && !entry.devOptional);
+    expect(shipped.map(([name]) => name)).toEqual([]);
+  });
+});
+
+describe("house style", () => {
+  it("every file of lib opens with a doc comment of whole sentences", () => {
+    const silent = sources.filter(({ path, text }) => path.startsWith("lib/") && !/^\/\*\*\n( \* [^\n]+\n| \*\n)+ \*\/\n/.test(text));
+    expect(silent.map(({ path }) => path)).toEqual([]);
+    const unfinished = sources.filter(({ path, text }) => path.startsWith("lib/") && !/[.:`]\n( \*\n| \* )|\.\n \*\/\n/.test(text.slice(0, text.indexOf("*/") + 3)));
+    expect(unfinished.map(({ path }) => path)).toEqual([]);
+  });
+
+  it("nothing is left for later", () => {
+    expect(sources.filter(({ text }) => /\b(TODO|FIXME|XXX|HACK)\b/.test(text)).map(({ path }) => path)).toEqual([]);
+  });
+});

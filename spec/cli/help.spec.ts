@@ -1,0 +1,27 @@
+import { describe, expect, it } from "vitest";
+import { helpText } from "../../lib/cli/help.ts";
+import { SETTINGS, type Setting } from "../../lib/config/settings.ts";
+
+const rows = Object.values(SETTINGS) as Setting<unknown>[];
+
+describe("--help", () => {
+  it.each(["run", "demo", "validate", "schema", "hash-password"])("lists the command %s", (verb) => {
+    expect(helpText()).toMatch(new RegExp(`^  ${verb}\\b`, "m"));
+  });
+
+  it.each(rows.map((row): [string, Setting<unknown>] => [row.variable, row]))("lists %s with its flag, what it does, and its default", (_name, row) => {
+    const text = helpText();
+    expect(text).toContain(row.variable);
+    expect(text).toContain(row.help);
+    if (row.flag !== null) expect(text).toContain(`--${row.flag} ${row.value}`);
+    if (row.fallback !== null) expect(text).toContain(`${row.help} Default ${row.fallback}.`);
+  });
+
+  it("offers no flag for a secret, which every user of the machine could read", () => {
+    expect(helpText()).not.toMatch(/--admin-password[ =]|--admin-jwt-secret/);
+  });
+
+  it("says what the exit codes mean", () => {
+    expect(helpText()).toMatch(/Exit codes: 0 .*1 .*2 /);
+  });
+});

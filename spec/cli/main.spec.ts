@@ -1,0 +1,172 @@
+import { spawn } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { verifyPassword } from "../../lib/base/password.ts";
+import { version } from "../../lib/index.ts";
+import { oneService } from "../support/gateway.ts";
+import { emptyFolder, fileWith, program } from "../support/process.ts";
+
+const good = oneService(9);
+const BAD = `{
+  "services": [
+    {
+      "name": "s", "base_pat": "/a",
+      "upstreams": [{ "host": "127.0.0.1", "port": "80a" }],
+      "routes": [{ "path": "/x", "methods": ["get"] }]
+    }
+  ]
+}
+`;
+
+describe("the command line", () => {
+  it.each([["--version"], ["-v"]])("%s prints the version and exits 0", async (flag) => {
+    expect(await program([flag]).ended).toMatchObject({ code: 0, stdout: `${version}\n`, stderr: "" });
+  });
+
+  it.each([["--help"], ["-h"]])("%s prints the usage and exits 0", async (flag) => {
+    const ended = await program([flag]).ended;
+    expect(ended).toMatchObject({ code: 0, stderr: "" });
+    expect(ended.stdout).toMatch(/^Usage: edge-gateway /);
+  });
+
+  it.each([
+    [["--confg", "x"], "edge-gateway: --confg is not a known flag; did you mean --config?\n"],
+    [["--bogus"], "edge-gateway: --bogus is not a known flag\n"],
+    [["--constructor"], "edge-gateway: --constructor is not a known flag\n"],
+    [["--admin-password", "x"], "edge-gateway: --admin-password is no flag, as others could read it: set the environment variable ADMIN_PASSWORD\n"],
+    [["vlidate"], 'edge-gateway: "vlidate" is not a command; did you mean "validate"? (--help lists them)\n'],
+    [["run", "gw.json"], 'edge-gateway: "gw.json" is one word too many; the configuration is named by --config FILE\n'],
+    [["--config"], "edge-gateway: --config needs a value: a text\n"],
+    [["demo", "--config", "x"], "edge-gateway: the demo brings its own configuration\n"],
+    [["schema", "x"], 'edge-gateway: "x" is one word too many for "schema"\n'],
+  ])("%j exits 2 with one line that says what to write", async (words, stderr) => {
+    expect(await program(words).ended).toMatchObject({ code: 2, stdout: "", stderr });
+  });
+
+  it("everything wrong with flags and environment is said at once, and exits 2", async () => {
+    const environment = { HTTPS_PORT: "70000", PERSISTENCE_CONFIG: "postgres", SERVER_CERT_PATH: "c.pem" };
+    const { code, stderr } = await program(["--http-port", "x"], { environment }).ended;
+    expect(code).toBe(2);
+    const lines = stderr.trimEnd().split("\n");
+    expect(lines.every((line) => line.startsWith("edge-gateway: "))).toBe(true);
+    for (const name of ["--http-port", "HTTPS_PORT", "PERSISTENCE_CONFIG", "SERVER_CERT_PATH"]) {
+      expect(lines.filter((line) => line.includes(`${name}:`) || line.includes(`${name} needs`))).toHaveLength(1);
+    }
+  });
+
+  it("a reader that goes away does not make it fail", async () => {
+    const bin = fileURLToPath(new URL("../../bin/edge-gateway.ts", import.meta.url));
+    const loader = new URL("../../node_modules/tsx/dist/loader.mjs", import.meta.url).href;
+    const child = spawn(process.execPath, ["--import", loader, bin, "schema"], { stdio: ["ignore", "pipe", "pipe"] });
+    onTestFinished(() => void child.kill("SIGKILL"));
+    let stderr = "";
+    child.stderr.on("data", (chunk: Buffer) => (stderr += chunk.toString()));
+    child.stdout.destroy();
+    expect(await new Promise((resolve) => child.once("close", resolve))).toBe(0);
+    expect(stderr).toBe("");
+  });
+});
+
+describe("validate", () => {
+  it("says that a good configuration is valid, what it holds, and its digest; exit 0", async () => {
+    const file = fileWith(good);
+    const { code, stdout, stderr } = await program(["validate", file]).ended;
+    expect([code, stderr]).toEqual([0, ""]);
+    expect(stdout).toMatch(/ is valid \(1 service, 2 routes, 1 upstream; digest [0-9a-f]{12}\)\n$/);
+    expect(stdout.startsWith(file)).toBe(true);
+  });
+
+  it("takes the file from --config, from CONFIG_FILE_PATH, or gw.json of the working directory", async () => {
+    const file = fileWith(good);
+    const ended = await Promise.all([
+      program(["validate", "--config", file]).ended,
+      program(["validate"], { environment: { CONFIG_FILE_PATH: file } }).ended,
+      program(["validate"], { cwd: file.slice(0, -"/gw.json".length) }).ended,
+    ]);
+    expect(ended.map(({ code }) => code)).toEqual([0, 0, 0]);
+    expect(ended[2]!.stdout).toMatch(/^gw\.json is valid/);
+  });
+
+  it("says everything that is wrong at once, each with file:line:column and path; exit 2", async () => {
+    const file = fileWith(BAD);
+    const { code, stdout, stderr } = await program(["validate", file]).ended;
+    expect([code, stdout]).toEqual([2, ""]);
+    const lines = stderr.trimEnd().split("\n");
+    expect(lines.map((line) => line.split(/ {2,}/).slice(0, 2))).toEqual([
+      [`${file}:3:5`, "services[0].base_path"],
+      [`${file}:4:20`, "services[0].base_pat"],
+      [`${file}:5:52`, "services[0].upstreams[0].port"],
+      [`${file}:6:46`, "services[0].routes[0].methods[0]"],
+      ["The configuration has 4 errors; nothing was started."],
+    ]);
+    expect(lines[1]).toContain('did you mean "base_path"?');
+    expect(lines[2]).toContain('expected an integer 1–65535, found "80a"');
+  });
+
+  it("names a file that is not there; exit 2", async () => {
+    const file = `${emptyFolder()}/gw.json`;
+    const { code, stderr } = await program(["validate", file]).ended;
+    expect(code).toBe(2);
+    expect(stderr).toContain(`cannot read ${file}`);
+    expect(stderr).toContain("--config PATH or CONFIG_FILE_PATH");
+  });
+
+  it.each([[["validate", "a", "b"]], [["validate", "--config"]], [["validate", "a", "--config", "b"]], [["validate", "--confg", "b"]]])(
+    "%j exits 2",
+    async (words) => {
+      const { code, stderr } = await program(words).ended;
+      expect(code).toBe(2);
+      expect(stderr).toMatch(/^edge-gateway: /);
+    },
+  );
+});
+
+describe("hash-password", () => {
+  it("prints the hash of the first line of standard input, and nothing else; exit 0", async () => {
+    const { code, stdout, stderr } = await program(["hash-password"], { input: "pass wörd\nsecond line\n" }).ended;
+    expect([code, stderr]).toEqual([0, ""]);
+    expect(stdout).toMatch(/^scrypt\$\d+\$\d+\$\d+\$[\w-]+\$[\w-]+\n$/);
+    expect(await verifyPassword("pass wörd", stdout.trimEnd())).toBe(true);
+    expect(await verifyPassword("pass word", stdout.trimEnd())).toBe(false);
+  });
+
+  it("takes a line without its end, too", async () => {
+    const { stdout } = await program(["hash-password"], { input: "p" }).ended;
+    expect(await verifyPassword("p", stdout.trimEnd())).toBe(true);
+  });
+
+  it.each(["", "\n"])("exits 2 for the input %j", async (input) => {
+    expect(await program(["hash-password"], { input }).ended).toMatchObject({ code: 2, stdout: "" });
+  });
+});
+
+describe("schema", () => {
+  it("prints the JSON Schema of the configuration; exit 0", async () => {
+    const { code, stdout, stderr } = await program(["schema"]).ended;
+    expect([code, stderr]).toEqual([0, ""]);
+    const schema = JSON.parse(stdout) as Record<string, any>;
+    expect(schema.$schema).toBe("https://json-schema.org/draft/2020-12/schema");
+    expect(schema).toMatchObject({ type: "object", required: ["services"], additionalProperties: false });
+    expect(Object.keys(schema.properties).sort()).toEqual(expect.arrayContaining(["global", "services"]));
+    const { Service, Route, Upstream, Plugin } = schema.$defs;
+    expect(Service.required.slice().sort()).toEqual(["base_path", "name", "routes", "upstreams"]);
+    expect(Service.properties.load_balancing_strategy).toMatchObject({ enum: ["round_robin"], default: "round_robin" });
+    expect(Service.properties.upstreams).toMatchObject({ type: "array", minItems: 1 });
+    expect(Upstream.properties.port.anyOf ?? [Upstream.properties.port]).toEqual(
+      expect.arrayContaining([expect.objectContaining({ type: "integer", minimum: 1, maximum: 65535 })]),
+    );
+    expect(Route.required).toEqual(["path"]);
+    expect(Plugin.required).toEqual(["name"]);
+    const kinds = Plugin.allOf.map((rule: any) => rule.if.properties.name.const);
+    expect(kinds).toEqual(["key_auth", "rate_limit"]);
+    expect(Object.keys(Plugin.allOf[1].then.properties.config.properties)).toEqual(expect.arrayContaining(["limit_second", "limit_min", "limit_hour"]));
+  });
+
+  it("every reference in it leads somewhere", async () => {
+    const { stdout } = await program(["schema"]).ended;
+    const { $defs } = JSON.parse(stdout) as { $defs: Record<string, unknown> };
+    const references = [...stdout.matchAll(/"\$ref": "#\/\$defs\/([^"]+)"/g)].map((match) => match[1]!);
+    expect(references.length).toBeGreaterThan(3);
+    expect(references.filter((name) => !(name in $defs))).toEqual([]);
+  });
+});

@@ -1,0 +1,116 @@
+import { request as tlsRequest } from "node:https";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { CA, CLIENT, EXPIRED, SERVER, STRANGER } from "../support/certs.ts";
+import { backend, oneService } from "../support/gateway.ts";
+import { socketOrigin } from "../support/origin.ts";
+import { fileWith, logLines, program, runningProgram } from "../support/process.ts";
+import { ask } from "../support/raw_client.ts";
+import { pem } from "./pem.ts";
+
+async function taken(): Promise<number> {
+  const other = await socketOrigin((socket) => socket.destroy());
+  onTestFinished(() => other.close());
+  return other.port;
+}
+
+describe("a start", () => {
+  it("says in one line of JSON what listens where, what is off and why, and the digest", async () => {
+    const running = await runningProgram(oneService(9));
+    expect(running.started).toMatchObject({
+      level: "info",
+      config: running.file,
+      digest: expect.stringMatching(/^[0-9a-f]{12}$/) as string,
+      services: 1,
+      routes: 2,
+      upstreams: 1,
+      http: [`http://127.0.0.1:${running.port}`],
+      https: "off: SERVER_CERT_PATH and SERVER_KEY_PATH are not set",
+      admin: "off: ADMIN_USER and ADMIN_PASSWORD are not set",
+    });
+    expect(running.port).toBeGreaterThan(0);
+    expect(running.stdout()).toBe("");
+  });
+
+  it("says it in rows with LOG_FORMAT text", async () => {
+    const file = fileWith(oneService(9));
+    const running = program(["--config", file, "--http-port", "0", "--listen-host", "127.0.0.1", "--log-format", "text"]);
+    const text = await running.says(/^ {2}reload .*\n/m);
+    expect(text).toMatch(/^edge-gateway \S+ started\n {2}config .*gw\.json \(1 service, 2 routes, 1 upstream\), digest [0-9a-f]{12}\n {2}http +http:\/\/127\.0\.0\.1:\d+\n {2}https +off: .*\n {2}admin +off: .*\n {2}reload .*\n$/);
+  });
+
+  it("listens where CONFIG_FILE_PATH, HTTP_PORT and LISTEN_HOST say; flags win", async () => {
+    const file = fileWith(oneService(9));
+    const environment = { CONFIG_FILE_PATH: file, HTTP_PORT: String(await taken()), LISTEN_HOST: "127.0.0.1" };
+    const running = program(["run", "--http-port", "0"], { environment });
+    await running.says(" started");
+    expect(logLines(running.stderr())[0]).toMatchObject({ config: file });
+  });
+
+  it("writes the access log to standard output, one line of JSON a request", async () => {
+    const origin = await backend();
+    const running = await runningProgram(oneService(origin.port));
+    expect((await ask(running.port, { path: "/a/x?q=1" })).status).toBe(200);
+    await running.says("\n", "stdout");
+    expect(logLines(running.stdout())).toMatchObject([{ path: "/a/x", status: 200, service: "s" }]);
+  });
+
+  it("goes on when the readers of its output are gone", async () => {
+    const origin = await backend();
+    const running = await runningProgram(oneService(origin.port));
+    running.child.stdout!.destroy();
+    running.child.stderr!.destroy();
+    for (let i = 0; i < 5; i++) expect((await ask(running.port, { path: "/a/x" })).status).toBe(200);
+    running.child.kill("SIGHUP");
+    for (let i = 0; i < 5; i++) expect((await ask(running.port, { path: "/a/x" })).status).toBe(200);
+    running.child.kill("SIGTERM");
+    expect((await running.ended).code).toBe(0);
+  });
+
+  it("opens the admin interface when user and password are set", async () => {
+    const running = await runningProgram(oneService(9), [], { ADMIN_USER: "anna", ADMIN_PASSWORD: "secret" });
+    const { port } = new URL(running.started.admin as string);
+    const authorization = `Basic ${Buffer.from("anna:secret").toString("base64")}`;
+    expect((await ask(Number(port), { method: "POST", path: "/login", headers: { authorization } })).status).toBe(200);
+    expect(running.stderr()).not.toContain("secret");
+  });
+
+  it("accepts at login the password whose hash hash-password printed, also by ADMIN_PASSWORD_FILE", async () => {
+    const { stdout: hash } = await program(["hash-password"], { input: "the password\n" }).ended;
+    const file = fileWith(hash, "password");
+    for (const environment of [{ ADMIN_PASSWORD: hash.trimEnd() }, { ADMIN_PASSWORD_FILE: file }]) {
+      const running = await runningProgram(oneService(9), [], { ADMIN_USER: "anna", ...environment });
+      const port = Number(new URL(running.started.admin as string).port);
+      const login = async (password: string) => {
+        const authorization = `Basic ${Buffer.from(`anna:${password}`).toString("base64")}`;
+        return (await ask(port, { method: "POST", path: "/login", headers: { authorization } })).status;
+      };
+      expect(await login("the password")).toBe(200);
+      expect(await login(hash.trimEnd())).toBe(401);
+    }
+  });
+
+  it("listens for HTTPS when certificate and key are set, and asks for client certificates with a CA", async () => {
+    const origin = await backend();
+    const files = pem({ cert: SERVER.cert, key: SERVER.key, ca: CA.cert });
+    const environment = { SERVER_CERT_PATH: files.cert!, SERVER_KEY_PATH: files.key!, CA_CERT_PATH: files.ca!, CLIENT_AUTH: "require" };
+    const running = await runningProgram(oneService(origin.port), [], environment);
+    const { port } = new URL((running.started.https as string[])[0]!);
+    const get = (identity: object) =>
+      new Promise<number>((resolve, reject) => {
+        const asked = tlsRequest({ host: "127.0.0.1", port, path: "/a/x", ca: CA.cert, agent: false, ...identity }, (response) => {
+          response.resume();
+          resolve(response.statusCode!);
+        });
+        asked.on("error", reject).end();
+      });
+    expect(await get(CLIENT)).toBe(200);
+    await expect(get({})).rejects.toThrow();
+    await expect(get(STRANGER)).rejects.toThrow();
+  });
+
+  it("warns of a certificate that has expired, and starts", async () => {
+    const files = pem({ cert: EXPIRED.cert, key: EXPIRED.key });
+    const running = await runningProgram(oneService(9), [], { SERVER_CERT_PATH: files.cert!, SERVER_KEY_PATH: files.key! });
+    expect(logLines(running.stderr())[0]).toMatchObject({ level: "warn", message: "the server certificate has expired", file: files.cert });
+  });
+});

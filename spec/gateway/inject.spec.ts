@@ -1,0 +1,112 @@
+import { Readable } from "node:stream";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { createGateway, type ConfigInput, type Gateway, type GatewayOptions } from "../../lib/index.ts";
+import { backend, oneService } from "../support/gateway.ts";
+import { behaving } from "./plugins.ts";
+
+function mounted(config: ConfigInput, options: Partial<GatewayOptions> = {}): Gateway {
+  const gateway = createGateway({ config, ...options });
+  onTestFinished(async () => void (await gateway.close(0)));
+  return gateway;
+}
+
+describe("inject", () => {
+  it("takes a request to the upstream and its answer back, without a listener", async () => {
+    const { port, seen } = await backend((request, response, body) => {
+      response.writeHead(201, { "Content-Type": "text/plain", "X-Own": "yes" });
+      response.end(`${request.method} ${body.toString()}`);
+    });
+    const answer = await mounted(oneService(port)).inject({ method: "POST", path: "/a/x?q=1", headers: { "X-Mine": "1" }, body: "hello" });
+    expect(answer.status).toBe(201);
+    expect(answer.text()).toBe("POST hello");
+    expect(answer.header("x-own")).toBe("yes");
+    expect(answer.header("X-OWN")).toBe("yes");
+    expect(answer.header("absent")).toBeUndefined();
+    expect(seen[0]).toMatchObject({ method: "POST", url: "/x?q=1" });
+    expect(seen[0]!.headers).toEqual(expect.arrayContaining(["X-Mine", "1", "X-Forwarded-Host", "localhost", "X-Forwarded-For", "127.0.0.1"]));
+  });
+
+  it("keeps order and duplicates of a flat header list", async () => {
+    const { port, seen } = await backend();
+    await mounted(oneService(port)).inject({ path: "/a/x", headers: ["X-A", "1", "X-B", "2", "X-A", "3"] });
+    const sent = seen[0]!.headers.flatMap((name, i) => (i % 2 === 0 && /^X-[AB]$/.test(name) ? [`${name}: ${seen[0]!.headers[i + 1]}`] : []));
+    expect(sent).toEqual(["X-A: 1", "X-B: 2", "X-A: 3"]);
+  });
+
+  it("runs plugins, as the caller that remoteAddress says", async () => {
+    const { port } = await backend();
+    const gateway = mounted(oneService(port, { plugins: [{ name: "rate_limit", config: { limit_hour: 1 } }] }));
+    const from = async (remoteAddress: string) => (await gateway.inject({ path: "/a/x", remoteAddress })).status;
+    expect(await from("192.0.2.1")).toBe(200);
+    expect(await from("192.0.2.1")).toBe(429);
+    expect(await from("192.0.2.2")).toBe(200);
+  });
+
+  it("json() parses the body, and throws a SyntaxError when it is none", async () => {
+    const { port } = await backend((request, response) => response.end(request.url === "/json" ? '{"a":[1]}' : "no"));
+    const gateway = mounted(oneService(port));
+    expect((await gateway.inject({ path: "/a/json" })).json()).toEqual({ a: [1] });
+    const other = await gateway.inject({ path: "/a/text" });
+    expect(() => other.json()).toThrow(SyntaxError);
+  });
+
+  it("gives no body for HEAD", async () => {
+    const gateway = mounted(oneService(9));
+    const answer = await gateway.inject({ method: "HEAD", path: "/nowhere" });
+    expect(answer.status).toBe(404);
+    expect(answer.body).toHaveLength(0);
+  });
+
+  it.each([
+    ["a target beyond 8192 bytes", { path: `/a/${"x".repeat(9000)}` }, 414],
+    ["more than 200 header lines", { path: "/a/x", headers: Array.from({ length: 402 }, () => "x") }, 431],
+    ["a Host that is none", { path: "/a/x", headers: { Host: "a b" } }, 400],
+  ])("refuses %s, as the network side does", async (_what, request, status) => {
+    expect((await mounted(oneService(9)).inject(request)).status).toBe(status);
+  });
+
+  it("rejects when the body breaks off, and the log says so", async () => {
+    const { port } = await backend((_request, response) => {
+      response.writeHead(200, { "Content-Length": "100" });
+      response.write("part", () => response.destroy());
+    });
+    let log = "";
+    const gateway = mounted(oneService(port), { accessLog: (lines) => void (log += lines) });
+    await expect(gateway.inject({ path: "/a/x" })).rejects.toThrow();
+    await gateway.close(0);
+    expect(JSON.parse(log)).toMatchObject({ status: 200, code: "upstream_reset" });
+  });
+
+  it("destroys a body nobody read", async () => {
+    let body: Readable | null = null;
+    const gateway = mounted(oneService(9, { plugins: [{ name: "behave" }] }), {
+      plugins: [
+        behaving(() => (exchange) => {
+          body = exchange.body;
+          return { status: 204, headers: [], body: null };
+        }),
+      ],
+    });
+    await gateway.inject({ method: "POST", path: "/a/x", body: "unread" });
+    expect((body as Readable | null)?.destroyed).toBe(true);
+  });
+
+  it("still answers while the gateway drains, and 503 overloaded once it is closed", async () => {
+    let release = () => {};
+    const { port } = await backend((request, response) => {
+      if (request.url === "/slow") release = () => void response.end("slow");
+      else response.end("quick");
+    });
+    const gateway = mounted(oneService(port));
+    const slow = gateway.inject({ path: "/a/slow" });
+    await expect.poll(() => gateway.inFlight).toBe(1);
+    const closing = gateway.close();
+    expect((await gateway.inject({ path: "/a/quick" })).text()).toBe("quick");
+    await expect.poll(() => (release(), gateway.inFlight)).toBe(0);
+    expect((await slow).text()).toBe("slow");
+    expect(await closing).toBe("drained");
+    const late = await gateway.inject({ path: "/a/quick" });
+    expect(late.status).toBe(503);
+    expect(late.json()).toMatchObject({ code: "overloaded", detail: "The gateway has been shut down." });
+  });
+});

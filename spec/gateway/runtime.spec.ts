@@ -1,0 +1,184 @@
+import http from "node:http";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { Runtime, type InUse } from "../../lib/gateway/runtime.ts";
+import { manualClock } from "../support/clock.ts";
+import { backend, oneService, running } from "../support/gateway.ts";
+import { ask, eventually } from "../support/raw_client.ts";
+
+const nothing = (): InUse => ({ pools: new Map(), services: new Set(), limiters: new Set() });
+const OPTIONS = { protocol: "http", host: "127.0.0.1", port: 9, keepaliveIdleMs: 1000 } as const;
+
+describe("Runtime", () => {
+  it("gives the same upstream of the same service its pool again once it is adopted", () => {
+    const runtime = new Runtime(manualClock());
+    const first = nothing();
+    const pool = runtime.pool("s", OPTIONS, 4, first);
+    runtime.adopt(first, new Map());
+    expect(runtime.pool("s", { ...OPTIONS }, 4, nothing())).toBe(pool);
+  });
+
+  it.each([
+    ["another service", "t", OPTIONS],
+    ["another port", "s", { ...OPTIONS, port: 10 }],
+    ["another host", "s", { ...OPTIONS, host: "localhost" }],
+    ["another protocol", "s", { ...OPTIONS, protocol: "https" as const }],
+    ["another keepalive_idle_ms", "s", { ...OPTIONS, keepaliveIdleMs: 2000 }],
+  ])("%s is another pool", (_what, service, options) => {
+    const runtime = new Runtime(manualClock());
+    const first = nothing();
+    const pool = runtime.pool("s", OPTIONS, 4, first);
+    runtime.adopt(first, new Map());
+    expect(runtime.pool(service, options, 4, nothing())).not.toBe(pool);
+  });
+
+  it("two upstreams of a service at one address share one pool", () => {
+    const runtime = new Runtime(manualClock());
+    const inUse = nothing();
+    expect(runtime.pool("s", OPTIONS, 4, inUse)).toBe(runtime.pool("s", OPTIONS, 4, inUse));
+    expect(inUse.pools.size).toBe(1);
+  });
+
+  it("changes max_connections of a pool at adoption, not before", () => {
+    const runtime = new Runtime(manualClock());
+    const first = nothing();
+    const pool = runtime.pool("s", OPTIONS, 4, first);
+    runtime.adopt(first, new Map());
+    const second = nothing();
+    runtime.pool("s", OPTIONS, 9, second);
+    expect(pool.maxConnections).toBe(4);
+    runtime.adopt(second, new Map());
+    expect(pool.maxConnections).toBe(9);
+  });
+
+  it("forgets rotations of services that are gone, and keeps the others'", () => {
+    const runtime = new Runtime(manualClock());
+    const adopt = (...services: string[]) => {
+      const inUse = nothing();
+      const rotations = new Map(services.map((service) => [service, runtime.rotation(service, inUse)]));
+      runtime.adopt(inUse, rotations);
+      return rotations;
+    };
+    const before = adopt("a", "b");
+    before.get("a")!.turn = 2;
+    before.get("b")!.turn = 3;
+    expect(adopt("a").get("a")).toBe(before.get("a"));
+    expect(adopt("a", "b").get("b")).toEqual({ turn: 0 });
+  });
+});
+
+describe("a reload", () => {
+  it("keeps the connections to an upstream that is still there", async () => {
+    const origin = await backend();
+    const { gateway, port } = await running(oneService(origin.port));
+    await ask(port, { path: "/a/1" });
+    gateway.reload(oneService(origin.port, { routes: [{ path: "/{other*}" }] }));
+    await ask(port, { path: "/a/2" });
+    expect(origin.connections).toEqual({ total: 1, open: 1 });
+  });
+
+  it("closes the idle connections to an upstream that is gone", async () => {
+    const [old, next] = [await backend(), await backend()];
+    const { gateway, port } = await running(oneService(old.port));
+    await ask(port, { path: "/a/1" });
+    expect(old.connections.open).toBe(1);
+    gateway.reload(oneService(next.port));
+    await eventually(() => old.connections.open === 0);
+    await ask(port, { path: "/a/2" });
+    expect(next.seen).toHaveLength(1);
+  });
+
+  it("lets a request to an upstream that is gone finish, and closes its connection then", async () => {
+    let finish = () => {};
+    const old = await backend((_request, response) => {
+      response.write("begun ");
+      finish = () => void response.end("and finished");
+    });
+    const next = await backend();
+    const { gateway, port } = await running(oneService(old.port));
+    const answer = ask(port, { path: "/a/1" });
+    await eventually(() => old.seen.length === 1);
+    gateway.reload(oneService(next.port));
+    finish();
+    expect((await answer).body.toString()).toBe("begun and finished");
+    await eventually(() => old.connections.open === 0);
+  });
+
+  it("does not refill a rate limit, whatever else changes", async () => {
+    const origin = await backend();
+    const limited = (name: string) =>
+      oneService(origin.port, { plugins: [{ name: "rate_limit", id: "r", config: { limit_hour: 2 } }], routes: [{ name, path: `/{${name}*}` }] });
+    const { gateway, port } = await running(limited("one"));
+    expect((await ask(port, { path: "/a/x" })).status).toBe(200);
+    gateway.reload(limited("two"));
+    expect((await ask(port, { path: "/a/x" })).status).toBe(200);
+    gateway.reload(limited("three"));
+    expect((await ask(port, { path: "/a/x" })).status).toBe(429);
+  });
+
+  it("holds what was admitted before against a limit that was made smaller", async () => {
+    const origin = await backend();
+    const limited = (limit: number) => oneService(origin.port, { plugins: [{ name: "rate_limit", config: { limit_hour: limit } }] });
+    const { gateway, port } = await running(limited(5));
+    for (let i = 0; i < 3; i++) expect((await ask(port, { path: "/a/x" })).status).toBe(200);
+    gateway.reload(limited(3));
+    expect((await ask(port, { path: "/a/x" })).status).toBe(429);
+  });
+
+  it("goes on with the rotation where it stood", async () => {
+    const names: string[] = [];
+    const origins = await Promise.all(["one", "two", "three"].map((name) => backend((_request, response) => (names.push(name), response.end()))));
+    const config = (path: string) => oneService(origins.map(({ port }) => port), { routes: [{ path }] });
+    const { gateway, port } = await running(config("/{a*}"));
+    await ask(port, { path: "/a/x" });
+    gateway.reload(config("/{b*}"));
+    await ask(port, { path: "/a/x" });
+    gateway.reload(config("/{c*}"));
+    await ask(port, { path: "/a/x" });
+    expect(names).toEqual(["one", "two", "three"]);
+  });
+
+  it("applies a smaller max_connections to what comes next", async () => {
+    const answers: http.ServerResponse[] = [];
+    const origin = await backend((_request, response) => void answers.push(response));
+    const clock = manualClock();
+    const config = (most: number) => oneService(origin.port, { pool: { max_connections: most }, timeouts: { connect_ms: 500 } });
+    const { gateway, port } = await running(config(2), { clock });
+    gateway.reload(config(1));
+    const first = ask(port, { path: "/a/1" });
+    await eventually(() => answers.length === 1);
+    const pending = clock.pending;
+    const second = ask(port, { path: "/a/2" });
+    await eventually(() => clock.pending === pending + 1); // it waits for a connection
+    clock.advance(500);
+    expect(JSON.parse((await second).body.toString())).toMatchObject({ status: 503, code: "upstream_saturated" });
+    answers[0]!.end("ok");
+    expect((await first).status).toBe(200);
+  });
+
+  it("applies a larger max_connections to what comes next", async () => {
+    const answers: http.ServerResponse[] = [];
+    const origin = await backend((_request, response) => void answers.push(response));
+    const config = (most: number) => oneService(origin.port, { pool: { max_connections: most } });
+    const { gateway, port } = await running(config(1));
+    gateway.reload(config(2));
+    const both = [ask(port, { path: "/a/1" }), ask(port, { path: "/a/2" })];
+    await eventually(() => answers.length === 2);
+    for (const answer of answers) answer.end();
+    await Promise.all(both);
+  });
+
+  it("keeps client connections open", async () => {
+    const origin = await backend();
+    const { gateway, port } = await running(oneService(origin.port));
+    const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
+    onTestFinished(() => agent.destroy());
+    await ask(port, { path: "/a/1", agent });
+    const sockets = () => Object.values(agent.freeSockets).flatMap((list) => list ?? []);
+    await eventually(() => sockets().length === 1);
+    const [socket] = sockets();
+    gateway.reload(oneService(origin.port, { routes: [{ path: "/{other*}" }] }));
+    await ask(port, { path: "/a/2", agent });
+    await eventually(() => sockets().length === 1);
+    expect(sockets()[0]).toBe(socket);
+  });
+});

@@ -1,0 +1,156 @@
+import type { Duplex } from "node:stream";
+import { describe, expect, it } from "vitest";
+import { createGateway, type ConfigInput } from "../../lib/index.ts";
+import { backend, oneService, running } from "../support/gateway.ts";
+import { ask, connect } from "../support/raw_client.ts";
+import { behaving, HANDSHAKE, mark, marking } from "./plugins.ts";
+
+const allLevels = (port: number): ConfigInput =>
+  oneService(
+    port,
+    { plugins: [mark("service 1"), mark("service 2")], routes: [{ path: "/{rest*}", plugins: [mark("route 1"), mark("route 2")] }] },
+    { plugins: [mark("global 1"), mark("global 2")] },
+  );
+const INWARD = [">global 1", ">global 2", ">service 1", ">service 2", ">route 1", ">route 2"];
+const OUTWARD = ["<route 2", "<route 1", "<service 2", "<service 1", "<global 2", "<global 1"];
+
+describe("the plugin chain of a route", () => {
+  it("runs global, then service, then route plugins, each level as written, and the reply passes back in reverse", async () => {
+    const trail: string[] = [];
+    const { port } = await backend((_request, response) => {
+      trail.push("upstream");
+      response.end("ok");
+    });
+    const gateway = await running(allLevels(port), { plugins: [marking(trail)] });
+    const answer = await ask(gateway.port, { path: "/a/x" });
+    expect(answer.status).toBe(200);
+    expect(trail).toEqual([...INWARD, "upstream", ...OUTWARD]);
+    expect(answer.headers["x-trail"]).toBe("route 2, route 1, service 2, service 1, global 2, global 1");
+  });
+
+  it("runs for WebSocket upgrades, the 101 passing back through it", async () => {
+    const trail: string[] = [];
+    const { port, server } = await backend();
+    server.on("upgrade", (_request, socket: Duplex) => {
+      trail.push("upstream");
+      socket.end("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nframes");
+    });
+    const gateway = await running(allLevels(port), { plugins: [marking(trail)] });
+    const client = await connect(gateway.port);
+    client.send(HANDSHAKE);
+    const text = await client.until("frames");
+    expect(text).toMatch(/^HTTP\/1\.1 101 /);
+    expect(text).toContain("X-Trail: global 1");
+    expect(trail).toEqual([...INWARD, "upstream", ...OUTWARD]);
+    client.socket.destroy();
+  });
+
+  it("refuses a WebSocket upgrade as it refuses a request: the upstream is not asked", async () => {
+    const { port, server } = await backend();
+    let upgrades = 0;
+    server.on("upgrade", (_request, socket: Duplex) => {
+      upgrades++;
+      socket.destroy();
+    });
+    const config = oneService(port, { plugins: [{ name: "key_auth", config: { key: "k" } }] });
+    const gateway = await running(config);
+    const client = await connect(gateway.port);
+    client.send(HANDSHAKE);
+    expect(await client.closed()).toMatch(/^HTTP\/1\.1 401 Unauthorized\r\n/);
+    expect(upgrades).toBe(0);
+  });
+
+  it("runs the same kind at two levels twice", async () => {
+    const trail: string[] = [];
+    const { port } = await backend();
+    const config = oneService(port, { plugins: [mark("same")] }, { plugins: [mark("same")] });
+    const gateway = await running(config, { plugins: [marking(trail)] });
+    await ask(gateway.port, { path: "/a/x" });
+    expect(trail).toEqual([">same", ">same", "<same", "<same"]);
+  });
+
+  it("leaves out an instance with enabled false, and creates none of it", async () => {
+    const trail: string[] = [];
+    const { port } = await backend();
+    const config = oneService(port, { plugins: [{ ...mark("off"), enabled: false }, { ...mark("on"), enabled: true }] });
+    const gateway = await running(config, { plugins: [marking(trail)] });
+    await ask(gateway.port, { path: "/a/x" });
+    expect(trail).toEqual([">on", "<on"]);
+  });
+
+  it("runs the plugins of the matched route only", async () => {
+    const trail: string[] = [];
+    const { port } = await backend();
+    const routes = [
+      { path: "/one", plugins: [mark("one")] },
+      { path: "/two", plugins: [mark("two")] },
+    ];
+    const gateway = await running(oneService(port, { routes }), { plugins: [marking(trail)] });
+    await ask(gateway.port, { path: "/a/two" });
+    expect(trail).toEqual([">two", "<two"]);
+  });
+
+  it("does not run for a request that matches no route, nor for one whose method no route accepts", async () => {
+    const trail: string[] = [];
+    const { port } = await backend();
+    const config = oneService(port, { routes: [{ path: "/x", methods: ["GET"] }] }, { plugins: [mark("global")] });
+    const gateway = await running(config, { plugins: [marking(trail)] });
+    expect((await ask(gateway.port, { path: "/a/y" })).status).toBe(404);
+    expect((await ask(gateway.port, { path: "/a/x", method: "POST" })).status).toBe(405);
+    expect(trail).toEqual([]);
+  });
+
+  it("ends where a plugin answers: nothing behind it runs, and all before it see the reply", async () => {
+    const trail: string[] = [];
+    const { port, seen } = await backend();
+    const teapot = behaving(() => () => ({ status: 418, headers: ["Content-Length", "0"], body: null }));
+    const config = oneService(port, { plugins: [{ name: "behave" }, mark("behind")] }, { plugins: [mark("before")] });
+    const gateway = await running(config, { plugins: [marking(trail), teapot] });
+    const answer = await ask(gateway.port, { path: "/a/x" });
+    expect(answer.status).toBe(418);
+    expect(answer.headers["x-trail"]).toBe("before");
+    expect(trail).toEqual([">before", "<before"]);
+    expect(seen).toEqual([]);
+  });
+});
+
+describe("what a plugin is told about itself", () => {
+  it("the level, service and route it stands at, its id, and a key of its own", async () => {
+    const scopes: unknown[] = [];
+    const spy = behavingWithScope(scopes);
+    createGateway({
+      config: oneService(
+        9,
+        { plugins: [{ name: "spy", id: "s1" }], routes: [{ name: "r", path: "/r", plugins: [{ name: "spy" }, { name: "spy" }] }] },
+        { name: "edge", plugins: [{ name: "spy" }] },
+      ),
+      plugins: [spy],
+    });
+    expect(scopes).toEqual([
+      { level: "global", service: null, route: null, id: null, key: expect.any(String) as string, gatewayName: "edge" },
+      { level: "service", service: "s", route: null, id: "s1", key: expect.any(String) as string, gatewayName: "edge" },
+      { level: "route", service: "s", route: "r", id: null, key: expect.any(String) as string, gatewayName: "edge" },
+      { level: "route", service: "s", route: "r", id: null, key: expect.any(String) as string, gatewayName: "edge" },
+    ]);
+    expect(new Set(scopes.map((scope) => (scope as { key: string }).key)).size).toBe(4);
+  });
+
+  it("switching an instance off does not change the keys of its neighbours of the same kind", () => {
+    const keys = (enabled: boolean) => {
+      const scopes: { key: string }[] = [];
+      const config = oneService(9, { plugins: [{ name: "spy", enabled }, { name: "spy" }] });
+      createGateway({ config, plugins: [behavingWithScope(scopes)] });
+      return scopes.map(({ key }) => key);
+    };
+    expect(keys(false)).toEqual(keys(true).slice(1));
+  });
+});
+
+function behavingWithScope(scopes: unknown[]) {
+  const kind = behaving((next) => next);
+  const create: typeof kind.create = (_config, { scope, gatewayName }) => {
+    scopes.push({ ...scope, gatewayName });
+    return (next) => next;
+  };
+  return { ...kind, name: "spy", create };
+}

@@ -1,0 +1,44 @@
+/** A gateway on a free port in front of given backends, closed with everything it holds when the test ends. */
+import { onTestFinished } from "vitest";
+import type { ConfigInput } from "../../lib/config/model.ts";
+import { createGateway, type Gateway, type GatewayOptions } from "../../lib/index.ts";
+import { origin, type Origin } from "./origin.ts";
+
+export interface Running {
+  readonly gateway: Gateway;
+  readonly port: number;
+  readonly url: string;
+}
+
+type ServiceInput = ConfigInput["services"][number];
+
+/** One service under base_path "/a" with a catch-all route, unless the parts say otherwise. */
+export function oneService(port: number | readonly number[], parts: Partial<ServiceInput> = {}, global: ConfigInput["global"] = {}): ConfigInput {
+  const ports = typeof port === "number" ? [port] : port;
+  return {
+    global,
+    services: [
+      {
+        name: "s",
+        base_path: "/a",
+        upstreams: ports.map((each) => ({ host: "127.0.0.1", port: each })),
+        routes: [{ path: "/{rest*}" }, { path: "/", name: "root" }],
+        ...parts,
+      },
+    ],
+  };
+}
+
+export async function running(config: ConfigInput, options: Partial<GatewayOptions> = {}): Promise<Running> {
+  const gateway = createGateway({ config, ...options });
+  onTestFinished(async () => void (await gateway.close(0)));
+  const { port } = await gateway.listen({ port: 0 });
+  return { gateway, port, url: `http://127.0.0.1:${port}` };
+}
+
+/** An origin (200 "ok" by default) that is closed when the test ends. */
+export async function backend(answer?: Parameters<typeof origin>[0]): Promise<Origin> {
+  const started = await origin(answer);
+  onTestFinished(() => started.close());
+  return started;
+}

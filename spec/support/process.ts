@@ -1,0 +1,128 @@
+/** The program as a child process, as a user starts it, ended with the test at the latest. */
+import { spawn, type ChildProcess } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { onTestFinished } from "vitest";
+
+const PROGRAM = fileURLToPath(new URL("../../bin/edge-gateway.ts", import.meta.url));
+const LOADER = new URL("../../node_modules/tsx/dist/loader.mjs", import.meta.url).href;
+
+export interface Ended {
+  readonly code: number | null;
+  readonly signal: NodeJS.Signals | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+export interface Program {
+  readonly child: ChildProcess;
+  readonly stdout: () => string;
+  readonly stderr: () => string;
+  /** Resolves when what it has written fits; rejects when it ends before. */
+  says(fits: string | RegExp, where?: "stdout" | "stderr"): Promise<string>;
+  /** Resolves when the process has ended and all of its output is in. */
+  readonly ended: Promise<Ended>;
+}
+
+export interface ProgramOptions {
+  /** All that the process gets beside PATH. */
+  readonly environment?: Readonly<Record<string, string>>;
+  readonly cwd?: string;
+  /** What it reads from standard input. */
+  readonly input?: string;
+}
+
+/** Starts `edge-gateway WORDS…` from the sources. Its standard error is no terminal, so it logs JSON unless told otherwise. */
+export function program(words: readonly string[], { environment = {}, cwd, input }: ProgramOptions = {}): Program {
+  let stop = async () => {};
+  // Before there is a process: outside of a test this throws, and none is left behind.
+  onTestFinished(() => stop());
+  const child = spawn(process.execPath, ["--import", LOADER, PROGRAM, ...words], {
+    env: { PATH: process.env.PATH, ...environment },
+    stdio: ["pipe", "pipe", "pipe"],
+    ...(cwd === undefined ? {} : { cwd }),
+  });
+  child.stdin!.on("error", () => {});
+  child.stdin!.end(input);
+  const texts = { stdout: "", stderr: "" };
+  const looks = new Set<() => void>();
+  const look = () => [...looks].forEach((each) => each());
+  let over = false;
+  for (const where of ["stdout", "stderr"] as const) {
+    child[where]!.setEncoding("utf8").on("data", (text: string) => {
+      texts[where] += text;
+      look();
+    });
+  }
+  const ended = new Promise<Ended>((resolve) => {
+    child.once("close", (code, signal) => {
+      over = true;
+      look();
+      resolve({ code, signal, ...texts });
+    });
+  });
+  stop = async () => {
+    child.kill("SIGKILL");
+    await ended;
+  };
+  return {
+    child,
+    stdout: () => texts.stdout,
+    stderr: () => texts.stderr,
+    says: (fits, where = "stderr") =>
+      new Promise((resolve, reject) => {
+        const found = () => (typeof fits === "string" ? texts[where].includes(fits) : fits.test(texts[where]));
+        const see = () => {
+          if (!found() && !over) return;
+          looks.delete(see);
+          if (found()) resolve(texts[where]);
+          else reject(new Error(`it ended without saying ${String(fits)}: ${texts.stdout}${texts.stderr}`));
+        };
+        looks.add(see);
+        see();
+      }),
+    ended,
+  };
+}
+
+/** An empty folder that is gone when the test ends. */
+export function emptyFolder(): string {
+  const folder = mkdtempSync(join(tmpdir(), "edge-gateway-"));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+/** A file in a folder of its own, gone when the test ends. */
+export function fileWith(content: unknown, name = "gw.json"): string {
+  const path = join(emptyFolder(), name);
+  writeFileSync(path, typeof content === "string" ? content : JSON.stringify(content));
+  return path;
+}
+
+export interface RunningProgram extends Program {
+  readonly file: string;
+  /** Port of the plain listener. */
+  readonly port: number;
+  /** The start-up line, which is JSON. */
+  readonly started: Readonly<Record<string, unknown>>;
+}
+
+/** `run` on any free ports of 127.0.0.1, up and announced. */
+export async function runningProgram(config: unknown, words: readonly string[] = [], environment: Record<string, string> = {}): Promise<RunningProgram> {
+  const file = fileWith(config);
+  const ports = ["--http-port", "0", "--https-port", "0", "--admin-port", "0", "--listen-host", "127.0.0.1"];
+  const running = program(["--config", file, ...ports, ...words], { environment });
+  await running.says(/"message":"edge-gateway [^"]+ started".*\n/);
+  const started = logLines(running.stderr()).find(({ message }) => / started$/.test(String(message)))!;
+  return { ...running, file, started, port: Number(new URL((started.http as string[])[0]!).port) };
+}
+
+/** Every line of the log, each of which has to be JSON. */
+export function logLines(text: string): Record<string, unknown>[] {
+  return text
+    .split("\n")
+    .slice(0, -1)
+    .map((line) => JSON.parse(line) as Record<string, unknown>);
+}
