@@ -1,0 +1,49 @@
+/** Starts the built gateway as its own process, as a user does, and ends it with the test. */
+import { spawn, type ChildProcess } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { onTestFinished } from "vitest";
+
+export const PROGRAM = fileURLToPath(new URL("../../dist/bin/edge-gateway.js", import.meta.url));
+export const CREDENTIALS = { user: "admin", password: "peers-only" };
+
+export interface Built {
+  readonly process: ChildProcess;
+  readonly url: string;
+  readonly port: number;
+  readonly adminUrl: string;
+}
+
+/** An empty folder that is gone when the test ends. */
+export function emptyFolder(): string {
+  const folder = mkdtempSync(join(tmpdir(), "edge-gateway-"));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+/** Writes `config` to a file and runs the program on it; resolves when it says what listens where. */
+export async function startBuilt(config: unknown, environment: Record<string, string> = {}, program: readonly string[] = [process.execPath, PROGRAM]): Promise<Built> {
+  const file = join(emptyFolder(), "gw.json");
+  writeFileSync(file, JSON.stringify(config));
+  const child = spawn(program[0]!, [...program.slice(1), "--config", file, "--http-port", "0", "--admin-port", "0", "--listen-host", "127.0.0.1"], {
+    env: { PATH: process.env.PATH, ADMIN_USER: CREDENTIALS.user, ADMIN_PASSWORD: CREDENTIALS.password, LOG_FORMAT: "text", ...environment },
+    stdio: ["ignore", "ignore", "pipe"],
+  });
+  const ended = new Promise<void>((resolve) => child.once("exit", () => resolve()));
+  onTestFinished(async () => {
+    child.kill("SIGKILL");
+    await ended;
+  });
+  const said = await new Promise<string>((resolve, reject) => {
+    let text = "";
+    child.stderr!.on("data", (chunk: Buffer) => {
+      text += chunk.toString();
+      if (/^ {2}reload/m.test(text)) resolve(text);
+    });
+    child.once("exit", (code) => reject(new Error(`the gateway ended with ${code}: ${text}`)));
+  });
+  const url = /^ {2}http +(\S+)/m.exec(said)![1]!;
+  return { process: child, url, port: Number(new URL(url).port), adminUrl: /^ {2}admin +(\S+)/m.exec(said)![1]! };
+}

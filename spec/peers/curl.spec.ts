@@ -1,0 +1,98 @@
+import { execFile } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { oneService } from "../support/gateway.ts";
+import { origin, type Origin } from "../support/origin.ts";
+import { CREDENTIALS, emptyFolder, startBuilt } from "./built.ts";
+
+const run = promisify(execFile);
+
+/** Runs curl; its output. A proxy of the surroundings must not stand between. */
+async function curl(...args: string[]): Promise<string> {
+  const { stdout } = await run("curl", ["--silent", "--show-error", "--noproxy", "*", "--max-time", "10", ...args], { maxBuffer: 64 * 1024 * 1024 });
+  return stdout;
+}
+
+async function backend(answer?: Parameters<typeof origin>[0]): Promise<Origin> {
+  const started = await origin(answer);
+  onTestFinished(() => started.close());
+  return started;
+}
+
+const echo: Parameters<typeof origin>[0] = (request, response, body) => {
+  response.writeHead(200, { "Content-Type": "application/json" });
+  response.end(JSON.stringify({ method: request.method, url: request.url, bytes: body.length }));
+};
+
+describe("curl against the built gateway", () => {
+  it("gets what the upstream answers, with the base_path removed", async () => {
+    const upstream = await backend(echo);
+    const { url } = await startBuilt(oneService(upstream.port));
+    expect(JSON.parse(await curl(`${url}/a/b/c?x=%20y`))).toEqual({ method: "GET", url: "/b/c?x=%20y", bytes: 0 });
+  });
+
+  it("uploads five megabytes, waiting for 100 Continue first", async () => {
+    const upstream = await backend(echo);
+    const { url } = await startBuilt(oneService(upstream.port));
+    const file = join(emptyFolder(), "body");
+    await run("dd", ["if=/dev/zero", `of=${file}`, "bs=1M", "count=5"]);
+    const answer = await curl("-H", "Expect: 100-continue", "--data-binary", `@${file}`, "--expect100-timeout", "8", `${url}/a/up`);
+    expect(JSON.parse(answer)).toMatchObject({ method: "POST", bytes: 5 * 1024 * 1024 });
+  });
+
+  it("uploads with chunked coding", async () => {
+    const upstream = await backend(echo);
+    const { url } = await startBuilt(oneService(upstream.port));
+    const answer = await curl("-X", "PUT", "-H", "Transfer-Encoding: chunked", "--data-binary", "x".repeat(100_000), `${url}/a/up`);
+    expect(JSON.parse(answer)).toMatchObject({ method: "PUT", bytes: 100_000 });
+  });
+
+  it("is refused without the key, and by the limit, as the configuration says", async () => {
+    const upstream = await backend(echo);
+    const plugins = [
+      { name: "key_auth", config: { key: "k" } },
+      { name: "rate_limit", config: { limit_hour: 1 } },
+    ];
+    const { url } = await startBuilt(oneService(upstream.port, { plugins }));
+    const status = ["-o", "/dev/null", "-w", "%{http_code}"];
+    expect(await curl(...status, `${url}/a/x`)).toBe("401");
+    expect(await curl(...status, `${url}/a/x?apiKey=k`)).toBe("200");
+    expect(await curl(...status, "-H", "apikey: k", `${url}/a/x`)).toBe("429");
+  });
+
+  it("sees 404 for an unknown path and 400 for a dot segment sent as it is", async () => {
+    const { url } = await startBuilt(oneService((await backend()).port));
+    const status = ["-o", "/dev/null", "-w", "%{http_code}"];
+    expect(await curl(...status, `${url}/nope`)).toBe("404");
+    expect(await curl(...status, "--path-as-is", `${url}/a/../b`)).toBe("400");
+  });
+
+  it("an h2c upgrade offer is served over HTTP/1.1", async () => {
+    const { url } = await startBuilt(oneService((await backend(echo)).port));
+    expect(await curl("--http2", "-w", " %{http_version}", `${url}/a/x`)).toMatch(/"url":"\/x".* 1\.1$/);
+  });
+
+  it("logs in, keeps the cookie, reads the configuration, and logs out", async () => {
+    const { adminUrl } = await startBuilt(oneService((await backend()).port));
+    // curl sends a Secure cookie over plain HTTP only to a host named localhost.
+    const admin = adminUrl.replace("127.0.0.1", "localhost");
+    const jar = join(emptyFolder(), "cookies");
+    const status = ["-o", "/dev/null", "-w", "%{http_code}"];
+    expect(await curl(...status, "-X", "POST", "-u", `${CREDENTIALS.user}:wrong`, `${admin}/login`)).toBe("401");
+    expect(await curl(...status, "-X", "POST", "-u", `${CREDENTIALS.user}:${CREDENTIALS.password}`, "-c", jar, `${admin}/login`)).toBe("200");
+    expect(readFileSync(jar, "utf8")).toMatch(/#HttpOnly_localhost\t.*\ttoken\t/);
+    expect(JSON.parse(await curl("-b", jar, `${admin}/gateway`))).toMatchObject({ services: [{ name: "s", base_path: "/a" }], plugins: [] });
+    expect(Object.keys(JSON.parse(await curl("-b", jar, `${admin}/gateway/config`)) as object)).toEqual([
+      "ServerCertPath",
+      "ServerKeyPath",
+      "CACertPath",
+      "AdminUser",
+      "AdminPassword",
+      "ConfigFilePath",
+    ]);
+    expect(await curl(...status, "-X", "DELETE", "-b", jar, `${admin}/logout`)).toBe("204");
+    expect(await curl(...status, "-b", jar, `${admin}/gateway`)).toBe("401");
+  });
+});
