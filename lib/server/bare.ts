@@ -1,0 +1,82 @@
+/**
+ * Replies on a bare HTTP/1 socket, where node offers no ServerResponse: upgrades, CONNECT, and requests that could not be parsed.
+ * Every such reply ends the connection, except a 101, after which the socket is a tunnel.
+ */
+import { STATUS_CODES, validateHeaderName, validateHeaderValue } from "node:http";
+import type { Duplex } from "node:stream";
+import type { Clock } from "../base/clock.ts";
+import { ERRORS, type ErrorCode } from "../base/errors.ts";
+import { pump } from "../http/body.ts";
+import type { Call } from "../http/exchange.ts";
+import { hasHeader, withoutHeader, type HeaderList } from "../http/headers.ts";
+import { discard, problem, problemDocument, type Reply } from "../http/reply.ts";
+import { endSoon } from "./linger.ts";
+import { breakOff, replyHeaders, spoiltReply, withLength } from "./respond.ts";
+
+/** The answer to an upgrade request. True when it was a 101 and the socket now belongs to the tunnel. */
+export function respondBare(socket: Duplex, call: Call, reply: Reply, clock: Clock): boolean {
+  if (call.aborted || !socket.writable) {
+    discard(reply);
+    return false;
+  }
+  const spoilt = spoiltReply(call, reply);
+  if (spoilt !== null) return respondBare(socket, call, spoilt, clock);
+  call.notes.status = reply.status;
+  const switches = reply.status === 101 && reply.tunnel !== undefined;
+  const { body } = reply;
+  // Trailers cannot follow what is not chunked.
+  const headers = withoutHeader(withLength(replyHeaders(reply, call.id), body), "trailer").slice();
+  if (!switches) headers.push("Connection", "close");
+  if (!isWritable(reply.reason, headers)) {
+    discard(reply);
+    return respondBare(socket, call, problem(call, "internal", { why: "the reply's head cannot be written" }), clock);
+  }
+  socket.write(head(`HTTP/1.1 ${reply.status} ${reply.reason ?? STATUS_CODES[reply.status] ?? ""}`, headers), "latin1");
+  if (switches) return true;
+  if (body === null || Buffer.isBuffer(body)) {
+    if (body !== null) socket.write(body);
+    endSoon(socket, clock);
+    return false;
+  }
+  call.onAbort(() => body.destroy());
+  // Delimited by its Content-Length or by the end of the connection (RFC 9112 §6.3).
+  const delimited = hasHeader(headers, "content-length");
+  pump(body, socket, {
+    done: () => endSoon(socket, clock),
+    broken: () => breakOff(socket, delimited ? "delimited" : "until close"),
+  });
+  return false;
+}
+
+/** A problem document for a request that never became one, and the end of the connection. */
+export function refuseBare(socket: Duplex, code: ErrorCode, options: { requestId: string; clock: Clock; detail?: string | undefined }): void {
+  if (!socket.writable) return void socket.destroy();
+  const { requestId, clock, detail } = options;
+  const { status, title } = ERRORS[code];
+  const body = problemDocument({ code, status, title }, requestId, detail);
+  const headers = ["Content-Type", "application/problem+json", "Content-Length", String(body.length), "X-Request-Id", requestId, "Connection", "close"];
+  socket.write(head(`HTTP/1.1 ${status} ${STATUS_CODES[status]}`, headers), "latin1");
+  socket.write(body);
+  endSoon(socket, clock);
+}
+
+/** Whether HTTP can carry these headers: a plugin's value may hold a line break, which would start a header of its own. */
+function isWritable(reason: string | undefined, headers: HeaderList): boolean {
+  try {
+    if (reason !== undefined) validateHeaderValue("reason", reason);
+    for (let i = 0; i < headers.length; i += 2) {
+      validateHeaderName(headers[i]!);
+      validateHeaderValue(headers[i]!, headers[i + 1]!);
+    }
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** The head of a message as bytes will have it, Latin-1. */
+export function head(firstLine: string, headers: HeaderList): string {
+  let text = `${firstLine}\r\n`;
+  for (let i = 0; i < headers.length; i += 2) text += `${headers[i]}: ${headers[i + 1]}\r\n`;
+  return text + "\r\n";
+}

@@ -1,0 +1,161 @@
+/**
+ * Writes a Reply to an HTTP/1 client: head, body with back-pressure, trailers; a fault after the head destroys the connection.
+ * Replies to HTTP/2 streams are `h2.ts`'s, replies on bare sockets (upgrades, broken requests) `bare.ts`'s.
+ */
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { Socket } from "node:net";
+import type { Duplex, Readable } from "node:stream";
+import { TLSSocket } from "node:tls";
+import type { Clock } from "../base/clock.ts";
+import { Fault } from "../base/errors.ts";
+import { pump } from "../http/body.ts";
+import type { Call } from "../http/exchange.ts";
+import { hasHeader, headerValue, withHeader, withoutHeader, type HeaderList } from "../http/headers.ts";
+import { discard, problem, type Reply } from "../http/reply.ts";
+import { endSoon } from "./linger.ts";
+
+export interface RespondOptions {
+  readonly clock: Clock;
+  /** Milliseconds a client may leave the rest of a finished reply unread before it is cut off. */
+  readonly idleMs: number;
+  /** True when the connection ends with this reply: the gateway shuts down, or where the next request starts is in doubt. */
+  readonly lastOne: boolean;
+}
+
+/** Sends `reply`. The call is closed when it is out, aborted when the client goes first. */
+export function respond(request: IncomingMessage, response: ServerResponse, call: Call, reply: Reply, options: RespondOptions): void {
+  if (call.aborted || response.destroyed) return discard(reply);
+  const spoilt = spoiltReply(call, reply);
+  if (spoilt !== null) return respond(request, response, call, spoilt, options);
+  const { body } = reply;
+  call.notes.status = reply.status;
+  const stream = body !== null && !Buffer.isBuffer(body) && request.method !== "HEAD" ? body : null;
+  const delimited = hasHeader(reply.headers, "content-length");
+  // Without a word from the upstream on how long the body is, it is chunked, or ends with the connection for HTTP/1.0.
+  const chunked = stream !== null && request.httpVersion !== "1.0" && !delimited;
+  const headers = withLength(replyHeaders(reply, call.id), body);
+  if (options.lastOne) headers.push("Connection", "close");
+  try {
+    response.writeHead(reply.status, reply.reason, (chunked ? headers : withoutHeader(headers, "trailer")) as string[]);
+  } catch (error) {
+    // A plugin's head that HTTP cannot carry: nothing of it has been sent, but node has kept its reason phrase.
+    response.statusMessage = "";
+    discard(reply);
+    return respond(request, response, call, problem(call, "internal", { why: `the reply's head cannot be written: ${(error as Error).message}` }), options);
+  }
+  if (!request.complete) request.socket.destroySoon = () => endSoon(request.socket, options.clock);
+  if (stream === null) {
+    if (Buffer.isBuffer(body) && request.method !== "HEAD") response.end(body);
+    else {
+      discard(reply);
+      response.end();
+    }
+    return finish(request, response, options);
+  }
+  call.onAbort(() => stream.destroy());
+  sendHeadSoon(stream, response);
+  pump(stream, response, {
+    done() {
+      if (chunked) addTrailers(response, reply.trailers?.() ?? []);
+      response.end();
+      finish(request, response, options);
+    },
+    broken(cause) {
+      // The client must not take the part it has for the whole: no clean end.
+      call.fail(cause instanceof Fault ? cause.code : "upstream_reset", cause?.message ?? "the body broke off");
+      breakOff(request.socket, chunked || delimited ? "delimited" : "until close");
+      response.destroy();
+    },
+  });
+}
+
+/**
+ * What to send instead of a reply whose body has broken off, or was read by a plugin, before anything was sent: such a stream would
+ * never be heard of again. Null when the body can be sent.
+ */
+export function spoiltReply(call: Call, { body }: Reply): Reply | null {
+  if (body === null || Buffer.isBuffer(body) || (!body.destroyed && !body.readableEnded)) return null;
+  if (body.readableEnded) return problem(call, "internal", { why: "the reply's body had been read to its end" });
+  const cause = body.errored;
+  return problem(call, cause instanceof Fault ? cause.code : "upstream_reset", { why: cause?.message ?? "the body broke off" });
+}
+
+/** End-to-end headers of a reply with our request id. The caller may append to the list. */
+export function replyHeaders(reply: Reply, requestId: string): string[] {
+  const headers = withoutHeader(reply.headers, "x-request-id").slice();
+  headers.push("X-Request-Id", requestId);
+  return headers;
+}
+
+/** A body at hand is as long as it is, whatever its headers say: bytes beyond a stated length would be read as the next reply. */
+export function withLength(headers: string[], body: Reply["body"]): string[] {
+  if (!Buffer.isBuffer(body)) return headers;
+  const length = String(body.length);
+  return headerValue(headers, "content-length") === length ? headers : (withHeader(headers, "Content-Length", length) as string[]);
+}
+
+/**
+ * Ends a connection in the middle of a body. One that is delimited is seen to be incomplete; one that lasts until the connection
+ * closes would look whole, so the connection is reset instead. (TLS shows it by the missing close_notify.)
+ */
+export function breakOff(socket: Duplex, body: "delimited" | "until close"): void {
+  if (body === "until close" && socket instanceof Socket && !(socket instanceof TLSSocket)) socket.resetAndDestroy();
+  else socket.destroy();
+}
+
+/** With the first bytes of the body where they are there already; a body that is still to come does not hold the head back. */
+function sendHeadSoon(stream: Readable, response: ServerResponse): void {
+  let begun = false;
+  stream.once("data", () => {
+    begun = true;
+  });
+  process.nextTick(() => {
+    if (!begun && !response.writableEnded && !response.destroyed) response.flushHeaders();
+  });
+}
+
+function addTrailers(response: ServerResponse, trailers: HeaderList): void {
+  if (trailers.length === 0) return;
+  const pairs: [string, string][] = [];
+  for (let i = 0; i < trailers.length; i += 2) pairs.push([trailers[i]!, trailers[i + 1]!]);
+  try {
+    response.addTrailers(pairs);
+  } catch {
+    // A plugin's trailer that HTTP cannot carry. The body is whole without it.
+  }
+}
+
+/** Bytes of an unwanted request body that are read and thrown away so that the connection can go on. */
+const MAX_DISCARDED_BYTES = 1024 * 1024;
+const MAX_DISCARD_MS = 5_000;
+
+/** After the last byte was handed over: the client must take it, and stop sending what nobody reads. */
+function finish(request: IncomingMessage, response: ServerResponse, options: RespondOptions): void {
+  const { socket } = request;
+  // node sets its own keep-alive timeout once everything is flushed; until then this one runs, and destroys the socket.
+  if (socket.writableLength > 0) socket.setTimeout(options.idleMs);
+  if (request.complete) return;
+  let discarded = 0;
+  const timer = options.clock.after(MAX_DISCARD_MS, () => socket.destroy());
+  const count = (chunk: Buffer) => {
+    discarded += chunk.length;
+    if (discarded > MAX_DISCARDED_BYTES) socket.destroy();
+  };
+  request.on("data", count);
+  // Whoever read the body before may have left it paused.
+  request.resume();
+  // node gives a body up with its connection only while the reply is not out; whoever reads it has to hear of its end later too.
+  const giveUp = () => void request.destroy();
+  socket.once("close", giveUp);
+  const over = () => {
+    timer.cancel();
+    socket.removeListener("close", giveUp);
+  };
+  request.once("end", over);
+  request.once("close", over);
+  response.once("close", () => {
+    if (request.complete) over();
+    // node takes all `data` listeners off a body of which nothing had been read when the reply was out.
+    else if (!request.listeners("data").includes(count)) request.on("data", count);
+  });
+}

@@ -1,0 +1,240 @@
+/**
+ * Sends one exchange to one peer over `node:http` and gives its answer as a Reply: streaming both ways, with the three deadlines of
+ * the service. Choosing the peer and turning faults into replies is `attempts.ts`.
+ */
+import http, { type ClientRequest, type IncomingMessage } from "node:http";
+import https from "node:https";
+import type { Socket } from "node:net";
+import type { Duplex } from "node:stream";
+import type { Clock, Timer } from "../base/clock.ts";
+import { Fault, type ErrorCode } from "../base/errors.ts";
+import type { Exchange } from "../http/exchange.ts";
+import { hasToken, headerValue } from "../http/headers.ts";
+import type { Reply } from "../http/reply.ts";
+import type { Peer } from "./peer.ts";
+import { requestHead, type HeadOptions, type RequestHead } from "./request_head.ts";
+import { informationHeaders, invalidity, replyHeaders, replyOf, switchHeaders } from "./response_head.ts";
+import { pairs, trailerFields } from "./trailers.ts";
+import { upload } from "./upload.ts";
+
+export interface ForwardOptions extends HeadOptions {
+  readonly clock: Clock;
+  /** Milliseconds to get a connection: from the pool, or a new one with TCP and TLS handshakes. */
+  readonly connectMs: number;
+  /** Milliseconds from the end of the request to the head of the final response. */
+  readonly responseMs: number;
+  /** Milliseconds without a byte either way while a body is on its way. */
+  readonly idleMs: number;
+}
+
+/**
+ * Resolves with the peer's final response, whose body has to be read or destroyed; rejects with a `Fault`. Informational responses
+ * go to the client as they come. When the client goes away, so does the request.
+ */
+export async function forward(exchange: Exchange, peer: Peer, options: ForwardOptions): Promise<Reply> {
+  const { call } = exchange;
+  // A plugin may have taken longer than the client cared to wait.
+  if (call.aborted) throw new Fault("upstream_reset", "the client went away");
+  if (!peer.pool.tryLease()) await peer.pool.waitForLease(options.connectMs, (run) => call.onAbort(run));
+  try {
+    return await send(exchange, peer, options);
+  } catch (fault) {
+    if (!(fault instanceof StaleConnection)) throw fault;
+    // The peer closed an idle connection just as it was reused: nothing was answered, so ask once more on a fresh one
+    // (RFC 9112 §9.3.1). Its idle siblings are of the same age; they go.
+    peer.pool.dropIdle();
+    if (!peer.pool.tryLease()) await peer.pool.waitForLease(options.connectMs, (run) => call.onAbort(run));
+    return send(exchange, peer, options);
+  }
+}
+
+/** A reused connection broke before any byte of a response, and the request can be sent again. */
+class StaleConnection extends Fault {}
+
+/** One try on one connection. The lease it was given ends when the connection is free again. */
+function send(exchange: Exchange, peer: Peer, options: ForwardOptions): Promise<Reply> {
+  return new Promise((resolve, reject) => {
+    const { call } = exchange;
+    const { pool } = peer;
+    let phase: "connecting" | "sending" | "waiting" | "receiving" | "over" = "connecting";
+    let timer: Timer | null = null;
+    let socket: Socket | null = null;
+    let bytesBefore = 0;
+    let response: IncomingMessage | null = null;
+    let leaseHeldBy: "request" | "tunnel" = "request";
+    // The client holds its body back until the upstream asks for it; cleared by the upstream's 100.
+    let awaitsContinue = exchange.body !== null && hasToken(headerValue(exchange.headers, "expect"), "100-continue");
+    let stopUpload = ignore;
+    let head: RequestHead;
+    let request: ClientRequest;
+    try {
+      head = requestHead(exchange, peer, options);
+      request = (pool.options.protocol === "https" ? https : http).request({
+        agent: pool.agent,
+        host: peer.host,
+        port: peer.port,
+        method: exchange.method,
+        path: exchange.upstreamPath + exchange.query,
+        headers: head.headers as string[],
+        setHost: false,
+        timeout: options.idleMs,
+        maxHeaderSize: MAX_RESPONSE_HEAD_BYTES,
+      });
+    } catch (error) {
+      pool.release();
+      reject(new Fault("internal", "the request could not be written", error));
+      return;
+    }
+
+    const arm = (ms: number, run: () => void) => {
+      timer?.cancel();
+      timer = options.clock.after(ms, run);
+    };
+    const fail = (fault: Fault) => {
+      if (phase === "over") return;
+      const delivered = phase === "receiving";
+      phase = "over";
+      timer?.cancel();
+      stopUpload();
+      if (delivered) response?.destroy(fault);
+      request.destroy();
+      if (!delivered) reject(fault);
+    };
+    const awaitResponse = () => {
+      if (phase !== "connecting" && phase !== "sending") return;
+      phase = "waiting";
+      arm(options.responseMs, () => fail(new Fault("upstream_timeout", `no response within ${options.responseMs} ms`)));
+    };
+    const connected = () => {
+      if (phase !== "connecting") return;
+      timer?.cancel();
+      phase = "sending";
+      if (head.framing === "none" || request.writableFinished) awaitResponse();
+    };
+
+    request.once("socket", (assigned: Socket) => {
+      socket = assigned;
+      bytesBefore = assigned.bytesRead;
+      if (request.reusedSocket || !assigned.connecting) return connected();
+      arm(options.connectMs, () => fail(new Fault("upstream_timeout", `no connection within ${options.connectMs} ms`)));
+      assigned.once(pool.options.protocol === "https" ? "secureConnect" : "connect", connected);
+    });
+    request.on("finish", () => {
+      if (phase === "sending") awaitResponse();
+    });
+    request.on("timeout", () => {
+      if (phase === "sending") {
+        // Nobody moved a byte of the request's body: the peer, if what we wrote is still waiting to leave, or if it was to ask for the
+        // body; else the client.
+        if (awaitsContinue) fail(new Fault("upstream_timeout", `the upstream did not ask for the body within ${options.idleMs} ms`));
+        else if (request.writableNeedDrain) fail(new Fault("upstream_timeout", `the upstream read nothing for ${options.idleMs} ms`));
+        else fail(new Fault("request_timeout", `the client sent nothing for ${options.idleMs} ms`));
+      } else if (phase === "receiving") {
+        fail(new Fault("upstream_timeout", `no byte either way for ${options.idleMs} ms`));
+      }
+    });
+    request.on("information", (info) => {
+      if (phase === "over") return;
+      if (info.statusCode === 100) awaitsContinue = false;
+      call.inform(info.statusCode, informationHeaders(info.statusCode, info.rawHeaders));
+    });
+    request.once("response", (received: IncomingMessage) => {
+      if (phase === "over") return void received.destroy();
+      const invalid = invalidity(received);
+      if (invalid !== null) return fail(new Fault("upstream_invalid", invalid));
+      phase = "receiving";
+      timer?.cancel();
+      response = received;
+      const unguard = guardEnd(socket!, received);
+      request.once("close", unguard);
+      resolve(replyOf(exchange, received, options.viaName));
+    });
+    request.once("upgrade", (received: IncomingMessage, upgraded: Duplex, behind: Buffer) => {
+      leaseHeldBy = "tunnel";
+      upgraded.once("close", () => pool.release());
+      upgraded.on("error", ignore);
+      if (phase === "over" || exchange.upgrade === null || !hasToken(headerValue(received.rawHeaders, "upgrade"), exchange.upgrade)) {
+        upgraded.destroy();
+        return fail(new Fault("upstream_invalid", "the upstream switched to a protocol nobody asked for"));
+      }
+      phase = "over";
+      timer?.cancel();
+      resolve({
+        status: 101,
+        headers: switchHeaders(exchange.upgrade, replyHeaders(received, options.viaName)),
+        body: null,
+        tunnel: { socket: upgraded, head: behind, idleMs: options.idleMs },
+      });
+    });
+    request.on("error", (error: NodeJS.ErrnoException) => {
+      // The answer is whole: what goes wrong behind it (the rest of an upload nobody reads any more, stray bytes) is not the client's.
+      if (response?.complete === true) return;
+      const silent = response === null && (socket === null || socket.bytesRead === bytesBefore);
+      if (silent && request.reusedSocket && isReset(error) && isReplayable(exchange)) {
+        return fail(new StaleConnection("upstream_reset", "the upstream closed an idle connection as it was reused", error));
+      }
+      fail(new Fault(faultCode(error, phase), error.message, error));
+    });
+    request.once("close", () => {
+      stopUpload();
+      if (leaseHeldBy === "request") pool.release();
+      if (phase === "receiving") phase = "over";
+      // A request given up before it had a socket ends without an error of its own.
+      fail(new Fault("upstream_reset", "the connection closed before a response"));
+    });
+    call.onAbort(() => fail(new Fault("upstream_reset", "the client went away")));
+
+    if (exchange.body === null || call.aborted) return void request.end();
+    stopUpload = upload(exchange.body, request, {
+      done() {
+        if (head.framing === "chunked") request.addTrailers(pairs(trailerFields(exchange.trailers())));
+        request.end();
+      },
+      broken: (cause) => fail(new Fault("bad_request", "the request body broke off", cause)),
+    });
+    // By the next tick a small body that came with the head is in the same write; a slow one must not hold the head back.
+    process.nextTick(() => {
+      if (!request.writableEnded && !request.destroyed) request.flushHeaders();
+    });
+  });
+}
+
+/** Node's default of 16 KiB, doubled: large cookies and policies are common on the way back. Beyond it: 502 upstream_invalid. */
+const MAX_RESPONSE_HEAD_BYTES = 32 * 1024;
+
+/**
+ * Closes the connection when bytes come behind the end of its response: they answer no question, and part of them, left over when
+ * the connection is used again, would be read as somebody else's answer. Node drops them unseen until the body has been read; once
+ * the connection is idle, the pool watches. Returns what ends the watch.
+ */
+function guardEnd(socket: Socket, response: IncomingMessage): () => void {
+  // Node's parser has a chunk before this listener has it, so `complete` is only telling as it was before the chunk.
+  let over = false;
+  const look = () => {
+    if (over) socket.destroy();
+    over = response.complete;
+  };
+  process.nextTick(() => {
+    over = response.complete;
+  });
+  socket.on("data", look);
+  return () => socket.removeListener("data", look);
+}
+
+/** Safe to send twice: no body, and a method whose repetition changes nothing (RFC 9110 §9.2.2). */
+function isReplayable(exchange: Exchange): boolean {
+  if (exchange.body !== null || exchange.call.aborted) return false;
+  const { method } = exchange;
+  return method === "GET" || method === "HEAD" || method === "OPTIONS" || method === "PUT" || method === "DELETE" || method === "TRACE";
+}
+
+function isReset(error: NodeJS.ErrnoException): boolean {
+  return error.code === "ECONNRESET" || error.code === "EPIPE";
+}
+
+function faultCode(error: NodeJS.ErrnoException, phase: string): ErrorCode {
+  if (phase === "connecting") return "upstream_connect_failed";
+  return error.code?.startsWith("HPE_") ? "upstream_invalid" : "upstream_reset";
+}
+
+function ignore(): void {}

@@ -1,0 +1,59 @@
+/**
+ * The head of a response as the client gets it, and what makes one unfit to be passed on. Receiving it is `forward.ts`.
+ */
+import type { IncomingMessage } from "node:http";
+import type { Exchange } from "../http/exchange.ts";
+import { endToEnd, headerValue, headerValues, withoutHeader, type HeaderList } from "../http/headers.ts";
+import type { Reply } from "../http/reply.ts";
+import { trailerFields } from "./trailers.ts";
+
+/** Why the response cannot be passed on although node could parse it; null when it can. */
+export function invalidity(response: IncomingMessage): string | null {
+  const status = response.statusCode!;
+  // `101` without Upgrade comes as an ordinary response; nobody asked for it.
+  if (status < 200) return `the upstream answered with status ${status}`;
+  const codings = headerValues(response.rawHeaders, "transfer-encoding");
+  if (codings.length === 0) return null;
+  // Passed on without the name of its coding, the body would be taken for what it is not (RFC 9112 §6.1).
+  if (codings.length > 1 || codings[0]!.toLowerCase() !== "chunked") return "the upstream used a transfer coding other than chunked";
+  if (response.httpVersion === "1.0") return "the upstream used a transfer coding with HTTP/1.0";
+  return null;
+}
+
+/** The response as a Reply whose body is the response itself, unread. */
+export function replyOf(exchange: Exchange, response: IncomingMessage, viaName: string): Reply {
+  const status = response.statusCode!;
+  const all = replyHeaders(response, viaName);
+  // A 204 has no length (RFC 9110 §8.6): a client that believes one waits for bytes that never come.
+  const headers = status === 204 ? withoutHeader(all, "content-length") : all;
+  const empty = exchange.method === "HEAD" || status === 204 || status === 304 || headerValue(headers, "content-length") === "0";
+  // Read to its end although it has none: the connection is free only then.
+  if (empty) response.resume();
+  return {
+    status,
+    reason: PHRASE.test(response.statusMessage!) ? response.statusMessage! : "",
+    headers,
+    body: empty ? null : response,
+    trailers: () => trailerFields(response.rawTrailers),
+  };
+}
+
+/** End-to-end headers, with our Via. */
+export function replyHeaders(response: IncomingMessage, viaName: string): string[] {
+  const headers = endToEnd(response.rawHeaders);
+  headers.push("Via", `${response.httpVersion} ${viaName}`);
+  return headers;
+}
+
+/** The head of a 101: the switch concerns the client's connection too, and says so. A body it cannot have, whatever the upstream says. */
+export function switchHeaders(protocol: string, headers: HeaderList): HeaderList {
+  return ["Connection", "Upgrade", "Upgrade", protocol, ...withoutHeader(headers, "content-length")];
+}
+
+/** A 100 has none worth passing on; others have no body, so nothing may say how long it is. */
+export function informationHeaders(status: number, headers: HeaderList): HeaderList {
+  return status === 100 ? [] : withoutHeader(endToEnd(headers), "content-length");
+}
+
+/** RFC 9112 §4; node reads phrases more loosely than it writes them. */
+const PHRASE = /^[\t\x20-\x7e\x80-\xff]*$/;

@@ -1,0 +1,44 @@
+/**
+ * Sends a request's body to the upstream, pausing the client while the upstream is behind. Unlike a pump it can be stopped, since a
+ * body nobody reads any more is the server's to dispose of. How the body is delimited is `request_head.ts`.
+ */
+import type { ClientRequest } from "node:http";
+import type { Readable } from "node:stream";
+import type { PumpEnd } from "../http/body.ts";
+
+/** Returns what stops it; neither `done` nor `broken` is called after that. */
+export function upload(body: Readable, request: ClientRequest, end: PumpEnd): () => void {
+  let over = false;
+  const write = (chunk: Buffer) => {
+    if (request.write(chunk)) return;
+    body.pause();
+    request.once("drain", resume);
+  };
+  const resume = () => {
+    if (!over) body.resume();
+  };
+  const stop = () => {
+    over = true;
+    body.removeListener("data", write);
+    request.removeListener("drain", resume);
+  };
+  const broken = (cause: Error | null) => {
+    if (over) return;
+    stop();
+    end.broken(cause);
+  };
+  // A plugin may have read the body and passed it on all the same: its end would never be heard of.
+  if (body.readableEnded || body.destroyed) {
+    process.nextTick(broken, new Error("the body was read or destroyed before it was forwarded"));
+    return stop;
+  }
+  body.on("data", write);
+  body.on("end", () => {
+    if (over) return;
+    stop();
+    end.done();
+  });
+  body.on("error", broken);
+  body.on("close", () => broken(null));
+  return stop;
+}

@@ -1,0 +1,212 @@
+/** What every forwarder promises: run on each implementation from its own spec. */
+import type { Socket } from "node:net";
+import { PassThrough, Readable } from "node:stream";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { Fault } from "../../lib/base/errors.ts";
+import { Call, type Exchange, type ExchangeParts } from "../../lib/http/exchange.ts";
+import { discard, type Reply } from "../../lib/http/reply.ts";
+import type { forward as Forward } from "../../lib/upstream/forward.ts";
+import { createPeer } from "../../lib/upstream/peer.ts";
+import { Pool } from "../../lib/upstream/pool.ts";
+import { manualClock } from "../support/clock.ts";
+import { madeUpExchange } from "../support/exercise.ts";
+import { closedPort, socketOrigin } from "../support/origin.ts";
+import { eventually } from "../support/raw_client.ts";
+
+const ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+export function forwarding(forward: typeof Forward): void {
+  async function bench(talk: (socket: Socket, head: string) => void) {
+    const upstream = await socketOrigin((socket) => {
+      socket.on("data", (chunk: Buffer) => {
+        const text = chunk.toString("latin1");
+        if (text.includes("HTTP/1.1\r\n")) talk(socket, text);
+      });
+    });
+    onTestFinished(() => upstream.close());
+    return { upstream, ...benchAt(upstream.port) };
+  }
+
+  function benchAt(port: number) {
+    const clock = manualClock();
+    const pool = new Pool({ protocol: "http", host: "127.0.0.1", port, keepaliveIdleMs: 30_000 }, 1, clock);
+    onTestFinished(() => pool.destroy());
+    const peer = createPeer("u", pool);
+    const options = { clock, connectMs: 100, responseMs: 200, idleMs: 60_000, preserveHost: false, viaName: "gw" };
+    const informed: number[] = [];
+    const send = (parts: Partial<ExchangeParts> = {}): { exchange: Exchange; reply: Promise<Reply> } => {
+      const call = new Call({ id: "1", remoteAddress: "192.0.2.1", trustedRemote: false, startedAt: 0, inform: (status) => informed.push(status) });
+      const exchange = madeUpExchange({ call, ...parts });
+      return { exchange, reply: forward(exchange, peer, options) };
+    };
+    /** Every lease is back, no timer runs. */
+    const settled = async () => {
+      await eventually(() => pool.leased === 0, "the lease coming back");
+      expect(pool.waiting).toBe(0);
+      expect(clock.pending).toBe(0);
+    };
+    return { clock, pool, send, settled, informed };
+  }
+
+  const read = async (reply: Reply) => {
+    let text = "";
+    for await (const chunk of reply.body as Readable) text += String(chunk);
+    return text;
+  };
+  const code = (reply: Promise<Reply>) =>
+    reply.then(
+      (given) => String(given.status),
+      (fault: unknown) => (fault instanceof Fault ? fault.code : `not a Fault: ${String(fault)}`),
+    );
+
+  describe("gives the lease back", () => {
+    test("when the body has been read", async () => {
+      const { send, settled, pool } = await bench((socket) => socket.write(ok));
+      const reply = await send().reply;
+      expect(pool.leased).toBe(1);
+      expect(await read(reply)).toBe("ok");
+      await settled();
+    });
+
+    test("when the body is discarded unread", async () => {
+      const { send, settled, upstream } = await bench((socket) => socket.write("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok"));
+      discard(await send().reply);
+      await settled();
+      await eventually(() => upstream.sockets.size === 0);
+    });
+
+    test.each(["HTTP/1.1 204 No Content\r\n\r\n", "HTTP/1.1 304 Not Modified\r\nContent-Length: 7\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"])(
+      "when there is no body, without being asked: %j",
+      async (bytes) => {
+        const { send, settled, upstream } = await bench((socket) => socket.write(bytes));
+        expect((await send().reply).body).toBeNull();
+        await settled();
+        expect(upstream.sockets.size).toBe(1);
+      },
+    );
+
+    test.each<[string, (socket: Socket) => void, string]>([
+      ["upstream_reset when it closes", (socket) => socket.end(), "upstream_reset"],
+      ["upstream_reset when it resets", (socket) => socket.resetAndDestroy(), "upstream_reset"],
+      ["upstream_invalid when it talks garbage", (socket) => void socket.write("x\r\n\r\n"), "upstream_invalid"],
+      ["upstream_invalid when it switches protocols unasked", (socket) => void socket.write("HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"), "upstream_invalid"],
+    ])("with %s", async (_title, talk, expected) => {
+      const { send, settled } = await bench(talk);
+      expect(await code(send().reply)).toBe(expected);
+      await settled();
+    });
+
+    test("with upstream_connect_failed when nobody listens", async () => {
+      const { send, settled } = benchAt(await closedPort());
+      expect(await code(send().reply)).toBe("upstream_connect_failed");
+      await settled();
+    });
+
+    test("with upstream_timeout after response_ms", async () => {
+      const { send, settled, clock, upstream } = await bench(() => {});
+      const { reply } = send();
+      await eventually(() => upstream.connections === 1 && clock.pending === 1);
+      await new Promise((resolve) => setImmediate(resolve));
+      clock.advance(200);
+      expect(await code(reply)).toBe("upstream_timeout");
+      await settled();
+    });
+
+    test("with internal when a header cannot be written", async () => {
+      const { send, settled, upstream } = await bench(() => {});
+      expect(await code(send({ headers: ["X-A", "b\nc"] }).reply)).toBe("internal");
+      await settled();
+      expect(upstream.connections).toBe(0);
+    });
+
+    test("when the client goes: at once, before an answer, and in the middle of one", async () => {
+      const { send, settled, upstream } = await bench((socket, head) => {
+        if (head.includes(" /body ")) socket.write("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok");
+      });
+      const early = send();
+      early.exchange.call.abort();
+      expect(await code(early.reply)).toBe("upstream_reset");
+      await settled();
+
+      const waiting = send();
+      await eventually(() => upstream.connections >= 1 && upstream.sockets.size === 1);
+      waiting.exchange.call.abort();
+      expect(await code(waiting.reply)).toBe("upstream_reset");
+      await settled();
+
+      const middle = send({ upstreamPath: "/body" });
+      const reply = await middle.reply;
+      const text = read(reply);
+      middle.exchange.call.abort();
+      await expect(text).rejects.toBeInstanceOf(Fault);
+      await settled();
+      await eventually(() => upstream.sockets.size === 0);
+    });
+
+    test("when the client has gone before", async () => {
+      const { send, settled } = await bench((socket) => socket.write(ok));
+      const call = new Call({ id: "1", remoteAddress: "", trustedRemote: false, startedAt: 0, inform: () => {} });
+      call.abort();
+      expect(await code(send({ call }).reply)).toBe("upstream_reset");
+      expect(await code(send({ call, method: "POST", body: new PassThrough() }).reply)).toBe("upstream_reset");
+      await settled();
+    });
+
+    test("when the request's body breaks off", async () => {
+      const { send, settled } = await bench(() => {});
+      const body = new PassThrough();
+      const { reply } = send({ method: "POST", body, headers: ["Content-Length", "10"] });
+      body.write("half");
+      body.destroy();
+      expect(await code(reply)).toBe("bad_request");
+      await settled();
+    });
+
+    test("when the request's body had been read before", async () => {
+      const { send, settled } = await bench(() => {});
+      const body = Readable.from([]);
+      body.resume();
+      await new Promise((resolve) => body.once("end", resolve));
+      expect(await code(send({ method: "POST", body }).reply)).toBe("bad_request");
+      await settled();
+    });
+
+    test("when a tunnel closes, not before", async () => {
+      const { send, settled, pool } = await bench((socket) => socket.write("HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: WebSocket\r\n\r\nhi"));
+      const reply = await send({ upgrade: "websocket" }).reply;
+      expect(reply.status).toBe(101);
+      expect(reply.tunnel!.head.toString()).toBe("hi");
+      expect(pool.leased).toBe(1);
+      discard(reply);
+      await settled();
+    });
+  });
+
+  test("a reused connection that breaks is replaced once, without a second lease", async () => {
+    let served = 0;
+    const { send, settled, upstream, pool } = await bench((socket) => void (++served === 2 ? socket.destroy() : socket.write(ok)));
+    await read(await send().reply);
+    await settled();
+    const reply = await send().reply;
+    expect(pool.leased).toBe(1);
+    expect(await read(reply)).toBe("ok");
+    await settled();
+    expect(upstream.connections).toBe(2);
+  });
+
+  test("informational responses go to the client as they come", async () => {
+    const { send, informed, settled } = await bench((socket) => socket.write("HTTP/1.1 103 Hint\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n" + ok));
+    await read(await send().reply);
+    expect(informed).toEqual([103, 100]);
+    await settled();
+  });
+
+  test("status, reason, headers and trailers are the upstream's, hop-by-hop ones left out", async () => {
+    const bytes = "HTTP/1.1 299 Odd\r\nX-b: 1\r\nConnection: x-hop\r\nX-Hop: 1\r\nTransfer-Encoding: chunked\r\nX-B: 2\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 3\r\n\r\n";
+    const { send } = await bench((socket) => socket.write(bytes));
+    const reply = await send().reply;
+    expect(reply).toMatchObject({ status: 299, reason: "Odd", headers: ["X-b", "1", "X-B", "2", "Via", "1.1 gw"] });
+    await read(reply);
+    expect(reply.trailers!()).toEqual(["X-Sum", "3"]);
+  });
+}

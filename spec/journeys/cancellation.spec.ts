@@ -1,0 +1,146 @@
+import { describe, expect, test } from "vitest";
+import { oneService, running } from "../support/gateway.ts";
+import { ask, eventually, type RawConnection } from "../support/raw_client.ts";
+import { backend, byteBackend, client, gate, get, headBackend, rawBackend } from "./harness.ts";
+
+/** With one connection to the upstream, whoever keeps it starves the next request. */
+const one = { pool: { max_connections: 1 } };
+const upload = "POST /a/x HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n";
+const ways: [string, (talk: RawConnection) => void][] = [
+  ["closes", (talk) => talk.socket.destroy()],
+  ["resets", (talk) => talk.socket.resetAndDestroy()],
+  ["ends its side", (talk) => talk.socket.end()],
+];
+
+describe.each(ways)("a client that %s", (_way, leave) => {
+  test("before the response cancels the upstream's request", async () => {
+    const upstream = await headBackend(({ socket, text }) => {
+      if (text.includes("/next")) socket.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    });
+    const { port, gateway } = await running(oneService(upstream.port, one));
+    const talk = await client(port);
+    talk.send(get());
+    await eventually(() => upstream.heads.length === 1);
+    leave(talk);
+    await eventually(() => upstream.sockets.size === 0, "the upstream's connection closing");
+    expect((await ask(port, { path: "/a/next" })).status).toBe(200);
+    expect(await gateway.close(5_000)).toBe("drained");
+  });
+
+  test("in the middle of the response cancels it", async () => {
+    const upstream = await headBackend(({ socket, text }) => {
+      if (text.includes("/next")) return void socket.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+      socket.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nbegun\r\n");
+    });
+    const { port, gateway } = await running(oneService(upstream.port, one));
+    const talk = await client(port);
+    talk.send(get());
+    await talk.until("begun");
+    leave(talk);
+    await eventually(() => upstream.sockets.size === 0, "the upstream's connection closing");
+    expect((await ask(port, { path: "/a/next" })).status).toBe(200);
+    expect(await gateway.close(5_000)).toBe("drained");
+  });
+
+  test("in the middle of an upload cancels it: the upstream never sees a whole request", async () => {
+    let whole = false;
+    let got = 0;
+    const upstream = await rawBackend((request, response) => {
+      request.on("data", (chunk: Buffer) => (got += chunk.length));
+      request.on("error", () => {});
+      request.on("end", () => (whole = true));
+      if (request.method === "GET") response.end("ok");
+    });
+    const { port, gateway } = await running(oneService(upstream.port, one));
+    const talk = await client(port);
+    talk.send(upload + "half of it");
+    await eventually(() => got === 10);
+    leave(talk);
+    await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
+    expect(whole).toBe(false);
+    expect((await ask(port, { path: "/a/next" })).status).toBe(200);
+    expect(await gateway.close(5_000)).toBe("drained");
+  });
+
+  test("while its upload is stopped by the upstream cancels it", async () => {
+    const upstream = await byteBackend((socket) => void socket.pause());
+    const { port, gateway } = await running(oneService(upstream.port, one));
+    const talk = await client(port);
+    talk.send(upload + "x".repeat(100_000));
+    await eventually(() => upstream.connections === 1);
+    leave(talk);
+    await upstreamGone();
+    expect(await gateway.close(5_000)).toBe("drained");
+    async function upstreamGone(): Promise<void> {
+      // A paused socket does not see the end: let it read.
+      for (const socket of upstream.sockets) socket.resume();
+      await eventually(() => upstream.sockets.size === 0, "the upstream's connection closing");
+    }
+  });
+
+  test("while it waits for a pooled connection is forgotten", async () => {
+    const hold = gate();
+    const urls: string[] = [];
+    const upstream = await rawBackend(async (request, response) => {
+      urls.push(request.url!);
+      if (request.url === "/first") await hold.opened;
+      response.end("ok");
+    });
+    const { port } = await running(oneService(upstream.port, one));
+    const first = ask(port, { path: "/a/first" });
+    await eventually(() => urls.length === 1);
+    const talk = await client(port);
+    talk.send(get("/a/waiting"));
+    // Answered behind it: by then the gateway has read it.
+    await ask(port, { path: "/none" });
+    leave(talk);
+    await talk.closed();
+    const third = ask(port, { path: "/a/third" });
+    await ask(port, { path: "/none" });
+    hold.open();
+    expect((await first).status).toBe(200);
+    expect((await third).status).toBe(200);
+    expect(urls).toEqual(["/first", "/third"]);
+  });
+
+  test("after an early answer, with its upload unfinished, gives the connection back", async () => {
+    const upstream = await headBackend(({ socket, text }) => {
+      socket.write(`HTTP/1.1 ${text.startsWith("POST") ? "413 Too Large" : "200 OK"}\r\nContent-Length: 2\r\n\r\nok`);
+    });
+    const { port, gateway } = await running(oneService(upstream.port, one));
+    const talk = await client(port);
+    talk.send(upload);
+    await talk.until("\r\nok");
+    leave(talk);
+    await eventually(() => upstream.sockets.size === 0, "the upstream's connection closing");
+    expect((await ask(port, { path: "/a/next" })).status).toBe(200);
+    expect(await gateway.close(5_000)).toBe("drained");
+  });
+});
+
+test("a client that goes while a plugin is thinking costs no request to the upstream", async () => {
+  const { definePlugin, schema } = await import("../../lib/index.ts");
+  const thinking = gate();
+  const done = gate();
+  let aborted = false;
+  const slow = definePlugin({
+    name: "slow",
+    schema: schema.object({}),
+    create: () => (next) => async (exchange) => {
+      exchange.signal.addEventListener("abort", () => (aborted = true));
+      thinking.open();
+      await done.opened;
+      return next(exchange);
+    },
+  });
+  const upstream = await backend();
+  const { port, gateway } = await running(oneService(upstream.port, { ...one, plugins: [{ name: "slow" }] }), { plugins: [slow] });
+  const talk = await client(port);
+  talk.send(get());
+  await thinking.opened;
+  talk.socket.destroy();
+  await eventually(() => aborted, "the exchange's signal");
+  done.open();
+  expect(await gateway.close(5_000)).toBe("drained");
+  expect(upstream.seen).toEqual([]);
+});

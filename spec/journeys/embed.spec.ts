@@ -1,0 +1,106 @@
+import { once } from "node:events";
+import http from "node:http";
+import type { AddressInfo } from "node:net";
+import * as edge from "edge-gateway";
+import { createGateway, defineConfig, definePlugin, headerValue, problem, problemReply, schema, withHeader } from "edge-gateway";
+import { describe, expect, expectTypeOf, it, onTestFinished } from "vitest";
+import { backend } from "../support/gateway.ts";
+import { ask } from "../support/raw_client.ts";
+
+/** A plugin kind of a host's own: admits callers of one tenant, and tells the upstream and the client who it was. */
+const tenant = definePlugin({
+  name: "tenant",
+  schema: schema.object({ allowed_tenants: schema.array(schema.string(), { min: 1 }), soft: schema.withDefault(schema.boolean(), false) }),
+  create({ allowedTenants, soft }, { log, scope }) {
+    expectTypeOf(allowedTenants).toEqualTypeOf<readonly string[]>();
+    log.info("tenant plugin created", { scope: scope.key });
+    return (next) => async (exchange) => {
+      const name = headerValue(exchange.headers, "x-tenant");
+      if (name === undefined) return problem(exchange.call, "unauthenticated", { detail: "Send X-Tenant." });
+      if (!allowedTenants.includes(name) && !soft) {
+        return problemReply(exchange.call, { code: "wrong_tenant", status: 403, title: "This tenant is not served here" });
+      }
+      const reply = await next(exchange.with({ identity: name, headers: withHeader(exchange.headers, "X-Tenant-Checked", "yes") }));
+      return { ...reply, headers: [...reply.headers, "X-Served-For", name] };
+    };
+  },
+});
+
+const configFor = (port: number) =>
+  defineConfig({
+    global: { name: "embedded" },
+    services: [
+      {
+        name: "orders",
+        base_path: "/orders",
+        upstreams: [{ host: "127.0.0.1", port }],
+        routes: [{ name: "one", path: "/{id}", methods: ["GET"] }],
+        plugins: [
+          { name: "tenant", config: { allowed_tenants: ["acme"] } },
+          { name: "rate_limit", config: { limit_hour: 2, limit_by: "credential" } },
+        ],
+      },
+    ],
+  });
+
+describe("a host that embeds the gateway", () => {
+  it("from a value and a plugin of its own to answers: inject, its own server, a listener, a reload, the end", async () => {
+    const origin = await backend((request, response) => response.end(`order ${request.url}`));
+    const events: string[] = [];
+    const log = edge.createLog({ format: "json", write: (line) => void events.push((JSON.parse(line) as { message: string }).message) });
+    const gateway = createGateway({ config: configFor(origin.port), plugins: [tenant], log });
+    onTestFinished(async () => void (await gateway.close(0)));
+    expect(events).toEqual(["tenant plugin created"]);
+
+    // Without a socket
+    expect((await gateway.inject({ path: "/orders/7" })).json()).toMatchObject({ status: 401, code: "unauthenticated", detail: "Send X-Tenant." });
+    expect((await gateway.inject({ path: "/orders/7", headers: { "X-Tenant": "evil" } })).json()).toMatchObject({ status: 403, code: "wrong_tenant" });
+    const injected = await gateway.inject({ path: "/orders/7", headers: { "X-Tenant": "acme" } });
+    expect([injected.status, injected.text(), injected.header("x-served-for")]).toEqual([200, "order /7", "acme"]);
+    expect(origin.seen[0]!.headers.join(" ")).toContain("X-Tenant-Checked yes");
+
+    // In its own server
+    const server = http.createServer(gateway.handler).on("upgrade", gateway.upgrade).listen(0, "127.0.0.1");
+    await once(server, "listening");
+    onTestFinished(() => new Promise((resolve) => server.close(() => resolve())));
+    const mounted = await ask((server.address() as AddressInfo).port, { path: "/orders/8", headers: { "X-Tenant": "acme" } });
+    expect([mounted.status, mounted.body.toString()]).toEqual([200, "order /8"]);
+
+    // On a listener: the same limits, whichever way a request comes
+    const { port } = await gateway.listen({ port: 0 });
+    expect((await ask(port, { path: "/orders/9", headers: { "X-Tenant": "acme" } })).status).toBe(429);
+
+    // A reload to another value
+    const changed = defineConfig({ ...configFor(origin.port), services: [] });
+    expect(gateway.reload(changed).changed).toBe(true);
+    expect((await ask(port, { path: "/orders/9" })).status).toBe(404);
+    expect(await gateway.close()).toBe("drained");
+  });
+
+  it("gets all errors of its configuration as values", () => {
+    try {
+      createGateway({ config: { services: [{ name: "", base_path: "x", upstreams: [], routes: [] }] } });
+      expect.unreachable();
+    } catch (error) {
+      expect(error).toBeInstanceOf(edge.ConfigError);
+      const { issues } = error as edge.ConfigError;
+      expect(issues.map(({ at }) => at.join("."))).toEqual(["services.0.name", "services.0.base_path", "services.0.upstreams"]);
+    }
+  });
+
+  it("its mistakes in the configuration are TypeScript's errors, too", () => {
+    defineConfig({ services: [] });
+    // @ts-expect-error a service needs a base_path
+    defineConfig({ services: [{ name: "s", upstreams: [{ host: "h", port: 1 }], routes: [] }] });
+    // @ts-expect-error a port is a number
+    defineConfig({ services: [{ name: "s", base_path: "/", upstreams: [{ host: "h", port: true }], routes: [] }] });
+    // @ts-expect-error there is no such strategy
+    defineConfig({ services: [{ name: "s", base_path: "/", upstreams: [{ host: "h", port: 1 }], routes: [], load_balancing_strategy: "x" }] });
+    expectTypeOf(createGateway).returns.toHaveProperty("inject");
+  });
+
+  it("finds everything it may need under one import", () => {
+    const names = ["createGateway", "definePlugin", "defineConfig", "schema", "ConfigError", "Exchange", "problem", "problemReply", "discard", "headerValue", "ERRORS", "createLog", "systemClock", "version"];
+    expect(names.filter((name) => !(name in edge))).toEqual([]);
+  });
+});

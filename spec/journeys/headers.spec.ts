@@ -1,0 +1,280 @@
+import { describe, expect, test } from "vitest";
+import { oneService, running } from "../support/gateway.ts";
+import { ask } from "../support/raw_client.ts";
+import { backend, client, get, headBackend } from "./harness.ts";
+
+const trusting = { trusted_proxies: ["127.0.0.0/8", "10.0.0.0/8", "2001:db8:1::/48"] };
+
+/** Values of a header in a flat list. */
+function values(list: readonly string[], name: string): string[] {
+  return list.filter((_, i) => i % 2 === 1 && list[i - 1]!.toLowerCase() === name.toLowerCase());
+}
+
+/** Sends header lines through a gateway and gives what the upstream got. */
+async function seenWith(lines: readonly string[], parts = {}, global = {}, path = "/a/x") {
+  const upstream = await backend();
+  const { port } = await running(oneService(upstream.port, parts, global));
+  const talk = await client(port);
+  talk.send(get(path, ...lines));
+  await talk.until("\r\nok");
+  return { ...upstream.seen[0]!, upstream, port };
+}
+
+describe("hop-by-hop headers", () => {
+  test.each([
+    ["Connection", ["Connection: keep-alive"]],
+    ["Keep-Alive", ["Keep-Alive: timeout=5"]],
+    ["Proxy-Connection", ["Proxy-Connection: keep-alive"]],
+    ["TE", ["TE: gzip"]],
+    ["Upgrade", ["Upgrade: h2c"]],
+    ["HTTP2-Settings", ["HTTP2-Settings: AAMAAABk"]],
+    ["X-Named", ["Connection: x-named", "X-Named: secret"]],
+    ["X-Second", ["Connection: close, X-SECOND , x-third", "X-Second: secret", "X-Third: secret"]],
+    ["X-Late", ["X-Late: secret", "Connection: keep-alive", "Connection: x-late"]],
+  ])("%s does not reach the upstream", async (name, lines) => {
+    const { headers } = await seenWith(lines);
+    expect(values(headers, name).filter((value) => name !== "Connection" || value !== "keep-alive")).toEqual([]);
+    expect(headers.join("\n")).not.toContain("secret");
+  });
+
+  test.each([
+    ["Keep-Alive", ["Keep-Alive: timeout=77"]],
+    ["Proxy-Connection", ["Proxy-Connection: keep-alive"]],
+    ["Upgrade", ["Upgrade: h2c", "Connection: upgrade"]],
+    ["X-Named", ["Connection: x-named, keep-alive", "X-Named: secret"]],
+  ])("%s does not reach the client", async (name, lines) => {
+    const upstream = await headBackend(({ socket }) => {
+      socket.write(["HTTP/1.1 200 OK", "Content-Length: 2", ...lines, "", "ok"].join("\r\n"));
+    });
+    const { port } = await running(oneService(upstream.port));
+    const answer = await ask(port, { path: "/a/x" });
+    expect(answer.rawHeaders.join("\n")).not.toMatch(/secret|timeout=77|h2c/);
+    expect(values(answer.rawHeaders, name).filter((value) => !/timeout/.test(value))).toEqual([]);
+  });
+
+  test("Connection cannot strip Host, Content-Length or what the gateway adds", async () => {
+    const upstream = await backend();
+    const { port } = await running(oneService(upstream.port));
+    const talk = await client(port);
+    talk.send(
+      "POST /a/x HTTP/1.1\r\nHost: gw.example\r\nContent-Length: 2\r\n" +
+        "Connection: host, content-length, x-forwarded-for, x-request-id, via\r\n\r\nhi",
+    );
+    await talk.until("\r\nok");
+    const [seen] = upstream.seen;
+    expect(seen!.body.toString()).toBe("hi");
+    expect(values(seen!.headers, "content-length")).toEqual(["2"]);
+    for (const name of ["host", "x-forwarded-for", "x-request-id", "via"]) expect(values(seen!.headers, name)).toHaveLength(1);
+  });
+
+  test("TE: trailers is said anew, whatever stands beside it", async () => {
+    for (const lines of [["TE: trailers", "Connection: TE"], ["TE: deflate;q=0.5, Trailers"], ["TE: gzip", "TE: trailers"]]) {
+      const { headers } = await seenWith(lines);
+      expect(values(headers, "te")).toEqual(["trailers"]);
+      expect(values(headers, "connection")).toEqual(["TE"]);
+    }
+  });
+});
+
+describe("all other headers", () => {
+  test("reach the upstream with case, order and duplicates", async () => {
+    const { headers } = await seenWith(["x-LOWER: 1", "X-Dup: a", "Cookie: a=1", "X-dup: b", "x-Empty:", "X-Dup: a", "Cookie: b=2"]);
+    const own = headers.slice(2, headers.indexOf("X-Forwarded-For"));
+    expect(own).toEqual(["x-LOWER", "1", "X-Dup", "a", "Cookie", "a=1", "X-dup", "b", "x-Empty", "", "X-Dup", "a", "Cookie", "b=2"]);
+  });
+
+  test("reach the client with case, order and duplicates, several Set-Cookie among them", async () => {
+    const lines = ["x-LOWER: 1", "Set-Cookie: a=1; Path=/", "X-Dup: a", "set-cookie: b=2", "X-dup: b", "Set-Cookie: a=1; Path=/"];
+    const upstream = await headBackend(({ socket }) => {
+      socket.write(["HTTP/1.1 200 Very Fine", ...lines, "Content-Length: 0", "", ""].join("\r\n"));
+    });
+    const { port } = await running(oneService(upstream.port));
+    const answer = await ask(port, { path: "/a/x" });
+    expect(answer.reason).toBe("Very Fine");
+    const pairs = answer.rawHeaders.map((name, i) => (i % 2 === 0 ? `${name}: ${answer.rawHeaders[i + 1]}` : "")).filter(Boolean);
+    expect(pairs.slice(0, lines.length)).toEqual(lines);
+  });
+
+  test("keep their Latin-1 bytes both ways, in values and in the reason", async () => {
+    const bytes = "caf\xe9 \xff\x80";
+    const upstream = await headBackend(({ socket }) => {
+      socket.write(Buffer.from(`HTTP/1.1 200 Tr\xe8s bien\r\nX-Latin: ${bytes}\r\nContent-Length: 0\r\n\r\n`, "latin1"));
+    });
+    const { port } = await running(oneService(upstream.port));
+    const talk = await client(port);
+    talk.send(get("/a/x", `X-Latin: ${bytes}`));
+    const received = await talk.until("\r\n\r\n");
+    expect(received).toContain("HTTP/1.1 200 Tr\xe8s bien\r\n");
+    expect(received).toContain(`\r\nX-Latin: ${bytes}\r\n`);
+    expect(upstream.heads[0]).toContain(`\r\nX-Latin: ${bytes}\r\n`);
+  });
+
+  test("a reason phrase that cannot be passed on is left out", async () => {
+    const upstream = await headBackend(({ socket }) => void socket.write("HTTP/1.1 200 a\x01b\r\nContent-Length: 0\r\n\r\n"));
+    const { port } = await running(oneService(upstream.port));
+    const answer = await ask(port, { path: "/a/x" });
+    expect(answer).toMatchObject({ status: 200, reason: "" });
+  });
+
+  test("the query reaches the upstream byte for byte", async () => {
+    const query = "?a=%2f&b=+%20&&=&c=%zz;'\"<>[]{}|^`\xe9".replace("\xe9", "");
+    expect((await seenWith([], {}, {}, `/a/x${query}`)).url).toBe(`/x${query}`);
+  });
+});
+
+describe("Host", () => {
+  test("names the upstream", async () => {
+    const { headers, upstream } = await seenWith([]);
+    expect(headers.slice(0, 2)).toEqual(["Host", `127.0.0.1:${upstream.port}`]);
+    expect(values(headers, "host")).toHaveLength(1);
+  });
+
+  test("stays the client's with preserve_host", async () => {
+    const { headers } = await seenWith([], { preserve_host: true });
+    expect(values(headers, "host")).toEqual(["gw.example"]);
+  });
+});
+
+describe("forwarded headers", () => {
+  const forged = [
+    "X-Forwarded-For: 1.2.3.4",
+    "X-Forwarded-For: 5.6.7.8",
+    "X-Forwarded-Host: evil.example",
+    "X-Forwarded-Proto: https",
+    "X-Forwarded-Port: 444",
+    "X-Forwarded-Prefix: /evil",
+    "X-Forwarded-Scheme: https",
+    "X-Forwarded-Ssl: on",
+    "X-Forwarded-Server: evil",
+    "Forwarded: for=1.2.3.4;host=evil.example;proto=https",
+    "X-Request-Id: forged",
+  ];
+
+  test("tell the upstream where the request came from", async () => {
+    const { headers } = await seenWith([], { base_path: "/a" });
+    expect(values(headers, "X-Forwarded-For")).toEqual(["127.0.0.1"]);
+    expect(values(headers, "X-Forwarded-Host")).toEqual(["gw.example"]);
+    expect(values(headers, "X-Forwarded-Proto")).toEqual(["http"]);
+    expect(values(headers, "X-Forwarded-Port")).toEqual(["80"]);
+    expect(values(headers, "X-Forwarded-Prefix")).toEqual(["/a"]);
+    expect(values(headers, "X-Request-Id")[0]).toMatch(/^[\w-]{36}$/);
+  });
+
+  test("from an address nobody trusts are dropped, every one", async () => {
+    const { headers } = await seenWith(forged);
+    expect(headers.join("\n")).not.toMatch(/1\.2\.3\.4|5\.6\.7\.8|evil|444|forged/);
+    expect(values(headers, "X-Forwarded-For")).toEqual(["127.0.0.1"]);
+    expect(values(headers, "X-Forwarded-Proto")).toEqual(["http"]);
+    expect(values(headers, "Forwarded")).toEqual([]);
+    for (const name of ["x-forwarded-scheme", "x-forwarded-ssl", "x-forwarded-server"]) expect(values(headers, name)).toEqual([]);
+  });
+
+  test("from a trusted proxy are continued", async () => {
+    const { headers } = await seenWith(forged, {}, trusting);
+    expect(values(headers, "X-Forwarded-For")).toEqual(["1.2.3.4, 5.6.7.8, 127.0.0.1"]);
+    expect(values(headers, "X-Forwarded-Host")).toEqual(["evil.example"]);
+    expect(values(headers, "X-Forwarded-Proto")).toEqual(["https"]);
+    expect(values(headers, "X-Forwarded-Port")).toEqual(["444"]);
+    expect(values(headers, "X-Forwarded-Prefix")).toEqual(["/evil/a"]);
+    expect(values(headers, "Forwarded")).toEqual(["for=1.2.3.4;host=evil.example;proto=https"]);
+    expect(values(headers, "X-Request-Id")).toEqual(["forged"]);
+  });
+
+  test.each(["a b", "x".repeat(129), "<script>", "caf\xe9", '"', ""])("a request id that is not fit for logs (%j) is replaced even from a trusted proxy", async (id) => {
+    const { headers } = await seenWith([`X-Request-Id: ${id}`], {}, trusting);
+    expect(values(headers, "X-Request-Id")[0]).toMatch(/^[0-9a-f-]{36}$/);
+  });
+
+  test("the port is the one the client named", async () => {
+    const upstream = await backend();
+    const { port } = await running(oneService(upstream.port));
+    await ask(port, { path: "/a/x", headers: { Host: "gw.example:8443" } });
+    await ask(port, { path: "/a/x", headers: { Host: "[2001:db8::1]" } });
+    await ask(port, { path: "/a/x", headers: { Host: "[2001:db8::1]:99" } });
+    expect(upstream.seen.map(({ headers }) => values(headers, "X-Forwarded-Port")[0])).toEqual(["8443", "80", "99"]);
+  });
+
+  test("the prefix is what was really taken from the path", async () => {
+    const { headers } = await seenWith([], { base_path: "/t/{tenant}" }, {}, "/t/42/orders");
+    expect(values(headers, "X-Forwarded-Prefix")).toEqual(["/t/42"]);
+    const root = await seenWith([], { base_path: "/" }, {}, "/orders");
+    expect(values(root.headers, "X-Forwarded-Prefix")).toEqual([]);
+  });
+});
+
+describe("Via and X-Request-Id", () => {
+  test("Via is continued both ways, with the protocol each side spoke", async () => {
+    const upstream = await headBackend(({ socket }) => {
+      socket.write("HTTP/1.0 200 OK\r\nVia: 1.1 inner\r\nContent-Length: 0\r\n\r\n");
+    });
+    const { port } = await running(oneService(upstream.port, {}, { name: "front gate" }));
+    const talk = await client(port);
+    talk.send("GET /a/x HTTP/1.0\r\nHost: h\r\nVia: 1.0 outer\r\n\r\n");
+    const received = await talk.closed();
+    expect(upstream.heads[0]).toContain("\r\nVia: 1.0 outer\r\n");
+    expect(upstream.heads[0]).toContain("\r\nVia: 1.0 front-gate\r\n");
+    expect(received).toMatch(/\r\nVia: 1\.1 inner\r\n[^]*\r\nVia: 1\.0 front-gate\r\n/);
+  });
+
+  test("the client, the upstream and a problem document tell the same id, and the upstream's own is dropped", async () => {
+    const upstream = await backend((_request, response) => void response.setHeader("X-Request-Id", "upstreams-own").end("ok"));
+    const { port } = await running(oneService(upstream.port));
+    const answer = await ask(port, { path: "/a/x" });
+    expect(values(answer.rawHeaders, "X-Request-Id")).toEqual(values(upstream.seen[0]!.headers, "X-Request-Id"));
+    const none = await ask(port, { path: "/none" });
+    expect(JSON.parse(none.body.toString())).toMatchObject({ request_id: none.headers["x-request-id"] });
+  });
+});
+
+describe("the client address is the right-most hop nobody trusts", () => {
+  /** How many callers a gateway takes these chains for: each caller may come once a minute. */
+  async function refusals(chains: readonly string[], global: {}): Promise<boolean[]> {
+    const upstream = await backend();
+    const plugins = [{ name: "rate_limit", config: { limit_hour: 1 } }];
+    const { port } = await running(oneService(upstream.port, { plugins }, global));
+    const refused: boolean[] = [];
+    for (const chain of chains) refused.push((await ask(port, { path: "/a/x", headers: { "X-Forwarded-For": chain } })).status === 429);
+    return refused;
+  }
+
+  test("a forged hop left of it changes nothing", async () => {
+    expect(await refusals(["203.0.113.1", "198.51.100.9, 203.0.113.1", "203.0.113.2"], trusting)).toEqual([false, true, false]);
+  });
+
+  test("trusted hops are walked over", async () => {
+    const chains = ["203.0.113.1", "203.0.113.1, 10.1.2.3, 127.0.0.9", "203.0.113.1,10.1.2.3"];
+    expect(await refusals(chains, trusting)).toEqual([false, true, true]);
+  });
+
+  test("without trusted proxies the chain is not read at all", async () => {
+    expect(await refusals(["203.0.113.1", "203.0.113.2"], {})).toEqual([false, true]);
+  });
+
+  test("IPv6 hops count, in brackets and with a port too; a /64 is one caller", async () => {
+    const chains = ["2001:db8:2::1", "[2001:db8:2::2]", "[2001:db8:2::3]:4711", "2001:db8:3::1", "2001:db8:3::1, 2001:db8:1::7"];
+    expect(await refusals(chains, trusting)).toEqual([false, true, true, false, true]);
+  });
+
+  test("an IPv4 address with a port, or in IPv6 form, is the same address", async () => {
+    expect(await refusals(["203.0.113.1", "203.0.113.1:4711", "::ffff:203.0.113.1"], trusting)).toEqual([false, true, true]);
+  });
+
+  test.each(["unknown", "_hidden", "", "999.1.1.1", "[", "[]", "[::1", "a, ,b", "203.0.113.1 extra", "%00"])(
+    "a hop that is no address (%j) ends the walk at the proxy that said so",
+    async (garbage) => {
+      const chains = ["198.51.100.1", `203.0.113.1, ${garbage}, 10.0.0.7`, `203.0.113.2, ${garbage}, 10.0.0.7`];
+      expect(await refusals(chains, trusting)).toEqual([false, false, true]);
+    },
+  );
+
+  test("several header lines are one chain", async () => {
+    const upstream = await backend();
+    const plugins = [{ name: "rate_limit", config: { limit_hour: 1 } }];
+    const { port } = await running(oneService(upstream.port, { plugins }, trusting));
+    const talk = await client(port);
+    talk.send(get("/a/x", "X-Forwarded-For: 203.0.113.1", "X-Forwarded-For: 10.0.0.1"));
+    await talk.until("\r\nok");
+    talk.send(get("/a/x", "X-Forwarded-For: 203.0.113.1"));
+    await talk.until("rate_limited");
+  });
+});

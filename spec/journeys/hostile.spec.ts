@@ -1,0 +1,496 @@
+import net from "node:net";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { oneService, running } from "../support/gateway.ts";
+import { ask, eventually } from "../support/raw_client.ts";
+import { backend, client, codeIn, get, rawBackend, statusesIn } from "./harness.ts";
+
+const warnings: Error[] = [];
+const note = (warning: Error) => void warnings.push(warning);
+beforeAll(() => void process.on("warning", note));
+afterAll(() => {
+  process.removeListener("warning", note);
+  expect(warnings.map((warning) => warning.message)).toEqual([]);
+});
+
+const lines = (...all: string[]) => all.join("\r\n") + "\r\n\r\n";
+const post = (...headers: string[]) => lines("POST /a/x HTTP/1.1", "Host: gw.example", ...headers);
+
+interface Case {
+  readonly title: string;
+  readonly bytes: string;
+  readonly status?: number;
+  readonly code?: string;
+}
+
+/** All of them: the code given (bad_request), the connection closed, and nothing sent to the upstream. */
+const refused: Case[] = [
+  { title: "CL.TE", bytes: post("Content-Length: 6", "Transfer-Encoding: chunked") + "0\r\n\r\nG" },
+  { title: "TE.CL", bytes: post("Transfer-Encoding: chunked", "Content-Length: 4") + "5c\r\nGPOST / HTTP/1.1\r\n0\r\n\r\n" },
+  { title: "TE.TE with an unknown coding last", bytes: post("Transfer-Encoding: chunked", "Transfer-Encoding: x") + "0\r\n\r\n" },
+  { title: "TE.TE with an unknown coding first", bytes: post("Transfer-Encoding: x", "Transfer-Encoding: chunked") + "0\r\n\r\n" },
+  { title: "Transfer-Encoding given twice", bytes: post("Transfer-Encoding: chunked", "Transfer-Encoding: chunked") + "0\r\n\r\n" },
+  { title: "Transfer-Encoding: chunked, chunked", bytes: post("Transfer-Encoding: chunked, chunked") + "0\r\n\r\n" },
+  { title: "Transfer-Encoding: gzip, chunked", bytes: post("Transfer-Encoding: gzip, chunked") + "0\r\n\r\n" },
+  { title: "Transfer-Encoding: chunked, identity", bytes: post("Transfer-Encoding: chunked, identity") + "0\r\n\r\n" },
+  { title: "Transfer-Encoding: identity", bytes: post("Transfer-Encoding: identity") },
+  { title: "Transfer-Encoding: xchunked", bytes: post("Transfer-Encoding: xchunked") + "0\r\n\r\n" },
+  { title: "Transfer-Encoding with a vertical tab before its value", bytes: post("Transfer-Encoding: \x0bchunked") + "0\r\n\r\n" },
+  { title: "Transfer-Encoding in an obs-fold", bytes: post("Transfer-Encoding:\r\n chunked") + "0\r\n\r\n" },
+  { title: "Transfer-Encoding before a colon with a space", bytes: post("Transfer-Encoding : chunked") + "0\r\n\r\n" },
+  { title: "an empty Transfer-Encoding", bytes: post("Transfer-Encoding:") },
+  { title: "Transfer-Encoding with HTTP/1.0", bytes: lines("POST /a/x HTTP/1.0", "Host: h", "Transfer-Encoding: chunked") + "0\r\n\r\n" },
+  { title: "Content-Length twice, different", bytes: post("Content-Length: 1", "Content-Length: 2") + "aa" },
+  { title: "Content-Length twice, the same", bytes: post("Content-Length: 1", "Content-Length: 1") + "a" },
+  { title: "Content-Length as a list", bytes: post("Content-Length: 1, 1") + "a" },
+  { title: "Content-Length negative", bytes: post("Content-Length: -1") },
+  { title: "Content-Length with a plus", bytes: post("Content-Length: +1") + "a" },
+  { title: "Content-Length in hexadecimal", bytes: post("Content-Length: 0x1") + "a" },
+  { title: "Content-Length beyond 64 bits", bytes: post("Content-Length: 18446744073709551617") + "a" },
+  { title: "Content-Length of letters", bytes: post("Content-Length: one") + "a" },
+  { title: "Content-Length empty", bytes: post("Content-Length:") + "a" },
+  { title: "Content-Length with a space within", bytes: post("Content-Length: 1 0") + "aaaaaaaaaa" },
+  { title: "bare CR in a header value", bytes: get("/a/x", "X-A: b\rX-C: d") },
+  { title: "bare LF behind a header", bytes: "GET /a/x HTTP/1.1\r\nHost: h\nX-A: b\r\n\r\n" },
+  { title: "bare LF throughout", bytes: "GET /a/x HTTP/1.1\nHost: h\n\n" },
+  { title: "bare CR behind the request line", bytes: "GET /a/x HTTP/1.1\rHost: h\r\n\r\n" },
+  { title: "obs-fold in an ordinary header", bytes: get("/a/x", "X-A: b\r\n c") },
+  { title: "a fold before any header", bytes: "GET /a/x HTTP/1.1\r\n Host: h\r\n\r\n" },
+  { title: "space before the colon", bytes: get("/a/x", "X-A : b") },
+  { title: "space in a header name", bytes: get("/a/x", "X A: b") },
+  { title: "no header name", bytes: get("/a/x", ": b") },
+  { title: "no colon", bytes: get("/a/x", "X-A") },
+  { title: "NUL in a header value", bytes: get("/a/x", "X-A: b\0c") },
+  { title: "NUL in a header name", bytes: get("/a/x", "X\0A: b") },
+  { title: "a control byte in a header value", bytes: get("/a/x", "X-A: b\x01c") },
+  { title: "DEL in a header value", bytes: get("/a/x", "X-A: b\x7fc") },
+  { title: "no Host", bytes: "GET /a/x HTTP/1.1\r\n\r\n" },
+  { title: "two Hosts", bytes: get("/a/x", "Host: other.example") },
+  { title: "two equal Hosts", bytes: get("/a/x", "Host: gw.example") },
+  { title: "a space in Host", bytes: lines("GET /a/x HTTP/1.1", "Host: a b") },
+  { title: "a slash in Host", bytes: lines("GET /a/x HTTP/1.1", "Host: a/b") },
+  { title: "an @ in Host", bytes: lines("GET /a/x HTTP/1.1", "Host: user@h") },
+  { title: "a Latin-1 byte in Host", bytes: lines("GET /a/x HTTP/1.1", "Host: caf\xe9") },
+  { title: "a quote in Host", bytes: lines("GET /a/x HTTP/1.1", 'Host: a"b') },
+  { title: "HTTP/0.9", bytes: "GET /a/x\r\n\r\n" },
+  { title: "HTTP/0.9 written out", bytes: lines("GET /a/x HTTP/0.9", "Host: h") },
+  { title: "HTTP/2.0 in an HTTP/1 line", bytes: lines("GET /a/x HTTP/2.0", "Host: h") },
+  { title: "HTTP/1.2", bytes: lines("GET /a/x HTTP/1.2", "Host: h") },
+  { title: "lower-case http/1.1", bytes: lines("GET /a/x http/1.1", "Host: h") },
+  { title: "the HTTP/2 preface", bytes: "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" },
+  { title: "a tab in the request line", bytes: lines("GET\t/a/x\tHTTP/1.1", "Host: h") },
+  { title: "an unknown method", bytes: lines("FETCH /a/x HTTP/1.1", "Host: h") },
+  { title: "a method in lower case", bytes: lines("get /a/x HTTP/1.1", "Host: h") },
+  { title: "NUL in the target", bytes: lines("GET /a/\0 HTTP/1.1", "Host: h") },
+  { title: "CONNECT", bytes: lines("CONNECT backend.example:80 HTTP/1.1", "Host: backend.example:80") },
+  { title: "CONNECT with bytes behind it", bytes: lines("CONNECT h:80 HTTP/1.1", "Host: h:80") + get() },
+  { title: "garbage", bytes: "\x00\x01\x02\x03 lorem ipsum\r\n\r\n" },
+  { title: "a TLS ClientHello on the plain port", bytes: "\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\x03\x03" + "\x55".repeat(160) },
+  { title: "a WebSocket request with a body", bytes: get("/a/x", "Connection: Upgrade", "Upgrade: websocket", "Content-Length: 4") + "GET " },
+  { title: "a WebSocket request with a chunked body", bytes: get("/a/x", "Connection: Upgrade", "Upgrade: websocket", "Transfer-Encoding: chunked") },
+  { title: "an unknown expectation", bytes: post("Expect: 200-ok", "Content-Length: 1"), status: 417, code: "expectation_failed" },
+  { title: "a target of more than 8 KiB", bytes: get("/a/" + "x".repeat(8192)), status: 414, code: "uri_too_long" },
+  { title: "a target of more than 32 KiB", bytes: get("/a/" + "x".repeat(40_000)), status: 414, code: "uri_too_long" },
+  { title: "a head of more than 32 KiB", bytes: get("/a/x", "X-A: " + "x".repeat(40_000)), status: 431, code: "headers_too_large" },
+  { title: "more than 200 header lines", bytes: get("/a/x", ...Array.from({ length: 200 }, (_, i) => `X-${i}: b`)), status: 431, code: "headers_too_large" },
+  { title: "a head of many small lines", bytes: get("/a/x", ...Array.from({ length: 8000 }, () => "A: b")), status: 431, code: "headers_too_large" },
+];
+
+describe("a request that could be read in two ways is refused, and its connection closed", () => {
+  test.each(refused)("$title", async ({ bytes, status = 400, code = "bad_request" }) => {
+    const upstream = await backend();
+    const { port } = await running(oneService(upstream.port));
+    const talk = await client(port);
+    talk.send(bytes);
+    const received = await talk.closed();
+    expect(statusesIn(received)).toEqual([status]);
+    expect(codeIn(received)).toBe(code);
+    expect(received).toContain("Content-Type: application/problem+json");
+    expect(received).toMatch(/\r\nConnection: close\r\n/i);
+    expect(upstream.seen).toEqual([]);
+    expect(upstream.connections.total).toBe(0);
+    expect((await ask(port, { path: "/a/still" })).status).toBe(200);
+  });
+
+  test("200 header lines are served", async () => {
+    const upstream = await backend();
+    const { port } = await running(oneService(upstream.port));
+    const talk = await client(port);
+    talk.send(get("/a/x", ...Array.from({ length: 199 }, (_, i) => `X-${i}: b`)));
+    expect(statusesIn(await talk.until("ok"))).toEqual([200]);
+    expect(upstream.seen[0]!.headers.filter((_, i) => i % 2 === 0 && /^X-\d+$/.test(upstream.seen[0]!.headers[i]!))).toHaveLength(199);
+  });
+
+  test("more than one space in the request line is read as one, and one is forwarded", async () => {
+    const upstream = await backend();
+    const { port } = await running(oneService(upstream.port));
+    const talk = await client(port);
+    talk.send(lines("GET  /a/x  HTTP/1.1", "Host: h"));
+    await talk.until("ok");
+    expect(upstream.seen[0]!.url).toBe("/x");
+  });
+
+  test("a target of 8 KiB is served", async () => {
+    const upstream = await backend();
+    const { port } = await running(oneService(upstream.port));
+    expect((await ask(port, { path: "/a/" + "x".repeat(8189) })).status).toBe(200);
+  });
+});
+
+describe("a body that breaks its framing breaks its request", () => {
+  const chunked = (body: string) => post("Transfer-Encoding: chunked") + body;
+  const broken: Case[] = [
+    { title: "a chunk size with a minus", bytes: chunked("-1\r\na\r\n0\r\n\r\n") },
+    { title: "a chunk size with 0x", bytes: chunked("0x1\r\na\r\n0\r\n\r\n") },
+    { title: "a chunk size with a space before it", bytes: chunked(" 1\r\na\r\n0\r\n\r\n") },
+    { title: "a chunk size with a space behind it", bytes: chunked("1 \r\na\r\n0\r\n\r\n") },
+    { title: "a chunk size that overflows", bytes: chunked("fffffffffffffffff\r\na\r\n0\r\n\r\n") },
+    { title: "no chunk size", bytes: chunked("\r\na\r\n0\r\n\r\n") },
+    { title: "a chunk longer than its size", bytes: chunked("1\r\naaa\r\n0\r\n\r\n") },
+    { title: "a chunk size ended by bare LF", bytes: chunked("1\na\r\n0\r\n\r\n") },
+    { title: "a chunk ended by bare LF", bytes: chunked("1\r\na\n0\r\n\r\n") },
+    { title: "a chunk extension ended by bare LF", bytes: chunked("1;x\na\r\n0\r\n\r\n") },
+    { title: "a chunk extension with a bare CR", bytes: chunked("1;x\ry\r\na\r\n0\r\n\r\n") },
+    { title: "a chunk extension of 20 KB", bytes: chunked(`1;${"x".repeat(20_000)}\r\na\r\n0\r\n\r\n`) },
+    { title: "a NUL in a chunk extension", bytes: chunked("1;a\0\r\na\r\n0\r\n\r\n") },
+    { title: "a trailer with a space before its colon", bytes: chunked("0\r\nX : y\r\n\r\n") },
+  ];
+  test.each(broken)("$title", async ({ bytes }) => {
+    const upstream = await backend();
+    const { port } = await running(oneService(upstream.port));
+    const talk = await client(port);
+    talk.send(bytes);
+    const received = await talk.closed();
+    expect(statusesIn(received)).toEqual([400]);
+    expect(codeIn(received)).toBe("bad_request");
+    expect(upstream.seen).toEqual([]);
+    await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
+  });
+
+  test("chunk extensions are read over, and not forwarded", async () => {
+    const upstream = await backend();
+    const { port } = await running(oneService(upstream.port));
+    const talk = await client(port);
+    talk.send(chunked('3;a=b;c="d e"\r\nabc\r\n0;last\r\n\r\n'));
+    expect(statusesIn(await talk.until("ok"))).toEqual([200]);
+    expect(upstream.seen[0]!.body.toString()).toBe("abc");
+  });
+
+  test("a broken chunk behind a reply that has begun ends the connection without another reply", async () => {
+    const upstream = await rawBackend((_request, response) => {
+      response.writeHead(200);
+      response.write("begun");
+    });
+    const { port } = await running(oneService(upstream.port));
+    const talk = await client(port);
+    talk.send(chunked("1\r\na\r\n"));
+    await talk.until("begun");
+    talk.send("zz\r\n");
+    const received = await talk.closed();
+    expect(statusesIn(received)).toEqual([200]);
+    expect(received).not.toContain("bad_request");
+    expect(received).not.toMatch(/0\r\n\r\n$/);
+    await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
+  });
+
+  test("a client that ends in the middle of a body gets no clean reply, and the upstream no whole request", async () => {
+    const upstream = await backend();
+    const { port } = await running(oneService(upstream.port));
+    const talk = await client(port);
+    talk.send(post("Content-Length: 10") + "half");
+    await eventually(() => upstream.connections.total === 1);
+    talk.socket.end();
+    expect(statusesIn(await talk.closed())).not.toContain(200);
+    expect(upstream.seen).toEqual([]);
+    await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
+  });
+
+  test("half a head and then the end is refused", async () => {
+    const { port } = await running(oneService((await backend()).port));
+    const talk = await client(port);
+    talk.send("GET /a/x HTTP/1.1\r\nHos");
+    talk.socket.end();
+    expect(codeIn(await talk.closed())).toBe("bad_request");
+  });
+
+  test("a connection that says nothing and goes is closed without a word", async () => {
+    const { port } = await running(oneService((await backend()).port));
+    const talk = await client(port);
+    talk.socket.end();
+    expect(await talk.closed()).toBe("");
+  });
+});
+
+describe("targets", () => {
+  test("asterisk-form is refused", async () => {
+    const { port } = await running(oneService((await backend()).port));
+    const answer = await ask(port, { method: "OPTIONS", path: "*" });
+    expect(answer.status).toBe(400);
+    expect(codeIn(answer.body.toString())).toBe("bad_request");
+  });
+
+  test("the authority of an absolute-form target wins over Host", async () => {
+    const named = await backend();
+    const other = await backend((_request, response) => void response.end("other"));
+    const config = oneService(named.port, { hosts: ["named.example"] });
+    const { port } = await running({
+      services: [...config.services, { ...oneService(other.port).services[0]!, name: "other" }],
+    });
+    const talk = await client(port);
+    talk.send("GET http://named.example/a/x HTTP/1.1\r\nHost: evil.example\r\n\r\n");
+    await talk.until("ok");
+    expect(named.seen).toHaveLength(1);
+    expect(named.seen[0]!.url).toBe("/x");
+    const { headers } = named.seen[0]!;
+    expect(headers[headers.indexOf("X-Forwarded-Host") + 1]).toBe("named.example");
+    expect(headers.join("\n")).not.toContain("evil");
+    expect(other.seen).toHaveLength(0);
+  });
+
+  test("HTTP/1.0 without Host is served, and the connection closed", async () => {
+    const upstream = await backend();
+    const { port } = await running(oneService(upstream.port));
+    const talk = await client(port);
+    talk.send("GET /a/x HTTP/1.0\r\n\r\n");
+    expect(statusesIn(await talk.closed())).toEqual([200]);
+    expect(upstream.seen[0]!.headers.slice(0, 2)).toEqual(["Host", `127.0.0.1:${upstream.port}`]);
+  });
+});
+
+describe("pipelined requests", () => {
+  test("are answered in order, though the later ones would be ready first", async () => {
+    const upstream = await rawBackend((request, response) => {
+      setTimeout(() => response.end(`<${request.url}>`), request.url === "/1" ? 40 : 0);
+    });
+    const { port } = await running(oneService(upstream.port));
+    const talk = await client(port);
+    talk.send(get("/a/1") + get("/a/2") + get("/b/none") + get("/a/3"));
+    const received = await talk.until("</3>");
+    expect(statusesIn(received)).toEqual([200, 200, 404, 200]);
+    expect(received.replace(/[^]*?(<\/\d>|route_not_found)/g, "$1,")).toMatch(/^<\/1>,<\/2>,route_not_found,<\/3>/);
+  });
+
+  test("begin only when the one before is over", async () => {
+    let under = 0;
+    let most = 0;
+    const upstream = await rawBackend((_request, response) => {
+      most = Math.max(most, ++under);
+      setTimeout(() => {
+        under--;
+        response.end("ok");
+      }, 3);
+    });
+    const { port } = await running(oneService(upstream.port));
+    const talk = await client(port);
+    talk.send(Array.from({ length: 100 }, (_, i) => get(`/a/${i}`)).join("") + get("/none"));
+    expect(statusesIn(await talk.until("route_not_found"))).toHaveLength(101);
+    expect(most).toBe(1);
+  });
+
+  test("a refused one in the middle ends the connection after its own answer: those behind it are not served", async () => {
+    const upstream = await backend();
+    const { port } = await running(oneService(upstream.port));
+    const talk = await client(port);
+    talk.send(get("/a/1") + get("/a/2", "Host: two.example") + get("/a/3"));
+    expect(statusesIn(await talk.closed())).toEqual([200, 400]);
+    expect(upstream.seen.map(({ url }) => url)).toEqual(["/1"]);
+  });
+
+  test("what cannot be parsed is refused after the answers before it", async () => {
+    const upstream = await rawBackend((_request, response) => void setTimeout(() => response.end("ok"), 30));
+    const { port } = await running(oneService(upstream.port));
+    const talk = await client(port);
+    talk.send(get("/a/1") + get("/a/2") + "garbage\r\n\r\n");
+    const received = await talk.closed();
+    expect(statusesIn(received)).toEqual([200, 200, 400]);
+  });
+
+  test("a broken body in the middle is refused in its place", async () => {
+    const upstream = await rawBackend((request, response) => {
+      request.resume();
+      setTimeout(() => response.end("ok"), 30);
+    });
+    const { port } = await running(oneService(upstream.port));
+    const talk = await client(port);
+    talk.send(get("/a/1") + post("Transfer-Encoding: chunked") + "zz\r\n\r\n");
+    expect(statusesIn(await talk.closed())).toEqual([200, 400]);
+  });
+
+  test("CONNECT and upgrades wait for the answers before them", async () => {
+    for (const last of ["CONNECT h:1 HTTP/1.1\r\nHost: h:1\r\n\r\n", get("/none", "Connection: Upgrade", "Upgrade: websocket")]) {
+      const upstream = await rawBackend((_request, response) => void setTimeout(() => response.end("ok"), 30));
+      const { port } = await running(oneService(upstream.port));
+      const talk = await client(port);
+      talk.send(get("/a/1") + last);
+      expect(statusesIn(await talk.closed())).toEqual([200, last.startsWith("CONNECT") ? 400 : 404]);
+    }
+  });
+
+  test("an ordinary request with Upgrade: h2c between others is served in its turn", async () => {
+    const upstream = await rawBackend((request, response) => void setTimeout(() => response.end(`<${request.url}>`), 10));
+    const { port } = await running(oneService(upstream.port));
+    const talk = await client(port);
+    talk.send(get("/a/1") + get("/a/2", "Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABk") + get("/a/3"));
+    const received = await talk.until("</3>");
+    expect([...received.matchAll(/<\/\d>/g)].join("")).toBe("</1></2></3>");
+  });
+
+  test("a client that goes away takes what waits with it", async () => {
+    const seen: string[] = [];
+    const upstream = await rawBackend((request) => void seen.push(request.url!));
+    const { port, gateway } = await running(oneService(upstream.port));
+    const talk = await client(port);
+    talk.send(get("/a/1") + get("/a/2") + get("/a/3"));
+    await eventually(() => seen.length === 1);
+    talk.socket.destroy();
+    await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
+    expect(seen).toEqual(["/1"]);
+    expect(await gateway.close(5_000)).toBe("drained");
+  });
+
+  test("a thousand at once are read bit by bit and all answered", async () => {
+    const upstream = await backend();
+    const { port } = await running(oneService(upstream.port));
+    const talk = await client(port);
+    talk.send(get("/a/x", "X-Pad: " + "p".repeat(100)).repeat(1000) + get("/none"));
+    expect(statusesIn(await talk.until("route_not_found"))).toHaveLength(1001);
+  });
+});
+
+describe("Upgrade that is not for us", () => {
+  const h2c = ["Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABk"];
+
+  test("is ignored: the request is served as an ordinary one, many times on one connection", async () => {
+    const upstream = await backend();
+    const { port } = await running(oneService(upstream.port));
+    const talk = await client(port);
+    for (let i = 1; i <= 30; i++) {
+      talk.send(get(`/a/${i}`, ...h2c));
+      await eventually(() => statusesIn(talk.text()).length === i && talk.text().endsWith("\r\nok"), `answer ${i}`);
+    }
+    expect(upstream.seen).toHaveLength(30);
+    expect(upstream.seen[0]!.headers.join("\n")).not.toMatch(/upgrade|http2-settings/i);
+  });
+
+  test("a body stays with its request", async () => {
+    const upstream = await backend();
+    const { port } = await running(oneService(upstream.port));
+    const talk = await client(port);
+    const head = lines("POST /a/1 HTTP/1.1", "Host: h", ...h2c, "Content-Length: 5");
+    const chunked = lines("POST /a/2 HTTP/1.1", "Host: h", ...h2c, "Transfer-Encoding: chunked");
+    talk.send(head + "hel");
+    await eventually(() => upstream.connections.total === 1);
+    talk.send("lo" + chunked + "3\r\nabc\r\n0\r\n\r\n" + get("/a/3"));
+    await eventually(() => upstream.seen.length === 3 && statusesIn(talk.text()).length === 3, "three answers");
+    expect(upstream.seen.map(({ url, body }) => `${url} ${body}`)).toEqual(["/1 hello", "/2 abc", "/3 "]);
+  });
+
+  test("what else Connection says still holds", async () => {
+    const upstream = await backend();
+    const { port } = await running(oneService(upstream.port));
+    const talk = await client(port);
+    talk.send(get("/a/1", "Connection: close, X-Hop, Upgrade", "Upgrade: h2c", "X-Hop: secret"));
+    await talk.closed();
+    expect(upstream.seen[0]!.headers.join("\n")).not.toContain("secret");
+  });
+
+  test("a target with $ signs is put back as it was", async () => {
+    const upstream = await backend();
+    const { port } = await running(oneService(upstream.port));
+    const talk = await client(port);
+    talk.send(get("/a/x?q=$'$&$`$$", ...h2c));
+    await talk.until("ok");
+    expect(upstream.seen[0]!.url).toBe("/x?q=$'$&$`$$");
+  });
+
+  test("websocket with POST, or with HTTP/1.0, is an ordinary request", async () => {
+    const upstream = await backend();
+    const { port } = await running(oneService(upstream.port));
+    for (const line of ["POST /a/x HTTP/1.1", "GET /a/x HTTP/1.0"]) {
+      const talk = await client(port);
+      talk.send(lines(line, "Host: h", "Connection: Upgrade", "Upgrade: websocket", "Content-Length: 2") + "hi");
+      await talk.until("ok");
+    }
+    expect(upstream.seen.map(({ method, body }) => `${method} ${body}`)).toEqual(["POST hi", "GET hi"]);
+    expect(upstream.seen.flatMap(({ headers }) => headers).join("\n")).not.toMatch(/upgrade/i);
+  });
+});
+
+describe("a body nobody wants", () => {
+  test("is read over when it is small, and the connection goes on", async () => {
+    const upstream = await backend();
+    const { port } = await running(oneService(upstream.port));
+    const talk = await client(port);
+    talk.send(lines("POST /none HTTP/1.1", "Host: h", "Content-Length: 300000"));
+    await talk.until("route_not_found");
+    talk.send("x".repeat(300_000) + get("/a/x"));
+    expect(statusesIn(await talk.until("ok"))).toEqual([404, 200]);
+  });
+
+  test("is cut off beyond a bound, after the client has its answer", async () => {
+    const { port } = await running(oneService((await backend()).port));
+    const talk = await client(port);
+    talk.send(lines("POST /none HTTP/1.1", "Host: h", "Content-Length: 1000000000"));
+    await talk.until("route_not_found");
+    let sent = 0;
+    const piece = Buffer.alloc(64 * 1024);
+    const push = () => {
+      while (!talk.socket.destroyed && sent < 500_000_000) {
+        sent += piece.length;
+        if (!talk.socket.write(piece)) return;
+      }
+    };
+    talk.socket.on("drain", push);
+    push();
+    expect(statusesIn(await talk.closed())).toEqual([404]);
+    expect(talk.socket.bytesWritten).toBeLessThan(100_000_000);
+  });
+
+  test("does not keep a refused client from reading its refusal", async () => {
+    const { port } = await running(oneService((await backend()).port));
+    for (let i = 0; i < 20; i++) {
+      const talk = await client(port);
+      talk.send(lines("POST /a/x HTTP/1.1", "Host: h", "Host: h", "Content-Length: 500000") + "x".repeat(500_000));
+      expect(codeIn(await talk.closed())).toBe("bad_request");
+    }
+  });
+
+  test("nor one that talks garbage at length", async () => {
+    const { port } = await running(oneService((await backend()).port));
+    for (let i = 0; i < 20; i++) {
+      const talk = await client(port);
+      talk.send("!".repeat(500_000));
+      expect(codeIn(await talk.closed())).toBe("bad_request");
+    }
+  });
+});
+
+test("clients that reset at any moment leave nothing behind", async () => {
+  const upstream = await rawBackend((request, response) => {
+    request.resume();
+    setTimeout(() => response.end("x".repeat(200_000)), 2);
+  });
+  const { port, gateway } = await running(oneService(upstream.port));
+  const whole = lines("POST /a/x HTTP/1.1", "Host: h", "Content-Length: 50") + "y".repeat(50);
+  for (let cut = 1; cut <= whole.length; cut += 7) {
+    const talk = await client(port);
+    talk.send(whole.slice(0, cut));
+    await new Promise((resolve) => setImmediate(resolve));
+    if (cut % 2 === 0) talk.socket.resetAndDestroy();
+    else talk.socket.destroy();
+  }
+  expect((await ask(port, { path: "/a/x" })).status).toBe(200);
+  expect(await gateway.close(5_000)).toBe("drained");
+  await eventually(() => upstream.connections.open === 0, "the upstream's connections closing");
+});
+
+test("two hundred connections that say nothing do not keep others from being served", async () => {
+  const { port } = await running(oneService((await backend()).port));
+  const idle = await Promise.all(
+    Array.from({ length: 200 }, () => new Promise<net.Socket>((resolve) => {
+      const socket = net.connect({ port, host: "127.0.0.1" }, () => resolve(socket));
+      socket.on("error", () => {});
+    })),
+  );
+  expect((await ask(port, { path: "/a/x" })).status).toBe(200);
+  for (const socket of idle) socket.destroy();
+});

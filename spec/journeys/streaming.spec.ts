@@ -1,0 +1,514 @@
+import http from "node:http";
+import { describe, expect, test } from "vitest";
+import { definePlugin, schema } from "../../lib/index.ts";
+import { oneService, running } from "../support/gateway.ts";
+import { ask, eventually } from "../support/raw_client.ts";
+import { backend, byteBackend, client, codeIn, gate, get, headBackend, rawBackend, statusesIn } from "./harness.ts";
+
+const one = { pool: { max_connections: 1 } };
+const post = (...lines: string[]) => ["POST /a/x HTTP/1.1", "Host: h", ...lines, "", ""].join("\r\n");
+const MB = 1024 * 1024;
+
+describe("bodies stream", () => {
+  test("to the upstream while the client is still sending", async () => {
+    const pieces: string[] = [];
+    const upstream = await rawBackend((request, response) => {
+      request.on("data", (chunk: Buffer) => pieces.push(chunk.toString()));
+      request.on("end", () => response.end("ok"));
+    });
+    const { port } = await running(oneService(upstream.port));
+    const talk = await client(port);
+    talk.send(post("Transfer-Encoding: chunked"));
+    await eventually(() => upstream.connections.total === 1, "the head on its own");
+    for (const piece of ["one", "two", "three"]) {
+      talk.send(`${piece.length.toString(16)}\r\n${piece}\r\n`);
+      await eventually(() => pieces.includes(piece), piece);
+    }
+    talk.send("0\r\n\r\n");
+    await talk.until("\r\nok");
+  });
+
+  test("to the client while the upstream is still sending", async () => {
+    const step = [gate(), gate()];
+    const upstream = await rawBackend(async (_request, response) => {
+      response.write("one");
+      await step[0]!.opened;
+      response.write("two");
+      await step[1]!.opened;
+      response.end();
+    });
+    const { port } = await running(oneService(upstream.port));
+    const talk = await client(port);
+    talk.send(get());
+    await talk.until("one");
+    step[0]!.open();
+    await talk.until("two");
+    step[1]!.open();
+    await talk.until("0\r\n\r\n");
+  });
+
+  test("the head of a response goes out before its body comes", async () => {
+    const upstream = await rawBackend((_request, response) => void response.writeHead(200, { "X-Early": "1" }).flushHeaders());
+    const { port } = await running(oneService(upstream.port));
+    const talk = await client(port);
+    talk.send(get());
+    await talk.until("X-Early: 1");
+  });
+
+  test("whole, byte for byte, both ways at once", async () => {
+    const upstream = await rawBackend((request, response) => void request.pipe(response));
+    const { port } = await running(oneService(upstream.port));
+    const body = Buffer.alloc(5 * MB, "0123456789abcdef-");
+    for (const headers of [{}, { "Transfer-Encoding": "chunked" }]) {
+      const answer = await ask(port, { method: "POST", path: "/a/x", body, headers });
+      expect(answer.body.equals(body)).toBe(true);
+    }
+  });
+});
+
+describe("back-pressure", () => {
+  test("a client that does not read stops the upstream: what lies between is bounded", async () => {
+    let written = 0;
+    let full = false;
+    const piece = Buffer.alloc(64 * 1024);
+    const upstream = await byteBackend((socket) => {
+      const push = () => {
+        while (written < 200 * MB) {
+          written += piece.length;
+          if (!socket.write(piece)) {
+            full = true;
+            return;
+          }
+        }
+      };
+      socket.once("data", () => {
+        socket.write(`HTTP/1.1 200 OK\r\nContent-Length: ${200 * MB}\r\n\r\n`);
+        socket.on("drain", push);
+        push();
+      });
+    });
+    const { port } = await running(oneService(upstream.port));
+    const talk = await client(port);
+    talk.socket.pause();
+    talk.send(get());
+    await eventually(() => full);
+    await still(() => written);
+    expect(written).toBeLessThan(40 * MB);
+    const before = written;
+    talk.socket.removeAllListeners("data");
+    talk.socket.on("data", () => {});
+    talk.socket.resume();
+    await eventually(() => written > before + 10 * MB, "going on once it reads");
+  });
+
+  test("an upstream that does not read stops the client's upload", async () => {
+    const go = gate();
+    const upstream = await byteBackend((socket) => {
+      socket.pause();
+      void go.opened.then(() => socket.resume());
+    });
+    const { port } = await running(oneService(upstream.port));
+    const talk = await client(port);
+    talk.send(post(`Content-Length: ${200 * MB}`));
+    await eventually(() => upstream.connections === 1);
+    let written = 0;
+    const piece = Buffer.alloc(64 * 1024);
+    const push = () => {
+      while (written < 200 * MB) {
+        written += piece.length;
+        if (!talk.socket.write(piece)) return;
+      }
+    };
+    talk.socket.on("drain", push);
+    push();
+    await still(() => written);
+    expect(written).toBeLessThan(40 * MB);
+    const before = written;
+    go.open();
+    await eventually(() => written > before + 10 * MB, "going on once it reads");
+  });
+
+  /** Resolves when the value has not changed for twenty looks. */
+  async function still(value: () => number): Promise<void> {
+    let last = -1;
+    let same = 0;
+    await eventually(() => {
+      same = value() === last ? same + 1 : 0;
+      last = value();
+      return same >= 20;
+    }, "coming to rest");
+  }
+});
+
+describe("framing of requests", () => {
+  const cases: [title: string, sent: string, framed: RegExp, not: RegExp][] = [
+    ["GET without a body", get(), /^GET \/x HTTP\/1\.1\r\n/, /content-length|transfer-encoding/i],
+    ["GET with a body", "GET /a/x HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nhi", /\r\nContent-Length: 2\r\n[^]*\r\n\r\nhi$/, /transfer/i],
+    ["POST with Content-Length: 0", post("Content-Length: 0"), /\r\nContent-Length: 0\r\n/, /transfer-encoding/i],
+    ["POST with neither", post(), /\r\nContent-Length: 0\r\n/, /transfer-encoding/i],
+    ["PROPFIND with neither", "PROPFIND /a/x HTTP/1.1\r\nHost: h\r\n\r\n", /\r\nContent-Length: 0\r\n/, /transfer-encoding/i],
+    ["DELETE with neither", "DELETE /a/x HTTP/1.1\r\nHost: h\r\n\r\n", /^DELETE/, /content-length|transfer-encoding/i],
+    ["chunked is chunked anew", post("Transfer-Encoding: chunked") + "1\r\na\r\n1\r\nb\r\n0\r\n\r\n", /\r\nTransfer-Encoding: chunked\r\n[^]*0\r\n\r\n$/, /content-length/i],
+    ["an empty chunked body", post("Transfer-Encoding: Chunked") + "0\r\n\r\n", /\r\nTransfer-Encoding: chunked\r\n[^]*\r\n0\r\n\r\n$/, /content-length/i],
+    ["GET with a chunked body", "GET /a/x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", /\r\nTransfer-Encoding: chunked\r\n/, /content-length/i],
+    ["POST from HTTP/1.0", "POST /a/x HTTP/1.0\r\nContent-Length: 2\r\n\r\nhi", /HTTP\/1\.1\r\n[^]*\r\nContent-Length: 2\r\n[^]*hi$/, /transfer-encoding/i],
+  ];
+  test.each(cases)("%s", async (_title, sent, framed, not) => {
+    let received = "";
+    const upstream = await byteBackend((socket) =>
+      socket.on("data", (chunk: Buffer) => {
+        received += chunk.toString("latin1");
+        if (framed.test(received) && received.includes("\r\n\r\n")) socket.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+      }),
+    );
+    const { port } = await running(oneService(upstream.port));
+    const talk = await client(port);
+    talk.send(sent);
+    await talk.until("\r\nok");
+    expect(received).toMatch(framed);
+    expect(received).not.toMatch(not);
+  });
+});
+
+describe("framing of responses", () => {
+  async function received(response: string, request = get(), end: "end" | "open" = "open"): Promise<string> {
+    const upstream = await headBackend(({ socket }) => {
+      socket.write(response);
+      if (end === "end") socket.end();
+    });
+    const { port } = await running(oneService(upstream.port, one));
+    const talk = await client(port);
+    talk.send(request + "GET /none HTTP/1.1\r\nHost: h\r\n\r\n");
+    return request.includes("HTTP/1.0") ? talk.closed() : talk.until("route_not_found");
+  }
+
+  test("a Content-Length stays", async () => {
+    const all = await received("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
+    expect(all).toMatch(/\r\ncontent-length: 2\r\n[^]*\r\n\r\nokHTTP/);
+    expect(all.split("HTTP/1.1 404")[0]).not.toMatch(/transfer-encoding/i);
+  });
+
+  test("chunks are chunked anew", async () => {
+    const all = await received("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;ext=1\r\no\r\n1\r\nk\r\n0\r\n\r\n");
+    expect(all).toMatch(/\r\nTransfer-Encoding: chunked\r\n/i);
+    expect(all).not.toContain("ext=1");
+    expect(all).toMatch(/0\r\n\r\nHTTP\/1\.1 404/);
+  });
+
+  test("a body that lasts until the connection closes is chunked, and the client's connection goes on", async () => {
+    const all = await received("HTTP/1.1 200 OK\r\n\r\nuntil the end", get(), "end");
+    expect(all).toMatch(/\r\nTransfer-Encoding: chunked\r\n[^]*until the end\r\n0\r\n\r\nHTTP\/1\.1 404/i);
+  });
+
+  test("HTTP/1.0 clients get no chunks: the body ends with the connection", async () => {
+    const all = await received("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", "GET /a/x HTTP/1.0\r\n\r\n");
+    expect(all).toMatch(/\r\nConnection: close\r\n/i);
+    expect(all).toMatch(/\r\n\r\nok$/);
+    expect(all).not.toMatch(/transfer-encoding/i);
+  });
+
+  test("an HTTP/1.0 upstream is served on as HTTP/1.1", async () => {
+    expect(await received("HTTP/1.0 200 OK\r\n\r\nold", get(), "end")).toMatch(/^HTTP\/1\.1 200 OK\r\n[^]*old/);
+  });
+
+  test.each([
+    ["HEAD with Content-Length", "HEAD", "200 OK", "Content-Length: 9000", /Content-Length: 9000\r\n/],
+    ["HEAD with Transfer-Encoding", "HEAD", "200 OK", "Transfer-Encoding: chunked", /200 OK/],
+    ["HEAD with Trailer", "HEAD", "200 OK", "Trailer: X-Sum\r\nTransfer-Encoding: chunked", /200 OK/],
+    ["HEAD with nothing", "HEAD", "200 OK", "X-A: b", /X-A: b/],
+    ["304 with Content-Length", "GET", "304 Not Modified", "Content-Length: 9000", /Content-Length: 9000\r\n/],
+    ["304 with Trailer", "GET", "304 Not Modified", "Trailer: X-Sum", /304/],
+    ["204 with Content-Length loses it", "GET", "204 No Content", "Content-Length: 5", /204 No Content\r\n(?!Content-Length)/],
+    ["204 with Trailer", "GET", "204 No Content", "Trailer: X-Sum", /204/],
+    ["an empty 200 with Trailer", "GET", "200 OK", "Content-Length: 0\r\nTrailer: X-Sum", /Content-Length: 0/],
+    ["an empty 200", "GET", "200 OK", "Content-Length: 0", /Content-Length: 0/],
+  ])("%s has no body, and the connection goes on", async (_title, method, status, line, expected) => {
+    const all = await received(`HTTP/1.1 ${status}\r\n${line}\r\n\r\n`, get().replace("GET", method));
+    const first = all.slice(0, all.indexOf("HTTP/1.1 404"));
+    expect(first).toMatch(expected);
+    expect(first).toMatch(/\r\n\r\n$/);
+    if (status.startsWith("204")) expect(first).not.toMatch(/content-length/i);
+    expect(statusesIn(all)).toEqual([Number(status.slice(0, 3)), 404]);
+  });
+
+  test("Trailer beside a Content-Length is left out, and does no harm", async () => {
+    const all = await received("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTrailer: X-Sum\r\n\r\nok");
+    expect(all).toMatch(/\r\n\r\nokHTTP/);
+    expect(all).not.toContain("X-Sum");
+  });
+});
+
+describe("trailers", () => {
+  test("pass to the upstream and to the client", async () => {
+    const upstream = await backend((_request, response) => {
+      response.writeHead(200, { Trailer: "X-Sum, X-Two" });
+      response.write("body");
+      response.addTrailers({ "X-Sum": "abc", "X-Two": "caf\xe9" });
+      response.end();
+    });
+    const { port } = await running(oneService(upstream.port));
+    const talk = await client(port);
+    talk.send(post("Transfer-Encoding: chunked", "Trailer: X-Check") + "2\r\nhi\r\n0\r\nX-Check: 42\r\nX-Check: 43\r\n\r\n");
+    const received = await talk.until("caf\xe9\r\n\r\n");
+    expect(received).toMatch(/\r\nTrailer: X-Sum, X-Two\r\n/);
+    expect(received).toMatch(/0\r\nX-Sum: abc\r\nX-Two: caf\xe9\r\n\r\n$/);
+    expect(upstream.seen[0]!.trailers).toEqual(["X-Check", "42", "X-Check", "43"]);
+    expect(upstream.seen[0]!.headers).toContain("X-Check");
+  });
+
+  test("that would rewrite what was checked in the headers are dropped, both ways", async () => {
+    const upstream = await headBackend(({ socket }) => {
+      socket.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nVia: x\r\nSet-Cookie: a=b\r\nX-Sum: 1\r\n\r\n");
+    });
+    const { port } = await running(oneService(upstream.port));
+    const answer = await ask(port, { path: "/a/x" });
+    expect(answer.trailers).toEqual(["X-Sum", "1"]);
+
+    const other = await backend();
+    const { port: second } = await running(oneService(other.port));
+    const talk = await client(second);
+    const bad = "Host: evil\r\nX-Forwarded-For: 1.2.3.4\r\nAuthorization: Basic x\r\nConnection: x\r\nX-Sum: 1";
+    talk.send(post("Transfer-Encoding: chunked") + `2\r\nhi\r\n0\r\n${bad}\r\n\r\n`);
+    await talk.until("\r\nok");
+    expect(other.seen[0]!.trailers).toEqual(["X-Sum", "1"]);
+  });
+
+  test("are dropped for an HTTP/1.0 client", async () => {
+    const upstream = await headBackend(({ socket }) => {
+      socket.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 1\r\n\r\n");
+    });
+    const { port } = await running(oneService(upstream.port));
+    const talk = await client(port);
+    talk.send("GET /a/x HTTP/1.0\r\n\r\n");
+    expect(await talk.closed()).not.toContain("X-Sum");
+  });
+});
+
+describe("Expect: 100-continue", () => {
+  test("the 100 is the upstream's, and the body comes after it", async () => {
+    const upstream = await byteBackend((socket) => {
+      let received = "";
+      socket.on("data", (chunk: Buffer) => {
+        received += chunk.toString();
+        if (received.endsWith("\r\n\r\n")) void asked.opened.then(() => socket.write("HTTP/1.1 100 Continue\r\n\r\n"));
+        if (received.endsWith("hello")) socket.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+      });
+    });
+    const asked = gate();
+    const { port } = await running(oneService(upstream.port));
+    const talk = await client(port);
+    talk.send(post("Expect: 100-continue", "Content-Length: 5"));
+    await eventually(() => upstream.connections === 1);
+    expect(talk.text()).toBe("");
+    asked.open();
+    await talk.until("HTTP/1.1 100 Continue\r\n\r\n");
+    talk.send("hello");
+    expect(statusesIn(await talk.until("\r\nok"))).toEqual([100, 200]);
+    talk.send(get("/none"));
+    await talk.until("route_not_found");
+  });
+
+  test.each([
+    ["by the gateway", "/none", 404],
+    ["by a plugin", "/a/x", 401],
+  ])("a request refused %s gets no 100, and the connection ends: a body sent all the same is not read as a request", async (_by, path, status) => {
+    const upstream = await backend();
+    const { port } = await running(oneService(upstream.port, { plugins: [{ name: "key_auth", config: { key: "k" } }] }));
+    const talk = await client(port);
+    talk.send(`POST ${path} HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 50\r\n\r\n`);
+    await talk.until("problem+json");
+    talk.send(get("/a/smuggled?apiKey=k"));
+    expect(statusesIn(await talk.closed())).toEqual([status]);
+    expect(upstream.seen).toEqual([]);
+  });
+
+  test("an upstream that refuses at once is passed on without a 100, and the connection ends", async () => {
+    const upstream = await headBackend(({ socket }) => void socket.write("HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno"));
+    const { port } = await running(oneService(upstream.port, one));
+    for (let i = 0; i < 2; i++) {
+      const talk = await client(port);
+      talk.send(post("Expect: 100-continue", "Content-Length: 5"));
+      expect(statusesIn(await talk.closed())).toEqual([413]);
+    }
+  });
+
+  test("a client that does not wait is served all the same", async () => {
+    const upstream = await backend();
+    const { port } = await running(oneService(upstream.port));
+    const talk = await client(port);
+    talk.send(post("Expect: 100-Continue", "Content-Length: 5") + "hello");
+    expect(statusesIn(await talk.until("\r\nok"))).toEqual([100, 200]);
+    expect(upstream.seen[0]!.body.toString()).toBe("hello");
+  });
+
+  test("HTTP/1.0 clients get no 100", async () => {
+    const upstream = await backend();
+    const { port } = await running(oneService(upstream.port));
+    const talk = await client(port);
+    talk.send("POST /a/x HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\nhello");
+    expect(statusesIn(await talk.closed())).toEqual([200]);
+  });
+
+  test("another expectation is 417, and the upstream hears nothing of it", async () => {
+    const upstream = await backend();
+    const { port } = await running(oneService(upstream.port));
+    const answer = await ask(port, { path: "/a/x", headers: { Expect: "tea" } });
+    expect(answer.status).toBe(417);
+    expect(codeIn(answer.body.toString())).toBe("expectation_failed");
+    expect(upstream.seen).toEqual([]);
+  });
+
+  test("a 100 nobody asked for is not passed on", async () => {
+    const upstream = await headBackend(({ socket }) => void socket.write("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"));
+    const { port } = await running(oneService(upstream.port));
+    const answer = await ask(port, { path: "/a/x" });
+    expect(answer.status).toBe(200);
+    expect(answer.informed).toEqual([]);
+  });
+});
+
+describe("informational responses", () => {
+  const hinting = () =>
+    headBackend(({ socket }) => {
+      socket.write("HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\nLink: </b.css>\r\nConnection: x-hop\r\nX-Hop: secret\r\n\r\n");
+      socket.write("HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    });
+
+  test("103 and 102 pass, with their end-to-end headers", async () => {
+    const upstream = await hinting();
+    const { port } = await running(oneService(upstream.port));
+    const talk = await client(port);
+    talk.send(get());
+    const received = await talk.until("\r\nok");
+    expect(received).toMatch(/^HTTP\/1\.1 103 Early Hints\r\nLink: <\/a\.css>\r\nLink: <\/b\.css>\r\n\r\nHTTP\/1\.1 102 Processing\r\n\r\nHTTP\/1\.1 200/);
+    expect(received).not.toContain("secret");
+  });
+
+  test("none pass to HTTP/1.0", async () => {
+    const upstream = await hinting();
+    const { port } = await running(oneService(upstream.port));
+    const talk = await client(port);
+    talk.send("GET /a/x HTTP/1.0\r\n\r\n");
+    expect(statusesIn(await talk.closed())).toEqual([200]);
+  });
+
+  test("without end they end in 504, and are not heaped up for a client that does not read", async () => {
+    const upstream = await byteBackend((socket) => {
+      const hint = `HTTP/1.1 103 Early Hints\r\nLink: ${"x".repeat(8000)}\r\n\r\n`.repeat(8);
+      const push = () => {
+        while (!socket.destroyed && socket.write(hint));
+      };
+      socket.on("drain", push);
+      socket.once("data", push);
+    });
+    const { port } = await running(oneService(upstream.port, { ...one, timeouts: { response_ms: 300 } }));
+    const talk = await client(port);
+    talk.socket.pause();
+    const before = process.memoryUsage().arrayBuffers + process.memoryUsage().heapUsed;
+    talk.send(get());
+    await eventually(() => upstream.connections === 1);
+    await eventually(() => upstream.sockets.size === 0, "the response timeout");
+    expect(process.memoryUsage().arrayBuffers + process.memoryUsage().heapUsed - before).toBeLessThan(100 * MB);
+    talk.socket.resume();
+    expect(await talk.until("upstream_timeout")).toContain("HTTP/1.1 504");
+  });
+});
+
+describe("a response that comes before the request is whole", () => {
+  test("passes at once, and the upload goes on", async () => {
+    let received = 0;
+    const ended = gate();
+    const upstream = await rawBackend((request, response) => {
+      response.write("early");
+      request.on("data", (chunk: Buffer) => (received += chunk.length));
+      request.on("end", () => {
+        ended.open();
+        response.end("late");
+      });
+    });
+    const { port } = await running(oneService(upstream.port));
+    const talk = await client(port);
+    talk.send(post("Content-Length: 100000"));
+    await talk.until("early");
+    talk.send("x".repeat(100_000));
+    await ended.opened;
+    expect(received).toBe(100_000);
+    await talk.until("late");
+  });
+
+  test("a refusal by an upstream that then closes reaches the client whole, and the rest of the upload is read over", async () => {
+    const upstream = await byteBackend((socket) => {
+      socket.once("data", () => {
+        socket.write("HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 8\r\n\r\ntoo much");
+        void seen.opened.then(() => socket.destroy());
+      });
+    });
+    const seen = gate();
+    const { port } = await running(oneService(upstream.port, one));
+    const talk = await client(port);
+    talk.send(post("Content-Length: 400000") + "x".repeat(1000));
+    await talk.until("too much");
+    seen.open();
+    await eventually(() => upstream.sockets.size === 0);
+    talk.send("x".repeat(399_000) + get("/none"));
+    expect(statusesIn(await talk.until("route_not_found"))).toEqual([413, 404]);
+    expect((await ask(port, { path: "/none" })).status).toBe(404);
+  });
+
+  test("a complete answer before the upload leaves the pool usable", async () => {
+    const upstream = await headBackend(({ socket, text }) => {
+      if (/(POST|GET) /.test(text)) socket.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    });
+    const { port } = await running(oneService(upstream.port, one));
+    const talk = await client(port);
+    talk.send(post("Content-Length: 10"));
+    await talk.until("\r\nok");
+    talk.send("0123456789");
+    expect((await ask(port, { path: "/a/next" })).status).toBe(200);
+  });
+});
+
+describe("plugins and bodies", () => {
+  const replying = (make: () => object) =>
+    definePlugin({ name: "replying", schema: schema.object({}), create: () => () => () => make() as never });
+
+  test("a body longer or shorter than its stated length goes out with its own", async () => {
+    for (const stated of ["1", "100"]) {
+      const plugin = replying(() => ({ status: 200, headers: ["Content-Length", stated], body: Buffer.from("four") }));
+      const { port } = await running(oneService(1, { plugins: [{ name: "replying" }] }), { plugins: [plugin] });
+      const talk = await client(port);
+      talk.send(get() + get("/none"));
+      const received = await talk.until("route_not_found");
+      expect(received).toMatch(/\r\nContent-Length: 4\r\n[^]*\r\n\r\nfourHTTP\/1\.1 404/);
+    }
+  });
+
+  test("an unread upload is disposed of when a plugin answers by itself", async () => {
+    const plugin = replying(() => ({ status: 200, headers: [], body: Buffer.from("four") }));
+    const { port } = await running(oneService(1, { plugins: [{ name: "replying" }] }), { plugins: [plugin] });
+    const talk = await client(port);
+    talk.send(post("Content-Length: 300000") + "x".repeat(300_000) + get("/none"));
+    expect(statusesIn(await talk.until("route_not_found"))).toEqual([200, 404]);
+  });
+});
+
+test("many requests on one connection leave no listeners behind, on either side", async () => {
+  const warnings: Error[] = [];
+  const note = (warning: Error) => void warnings.push(warning);
+  process.on("warning", note);
+  const upstream = await backend((request, response) => {
+    response.setHeader("Content-Length", "2");
+    response.end(request.method === "HEAD" ? undefined : "ok");
+  });
+  const { port } = await running(oneService(upstream.port, one));
+  const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
+  for (let i = 0; i < 60; i++) {
+    const method = ["GET", "POST", "HEAD", "DELETE"][i % 4]!;
+    const answer = await ask(port, { method, path: i % 5 === 0 ? "/none" : "/a/x", agent, ...(method === "POST" ? { body: "hello" } : {}) });
+    expect(answer.status).toBe(i % 5 === 0 ? 404 : 200);
+  }
+  expect(upstream.connections.total).toBe(1);
+  agent.destroy();
+  process.removeListener("warning", note);
+  expect(warnings).toEqual([]);
+});

@@ -1,0 +1,334 @@
+import { once } from "node:events";
+import http2, { type ClientHttp2Session, type IncomingHttpHeaders, type OutgoingHttpHeaders } from "node:http2";
+import https from "node:https";
+import type { Duplex } from "node:stream";
+import tls, { type ConnectionOptions, type TLSSocket } from "node:tls";
+import { describe, expect, it, onTestFinished } from "vitest";
+import type { ConfigInput, GatewayOptions, TlsFiles } from "../../lib/index.ts";
+import { CA, CLIENT, SERVER, STRANGER } from "../support/certs.ts";
+import { backend, oneService, running } from "../support/gateway.ts";
+import type { Seen } from "../support/origin.ts";
+import { connect, eventually, overSocket } from "../support/raw_client.ts";
+import { HANDSHAKE } from "../gateway/plugins.ts";
+
+const FILES: TlsFiles = { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: null, requireClientCert: false };
+const asking = (which: "request" | "require"): TlsFiles => ({ ...FILES, ca: Buffer.from(CA.cert), requireClientCert: which === "require" });
+
+async function secure(config: ConfigInput, files: TlsFiles = FILES, options: Partial<GatewayOptions> = {}) {
+  const started = await running(config, options);
+  const { port } = await started.gateway.listen({ port: 0, tls: files });
+  return { gateway: started.gateway, port };
+}
+
+interface Got {
+  readonly status: number;
+  readonly headers: IncomingHttpHeaders;
+  readonly body: string;
+  readonly trailers: IncomingHttpHeaders;
+}
+
+/** A session by ALPN "h2" that is gone when the test ends. */
+async function session(port: number, options: ConnectionOptions = {}): Promise<ClientHttp2Session> {
+  const opened = http2.connect(`https://localhost:${port}`, { ca: CA.cert, host: "127.0.0.1", ...options } as http2.SecureClientSessionOptions);
+  opened.on("error", () => {});
+  onTestFinished(() => opened.destroy());
+  await once(opened, "connect");
+  return opened;
+}
+
+/** One request on a session, answered whole. */
+function get(over: ClientHttp2Session, headers: OutgoingHttpHeaders, body?: string | Buffer, trailers?: OutgoingHttpHeaders): Promise<Got> {
+  return new Promise((resolve, reject) => {
+    const stream = over.request(headers, { endStream: body === undefined, waitForTrailers: trailers !== undefined });
+    let got: { status: number; headers: IncomingHttpHeaders } | null = null;
+    let ending: IncomingHttpHeaders = {};
+    let text = "";
+    stream.setEncoding("utf8");
+    stream.on("response", (fields) => (got = { status: fields[":status"]!, headers: fields }));
+    stream.on("trailers", (fields) => (ending = fields));
+    stream.on("wantTrailers", () => stream.sendTrailers(trailers!));
+    stream.on("data", (chunk: string) => (text += chunk));
+    stream.on("error", reject);
+    stream.on("close", () => (got === null ? reject(new Error("no response")) : resolve({ ...got, body: text, trailers: ending })));
+    if (body !== undefined) stream.end(body);
+  });
+}
+
+/** One HTTP/1.1 request over TLS. */
+function get1(port: number, options: https.RequestOptions = {}, body?: string): Promise<Got> {
+  return new Promise((resolve, reject) => {
+    const asked = https.request({ host: "127.0.0.1", port, servername: "localhost", ca: CA.cert, agent: false, ...options }, (response) => {
+      let text = "";
+      response.setEncoding("utf8").on("data", (chunk: string) => (text += chunk));
+      response.on("error", reject);
+      response.on("end", () => resolve({ status: response.statusCode!, headers: response.headers, body: text, trailers: response.trailers }));
+    });
+    asked.on("error", reject).end(body);
+  });
+}
+
+const sent = ({ headers }: Seen, lower: string) => headers.flatMap((name, i) => (i % 2 === 0 && name.toLowerCase() === lower ? [headers[i + 1]!] : []));
+
+/** Resolves with the socket once the handshake is done and the server has had its say; rejects when it turned us away. */
+function handshake(port: number, options: ConnectionOptions = {}): Promise<TLSSocket> {
+  return new Promise((resolve, reject) => {
+    const socket = tls.connect({ host: "127.0.0.1", port, servername: "localhost", ca: CA.cert, ...options });
+    onTestFinished(() => void socket.destroy());
+    socket.once("error", reject);
+    socket.once("close", () => reject(new Error("closed")));
+    socket.once("secureConnect", () => resolve(socket));
+  });
+}
+
+describe("the HTTPS listener", () => {
+  it("chooses HTTP/2 and HTTP/1.1 by ALPN, and HTTP/1.1 without ALPN", async () => {
+    const { port } = await secure(oneService(9));
+    const chosen = async (protocols?: string[]) => (await handshake(port, protocols === undefined ? {} : { ALPNProtocols: protocols })).alpnProtocol;
+    expect(await chosen(["h2", "http/1.1"])).toBe("h2");
+    expect(await chosen(["http/1.1"])).toBe("http/1.1");
+    expect(await chosen()).toBe(false);
+  });
+
+  it("shows the server certificate", async () => {
+    const { port } = await secure(oneService(9));
+    const socket = await handshake(port);
+    expect(socket.authorized).toBe(true);
+    expect(socket.getPeerCertificate().subject.CN).toBe("localhost");
+  });
+
+  it.each(["TLSv1", "TLSv1.1"] as const)("refuses %s", async (version) => {
+    const { port } = await secure(oneService(9));
+    // OpenSSL lets a client speak these only at security level 0; the refusal has to come from the server, as an alert.
+    const attempt = handshake(port, { minVersion: version, maxVersion: version, ciphers: "DEFAULT@SECLEVEL=0" });
+    await expect(attempt).rejects.toMatchObject({ code: expect.stringMatching(/ALERT_PROTOCOL_VERSION/) as string });
+  });
+
+  it.each(["TLSv1.2", "TLSv1.3"] as const)("speaks %s", async (version) => {
+    const { port } = await secure(oneService(9));
+    expect((await handshake(port, { minVersion: version, maxVersion: version })).getProtocol()).toBe(version);
+  });
+
+  it("survives what is no handshake", async () => {
+    const origin = await backend();
+    const { port } = await secure(oneService(origin.port));
+    const raw = overSocket(tls.connect({ host: "127.0.0.1", port, rejectUnauthorized: false, ALPNProtocols: ["bogus"] }));
+    await raw.closed();
+    const plain = await connect(port);
+    plain.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+    await plain.closed();
+    expect((await get1(port, { path: "/a/x" })).status).toBe(200);
+  });
+});
+
+describe("HTTP/1.1 over TLS", () => {
+  it("serves requests, several on one connection, and says https to the upstream", async () => {
+    const origin = await backend((_request, response, body) => response.end(`got ${body.toString()}`));
+    const { port } = await secure(oneService(origin.port));
+    const agent = new https.Agent({ keepAlive: true, maxSockets: 1 });
+    onTestFinished(() => agent.destroy());
+    expect(await get1(port, { path: "/a/x?q=1", agent })).toMatchObject({ status: 200, body: "got " });
+    expect(await get1(port, { method: "POST", path: "/a/y", agent }, "body")).toMatchObject({ status: 200, body: "got body" });
+    expect(origin.seen.map(({ url }) => url)).toEqual(["/x?q=1", "/y"]);
+    expect(sent(origin.seen[0]!, "x-forwarded-proto")).toEqual(["https"]);
+    expect(sent(origin.seen[0]!, "x-forwarded-port")).toEqual([String(port)]);
+    expect(sent(origin.seen[0]!, "x-forwarded-for")).toEqual(["127.0.0.1"]);
+  });
+
+  it("passes WebSockets", async () => {
+    const { port: upstream, server } = await backend();
+    server.on("upgrade", (_request, socket: Duplex) => {
+      socket.write("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n");
+      socket.pipe(socket);
+    });
+    const { gateway, port } = await secure(oneService(upstream));
+    const client = overSocket(await handshake(port, { ALPNProtocols: ["http/1.1"] }));
+    client.send(HANDSHAKE);
+    expect(await client.until("\r\n\r\n")).toMatch(/^HTTP\/1\.1 101 /);
+    client.send("over TLS");
+    await client.until("over TLS");
+    client.socket.end();
+    await client.closed();
+    await eventually(() => gateway.inFlight === 0);
+  });
+
+  it("is drained: the connection closes after the answer", async () => {
+    let finish = () => {};
+    const origin = await backend((_request, response) => (finish = () => void response.end("ok")));
+    const { gateway, port } = await secure(oneService(origin.port));
+    const answer = get1(port, { path: "/a/x" });
+    await eventually(() => origin.seen.length === 1);
+    const closing = gateway.close();
+    finish();
+    expect((await answer).headers.connection).toBe("close");
+    expect(await closing).toBe("drained");
+  });
+});
+
+describe("HTTP/2", () => {
+  it("serves requests: path, query and method reach the upstream as HTTP/1.1", async () => {
+    const origin = await backend();
+    const { port } = await secure(oneService(origin.port));
+    const over = await session(port);
+    const got = await get(over, { ":path": "/a/x/y?q=%20&q=2" });
+    expect(got).toMatchObject({ status: 200, body: "ok" });
+    expect(origin.seen[0]).toMatchObject({ method: "GET", url: "/x/y?q=%20&q=2" });
+    expect(sent(origin.seen[0]!, "x-forwarded-proto")).toEqual(["https"]);
+    expect(sent(origin.seen[0]!, "x-forwarded-host")).toEqual([`localhost:${port}`]);
+    expect(sent(origin.seen[0]!, "via")).toEqual(["2.0 edge-gateway"]);
+    expect(got.headers["x-request-id"]).toBe(sent(origin.seen[0]!, "x-request-id")[0]);
+  });
+
+  it("serves many requests at once on one connection", async () => {
+    const origin = await backend((request, response) => response.end(request.url));
+    const { port } = await secure(oneService(origin.port));
+    const over = await session(port);
+    const all = await Promise.all(Array.from({ length: 50 }, (_, i) => get(over, { ":path": `/a/${i}` })));
+    expect(all.map(({ body }) => body)).toEqual(Array.from({ length: 50 }, (_, i) => `/${i}`));
+  });
+
+  it("maps headers: names keep their values and duplicates, cookies become one line, nothing of a connection passes", async () => {
+    const origin = await backend((_request, response) => {
+      response.writeHead(200, ["X-Two", "1", "X-Two", "2", "Set-Cookie", "a=1", "Set-Cookie", "b=2", "Keep-Alive", "timeout=5", "Content-Length", "0"]);
+      response.end();
+    });
+    const { port } = await secure(oneService(origin.port));
+    const over = await session(port);
+    const { headers } = await get(over, { ":path": "/a/x", "x-mine": ["1", "2"], cookie: ["c=1", "d=2"], te: "trailers" });
+    expect(headers["x-two"]).toBe("1, 2");
+    expect(headers["set-cookie"]).toEqual(["a=1", "b=2"]);
+    expect(headers).not.toHaveProperty("keep-alive");
+    expect(headers).not.toHaveProperty("connection");
+    expect(headers).not.toHaveProperty("transfer-encoding");
+    expect(sent(origin.seen[0]!, "x-mine").join(", ")).toBe("1, 2");
+    expect(sent(origin.seen[0]!, "cookie")).toEqual(["c=1; d=2"]);
+    expect(origin.seen[0]!.headers.some((name) => name.startsWith(":"))).toBe(false);
+    expect(sent(origin.seen[0]!, "host")).toEqual([`127.0.0.1:${origin.port}`]);
+  });
+
+  it("takes bodies, with a length and without", async () => {
+    const origin = await backend((_request, response, body) => response.end(`${body.length}`));
+    const { port } = await secure(oneService(origin.port));
+    const over = await session(port);
+    const body = Buffer.alloc(300_000, "x");
+    expect((await get(over, { ":method": "POST", ":path": "/a/x" }, body)).body).toBe("300000");
+    expect((await get(over, { ":method": "PUT", ":path": "/a/x", "content-length": "5" }, "hello")).body).toBe("5");
+    expect(sent(origin.seen[0]!, "transfer-encoding")).toEqual(["chunked"]);
+    expect(sent(origin.seen[1]!, "content-length")).toEqual(["5"]);
+  });
+
+  it("streams: each part arrives before the next is written", async () => {
+    let write = (_text: string) => {};
+    let end = () => {};
+    const origin = await backend((_request, response) => {
+      write = (text) => void response.write(text);
+      end = () => void response.end();
+      write("first ");
+    });
+    const { port } = await secure(oneService(origin.port));
+    const over = await session(port);
+    const stream = over.request({ ":path": "/a/x" });
+    let text = "";
+    stream.setEncoding("utf8").on("data", (chunk: string) => (text += chunk));
+    await eventually(() => text === "first ");
+    write("second");
+    await eventually(() => text === "first second");
+    end();
+    await once(stream, "close");
+  });
+
+  it("passes trailers both ways", async () => {
+    const origin = await backend((_request, response) => {
+      response.writeHead(200, { Trailer: "X-Sum" });
+      response.write("body");
+      response.addTrailers({ "X-Sum": "42" });
+      response.end();
+    });
+    const { port } = await secure(oneService(origin.port));
+    const over = await session(port);
+    const got = await get(over, { ":method": "POST", ":path": "/a/x", trailer: "x-mine" }, "body", { "x-mine": "7" });
+    expect(got).toMatchObject({ body: "body", trailers: { "x-sum": "42" } });
+    expect(origin.seen[0]!.trailers).toEqual(["x-mine", "7"]);
+  });
+
+  it("answers errors with problem documents", async () => {
+    const { port } = await secure(oneService(9, { routes: [{ path: "/x", methods: ["GET"] }] }));
+    const over = await session(port);
+    const none = await get(over, { ":path": "/none" });
+    expect(none.headers["content-type"]).toBe("application/problem+json");
+    expect([none.status, JSON.parse(none.body)]).toEqual([404, expect.objectContaining({ code: "route_not_found", request_id: none.headers["x-request-id"] })]);
+    const wrong = await get(over, { ":method": "DELETE", ":path": "/a/x" });
+    expect([wrong.status, wrong.headers.allow]).toEqual([405, "GET, HEAD"]);
+    expect((await get(over, { ":path": "/a/%zz" })).status).toBe(400);
+    expect((await get(over, { ":path": "/a/x" })).status).toBe(502);
+    const head = await get(over, { ":method": "HEAD", ":path": "/none" });
+    expect([head.status, head.body]).toEqual([404, ""]);
+  });
+
+  it("resets the stream, and only it, when the upstream breaks off mid-body", async () => {
+    const origin = await backend((request, response) => {
+      if (request.url === "/fine") return void response.end("fine");
+      response.writeHead(200, { "Content-Length": "100" });
+      response.write("part", () => response.destroy());
+    });
+    const { port } = await secure(oneService(origin.port));
+    const over = await session(port);
+    await expect(get(over, { ":path": "/a/broken" })).rejects.toMatchObject({ code: "ERR_HTTP2_STREAM_ERROR" });
+    expect((await get(over, { ":path": "/a/fine" })).body).toBe("fine");
+  });
+
+  it("gives up the upstream's request when the client resets its stream", async () => {
+    const origin = await backend((_request, response) => void response.write("begun"));
+    const { gateway, port } = await secure(oneService(origin.port));
+    const over = await session(port);
+    const stream = over.request({ ":path": "/a/x" });
+    stream.on("error", () => {});
+    await once(stream, "data");
+    stream.close(http2.constants.NGHTTP2_CANCEL);
+    await eventually(() => origin.connections.open === 0);
+    await eventually(() => gateway.inFlight === 0);
+  });
+
+  it("is drained: streams under way finish, the session ends, no new one is taken", async () => {
+    let finish = () => {};
+    const origin = await backend((_request, response) => (finish = () => void response.end("whole")));
+    const { gateway, port } = await secure(oneService(origin.port));
+    const over = await session(port);
+    const gone = once(over, "close");
+    const answer = get(over, { ":path": "/a/x" });
+    await eventually(() => origin.seen.length === 1);
+    const closing = gateway.close();
+    finish();
+    expect((await answer).body).toBe("whole");
+    await gone;
+    expect(await closing).toBe("drained");
+  });
+});
+
+describe("client certificates", () => {
+  const speak = async (port: number, identity: object) => {
+    const first = await get1(port, { path: "/a/x", ...identity });
+    const over = await session(port, identity);
+    return [first.status, (await get(over, { ":path": "/a/x" })).status];
+  };
+
+  it("asked for but not required: with one, without one and with a stranger's, requests pass", async () => {
+    const origin = await backend();
+    const { port } = await secure(oneService(origin.port), asking("request"));
+    for (const identity of [CLIENT, {}, STRANGER]) expect(await speak(port, identity)).toEqual([200, 200]);
+  });
+
+  it("required: one that the CA signed passes", async () => {
+    const origin = await backend();
+    const { port } = await secure(oneService(origin.port), asking("require"));
+    expect(await speak(port, CLIENT)).toEqual([200, 200]);
+  });
+
+  it.each([["none", {}], ["a stranger's", STRANGER]])("required: with %s the handshake fails and the upstream is not asked", async (_what, identity) => {
+    const origin = await backend();
+    const { port } = await secure(oneService(origin.port), asking("require"));
+    for (const maxVersion of ["TLSv1.2", "TLSv1.3"] as const) {
+      await expect(get1(port, { path: "/a/x", maxVersion, ...identity })).rejects.toThrow();
+    }
+    expect(origin.seen).toEqual([]);
+  });
+});

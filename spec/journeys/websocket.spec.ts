@@ -1,0 +1,346 @@
+import type { Socket } from "node:net";
+import { describe, expect, test } from "vitest";
+import { closedPort } from "../support/origin.ts";
+import { oneService, running } from "../support/gateway.ts";
+import { ask, eventually } from "../support/raw_client.ts";
+import { backend, byteBackend, client, codeIn, gate, get, headBackend, statusesIn } from "./harness.ts";
+
+const asks = ["Connection: keep-alive, Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13"];
+const yes = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
+const one = { pool: { max_connections: 1 } };
+const ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+/** Says yes to WebSockets and echoes in upper case; answers anything else with "ok". */
+async function upperCase(behindHead = "") {
+  const heads: string[] = [];
+  const tunnels: Socket[] = [];
+  const upstream = await byteBackend((socket) => {
+    let tunnel = false;
+    socket.on("data", (chunk: Buffer) => {
+      const text = chunk.toString("latin1");
+      if (tunnel) return void socket.write(text.toUpperCase(), "latin1");
+      const end = text.indexOf("\r\n\r\n") + 4;
+      heads.push(text.slice(0, end));
+      if (!/\r\nupgrade: websocket\r\n/i.test(text)) return void socket.write(ok);
+      tunnel = true;
+      tunnels.push(socket);
+      socket.write(yes + behindHead + text.slice(end).toUpperCase());
+    });
+  });
+  return { upstream, heads, tunnels, port: upstream.port };
+}
+
+describe("a WebSocket upgrade", () => {
+  test("becomes a tunnel: bytes pass both ways", async () => {
+    const echo = await upperCase();
+    const { port } = await running(oneService(echo.port));
+    const talk = await client(port);
+    talk.send(get("/a/chat?room=1", ...asks));
+    const head = await talk.until("\r\n\r\n");
+    expect(head).toMatch(/^HTTP\/1\.1 101 Switching Protocols\r\n/);
+    expect(head).toMatch(/\r\nUpgrade: websocket\r\n/);
+    expect(head).toMatch(/\r\nConnection: Upgrade\r\n/);
+    expect(head).toMatch(/\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK\+xOo=\r\n/);
+    expect(head).toMatch(/\r\nX-Request-Id: /);
+    expect(echo.heads[0]).toMatch(/^GET \/chat\?room=1 HTTP\/1\.1\r\n/);
+    expect(echo.heads[0]).toMatch(/\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n/);
+    expect(echo.heads[0]).toMatch(/\r\nX-Forwarded-For: 127\.0\.0\.1\r\n/);
+    for (let i = 0; i < 5; i++) {
+      talk.send(`hello${i};\x00\xe9`);
+      await talk.until(`HELLO${i};\x00\xc9`);
+    }
+  });
+
+  test("bytes behind the head, on either side, are part of the tunnel", async () => {
+    const echo = await upperCase("<first>");
+    const { port } = await running(oneService(echo.port));
+    const talk = await client(port);
+    talk.send(get("/a/x", ...asks) + "early");
+    expect(await talk.until("EARLY")).toMatch(/\r\n\r\n<first>EARLY$/);
+  });
+
+  test("what the client sends while the upstream is thinking is kept for it, in order", async () => {
+    const answer = gate();
+    let received = "";
+    const upstream = await byteBackend((socket) => {
+      socket.once("data", async (head: Buffer) => {
+        received = head.toString().split("\r\n\r\n")[1]!;
+        socket.on("data", (chunk: Buffer) => (received += chunk.toString()));
+        await answer.opened;
+        socket.write(yes);
+      });
+    });
+    const { port } = await running(oneService(upstream.port));
+    const talk = await client(port);
+    talk.send(get("/a/x", ...asks) + "one,");
+    await eventually(() => upstream.connections === 1);
+    const piece = "x".repeat(100_000);
+    talk.send(`two,${piece},end`);
+    await ask(port, { path: "/none" });
+    answer.open();
+    await talk.until("101");
+    await eventually(() => received.endsWith("end"));
+    expect(received).toBe(`one,two,${piece},end`);
+  });
+
+  test("megabytes pass whole, both ways", async () => {
+    const echo = await byteBackend((socket) => {
+      socket.once("data", () => {
+        socket.write(yes);
+        socket.pipe(socket);
+      });
+    });
+    const { port } = await running(oneService(echo.port));
+    const talk = await client(port);
+    talk.send(get("/a/x", ...asks));
+    const head = (await talk.until("\r\n\r\n")).length;
+    const sent = Buffer.alloc(4_000_000, "0123456789-");
+    talk.send(sent);
+    await eventually(() => talk.text().length - head >= sent.length, "all of it");
+    expect(talk.text().slice(head)).toBe(sent.toString("latin1"));
+  });
+
+  test("passes half-closes on: each side may go on alone", async () => {
+    let upstreamEnd: Socket | null = null;
+    const upstream = await byteBackend((socket) => {
+      // allowHalfOpen is the server's choice; this one answers after the client's end.
+      socket.allowHalfOpen = true;
+      socket.once("data", () => {
+        socket.write(yes);
+        upstreamEnd = socket;
+        socket.on("data", () => {});
+        socket.on("end", () => socket.end("last words"));
+      });
+    });
+    const { port } = await running(oneService(upstream.port, one));
+    const talk = await client(port);
+    talk.socket.allowHalfOpen = true;
+    talk.send(get("/a/x", ...asks));
+    await talk.until("\r\n\r\n");
+    talk.socket.end("bye");
+    expect(await talk.closed()).toMatch(/last words$/);
+    await eventually(() => upstreamEnd!.destroyed);
+
+    // The other way round.
+    let received = "";
+    const other = await byteBackend((socket) => {
+      socket.allowHalfOpen = true;
+      socket.once("data", () => {
+        socket.end(yes + "bye");
+        socket.on("data", (chunk: Buffer) => (received += chunk.toString()));
+      });
+    });
+    const { port: second } = await running(oneService(other.port, one));
+    const back = await client(second);
+    back.socket.allowHalfOpen = true;
+    let ended = false;
+    back.socket.on("end", () => (ended = true));
+    back.send(get("/a/x", ...asks));
+    await eventually(() => ended, "the upstream's end");
+    back.socket.end("last words");
+    await eventually(() => received === "last words");
+    await eventually(() => other.sockets.size === 0);
+  });
+
+  test.each([
+    ["client closes", (talk: Socket) => talk.destroy()],
+    ["client resets", (talk: Socket) => talk.resetAndDestroy()],
+  ])("a %s: the upstream's connection closes and the lease is free", async (_who, leave) => {
+    const echo = await upperCase();
+    const { port, gateway } = await running(oneService(echo.port, { ...one, timeouts: { connect_ms: 1000 } }));
+    const talk = await client(port);
+    talk.send(get("/a/x", ...asks));
+    await talk.until("\r\n\r\n");
+    leave(talk.socket);
+    await eventually(() => echo.upstream.sockets.size === 0);
+    expect((await ask(port, { path: "/a/next" })).status).toBe(200);
+    expect(await gateway.close(5_000)).toBe("drained");
+  });
+
+  test("an upstream that breaks the tunnel off ends the client's connection", async () => {
+    for (const end of ["destroy", "resetAndDestroy"] as const) {
+      const echo = await upperCase();
+      const { port } = await running(oneService(echo.port, one));
+      const talk = await client(port);
+      talk.send(get("/a/x", ...asks));
+      await talk.until("\r\n\r\n");
+      echo.tunnels[0]![end]();
+      await talk.closed();
+      expect((await ask(port, { path: "/a/next" })).status).toBe(200);
+    }
+  });
+
+  test("the tunnel holds its lease", async () => {
+    const echo = await upperCase();
+    const { port } = await running(oneService(echo.port, { ...one, timeouts: { connect_ms: 50 } }));
+    const talk = await client(port);
+    talk.send(get("/a/x", ...asks));
+    await talk.until("\r\n\r\n");
+    const refused = await ask(port, { path: "/a/next" });
+    expect(codeIn(refused.body.toString())).toBe("upstream_saturated");
+    talk.socket.destroy();
+    await eventually(() => echo.upstream.sockets.size === 0);
+    expect((await ask(port, { path: "/a/next" })).status).toBe(200);
+  });
+
+  test("idle_ms without a byte either way ends the tunnel, bytes keep it", async () => {
+    const echo = await upperCase();
+    const { port } = await running(oneService(echo.port, { ...one, timeouts: { idle_ms: 100 } }));
+    const talk = await client(port);
+    talk.send(get("/a/x", ...asks));
+    await talk.until("\r\n\r\n");
+    const began = performance.now();
+    let beats = 0;
+    const beat = setInterval(() => {
+      talk.send("beat");
+      if (++beats === 8) clearInterval(beat);
+    }, 40);
+    await talk.closed();
+    clearInterval(beat);
+    expect(beats).toBe(8);
+    expect(performance.now() - began).toBeLessThan(2_000);
+    await eventually(() => echo.upstream.sockets.size === 0);
+    expect((await ask(port, { path: "/a/next" })).status).toBe(200);
+  });
+
+  test("a tunnel in which one side is stuck is idle too", async () => {
+    const upstream = await byteBackend((socket) => {
+      socket.once("data", () => {
+        socket.write(yes);
+        socket.pause();
+      });
+    });
+    const { port } = await running(oneService(upstream.port, { ...one, timeouts: { idle_ms: 80 } }));
+    const talk = await client(port);
+    talk.send(get("/a/x", ...asks));
+    await talk.until("\r\n\r\n");
+    const piece = Buffer.alloc(64 * 1024);
+    talk.socket.on("drain", () => talk.socket.write(piece));
+    while (talk.socket.write(piece));
+    await talk.closed();
+  });
+});
+
+describe("an upgrade goes through the plugins", () => {
+  const guarded = { ...one, plugins: [{ name: "key_auth", config: { key: "secret" } }] };
+
+  test("key_auth refuses it without a key: 401 with a readable body, and the upstream hears nothing", async () => {
+    const echo = await upperCase();
+    const { port } = await running(oneService(echo.port, guarded));
+    const talk = await client(port);
+    talk.send(get("/a/x", ...asks) + "frames that came too early");
+    const received = await talk.closed();
+    expect(statusesIn(received)).toEqual([401]);
+    const [, body] = received.split("\r\n\r\n");
+    expect(JSON.parse(body!)).toMatchObject({ code: "key_missing", status: 401 });
+    expect(received).toMatch(/\r\nWWW-Authenticate: Key /);
+    expect(received).toMatch(/\r\nConnection: close\r\n/);
+    expect(echo.heads).toEqual([]);
+  });
+
+  test("and lets it pass with the key, from query or header", async () => {
+    for (const [path, lines] of [["/a/x?apiKey=secret", []], ["/a/x", ["apiKey: secret"]]] as const) {
+      const echo = await upperCase();
+      const { port } = await running(oneService(echo.port, guarded));
+      const talk = await client(port);
+      talk.send(get(path, ...asks, ...lines));
+      await talk.until("101 Switching");
+      talk.send("hello");
+      await talk.until("HELLO");
+    }
+  });
+
+  test("a path without a route is a 404", async () => {
+    const { port } = await running(oneService((await upperCase()).port));
+    const talk = await client(port);
+    talk.send(get("/none", ...asks));
+    expect(codeIn(await talk.closed())).toBe("route_not_found");
+  });
+
+  test("a method that the route does not take is a 405", async () => {
+    const { port } = await running(oneService(1, { routes: [{ path: "/x", methods: ["POST"] }] }));
+    const talk = await client(port);
+    talk.send(get("/a/x", ...asks));
+    expect(statusesIn(await talk.closed())).toEqual([405]);
+  });
+});
+
+describe("an upstream that does not switch", () => {
+  test("is passed on as the ordinary response it is, with its body", async () => {
+    const upstream = await backend((_request, response) => {
+      response.writeHead(426, { "X-Why": "old", Trailer: "X-Sum" });
+      response.write("please ");
+      response.end("upgrade");
+    });
+    upstream.server.on("upgrade", (_request, socket: Socket) => {
+      socket.end("HTTP/1.1 426 Upgrade Required\r\nX-Why: old\r\nTrailer: X\r\nTransfer-Encoding: chunked\r\n\r\n7\r\nplease \r\n7\r\nupgrade\r\n0\r\n\r\n");
+    });
+    const { port } = await running(oneService(upstream.port, one));
+    const talk = await client(port);
+    talk.send(get("/a/x", ...asks));
+    const received = await talk.closed();
+    expect(received).toMatch(/^HTTP\/1\.1 426 Upgrade Required\r\nX-Why: old\r\n/);
+    expect(received).not.toMatch(/transfer-encoding|trailer/i);
+    expect(received).toMatch(/\r\nConnection: close\r\n\r\nplease upgrade$/);
+    expect(upstream.seen).toEqual([]);
+  });
+
+  test("and breaks its body off: the client is told by a reset where no length does", async () => {
+    const begun = gate();
+    const upstream = await headBackend(({ socket }) => {
+      socket.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nbegun\r\n");
+      void begun.opened.then(() => socket.destroy());
+    });
+    const { port } = await running(oneService(upstream.port, one));
+    const talk = await client(port);
+    let end = "clean";
+    talk.socket.on("error", (error: NodeJS.ErrnoException) => (end = error.code!));
+    talk.send(get("/a/x", ...asks));
+    await talk.until("begun");
+    begun.open();
+    await talk.closed();
+    expect(end).toBe("ECONNRESET");
+  });
+
+  test.each([
+    ["is down", null, 502, "upstream_connect_failed"],
+    ["closes", (socket: Socket) => socket.destroy(), 502, "upstream_reset"],
+    ["talks garbage", (socket: Socket) => void socket.write("garbage\r\n\r\n"), 502, "upstream_invalid"],
+    [
+      "switches to another protocol",
+      (socket: Socket) => void socket.write("HTTP/1.1 101 OK\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"),
+      502,
+      "upstream_invalid",
+    ],
+    ["does not say to what", (socket: Socket) => void socket.write("HTTP/1.1 101 OK\r\n\r\n"), 502, "upstream_invalid"],
+  ])("and %s: %s", async (_what, talks, status, code) => {
+    const upstream = talks === null ? null : await byteBackend((socket) => void socket.once("data", () => talks(socket)));
+    const { port } = await running(oneService(upstream?.port ?? (await closedPort()), one));
+    for (let i = 0; i < 2; i++) {
+      const talk = await client(port);
+      talk.send(get("/a/x", ...asks));
+      const received = await talk.closed();
+      expect(statusesIn(received)).toEqual([status]);
+      expect(codeIn(received)).toBe(code);
+    }
+    if (upstream !== null) await eventually(() => upstream.sockets.size === 0);
+  });
+
+  test.each([
+    ["closes", (socket: Socket) => socket.destroy()],
+    ["resets", (socket: Socket) => socket.resetAndDestroy()],
+    ["ends its side", (socket: Socket) => void socket.end()],
+  ])("and a client that %s meanwhile: the upstream's request is cancelled", async (_how, leave) => {
+    const upstream = await headBackend(({ socket, text }) => {
+      if (text.includes("/next")) socket.write(ok);
+    });
+    const { port, gateway } = await running(oneService(upstream.port, one));
+    const talk = await client(port);
+    talk.send(get("/a/x", ...asks));
+    await eventually(() => upstream.heads.length === 1);
+    leave(talk.socket);
+    await eventually(() => upstream.sockets.size === 0, "the upstream's connection closing");
+    expect((await ask(port, { path: "/a/next" })).status).toBe(200);
+    expect(await gateway.close(5_000)).toBe("drained");
+  });
+});

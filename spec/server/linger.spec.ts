@@ -1,0 +1,69 @@
+import net, { type AddressInfo, type Socket } from "node:net";
+import { expect, onTestFinished, test } from "vitest";
+import { endSoon } from "../../lib/server/linger.ts";
+import { manualClock } from "../support/clock.ts";
+import { connect, eventually } from "../support/raw_client.ts";
+
+/** A server that ends each connection with "bye", and a client of it that keeps its own side open. */
+async function pair() {
+  const clock = manualClock();
+  let accepted: Socket | null = null;
+  const server = net.createServer({ allowHalfOpen: true }, (socket) => {
+    accepted = socket;
+    socket.on("error", () => {});
+    socket.write("bye");
+    endSoon(socket, clock);
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const talk = await connect((server.address() as AddressInfo).port);
+  onTestFinished(() => {
+    talk.socket.destroy();
+    accepted?.destroy();
+    server.close();
+  });
+  talk.socket.allowHalfOpen = true;
+  await talk.until("bye");
+  await eventually(() => clock.pending === 1, "what was written going out");
+  return { clock, talk, accepted: accepted! as Socket };
+}
+
+test("the connection closes when the client closes its side, and no timer is left", async () => {
+  const { clock, talk, accepted } = await pair();
+  talk.socket.end();
+  await eventually(() => accepted.destroyed);
+  expect(clock.pending).toBe(0);
+});
+
+test("what the client still sends is read over, without a reset", async () => {
+  const { talk, accepted } = await pair();
+  let reset = false;
+  talk.socket.on("error", () => (reset = true));
+  talk.socket.end("x".repeat(300_000));
+  await eventually(() => accepted.destroyed);
+  await talk.closed();
+  expect(reset).toBe(false);
+  expect(accepted.bytesRead).toBe(300_000);
+});
+
+test("a client that never closes is cut after a while", async () => {
+  const { clock, accepted } = await pair();
+  clock.advance(4_999);
+  expect(accepted.destroyed).toBe(false);
+  clock.advance(1);
+  expect(accepted.destroyed).toBe(true);
+});
+
+test("a client that sends without end is cut after a mebibyte", async () => {
+  const { talk, accepted } = await pair();
+  talk.socket.write(Buffer.alloc(3_000_000));
+  await eventually(() => accepted.destroyed);
+  expect(accepted.bytesRead).toBeLessThan(2_000_000);
+});
+
+test("a destroyed socket is left alone", () => {
+  const clock = manualClock();
+  const socket = new net.Socket();
+  socket.destroy();
+  endSoon(socket, clock);
+  expect(clock.pending).toBe(0);
+});

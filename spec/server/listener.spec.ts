@@ -1,0 +1,158 @@
+import http from "node:http";
+import type { AddressInfo } from "node:net";
+import tls from "node:tls";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { createGateway } from "../../lib/index.ts";
+import type { Reply } from "../../lib/http/reply.ts";
+import { createListener, type ListenerOptions } from "../../lib/server/listener.ts";
+import type { Inbound } from "../../lib/server/receive.ts";
+import { client, get, statusesIn } from "../journeys/harness.ts";
+import { manualClock } from "../support/clock.ts";
+import { CA, SERVER } from "../support/certs.ts";
+import { backend, oneService } from "../support/gateway.ts";
+import { eventually, overSocket } from "../support/raw_client.ts";
+
+async function listening(serve: ListenerOptions["serve"]) {
+  const clock = manualClock();
+  const ended: Inbound[] = [];
+  const errors: string[] = [];
+  const log = { debug() {}, info() {}, warn() {}, error: (message: string) => void errors.push(message) };
+  const listener = createListener({
+    clock,
+    log,
+    serve,
+    receiving: () => ({ clock, isTrusted: () => false }),
+    ended: (inbound) => void ended.push(inbound),
+    join: () => {},
+  });
+  onTestFinished(() => listener.destroy());
+  const { port } = await listener.listenPlain("127.0.0.1", 0);
+  return { clock, ended, errors, port, listener };
+}
+
+const fine = (): Reply => ({ status: 200, headers: [], body: Buffer.from("ok") });
+
+test("each request is ended once, whatever becomes of it", async () => {
+  const { port, ended } = await listening(fine);
+  const talk = await client(port);
+  talk.send(get("/1") + get("/2", "Host: two") + get("/3"));
+  await talk.closed();
+  expect(ended.map(({ target }) => target)).toEqual(["/1", "/2"]);
+});
+
+test("a call is aborted when its client goes, closed when its reply is out", async () => {
+  const asked: ((reply: Reply) => void)[] = [];
+  const { port, ended } = await listening(() => new Promise((resolve) => asked.push(resolve)));
+  const talk = await client(port);
+  talk.send(get("/1"));
+  await eventually(() => asked.length === 1);
+  asked[0]!(fine());
+  await talk.until("ok");
+  talk.send(get("/2"));
+  await eventually(() => asked.length === 2);
+  talk.socket.end();
+  await eventually(() => ended.length === 2);
+  expect(ended.map(({ call }) => call.aborted)).toEqual([false, true]);
+});
+
+test.each([
+  ["a promise that is rejected", () => Promise.reject(new Error("no"))],
+  ["a reply that is none", () => undefined as never],
+])("%s closes the connection, is logged, and the next is served", async (_what, bad) => {
+  const { port, errors } = await listening((inbound) => (inbound.target === "/bad" ? bad() : fine()));
+  const talk = await client(port);
+  talk.send(get("/bad"));
+  expect(await talk.closed()).toBe("");
+  expect(errors).toEqual(["a reply could not be sent"]);
+  const next = await client(port);
+  next.send(get("/"));
+  await next.until("ok");
+});
+
+test("an upload nobody reads is cut after five seconds", async () => {
+  const { port, clock } = await listening(fine);
+  const talk = await client(port);
+  talk.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\nhalf");
+  await talk.until("ok");
+  await eventually(() => clock.pending === 1);
+  clock.advance(4_999);
+  expect(talk.socket.destroyed).toBe(false);
+  clock.advance(1);
+  await talk.closed();
+  expect(clock.pending).toBe(0);
+});
+
+test("an upload that ends in time keeps its connection, and no timer", async () => {
+  const { port, clock } = await listening(fine);
+  const talk = await client(port);
+  talk.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 8\r\n\r\nhalf");
+  await talk.until("ok");
+  talk.send("half");
+  await eventually(() => clock.pending === 0);
+  clock.advance(10_000);
+  talk.send(get("/none"));
+  await eventually(() => statusesIn(talk.text()).length === 2);
+});
+
+test("many uploads of which the end comes after the answer leave no listeners on their connection", async () => {
+  const warnings: Error[] = [];
+  const note = (warning: Error) => void warnings.push(warning);
+  process.on("warning", note);
+  const { port } = await listening(fine);
+  const talk = await client(port);
+  for (let i = 1; i <= 30; i++) {
+    talk.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 8\r\n\r\nhalf");
+    await eventually(() => statusesIn(talk.text()).length === i);
+    talk.send("half");
+  }
+  process.removeListener("warning", note);
+  expect(warnings).toEqual([]);
+});
+
+test("draining, each connection ends with its reply", async () => {
+  const asked: ((reply: Reply) => void)[] = [];
+  const { port, listener, ended } = await listening(() => new Promise((resolve) => asked.push(resolve)));
+  const [busy, idle] = [await client(port), await client(port)];
+  busy.send(get("/1"));
+  await eventually(() => asked.length === 1);
+  const drained = listener.drain();
+  await idle.closed();
+  asked[0]!(fine());
+  expect(await busy.closed()).toMatch(/\r\nConnection: close\r\n/i);
+  await drained;
+  expect(ended).toHaveLength(1);
+});
+
+test("over TLS too, an upgrade that is not for us is an ordinary request", async () => {
+  const { listener } = await listening((inbound) => ({ status: 200, headers: ["X-Scheme", inbound.scheme], body: Buffer.from("ok") }));
+  const files = { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: null, requireClientCert: false };
+  const { port } = await listener.listenSecure("127.0.0.1", 0, files);
+  const socket = tls.connect({ port, host: "127.0.0.1", servername: "localhost", ca: CA.cert, ALPNProtocols: ["http/1.1"] });
+  onTestFinished(() => void socket.destroy());
+  const talk = overSocket(socket);
+  for (let i = 1; i <= 3; i++) {
+    talk.send(get("/", "Connection: Upgrade", "Upgrade: h2c"));
+    await eventually(() => statusesIn(talk.text()).length === i && talk.text().endsWith("ok"));
+  }
+  expect(talk.text()).toContain("X-Scheme: https");
+});
+
+describe("mounted in a host's server", () => {
+  test("upgrades that are not for us are served as ordinary requests there too", async () => {
+    const upstream = await backend();
+    const gateway = createGateway({ config: oneService(upstream.port) });
+    const server = http.createServer(gateway.handler).on("upgrade", gateway.upgrade);
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    onTestFinished(async () => {
+      server.close();
+      server.closeAllConnections();
+      await gateway.close(0);
+    });
+    const talk = await client((server.address() as AddressInfo).port);
+    for (let i = 1; i <= 12; i++) {
+      talk.send(get("/a/x", "Connection: Upgrade", "Upgrade: h2c"));
+      await eventually(() => statusesIn(talk.text()).length === i && talk.text().endsWith("ok"));
+    }
+    expect(upstream.seen).toHaveLength(12);
+  });
+});

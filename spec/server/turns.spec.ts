@@ -1,0 +1,52 @@
+import { PassThrough } from "node:stream";
+import { expect, test } from "vitest";
+import { createTurns } from "../../lib/server/turns.ts";
+
+function line() {
+  const turns = createTurns();
+  const socket = new PassThrough();
+  const begun: number[] = [];
+  const take = (n: number) => turns.take(socket, () => void begun.push(n));
+  return { turns, socket, begun, take };
+}
+
+test("the first begins at once, each other when the one before is over", () => {
+  const { turns, socket, begun, take } = line();
+  for (const n of [1, 2, 3]) take(n);
+  expect(begun).toEqual([1]);
+  turns.over(socket);
+  expect(begun).toEqual([1, 2]);
+  turns.over(socket);
+  turns.over(socket);
+  expect(begun).toEqual([1, 2, 3]);
+  take(4);
+  expect(begun).toEqual([1, 2, 3, 4]);
+});
+
+test("connections do not wait for each other", () => {
+  const { turns, begun, take } = line();
+  take(1);
+  turns.take(new PassThrough(), () => void begun.push(2));
+  expect(begun).toEqual([1, 2]);
+});
+
+test("nothing begins on a connection that is ending", () => {
+  const { turns, socket, begun, take } = line();
+  take(1);
+  take(2);
+  socket.end();
+  turns.over(socket);
+  take(3);
+  expect(begun).toEqual([1]);
+});
+
+test("a connection with too many waiting is not read on until they have begun", () => {
+  const { turns, socket, take } = line();
+  socket.resume();
+  for (let n = 0; n < 100; n++) take(n);
+  expect(socket.isPaused()).toBe(true);
+  for (let n = 0; n < 98; n++) turns.over(socket);
+  expect(socket.isPaused()).toBe(true);
+  turns.over(socket);
+  expect(socket.isPaused()).toBe(false);
+});

@@ -1,0 +1,106 @@
+import { Readable } from "node:stream";
+import { describe, expect, test } from "vitest";
+import { Call } from "../../lib/http/exchange.ts";
+import { createPeer } from "../../lib/upstream/peer.ts";
+import { Pool } from "../../lib/upstream/pool.ts";
+import { requestHead } from "../../lib/upstream/request_head.ts";
+import { manualClock } from "../support/clock.ts";
+import { madeUpExchange } from "../support/exercise.ts";
+
+const peer = createPeer("u", new Pool({ protocol: "http", host: "10.0.0.1", port: 81, keepaliveIdleMs: 1 }, 1, manualClock()));
+const options = { preserveHost: false, viaName: "gw" };
+type Parts = Parameters<typeof madeUpExchange>[0];
+
+const lines = (parts: Parts, opts = options) => {
+  const { headers } = requestHead(madeUpExchange(parts), peer, opts);
+  return headers.flatMap((name, i) => (i % 2 === 0 ? [`${name}: ${headers[i + 1]}`] : []));
+};
+const call = (trustedRemote: boolean) =>
+  new Call({ id: "id-1", remoteAddress: "192.0.2.9", trustedRemote, startedAt: 0, inform: () => {} });
+
+test("a plain request: Host first, then what the client sent, then what the gateway adds", () => {
+  expect(lines({ call: call(false), headers: ["Host", "gw.example", "Accept", "*/*", "x-a", "1"] })).toEqual([
+    "Host: 10.0.0.1:81",
+    "Accept: */*",
+    "x-a: 1",
+    "X-Forwarded-For: 192.0.2.9",
+    "X-Forwarded-Proto: http",
+    "X-Forwarded-Port: 80",
+    "X-Forwarded-Host: gateway.example",
+    "X-Forwarded-Prefix: /a",
+    "X-Request-Id: id-1",
+    "Via: 1.1 gw",
+  ]);
+});
+
+describe("framing", () => {
+  const body = Readable.from([]);
+  test.each<[string, Parts, string, string | undefined]>([
+    ["GET without a body", {}, "none", undefined],
+    ["POST without a body", { method: "POST" }, "none", "Content-Length: 0"],
+    ["PUT with a written zero", { method: "PUT", headers: ["content-length", "0"] }, "none", "content-length: 0"],
+    ["an unknown method without a body", { method: "PURGE" }, "none", "Content-Length: 0"],
+    ["DELETE without a body", { method: "DELETE" }, "none", undefined],
+    ["a body with a length", { method: "POST", body, headers: ["Content-Length", "3"] }, "length", "Content-Length: 3"],
+    ["a chunked body", { method: "POST", body, headers: ["Transfer-Encoding", "chunked"] }, "chunked", "Transfer-Encoding: chunked"],
+    ["a body with neither (HTTP/2)", { method: "POST", body, headers: [], httpVersion: "2.0" }, "chunked", "Transfer-Encoding: chunked"],
+  ])("%s", (_title, parts, framing, line) => {
+    expect(requestHead(madeUpExchange(parts), peer, options).framing).toBe(framing);
+    expect(lines(parts).filter((each) => /^(content-length|transfer-encoding)/i.test(each))).toEqual(line === undefined ? [] : [line]);
+  });
+
+  test("Trailer is promised only where trailers can come", () => {
+    const headers = ["Trailer", "X-Sum"];
+    expect(lines({ method: "POST", body, headers })).toContain("Trailer: X-Sum");
+    expect(lines({ method: "POST", body, headers: [...headers, "Content-Length", "3"] })).not.toContain("Trailer: X-Sum");
+    expect(lines({ headers })).not.toContain("Trailer: X-Sum");
+  });
+});
+
+test("an upgrade says so anew, and only what the exchange asks for", () => {
+  const headers = ["Connection", "Upgrade, X-Hop", "Upgrade", "websocket, h2c", "X-Hop", "1", "TE", "trailers"];
+  const all = lines({ headers, upgrade: "websocket" });
+  expect(all.filter((line) => /^(connection|upgrade|te|x-hop)/i.test(line))).toEqual(["Connection: Upgrade", "Upgrade: websocket"]);
+});
+
+describe("X-Forwarded-Prefix is the part of the path that base_path took", () => {
+  test.each([
+    ["/", "/b", []],
+    ["/a", "/a/b", ["/a"]],
+    ["/t/{tenant}", "/t/42/orders", ["/t/42"]],
+    ["/t/{tenant}", "/t/42", ["/t/42"]],
+    ["/{x}/<y>", "/1/2/3", ["/1/2"]],
+    ["/t/{tenant}", "/t/4%2F2/orders", ["/t/4%2F2"]],
+  ])("%s of %s", (basePath, path, prefix) => {
+    const all = lines({ service: { name: "s", basePath }, path });
+    expect(all.filter((line) => line.startsWith("X-Forwarded-Prefix")).map((line) => line.slice(20))).toEqual(prefix);
+  });
+
+  test.each([
+    ["/outer", "/outer/a"],
+    ["/outer/", "/outer/a"],
+    ["/", "/a"],
+  ])("behind a trusted proxy's own %s", (outer, joined) => {
+    expect(lines({ call: call(true), headers: ["X-Forwarded-Prefix", outer] })).toContain(`X-Forwarded-Prefix: ${joined}`);
+  });
+});
+
+test.each([
+  ["h", "http", "80"],
+  ["h", "https", "443"],
+  ["h:8443", "https", "8443"],
+  ["[::1]", "http", "80"],
+  ["[::1]:9", "http", "9"],
+  ["h:", "http", "80"],
+  ["", "http", "80"],
+] as const)("the port of authority %j over %s is %s", (authority, scheme, port) => {
+  const all = lines({ authority, scheme });
+  expect(all).toContain(`X-Forwarded-Port: ${port}`);
+  expect(all.some((line) => line.startsWith("X-Forwarded-Host"))).toBe(authority !== "");
+});
+
+test("preserve_host keeps what the client called us; a client that said nothing gets the upstream's name", () => {
+  const keep = { ...options, preserveHost: true };
+  expect(lines({ authority: "gw.example:99" }, keep)[0]).toBe("Host: gw.example:99");
+  expect(lines({ authority: "" }, keep)[0]).toBe("Host: 10.0.0.1:81");
+});

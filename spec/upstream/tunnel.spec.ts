@@ -1,0 +1,101 @@
+import net, { type AddressInfo, type Socket } from "node:net";
+import { expect, onTestFinished, test } from "vitest";
+import { joinTunnel } from "../../lib/upstream/tunnel.ts";
+import { connect, eventually, type RawConnection } from "../support/raw_client.ts";
+
+/** Both ends of one TCP connection. */
+async function connection(): Promise<{ far: RawConnection; near: Socket }> {
+  let near: Socket | null = null;
+  const server = net.createServer({ allowHalfOpen: true }, (socket) => {
+    socket.on("error", () => {});
+    near = socket;
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const far = await connect((server.address() as AddressInfo).port);
+  await eventually(() => near !== null);
+  onTestFinished(() => {
+    far.socket.destroy();
+    near!.destroy();
+    server.close();
+  });
+  return { far, near: near! };
+}
+
+async function joined(idleMs = 10_000) {
+  const [client, upstream] = [await connection(), await connection()];
+  joinTunnel(client.near, Buffer.from("<c>"), { socket: upstream.near, head: Buffer.from("<u>"), idleMs });
+  return { client, upstream };
+}
+
+test("bytes behind both heads come first, then every byte, both ways", async () => {
+  const { client, upstream } = await joined();
+  client.far.send("ping");
+  upstream.far.send("pong");
+  expect(await upstream.far.until("ping")).toBe("<c>ping");
+  expect(await client.far.until("pong")).toBe("<u>pong");
+});
+
+test("either side may end alone; both ended, both sockets are gone", async () => {
+  const { client, upstream } = await joined();
+  upstream.far.socket.allowHalfOpen = true;
+  client.far.socket.end("over");
+  await upstream.far.until("<c>over");
+  await eventually(() => upstream.far.socket.readableEnded);
+  upstream.far.send("still here");
+  await client.far.until("still here");
+  upstream.far.socket.end();
+  await eventually(() => client.near.destroyed && upstream.near.destroyed);
+});
+
+test("a side that breaks takes the other with it", async () => {
+  for (const who of ["client", "upstream"] as const) {
+    const both = await joined();
+    both[who].far.socket.resetAndDestroy();
+    await eventually(() => both.client.near.destroyed && both.upstream.near.destroyed);
+  }
+});
+
+test("what an upstream said before it went reaches a client that reads late", async () => {
+  const { client, upstream } = await joined();
+  client.far.socket.pause();
+  const all = Buffer.alloc(300_000, "x");
+  upstream.far.socket.end(all);
+  await eventually(() => upstream.near.readableEnded);
+  client.far.socket.resume();
+  expect(await client.far.closed()).toHaveLength("<u>".length + all.length);
+});
+
+test("a side that does not read holds the other back", async () => {
+  const { client, upstream } = await joined();
+  upstream.far.socket.pause();
+  let written = 0;
+  const piece = Buffer.alloc(64 * 1024);
+  const push = () => {
+    while (written < 200_000_000) {
+      written += piece.length;
+      if (!client.far.socket.write(piece)) return;
+    }
+  };
+  client.far.socket.on("drain", push);
+  push();
+  await eventually(() => client.near.isPaused());
+  expect(written).toBeLessThan(60_000_000);
+  expect(upstream.near.writableLength).toBeLessThan(1_000_000);
+});
+
+test("is closed when nothing has moved for idleMs, not before", async () => {
+  const { client, upstream } = await joined(120);
+  const began = performance.now();
+  await eventually(() => client.near.destroyed && upstream.near.destroyed);
+  expect(performance.now() - began).toBeGreaterThan(100);
+});
+
+test("traffic in one direction keeps both sides", async () => {
+  const { client, upstream } = await joined(120);
+  for (let i = 0; i < 10; i++) {
+    client.far.send("x");
+    await new Promise((resolve) => setTimeout(resolve, 30));
+  }
+  expect([client.near.destroyed, upstream.near.destroyed]).toEqual([false, false]);
+  await eventually(() => client.near.destroyed && upstream.near.destroyed);
+});
