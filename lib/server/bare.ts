@@ -54,7 +54,8 @@ export function refuseBare(socket: Duplex, code: ErrorCode, options: { requestId
   const { requestId, clock, detail } = options;
   const { status, title } = ERRORS[code];
   const body = problemDocument({ code, status, title }, requestId, detail);
-  const headers = ["Content-Type", "application/problem+json", "Content-Length", String(body.length), "X-Request-Id", requestId, "Connection", "close"];
+  const headers = ["Content-Type", "application/problem+json", "Content-Length", String(body.length)];
+  headers.push("X-Request-Id", requestId, "Connection", "close");
   socket.write(head(`HTTP/1.1 ${status} ${STATUS_CODES[status]}`, headers), "latin1");
   socket.write(body);
   endSoon(socket, clock);

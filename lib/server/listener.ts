@@ -71,6 +71,8 @@ export function createListener(options: ListenerOptions): Listener {
   const plainServers: http.Server[] = [];
   const sockets = new Set<Socket>();
   const sessions = new Set<ServerHttp2Session>();
+  /** HTTP/1 connections that have not asked for anything yet: node does not count them among the idle ones. */
+  const fresh = new Set<Socket>();
   const turns = createTurns();
   /** The exchange under way on each HTTP/1 connection, upgrades left out. */
   const current = new WeakMap<Duplex, { readonly request: IncomingMessage; readonly response: ServerResponse; readonly call: Call }>();
@@ -96,6 +98,7 @@ export function createListener(options: ListenerOptions): Listener {
   function enqueue(request: IncomingMessage, response: ServerResponse, expects: Expects): void {
     request.on("error", ignore);
     response.on("error", ignore);
+    fresh.delete(request.socket);
     turns.take(request.socket, () => accept(request, response, expects));
   }
 
@@ -140,6 +143,7 @@ export function createListener(options: ListenerOptions): Listener {
 
   function enqueueUpgrade(request: IncomingMessage, socket: Duplex, behind: Buffer, serveAgain: () => void): void {
     quiet(socket);
+    fresh.delete(request.socket);
     turns.take(socket, () => {
       if (isWebSocket(request)) return acceptUpgrade(request, socket, behind);
       putBackWithoutUpgrade(request, socket, behind);
@@ -253,7 +257,10 @@ export function createListener(options: ListenerOptions): Listener {
     });
     server.maxHeadersCount = 0; // counted in receive.ts; node would drop the surplus in silence
     server.on("connection", (socket: Socket) => {
-      if (!sockets.has(socket)) track(socket);
+      if (sockets.has(socket)) return;
+      track(socket);
+      fresh.add(socket);
+      socket.once("close", () => fresh.delete(socket));
     });
     server.on("request", onRequest);
     server.on("checkContinue", (request: IncomingMessage, response: ServerResponse) => enqueue(request, response, "continue"));
@@ -312,6 +319,8 @@ export function createListener(options: ListenerOptions): Listener {
       for (const server of servers) server.close();
       for (const session of sessions) session.close();
       closeIdle();
+      // One that has sent the beginning of a request may finish it.
+      for (const socket of fresh) if (socket.bytesRead === 0 || socket instanceof tls.TLSSocket) socket.destroy();
       if (sockets.size === 0) return Promise.resolve();
       return new Promise((resolve) => {
         allGone = resolve;

@@ -41,7 +41,8 @@ export function respond(request: IncomingMessage, response: ServerResponse, call
     // A plugin's head that HTTP cannot carry: nothing of it has been sent, but node has kept its reason phrase.
     response.statusMessage = "";
     discard(reply);
-    return respond(request, response, call, problem(call, "internal", { why: `the reply's head cannot be written: ${(error as Error).message}` }), options);
+    const why = `the reply's head cannot be written: ${(error as Error).message}`;
+    return respond(request, response, call, problem(call, "internal", { why }), options);
   }
   if (!request.complete) request.socket.destroySoon = () => endSoon(request.socket, options.clock);
   if (stream === null) {

@@ -180,7 +180,7 @@ function send(exchange: Exchange, peer: Peer, options: ForwardOptions): Promise<
       if (leaseHeldBy === "request") pool.release();
       if (phase === "receiving") phase = "over";
       // A request given up before it had a socket ends without an error of its own.
-      fail(new Fault("upstream_reset", "the connection closed before a response"));
+      if (phase !== "over") fail(new Fault("upstream_reset", "the connection closed before a response"));
     });
     call.onAbort(() => fail(new Fault("upstream_reset", "the client went away")));
 

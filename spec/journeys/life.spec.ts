@@ -30,7 +30,8 @@ describe.each(["SIGTERM", "SIGINT"] as const)("%s", (signal) => {
     await eventually(() => origin.seen.length === 1);
     child.kill(signal);
     await says(`${signal}: draining`);
-    expect(await refused(port)).toContain("ECONNREFUSED");
+    // A connection that the system had taken before the listener closed is reset instead.
+    expect(await refused(port)).toMatch(/ECONNREFUSED|ECONNRESET/);
     finish();
     expect((await answer).body.toString()).toBe("begun and finished");
     expect(await ended).toMatchObject({ code: 0, signal: null });
