@@ -13,7 +13,7 @@ export function createGateway(options: GatewayOptions): Gateway {
 }
 
 /** Returns its argument: gives an editor the configuration's types, in the snake_case of the file. */
-export function defineConfig<const C extends ConfigInput>(config: C): C {
+export function defineConfig(config: ConfigInput): ConfigInput {
   return config;
 }
 

@@ -51,7 +51,7 @@ function toStandardOutput(lines: string): void {
 function reloadFrom(gateway: Gateway, settings: Settings, log: Log): void {
   try {
     const { digest, changed } = gateway.reload();
-    log.info(changed ? "configuration reloaded" : "configuration read again: nothing has changed", { digest, ...gateway.counts });
+    log.info(changed ? "configuration reloaded" : "configuration read again: its text is the same, its secrets were resolved anew", { digest, ...gateway.counts });
   } catch (error) {
     const issues = error instanceof ConfigError ? error.message.trimEnd().split("\n") : [(error as Error).message];
     const inLine = settings.logFormat === "json" ? { issues } : {};

@@ -5,8 +5,8 @@
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
-import { formatPath, nodeAt, nodeFrom, parseJson, positionAt, type Issue, type Json, type JsonNode, type Path } from "./json.ts";
-import { configSchema, defaultRouteName, type Config, type PluginKind, type RouteDeclaration } from "./model.ts";
+import { formatPath, nodeAt, nodeFrom, parseJson, positionAt, type Issue, type Json, type JsonNode } from "./json.ts";
+import { configSchema, defaultRouteName, type Config, type PluginKind, type RouteDeclaration, type RouteIssue } from "./model.ts";
 import { hasReference, resolveReferences, whyUnreadable, type Sources } from "./references.ts";
 import { INVALID, type CheckContext } from "./schema.ts";
 
@@ -22,7 +22,7 @@ export interface LoadOptions {
   /** Where `${file:/path}` leads; default: the file system. */
   readonly readFile?: (path: string) => Buffer | string;
   /** Says what is wrong with path patterns, and which routes are in each other's way. */
-  readonly checkRoutes?: (declarations: readonly RouteDeclaration[]) => readonly { readonly at: Path; readonly message: string }[];
+  readonly checkRoutes?: (declarations: readonly RouteDeclaration[]) => readonly RouteIssue[];
 }
 
 export type LoadResult =
@@ -51,8 +51,9 @@ export function loadConfig(source: ConfigSource, options: LoadOptions): LoadResu
   const config = schema.check(root, [], context);
   if (options.checkRoutes !== undefined) {
     const declared = declarations(root, sources);
-    for (const { at, message } of options.checkRoutes(declared.list)) {
-      issues.push({ at, message: concealed(message, nodeAt(root, at), declared.secrets), position: positionAt(root, at) });
+    for (const issue of options.checkRoutes(declared.list)) {
+      const { at } = issue;
+      issues.push({ at, message: concealed(issue, nodeAt(root, at), declared.secrets), position: positionAt(root, at) });
     }
   }
   if (config === INVALID || issues.length > 0) return { ok: false, issues: issues.sort(byPosition) };
@@ -145,9 +146,9 @@ function items(node: JsonNode | undefined): readonly JsonNode[] {
   return node?.kind === "array" ? node.items : [];
 }
 
-/** The message without what references stand for: it may quote the whole path, or, where the path itself is at fault, any part. */
-function concealed(message: string, node: JsonNode | undefined, secrets: ReadonlyMap<string, string>): string {
-  if (node?.kind === "string" && hasReference(node.value)) {
+/** The message without what references stand for: it may quote the whole path, or, where the pattern itself is at fault, any part. */
+function concealed({ about, message }: RouteIssue, node: JsonNode | undefined, secrets: ReadonlyMap<string, string>): string {
+  if (about === "pattern" && node?.kind === "string" && hasReference(node.value)) {
     return `expected a path pattern, found ${JSON.stringify(node.value)}, which stands for something that is none`;
   }
   let shown = message;

@@ -41,6 +41,13 @@ export interface RouteDeclaration {
   readonly route: { readonly name: string; readonly path: string; readonly methods: readonly string[]; readonly at: Path };
 }
 
+/** What is wrong with a declared route: its pattern itself, or that another one is in its way. */
+export interface RouteIssue {
+  readonly at: Path;
+  readonly about: "pattern" | "conflict";
+  readonly message: string;
+}
+
 export function configSchema(kinds: readonly PluginKind[]) {
   const plugins = s.array(s.named("Plugin", pluginSchema(kinds)), { unique: "id", describe: "Plugin instances, in the order they run." });
 

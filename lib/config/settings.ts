@@ -61,7 +61,7 @@ export interface Setting<T> {
 type Parser<T> = Pick<Setting<T>, "parse" | "expects" | "value">;
 
 const TEXT: Parser<string> = { value: "TEXT", expects: "a text", parse: (text) => text };
-const FILE: Parser<string> = { ...TEXT, value: "PATH" };
+const FILE: Parser<string> = { ...TEXT, value: "PATH", expects: "the path of a file" };
 const PORT = integer("PORT", 0, 65_535);
 const BOOLEAN: Parser<boolean> = {
   value: "true|false",
@@ -292,7 +292,7 @@ function choice<const T extends readonly string[]>(...words: T): Parser<T[number
 function list<T>(item: Parser<T>): Parser<readonly T[]> {
   const parse = (text: string) => {
     const items = text.split(",").map((part) => item.parse(part.trim()));
-    return items.includes(null) ? null : (items as T[]);
+    return items.includes(null) ? null : [...new Set(items as T[])];
   };
   return { value: item.value, expects: item.expects, parse };
 }

@@ -193,7 +193,8 @@ export class Gateway {
   close(graceMs = 30_000): Promise<"drained" | "cut"> {
     this.#closing ??= this.#close();
     // A timer of its own, not the clock's: those let the process end, and it must not before the grace is over.
-    const timer = setTimeout(this.#cut, graceMs);
+    // node takes what does not fit into its timers for 1 ms.
+    const timer = setTimeout(this.#cut, Math.min(graceMs, LONGEST_TIMER_MS));
     return this.#closing.finally(() => clearTimeout(timer));
   }
 
@@ -227,12 +228,13 @@ export class Gateway {
   }
 
   #serve(inbound: Inbound): Reply | Promise<Reply> {
+    inbound.call.notes.logged = this.#snapshot.accessLog;
     if (this.#state === "closed") return problem(inbound.call, "overloaded", { detail: "The gateway has been shut down." });
     return serve(inbound, this.#snapshot, this.#log);
   }
 
   #ended(inbound: Inbound): void {
-    if (this.#snapshot.accessLog) this.#accessLog?.write(inbound);
+    if (inbound.call.notes.logged) this.#accessLog?.write(inbound);
     if (--this.#inFlight === 0) this.#noneInFlight?.();
   }
 
@@ -268,6 +270,8 @@ export class Gateway {
     return compile(loaded, { runtime: this.#runtime, kinds: this.#kinds, log: this.#log });
   }
 }
+
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /** A plugin that never answers, in a host's server whose sockets are not ours, must not hold up `close` for ever. In milliseconds. */
 const MOST_CUTTING_MS = 1_000;

@@ -2,11 +2,11 @@
  * A request without a socket: for tests of a configuration, and for hosts that already have the request as values.
  * It takes the same path through the gateway as one from the network.
  */
+import { validateHeaderName, validateHeaderValue } from "node:http";
 import { Readable } from "node:stream";
-import type { HeaderList } from "../http/headers.ts";
-import { headerValue } from "../http/headers.ts";
+import { hasHeader, headerValue, headerValues, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
-import { receiveParts, refuseSize, isHost, type Inbound, type ReceiveOptions } from "../server/receive.ts";
+import { receiveParts, refuseSize, isHost, type Inbound, type ReceiveOptions, type Refusal } from "../server/receive.ts";
 import { replyHeaders } from "../server/respond.ts";
 
 export interface InjectRequest {
@@ -51,11 +51,35 @@ export function injected(request: InjectRequest, options: ReceiveOptions): Inbou
     body: body === null || body.length === 0 ? null : Readable.from([body]),
     trailers: () => [],
     upgrade: null,
-    refusal: isHost(host)
-      ? refuseSize(request.path, headers)
-      : { code: "bad_request", detail: "The Host header is not a host name with an optional port." },
+    refusal: refuseMalformed(request.method ?? "GET", headers, body?.length ?? 0) ?? refuseSize(request.path, headers),
   };
 }
+
+/** What a parser refuses in a request from the network; forwarded, it could end elsewhere than it seems to and hide a second one. */
+function refuseMalformed(method: string, headers: HeaderList, bodyLength: number): Refusal | null {
+  const malformed = (detail: string): Refusal => ({ code: "bad_request", detail });
+  try {
+    for (let i = 0; i < headers.length; i += 2) {
+      validateHeaderName(headers[i]!);
+      validateHeaderValue(headers[i]!, headers[i + 1]!);
+    }
+  } catch (error) {
+    return malformed(`${(error as Error).message}.`);
+  }
+  if (!TOKEN.test(method)) return malformed("The method is not a token.");
+  const hosts = headerValues(headers, "host");
+  if (hosts.length > 1) return malformed("The request has more than one Host header.");
+  if (!isHost(hosts[0]!)) return malformed("The Host header is not a host name with an optional port.");
+  if (hasHeader(headers, "transfer-encoding")) return malformed("An injected body has no Transfer-Encoding.");
+  const lengths = headerValues(headers, "content-length");
+  if (lengths.some((length) => length !== String(bodyLength)) || lengths.length > 1) {
+    return malformed("The Content-Length is not the length of the body.");
+  }
+  return null;
+}
+
+/** RFC 9110 §5.6.2. */
+const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 
 /** Reads the reply to its end. Rejects when its body breaks off. */
 export async function collected(inbound: Inbound, reply: Reply): Promise<InjectResponse> {

@@ -15,6 +15,8 @@ export function serve(inbound: Inbound, snapshot: Snapshot, log: Log): Reply | P
 
   // 1. Refuse what two readers would read in two ways.
   if (inbound.refusal !== null) return problem(call, inbound.refusal.code, { detail: inbound.refusal.detail });
+  // CONNECT asks for a tunnel, which only a forward proxy gives (RFC 9110 §9.3.6).
+  if (method === "CONNECT") return problem(call, "bad_request", { detail: "The gateway does not serve this method." });
   const target = readTarget(inbound.target);
   if ("code" in target) return problem(call, target.code, { detail: sentence(target.detail) });
 

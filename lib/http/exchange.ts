@@ -109,6 +109,8 @@ export class Exchange implements ExchangeParts {
 
 /** What the log will say of an exchange. Filled in on the way. */
 export interface Notes {
+  /** Whether there is to be a line at all, by the configuration in force when the request came. */
+  logged: boolean;
   service: string | null;
   route: string | null;
   /** Status of the reply; null until one is sent. */
@@ -145,6 +147,7 @@ export class Call {
   /** `clock.now()` when the request head had arrived. */
   readonly startedAt: number;
   readonly notes: Notes = {
+    logged: false,
     service: null,
     route: null,
     status: null,

@@ -2,8 +2,7 @@
  * The route table: compiled once from the configuration, asked once per request which route takes it and what the upstream is to
  * be asked for. Reading the request target is `path.ts`; what the answers 404, 405 and 400 look like is the gateway's affair.
  */
-import type { RouteDeclaration } from "../config/model.ts";
-import type { Path } from "../config/schema.ts";
+import type { RouteDeclaration, RouteIssue } from "../config/model.ts";
 import { comparable } from "./path.ts";
 import { parsePattern, placeholderNames, shapeOf, type Segment } from "./pattern.ts";
 import { growTree, lookUp, nextSlash, pathEnd, Search, type Endpoint, type Tree } from "./tree.ts";
@@ -71,8 +70,8 @@ export function compileTable<T>(entries: readonly TableEntry<T>[]): RouteTable<T
  * Every broken pattern, and every route that matches the same method and pattern as an earlier one: in the same service, or in two
  * services with the same base_path that share a host or both have none. Below different base_paths the longer one wins: no error.
  */
-export function checkRoutes(declarations: readonly RouteDeclaration[]): { at: Path; message: string }[] {
-  const errors: { at: Path; message: string }[] = [];
+export function checkRoutes(declarations: readonly RouteDeclaration[]): RouteIssue[] {
+  const errors: RouteIssue[] = [];
   const bases = new Map<string, readonly Segment[] | null>();
   const claims = new Map<string, Map<string, RouteDeclaration>>();
   for (const declaration of declarations) {
@@ -81,14 +80,14 @@ export function checkRoutes(declarations: readonly RouteDeclaration[]): { at: Pa
     let base = bases.get(place);
     if (base === undefined) {
       const parsed = parsePattern(service.basePath, "base_path");
-      if ("error" in parsed) errors.push({ at: [...service.at, "base_path"], message: parsed.error });
+      if ("error" in parsed) errors.push({ at: [...service.at, "base_path"], about: "pattern", message: parsed.error });
       bases.set(place, (base = "error" in parsed ? null : parsed.segments));
     }
     const parsed = parsePattern(route.path, "path", placeholderNames(base ?? []));
-    if ("error" in parsed) errors.push({ at: [...route.at, "path"], message: parsed.error });
+    if ("error" in parsed) errors.push({ at: [...route.at, "path"], about: "pattern", message: parsed.error });
     else if (base !== null) {
       const earlier = claim(claims, declaration, `${shapeOf(base)} ${shapeOf(parsed.segments)}`);
-      if (earlier !== null) errors.push({ at: [...route.at, "path"], message: conflict(declaration, earlier) });
+      if (earlier !== null) errors.push({ at: [...route.at, "path"], about: "conflict", message: conflict(declaration, earlier) });
     }
   }
   return errors;

@@ -85,7 +85,7 @@ describe("loadConfig", () => {
   "global": { "plugins": [{ "name": "key_auth", "config": { "key": "\${env:NOPE}" } }] }
 }`;
     const checkRoutes = (list: readonly RouteDeclaration[]) =>
-      list.filter(({ route }) => route.path === "/v{x}").map(({ route }) => ({ at: [...route.at, "path"], message: "mixed segment" }));
+      list.filter(({ route }) => route.path === "/v{x}").map(({ route }) => ({ at: [...route.at, "path"], about: "pattern" as const, message: "mixed segment" }));
     expect(said(text, { checkRoutes })).toEqual([
       'gw.json:3:63  services[0].upstreams[0].host  expected a host name or an IP address, found "h:80": write no port here',
       'gw.json:3:71  services[0].upstreams[0].prot  is not a known field; did you mean "port"?',
@@ -103,8 +103,8 @@ describe("loadConfig", () => {
   it("does not tell a secret when a path made of it is at fault", () => {
     const text = GOOD.replace("/b/{id}", "/p${env:PART}");
     const checkRoutes = (list: readonly RouteDeclaration[]) => [
-      { at: [...list[0]!.route.at, "path"], message: 'mixed segment "v{x}"' },
-      { at: list[0]!.route.at, message: `${list[0]!.route.path} is taken` },
+      { at: [...list[0]!.route.at, "path"], about: "pattern" as const, message: 'mixed segment "v{x}"' },
+      { at: [...list[0]!.route.at, "path"], about: "conflict" as const, message: `${list[0]!.route.path} is taken` },
     ];
     const lines = said(text, { checkRoutes });
     expect(lines).toHaveLength(2);

@@ -253,7 +253,40 @@ describe("reload", () => {
   });
 });
 
+describe("the access log over a reload", () => {
+  it.each([
+    [true, false, 1],
+    [false, true, 0],
+  ])("a request that came while it was %s is judged by that, though it ends when it is %s", async (before, after, lines) => {
+    const written: string[] = [];
+    const answers: (() => void)[] = [];
+    const { port: upstream } = await backend((_request, response) => void answers.push(() => response.end("ok")));
+    const config = (enabled: boolean) => oneService(upstream, {}, { access_log: { enabled } });
+    const { gateway, port } = await running(config(before), { accessLog: (text) => void written.push(text) });
+    const answer = ask(port, { path: "/a/x" });
+    await eventually(() => answers.length === 1);
+    gateway.reload(config(after));
+    answers[0]!();
+    expect((await answer).status).toBe(200);
+    await gateway.close(2_000);
+    expect(written.join("").split("\n").filter((line) => line !== "")).toHaveLength(lines);
+  });
+});
+
 describe("close", () => {
+  it("waits as long as it is told, also longer than a timer of node's can be", async () => {
+    const answers: (() => void)[] = [];
+    const { port: upstream } = await backend((_request, response) => void answers.push(() => response.end("late")));
+    const { gateway, port } = await running(oneService(upstream));
+    const answer = ask(port, { path: "/a/x" });
+    await eventually(() => answers.length === 1);
+    const closed = gateway.close(Infinity);
+    await new Promise((resolve) => setImmediate(resolve));
+    answers[0]!();
+    expect((await answer).body.toString()).toBe("late");
+    expect(await closed).toBe("drained");
+  });
+
   it("is drained at once when nothing is open, and refuses connections afterwards", async () => {
     const { gateway, port } = await running(oneService(9));
     expect(await gateway.close()).toBe("drained");

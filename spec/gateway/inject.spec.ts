@@ -110,3 +110,25 @@ describe("inject", () => {
     expect(late.json()).toMatchObject({ code: "overloaded", detail: "The gateway has been shut down." });
   });
 });
+
+describe("inject refuses what no parser lets through, and the upstream sees nothing of it", () => {
+  const hidden = "xGET /admin HTTP/1.1\r\nHost: h\r\n\r\n";
+  it.each([
+    ["a Content-Length that is not the body's", { method: "POST", headers: { "content-length": "1" }, body: hidden }],
+    ["a Content-Length without a body", { method: "POST", headers: { "content-length": "10" } }],
+    ["two Content-Lengths", { method: "POST", headers: ["Content-Length", "2", "Content-Length", "2"], body: "ab" }],
+    ["a Transfer-Encoding", { method: "POST", headers: { "Transfer-Encoding": "chunked" }, body: "0\r\n\r\n" }],
+    ["two Hosts", { headers: ["Host", "a", "Host", "b"] }],
+    ["a Host that is none", { headers: { Host: "a/b" } }],
+    ["CONNECT", { method: "CONNECT" }],
+    ["a method that is no token", { method: "GET /x" }],
+    ["a header name that is no token", { headers: { "a b": "1" } }],
+    ["a line break in a header", { headers: { a: "1\r\nb: 2" } }],
+  ])("%s", async (_what, request) => {
+    const upstream = await backend();
+    const response = await mounted(oneService(upstream.port)).inject({ path: "/a/x", ...request });
+    expect(response.status).toBe(400);
+    expect(response.json()).toMatchObject({ code: "bad_request" });
+    expect(upstream.seen).toEqual([]);
+  });
+});

@@ -90,6 +90,8 @@ describe("a host that embeds the gateway", () => {
 
   it("its mistakes in the configuration are TypeScript's errors, too", () => {
     defineConfig({ services: [] });
+    // @ts-expect-error a mistyped optional key
+    defineConfig({ services: [], gobal: {} });
     // @ts-expect-error a service needs a base_path
     defineConfig({ services: [{ name: "s", upstreams: [{ host: "h", port: 1 }], routes: [] }] });
     // @ts-expect-error a port is a number

@@ -41,10 +41,10 @@ describe("the configuration file", () => {
     expect(await statuses(running)).toEqual([200, 404]);
   });
 
-  it("is read again on SIGHUP, and it is said when nothing has changed", async () => {
+  it("is read again on SIGHUP, and it is said when only secrets may have changed", async () => {
     const running = await started();
     running.child.kill("SIGHUP");
-    await running.says("configuration read again: nothing has changed");
+    await running.says("configuration read again: its text is the same, its secrets were resolved anew");
     expect(logLines(running.stderr()).at(-1)).toMatchObject({ digest: running.started.digest });
   });
 
