@@ -124,8 +124,7 @@ function declarations(root: JsonNode, sources: Sources): Declared {
     return found?.startsWith("/") ? found : undefined;
   };
   items(nodeAt(root, ["services"])).forEach((service, i) => {
-    const basePath = path(nodeAt(service, ["base_path"]));
-    if (basePath === undefined) return;
+    const basePath = path(nodeAt(service, ["base_path"])) ?? null;
     const hosts = texts(nodeAt(service, ["hosts"])).map((host) => host.toLowerCase());
     const at = ["services", i];
     const declaredService = { name: text(nodeAt(service, ["name"])) ?? formatPath(at), basePath, hosts, at };

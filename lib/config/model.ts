@@ -36,7 +36,8 @@ export type ConfigInput = s.InputOf<ReturnType<typeof configSchema>> & { readonl
 
 /** A route as far as it can be read before the configuration is known to be valid. */
 export interface RouteDeclaration {
-  readonly service: { readonly name: string; readonly basePath: string; readonly hosts: readonly string[]; readonly at: Path };
+  /** `basePath` is null when it cannot be read: the route's own pattern can be checked all the same. */
+  readonly service: { readonly name: string; readonly basePath: string | null; readonly hosts: readonly string[]; readonly at: Path };
   /** No methods: all of them. */
   readonly route: { readonly name: string; readonly path: string; readonly methods: readonly string[]; readonly at: Path };
 }

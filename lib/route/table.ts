@@ -79,9 +79,9 @@ export function checkRoutes(declarations: readonly RouteDeclaration[]): RouteIss
     const place = service.at.join(".");
     let base = bases.get(place);
     if (base === undefined) {
-      const parsed = parsePattern(service.basePath, "base_path");
-      if ("error" in parsed) errors.push({ at: [...service.at, "base_path"], about: "pattern", message: parsed.error });
-      bases.set(place, (base = "error" in parsed ? null : parsed.segments));
+      const parsed = service.basePath === null ? null : parsePattern(service.basePath, "base_path");
+      if (parsed !== null && "error" in parsed) errors.push({ at: [...service.at, "base_path"], about: "pattern", message: parsed.error });
+      bases.set(place, (base = parsed === null || "error" in parsed ? null : parsed.segments));
     }
     const parsed = parsePattern(route.path, "path", placeholderNames(base ?? []));
     if ("error" in parsed) errors.push({ at: [...route.at, "path"], about: "pattern", message: parsed.error });

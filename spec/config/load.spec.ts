@@ -135,6 +135,10 @@ describe("loadConfig", () => {
         service: { name: "services[0]", basePath: "/a", hosts: ["a.example"], at: ["services", 0] },
         route: { name: "GET /hush", path: "/hush", methods: ["GET"], at: ["services", 0, "routes", 0] },
       },
+      {
+        service: { name: "b", basePath: null, hosts: [], at: ["services", 1] },
+        route: { name: "/unknown-base", path: "/unknown-base", methods: [], at: ["services", 1, "routes", 0] },
+      },
     ]);
   });
 

@@ -447,3 +447,24 @@ describe("handler and upgrade in a host's own server", () => {
     expect(await client.closed()).toMatch(/^HTTP\/1\.1 503 /);
   });
 });
+
+describe("a configuration with faults of every sort", () => {
+  it("has all of them told at once: fields, patterns below a broken base_path, conflicts, references", () => {
+    const file = fileWith(`{
+  "services": [
+    { "name": "a", "base_path": "a", "upstreams": [{ "host": "h", "port": "80a" }], "routes": [{ "path": "/x/v{y}" }] },
+    { "name": "b", "base_path": "/b", "upstreams": [{ "host": "\${env:NOPE}", "port": 1 }], "routes": [{ "path": "/x" }, { "path": "/x", "name": "y" }] }
+  ],
+  "glob": {}
+}`);
+    const { issues } = thrown(() => createGateway({ configFile: file, environment: {} })) as ConfigError;
+    expect(issues.map(({ at, position }) => `${position!.line} ${at.join(".")}`)).toEqual([
+      "3 services.0.base_path",
+      "3 services.0.upstreams.0.port",
+      "3 services.0.routes.0.path",
+      "4 services.1.upstreams.0.host",
+      "4 services.1.routes.1.path",
+      "6 glob",
+    ]);
+  });
+});

@@ -207,6 +207,13 @@ describe("checkRoutes", () => {
     ["base_paths of different length with one combined pattern", { "a /a": ["GET /b/x"], "b /a/b": ["GET /x"] }, []],
   ])("conflicts: %s", (_title, services, expected) => expect(places(services)).toEqual(expected));
 
+  it("checks a route's own pattern where its service's base_path cannot be read, and claims nothing for it", () => {
+    const service = { name: "s", basePath: null, hosts: [], at: ["services", 0] };
+    const route = (path: string, i: number) => ({ service, route: { name: `r${i}`, path, methods: [], at: [...service.at, "routes", i] } });
+    const errors = checkRoutes([route("/v{x}", 0), route("/y", 1), route("/y", 2)]);
+    expect(errors.map(({ at, about }) => [at.join("."), about])).toEqual([["services.0.routes.0.path", "pattern"]]);
+  });
+
   it("names both routes and both services", () => {
     const [error] = checkRoutes(declare({ "users /a": ["GET /y", "GET,PUT /{x}"], "people /a": ["PUT /{y}"] }));
     expect(error?.message).toMatch(/route "r0" of service "people" and route "r1" of service "users" both match PUT of "\/\{y\}"/);
@@ -224,7 +231,7 @@ describe("checkRoutes", () => {
       const declarations = declare(services);
       if (checkRoutes(declarations).length > 0) continue;
       const entries = declarations.map(({ service, route }, i) =>
-        entry(service.basePath, route.path, { hosts: service.hosts, methods: route.methods, target: String(i) }));
+        entry(service.basePath!, route.path, { hosts: service.hosts, methods: route.methods, target: String(i) }));
       for (const own of entries) {
         const request = (own.basePath + own.path).replace(/\{\w\}/g, "zz");
         const shapes = entries.filter((e) => e.basePath + e.path === own.basePath + own.path && e.hosts.length === own.hosts.length);
