@@ -28,23 +28,52 @@ export interface LoginOptions {
 export function createLogin({ user, password, clock }: LoginOptions): Login {
   const throttle = createThrottle(clock);
   const turns = createTurns(MOST_VERIFYING, MOST_WAITING);
+  /** The last attempt under way of each address, and how many wait behind others. */
+  const lastOf = new Map<string, Promise<LoginOutcome>>();
+  let inLine = 0;
+
   return {
     async attempt(authorization, remoteAddress) {
       const given = credentialsOf(authorization);
       if (given === null) return { kind: "missing" };
       const address = callerAddress(remoteAddress);
       const retryMs = throttle.pausedFor(address);
-      if (retryMs > 0) return { kind: "paused", retryMs };
-      if (!turns.room) return { kind: "overloaded" };
-      throttle.begin(address);
-      // The password is verified whatever the user name, so that the time taken does not tell which of the two was wrong.
-      const userRight = sameText(given.user, user);
-      const passwordRight = await turns.take(() => verifyPassword(given.password, password));
-      if (!userRight || !passwordRight) return { kind: "wrong" };
-      throttle.succeed(address);
-      return { kind: "accepted" };
+      const before = lastOf.get(address);
+      if (retryMs > 0 && before === undefined) return { kind: "paused", retryMs };
+      if (before !== undefined && inLine >= MOST_WAITING) return { kind: "overloaded" };
+      const own = before === undefined ? decide(given, address) : afterOthers(before, given, address);
+      lastOf.set(address, own);
+      try {
+        return await own;
+      } finally {
+        if (lastOf.get(address) === own) lastOf.delete(address);
+      }
     },
   };
+
+  /** One address is judged one attempt at a time: what it did before has then been counted as what it was. */
+  async function afterOthers(before: Promise<unknown>, given: Credentials, address: string): Promise<LoginOutcome> {
+    inLine += 1;
+    await before.catch(() => {}).finally(() => (inLine -= 1));
+    const retryMs = throttle.pausedFor(address);
+    return retryMs > 0 ? { kind: "paused", retryMs } : decide(given, address);
+  }
+
+  async function decide(given: Credentials, address: string): Promise<LoginOutcome> {
+    if (!turns.room) return { kind: "overloaded" };
+    throttle.begin(address);
+    // The password is verified whatever the user name, so that the time taken does not tell which of the two was wrong.
+    const userRight = sameText(given.user, user);
+    const passwordRight = await turns.take(() => verifyPassword(given.password, password));
+    if (!userRight || !passwordRight) return { kind: "wrong" };
+    throttle.succeed(address);
+    return { kind: "accepted" };
+  }
+}
+
+interface Credentials {
+  readonly user: string;
+  readonly password: string;
 }
 
 /** Half of the thread pool, which also looks up the names of upstreams and reads files. */
@@ -53,7 +82,7 @@ const MOST_VERIFYING = 2;
 const MOST_WAITING = 32;
 
 /** `Basic <base64 of user:password>` in UTF-8; the first colon separates. Null for anything else. */
-function credentialsOf(authorization: string | undefined): { user: string; password: string } | null {
+function credentialsOf(authorization: string | undefined): Credentials | null {
   const encoded = authorization === undefined ? null : BASIC.exec(authorization)?.[1];
   if (!encoded) return null;
   const bytes = Buffer.from(encoded, "base64");

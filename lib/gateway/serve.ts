@@ -6,7 +6,7 @@ import type { Log } from "../base/log.ts";
 import { Exchange } from "../http/exchange.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { ENCODED_SLASH, readTarget } from "../route/path.ts";
-import type { Inbound } from "../server/receive.ts";
+import { isHost, type Inbound } from "../server/receive.ts";
 import type { Snapshot } from "./snapshot.ts";
 
 /** Never throws, and its promise never rejects: whatever goes wrong inside is a 500 without a word about the inside. */
@@ -19,6 +19,9 @@ export function serve(inbound: Inbound, snapshot: Snapshot, log: Log): Reply | P
   if (method === "CONNECT") return problem(call, "bad_request", { detail: "The gateway does not serve this method." });
   const target = readTarget(inbound.target);
   if ("code" in target) return problem(call, target.code, { detail: sentence(target.detail) });
+  if (target.authority !== null && !isHost(target.authority)) {
+    return problem(call, "bad_request", { detail: "The request target names no host with an optional port." });
+  }
 
   // 2. Match: service by host and base_path, route by the rest, both at once.
   const authority = target.authority ?? inbound.authority;

@@ -207,8 +207,9 @@ export class Call {
     this.#listeners = null;
   }
 
-  /** Notes the gateway's own error for the log; `why` never reaches the client. */
+  /** Notes the gateway's own error for the log; `why` never reaches the client. Nothing that comes after the client has gone is one. */
   fail(code: ErrorCode | (string & {}), why?: string): void {
+    if (this.#state === "aborted") return;
     this.notes.code = code;
     if (why !== undefined) this.notes.fault = why;
   }

@@ -54,14 +54,14 @@ function accessLine({ call, method, target, httpVersion, clientAddress }: Access
       path: pathOf(target),
       protocol: `HTTP/${httpVersion}`,
       status: notes.status,
-      code: call.aborted ? "client_closed" : notes.code,
+      code: notes.code ?? (call.aborted ? "client_closed" : null),
       service: notes.service,
       route: notes.route,
       upstream: notes.upstream,
       attempts: notes.attempts,
       caller: notes.identity,
       duration_ms: Math.round((clock.now() - call.startedAt) * 100) / 100,
-      ...(notes.fault === null || call.aborted ? null : { fault: notes.fault }),
+      ...(notes.fault === null ? null : { fault: notes.fault }),
     }) + "\n"
   );
 }

@@ -61,7 +61,7 @@ export const keyAuth = definePlugin({
     const missing = { headers, detail: "Send the API key in the query parameter apiKey or in the header apiKey." };
     const invalid = { headers, detail: "The API key that was sent is not a valid one." };
     return (next) => (exchange) => {
-      const presented = queryKey(exchange.query) ?? headerValue(exchange.headers, HEADER);
+      const presented = queryKey(exchange.query) ?? headerKey(headerValue(exchange.headers, HEADER));
       if (presented === undefined) return problem(exchange.call, "key_missing", missing);
       const index = find(digests, sha256(presented));
       if (index < 0) return problem(exchange.call, "key_invalid", invalid);
@@ -100,6 +100,13 @@ function find(digests: readonly Buffer[], presented: Buffer): number {
   for (let i = 0; i < digests.length; i++) if (timingSafeEqual(digests[i]!, presented)) found = i;
   return found;
 }
+
+/** Headers come as Latin-1, a character a byte; a key beyond ASCII is sent in UTF-8, as the query has it. */
+function headerKey(value: string | undefined): string | undefined {
+  return value === undefined || !BEYOND_ASCII.test(value) ? value : Buffer.from(value, "latin1").toString("utf8");
+}
+
+const BEYOND_ASCII = /[^\x00-\x7f]/;
 
 /** The first `apiKey` of a query ("?" included), decoded; undefined when there is none. */
 function queryKey(query: string): string | undefined {

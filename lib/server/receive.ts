@@ -4,12 +4,12 @@
  */
 import { randomUUID } from "node:crypto";
 import type { IncomingMessage } from "node:http";
-import { isIP } from "node:net";
+import { isIP, isIPv6 } from "node:net";
 import type { Readable } from "node:stream";
 import type { Clock } from "../base/clock.ts";
 import type { ErrorCode } from "../base/errors.ts";
 import { Call } from "../http/exchange.ts";
-import { hasToken, headerValue, type HeaderList } from "../http/headers.ts";
+import { headerValue, tokens, type HeaderList } from "../http/headers.ts";
 
 /** A request before it is matched. */
 export interface Inbound {
@@ -170,9 +170,19 @@ function malformed(detail: string): Refusal {
   return { code: "bad_request", detail };
 }
 
-/** Whether every character may stand in a Host (RFC 3986 §3.2.2); an empty one is allowed (RFC 9110 §7.2). */
+/**
+ * Whether this is a host with an optional port (RFC 3986 §3.2.2, §3.2.3): a name, or an IPv6 address in brackets, then perhaps ":" and
+ * up to 65535. An empty one is allowed (RFC 9110 §7.2).
+ */
 export function isHost(host: string): boolean {
-  for (let i = 0; i < host.length; i++) {
+  let end = host.length;
+  const colon = host.lastIndexOf(":");
+  if (colon >= 0 && !host.endsWith("]")) {
+    if (!isPort(host, colon + 1)) return false;
+    end = colon;
+  }
+  if (host.charCodeAt(0) === 0x5b) return host.charCodeAt(end - 1) === 0x5d && isIPv6(host.slice(1, end - 1));
+  for (let i = 0; i < end; i++) {
     const c = host.charCodeAt(i);
     const alphanumeric = (c >= 0x30 && c <= 0x39) || (c >= 0x41 && c <= 0x5a) || (c >= 0x61 && c <= 0x7a);
     if (!alphanumeric && !HOST_MARKS.includes(host[i]!)) return false;
@@ -180,7 +190,19 @@ export function isHost(host: string): boolean {
   return true;
 }
 
-const HOST_MARKS = "-._~:[]%!$&'()*+,;=";
+/** "%" is not among them: nothing that we match or forward to is named with it. */
+const HOST_MARKS = "-._~!$&'()*+,;=";
+
+function isPort(text: string, start: number): boolean {
+  let port = 0;
+  for (let i = start; i < text.length; i++) {
+    const digit = text.charCodeAt(i) - 0x30;
+    if (digit < 0 || digit > 9) return false;
+    port = port * 10 + digit;
+    if (port > 65_535) return false;
+  }
+  return true;
+}
 
 function connectionOf(request: IncomingMessage): Connection {
   const { socket } = request;
@@ -237,7 +259,7 @@ export function isWebSocket(request: IncomingMessage): boolean {
   return (
     request.method === "GET" &&
     request.httpVersion === "1.1" &&
-    hasToken(headerValue(request.rawHeaders, "upgrade"), "websocket") &&
-    hasToken(headerValue(request.rawHeaders, "connection"), "upgrade")
+    tokens(request.rawHeaders, "upgrade").includes("websocket") &&
+    tokens(request.rawHeaders, "connection").includes("upgrade")
   );
 }

@@ -86,6 +86,8 @@ function send(exchange: Exchange, peer: Peer, options: ForwardOptions): Promise<
       return;
     }
 
+    // Beyond node's default of 1000, headers vanish without a word; their size is bounded all the same.
+    request.maxHeadersCount = 0;
     const arm = (ms: number, run: () => void) => {
       timer?.cancel();
       timer = options.clock.after(ms, run);

@@ -12,6 +12,7 @@ export function invalidity(response: IncomingMessage): string | null {
   const status = response.statusCode!;
   // `101` without Upgrade comes as an ordinary response; nobody asked for it.
   if (status < 200) return `the upstream answered with status ${status}`;
+  if (response.httpVersionMajor !== 1) return `the upstream answered in HTTP/${response.httpVersion}`;
   const codings = headerValues(response.rawHeaders, "transfer-encoding");
   if (codings.length === 0) return null;
   // Passed on without the name of its coding, the body would be taken for what it is not (RFC 9112 §6.1).
@@ -24,9 +25,9 @@ export function invalidity(response: IncomingMessage): string | null {
 export function replyOf(exchange: Exchange, response: IncomingMessage, viaName: string): Reply {
   const status = response.statusCode!;
   const all = replyHeaders(response, viaName);
-  // A 204 has no length (RFC 9110 §8.6): a client that believes one waits for bytes that never come.
-  const headers = status === 204 ? withoutHeader(all, "content-length") : all;
-  const empty = exchange.method === "HEAD" || status === 204 || status === 304 || headerValue(headers, "content-length") === "0";
+  // A 204 has no length and a 205 no body (RFC 9110 §8.6, §15.3.6): a client that believes in one waits for bytes that never come.
+  const headers = status === 204 || status === 205 ? withoutHeader(all, "content-length") : all;
+  const empty = exchange.method === "HEAD" || status === 204 || status === 205 || status === 304 || headerValue(headers, "content-length") === "0";
   // Read to its end although it has none: the connection is free only then.
   if (empty) response.resume();
   return {

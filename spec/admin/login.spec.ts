@@ -168,3 +168,19 @@ describe("guessing", () => {
     expect(got.filter(({ status }) => status === 401).length).toBe(60 - away.length);
   });
 });
+
+describe("many logins at once", () => {
+  it("with the right, hashed password all succeed: none is taken for a guess while another is looked at", async () => {
+    const login = createLogin({ user: "admin", password: await hashPassword("right"), clock: manualClock() });
+    const authorization = `Basic ${Buffer.from("admin:right").toString("base64")}`;
+    const outcomes = await Promise.all(Array.from({ length: 8 }, () => login.attempt(authorization, "192.0.2.1")));
+    expect(outcomes.map(({ kind }) => kind)).toEqual(Array.from({ length: 8 }, () => "accepted"));
+  });
+
+  it("with wrong ones, five are looked at and the others have to pause", async () => {
+    const login = createLogin({ user: "admin", password: await hashPassword("right"), clock: manualClock() });
+    const authorization = `Basic ${Buffer.from("admin:wrong").toString("base64")}`;
+    const outcomes = await Promise.all(Array.from({ length: 8 }, () => login.attempt(authorization, "192.0.2.1")));
+    expect(outcomes.map(({ kind }) => kind)).toEqual(["wrong", "wrong", "wrong", "wrong", "wrong", "paused", "paused", "paused"]);
+  });
+});

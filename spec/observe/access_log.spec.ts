@@ -48,8 +48,8 @@ describe("createAccessLog", () => {
     const log = createAccessLog((more) => void (text += more), manualClock());
     const [failed, left] = [entry(), entry()];
     failed.call.fail("upstream_reset", "socket hang up");
-    left.call.fail("upstream_reset", "the client went away");
     left.call.abort();
+    left.call.fail("upstream_reset", "the client went away");
     log.write(failed);
     log.write(left);
     log.flush();
@@ -160,5 +160,17 @@ describe("the access log of a gateway", () => {
     gateway.reload(config(true));
     await ask(port, { path: "/a/spoken" });
     expect((await until(1)).map(({ path }) => path)).toEqual(["/a/spoken"]);
+  });
+});
+
+describe("an upstream that breaks in the middle of a body", () => {
+  it("is what the log blames, not the client whose response broke with it", async () => {
+    const origin = await backend((_request, response) => {
+      response.writeHead(200, { "Content-Length": "10" });
+      response.write("abc", () => response.destroy());
+    });
+    const { port, until } = await logged(oneService(origin.port));
+    await expect(ask(port, { path: "/a/x" })).rejects.toThrow();
+    expect((await until(1))[0]).toMatchObject({ status: 200, code: "upstream_reset", fault: expect.any(String) as string });
   });
 });

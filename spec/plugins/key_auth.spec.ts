@@ -218,3 +218,12 @@ describe("configuration", () => {
     expect(issues[0]).toMatch(message);
   });
 });
+
+describe("a key beyond ASCII", () => {
+  it("is the same in the query and, in UTF-8 as curl sends it, in the header", () => {
+    const utf8AsNodeReadsIt = Buffer.from("clé").toString("latin1");
+    expect(ask({ key: "clé" }, { query: "?apiKey=cl%C3%A9" }).status).toBe(200);
+    expect(ask({ key: "clé" }, { headers: ["apiKey", utf8AsNodeReadsIt] }).status).toBe(200);
+    expect(ask({ key: "clé" }, { headers: ["apiKey", "cle"] }).status).toBe(401);
+  });
+});

@@ -77,7 +77,8 @@ describe("framing", () => {
 });
 
 test.each([
-  ["", true], ["h", true], ["h:80", true], ["[::1]:80", true], ["a.b-c_d~e", true], ["%41", true], ["a,b", true],
+  ["", true], ["h", true], ["h:80", true], ["[::1]:80", true], ["a.b-c_d~e", true], ["a,b", true], ["h:", true], ["[::1]", true],
+  ["%41", false], ["h:abc", false], ["a:b:c", false], ["[::1", false], ["[x]", false], ["[::1]x", false], ["h:99999", false], ["h:65535", true],
   ["a b", false], ["a/b", false], ["a\\b", false], ["u@h", false], ["h?", false], ["h#", false], ["\u00e9", false], ["a\tb", false],
   ['"', false], ["<h>", false], ["{h}", false], ["h|", false], ["h^", false], ["`", false],
 ])("%j may stand in Host: %j", (host, fits) => {
