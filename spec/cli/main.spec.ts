@@ -36,7 +36,7 @@ describe("the command line", () => {
     [["--admin-password", "x"], "edge-gateway: --admin-password is no flag, as others could read it: set the environment variable ADMIN_PASSWORD\n"],
     [["vlidate"], 'edge-gateway: "vlidate" is not a command; did you mean "validate"? (--help lists them)\n'],
     [["run", "gw.json"], 'edge-gateway: "gw.json" is one word too many; the configuration is named by --config FILE\n'],
-    [["--config"], "edge-gateway: --config needs a value: a text\n"],
+    [["--config"], "edge-gateway: --config needs a value: the path of a file\n"],
     [["demo", "--config", "x"], "edge-gateway: the demo brings its own configuration\n"],
     [["schema", "x"], 'edge-gateway: "x" is one word too many for "schema"\n'],
   ])("%j exits 2 with one line that says what to write", async (words, stderr) => {
