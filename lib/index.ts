@@ -23,8 +23,8 @@ export type { Config, ConfigInput } from "./config/model.ts";
 export type { ConfigIssue } from "./config/load.ts";
 export { ConfigError, type Gateway, type GatewayOptions, type ListenOptions, type Reloaded } from "./gateway/gateway.ts";
 export type { InjectRequest, InjectResponse } from "./gateway/inject.ts";
-export type { TlsFiles } from "./server/listener.ts";
-export { Exchange, type Call, type ExchangeParts } from "./http/exchange.ts";
+export type { TlsFiles } from "./server/tls.ts";
+export { Exchange, type Call, type ClientCertificate, type ExchangeParts } from "./http/exchange.ts";
 export type { Handler, Middleware } from "./http/handler.ts";
 export { discard, problem, problemReply, type ProblemOptions, type Reply } from "./http/reply.ts";
 export {

@@ -4,7 +4,7 @@
  */
 import { randomUUID } from "node:crypto";
 import { createServer, STATUS_CODES, type IncomingMessage, type Server, type ServerOptions, type ServerResponse } from "node:http";
-import { createServer as createTlsServer } from "node:https";
+import { createServer as createTlsServer, Server as TlsServer } from "node:https";
 import type { AddressInfo, Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { ErrorCode } from "../base/errors.ts";
@@ -25,6 +25,8 @@ export interface Admin {
   handle(request: IncomingMessage, response: ServerResponse): void;
   /** Rejects with the error of `net.Server.listen` (EADDRINUSE, EACCES, …). Port 0 takes any free one. */
   listen(where: { readonly host: string; readonly port: number }): Promise<{ address: string; port: number }>;
+  /** Shows another certificate to connections that begin from now on; does nothing on plain HTTP. Throws for one that cannot be used. */
+  renewTls(files: NonNullable<AdminOptions["tls"]>): void;
   /** Takes no more connections, ends idle ones, and gives requests two seconds to be answered. May be called twice. */
   close(): Promise<void>;
 }
@@ -51,7 +53,7 @@ export function createAdmin(options: AdminOptions): Admin {
   });
   server.on("clientError", refuseUnread);
 
-  return { handle, listen, close };
+  return { handle, listen, renewTls, close };
 
   function handle(request: IncomingMessage, response: ServerResponse): void {
     answerWith(request, response, (id) => answers(request, id));
@@ -107,6 +109,10 @@ export function createAdmin(options: AdminOptions): Admin {
     });
   }
 
+  function renewTls({ cert, key }: NonNullable<AdminOptions["tls"]>): void {
+    if (server instanceof TlsServer) server.setSecureContext({ cert, key, minVersion: "TLSv1.2" });
+  }
+
   function close(): Promise<void> {
     return (closing ??= new Promise((resolve) => {
       const grace = options.clock.after(CLOSE_GRACE_MS, () => {
@@ -136,7 +142,7 @@ function optionsProblem({ user, password, jwtSecret, sessionTtlS }: AdminOptions
   return passwordProblem(password);
 }
 
-function createListener({ tls, timeouts = { headMs: 10_000, requestMs: 30_000 } }: AdminOptions): Server {
+function createListener({ tls, timeouts = { headMs: 10_000, requestMs: 30_000 } }: AdminOptions): Server | TlsServer {
   const limits: ServerOptions = {
     headersTimeout: timeouts.headMs,
     requestTimeout: timeouts.requestMs,

@@ -26,6 +26,8 @@ export const ERRORS = Object.freeze({
   unauthenticated: client(401, "Authentication is required"),
   key_missing: client(401, "An API key is required"),
   key_invalid: client(401, "The API key is not valid"),
+  client_certificate_missing: client(401, "A client certificate is required"),
+  client_certificate_invalid: client(401, "The client certificate is not accepted"),
   forbidden: client(403, "The request is not allowed"),
   route_not_found: client(404, "No route matches the request"),
   method_not_allowed: client(405, "The route does not accept this method"),

@@ -9,7 +9,9 @@ import { watchFile } from "../config/watch.ts";
 import { ConfigError, type Gateway } from "../gateway/gateway.ts";
 import { UsageError, type Arguments } from "./arguments.ts";
 import type { ExitCode } from "./failure.ts";
+import { createTlsRenewal, rereadFrom, watchFiles } from "./renewal.ts";
 import { start, type Started } from "./start.ts";
+import { tlsPaths } from "./tls_files.ts";
 import { describeCounts } from "./validate.ts";
 
 /** Resolves at shutdown. Throws what `main` reports. */
@@ -17,19 +19,44 @@ export async function run(given: Arguments): Promise<ExitCode> {
   if (given.operands.length > 0) throw new UsageError(`"${given.operands[0]}" is one word too many; the configuration is named by --config FILE`);
   const settings = settingsFrom(given);
   const log = logFor(settings);
-  // Watched before it is read: a change that falls into the start is a change, too.
+  // Watched before they are read: a change that falls into the start is a change, too.
   const watcher = watchFile(resolve(settings.configPath), { onChange: () => reload() });
+  const tlsFiles = watchFiles(() => renew());
+  tlsFiles.follow(tlsPaths(settings));
+  const namedFiles = watchFiles(() => reread());
+  const renewal = createTlsRenewal(settings, log);
   const starting = start(settings, { configFile: settings.configPath, accessLog: toStandardOutput }, log);
-  const reload = () => void starting.then(({ gateway }) => reloadFrom(gateway, settings, log)).catch(() => {});
-  process.on("SIGHUP", reload);
+  const whenStarted = (act: (started: Started) => void) => () => void starting.then(act).catch(() => {});
+  let taken = true;
+  const renew = whenStarted(renewal);
+  const reload = whenStarted((started) => {
+    taken = reloadFrom(started.gateway, settings, log);
+    followFiles(started);
+  });
+  const reread = whenStarted((started) => {
+    // A configuration that was refused may have been so for these files. Whatever else is wrong with it, they are renewed.
+    if (!taken) taken = reloadFrom(started.gateway, settings, log);
+    followFiles(started);
+  });
+  const followFiles = ({ gateway }: Started) => {
+    namedFiles.follow(gateway.files);
+    rereadFrom(gateway, log); // what has changed before they were watched, too
+  };
+  const reloadAll = () => {
+    renew();
+    reload();
+  };
+  process.on("SIGHUP", reloadAll);
   try {
     const started = await starting;
+    followFiles(started);
     const stopped = untilStopped(started, settings, log); // before anybody is told that it runs, and may signal it
     announce(started, settings, log);
+    warnOfIdle(started, settings, log);
     return await stopped;
   } finally {
-    watcher.close();
-    process.off("SIGHUP", reload);
+    for (const each of [watcher, tlsFiles, namedFiles]) each.close();
+    process.off("SIGHUP", reloadAll);
   }
 }
 
@@ -48,15 +75,17 @@ function toStandardOutput(lines: string): void {
 }
 
 /** Takes the file's new content, or says why not and stays with the old. */
-function reloadFrom(gateway: Gateway, settings: Settings, log: Log): void {
+function reloadFrom(gateway: Gateway, settings: Settings, log: Log): boolean {
   try {
     const { digest, changed } = gateway.reload();
     log.info(changed ? "configuration reloaded" : "configuration read again: its text is the same, its secrets were resolved anew", { digest, ...gateway.counts });
+    return true;
   } catch (error) {
     const issues = error instanceof ConfigError ? error.message.trimEnd().split("\n") : [(error as Error).message];
     const inLine = settings.logFormat === "json" ? { issues } : {};
     log.error(`reload refused, configuration ${gateway.digest} stays in force`, { file: settings.configPath, ...inLine });
     if (settings.logFormat === "text") for (const issue of issues) log.error(`  ${issue}`);
+    return false;
   }
 }
 
@@ -80,6 +109,28 @@ function announce({ gateway, http, https, adminUrl }: Started, settings: Setting
     const lines = rows.map(([name, text]) => `  ${name.padEnd(7)}${text}\n`);
     process.stderr.write(`edge-gateway ${version} started\n${lines.join("")}`);
   }
+}
+
+/** What the configuration asks for and the settings do not make possible is no error: the same file may serve elsewhere. */
+function warnOfIdle({ gateway, https }: Started, settings: Settings, log: Log): void {
+  const { global, services } = gateway.shownConfig as unknown as Shown;
+  if (https.length === 0 && global.certificates.length > 0) {
+    log.warn("global.certificates are shown to nobody: HTTPS is off without SERVER_CERT_PATH and SERVER_KEY_PATH");
+  }
+  const levels = [global, ...services, ...services.flatMap(({ routes }) => routes)];
+  const asked = levels.some(({ plugins }) => plugins.some(({ name, enabled }) => name === "mtls" && enabled));
+  if (settings.clientAuth === "none" && asked) {
+    log.warn("the plugin mtls refuses every request: clients are asked for a certificate only with CA_CERT_PATH, on HTTPS");
+  }
+}
+
+interface Level {
+  readonly plugins: readonly { readonly name: string; readonly enabled: boolean }[];
+}
+
+interface Shown {
+  readonly global: Level & { readonly certificates: readonly unknown[] };
+  readonly services: readonly (Level & { readonly routes: readonly Level[] })[];
 }
 
 const LINGER_MS = 500;

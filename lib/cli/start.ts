@@ -9,7 +9,7 @@ import type { Log } from "../base/log.ts";
 import { version } from "../base/version.ts";
 import type { Settings } from "../config/settings.ts";
 import { Gateway, type GatewayOptions } from "../gateway/gateway.ts";
-import type { TlsFiles } from "../server/listener.ts";
+import type { TlsFiles } from "../server/tls.ts";
 import { listenFailure, StartError } from "./failure.ts";
 import { readTlsFiles } from "./tls_files.ts";
 
@@ -22,6 +22,8 @@ export interface Started {
   readonly https: readonly string[];
   /** Null when the admin interface is off. */
   readonly adminUrl: string | null;
+  /** What HTTPS began with; null when it is off. */
+  readonly tls: TlsFiles | null;
 }
 
 /** Throws a `ConfigError` or a `StartError`; nothing listens then. */
@@ -33,7 +35,7 @@ export async function start(settings: Settings, options: Pick<GatewayOptions, "c
     const http = await listenOnAll(gateway, settings, settings.httpPort, "HTTP_PORT", null);
     const https = tls === null ? [] : await listenOnAll(gateway, settings, settings.httpsPort, "HTTPS_PORT", tls);
     const adminUrl = admin === null ? null : await listenAdmin(admin, settings);
-    return { gateway, admin, http, https, adminUrl };
+    return { gateway, admin, http, https, adminUrl, tls };
   } catch (error) {
     await Promise.all([gateway.close(0), admin?.close()]);
     throw error;

@@ -3,6 +3,7 @@
  * The syntax of path patterns is `route/`, the `config` of each plugin kind comes in with the kind.
  */
 import { isIP, isIPv4 } from "node:net";
+import { certificatesProblem, keyProblem, pairProblem } from "../base/pem.ts";
 import type { JsonNode, Path } from "./json.ts";
 import * as s from "./schema.ts";
 
@@ -58,8 +59,23 @@ export function configSchema(kinds: readonly PluginKind[]) {
       plugins: s.withDefault(plugins, []),
       trusted_proxies: s.withDefault(s.array(ADDRESS_RANGE, { describe: "Proxies whose Forwarded values are believed." }), []),
       access_log: s.withDefault(s.object({ enabled: s.withDefault(s.boolean({ describe: "Whether requests are logged." }), true) }), {}),
+      certificates: s.withDefault(s.array(CERTIFICATE, { describe: "Server certificates by host name (SNI), beside the default one." }), []),
+      h2c: s.withDefault(s.boolean({ describe: "Whether plain HTTP ports take HTTP/2 by prior knowledge." }), false),
+      limits: s.withDefault(LIMITS, {}),
     },
-    { describe: "Gateway-level settings." },
+    {
+      describe: "Gateway-level settings.",
+      refine({ certificates }, report) {
+        const places = new Map<string, string>();
+        certificates.forEach(({ hosts }, i) =>
+          hosts.forEach((host, j) => {
+            const first = places.get(host);
+            if (first !== undefined) report(`is the same host as ${first}`, "certificates", i, "hosts", j);
+            else places.set(host, `global.certificates[${i}].hosts[${j}]`);
+          }),
+        );
+      },
+    },
   );
 
   const route = s.object({
@@ -69,20 +85,28 @@ export function configSchema(kinds: readonly PluginKind[]) {
     plugins: s.withDefault(plugins, []),
   });
 
-  const service = s.object({
-    name: NAME,
-    base_path: BASE_PATH,
-    protocol: s.withDefault(s.oneOf(["http", "https"], { describe: "Protocol used towards upstreams." }), "http"),
-    load_balancing_strategy: s.withDefault(s.oneOf(["round_robin"], { describe: "Upstream selection strategy." }), "round_robin"),
-    upstreams: s.array(UPSTREAM, { min: 1, unique: "id", describe: "Backend targets." }),
-    routes: s.array(s.named("Route", route), { unique: "name", describe: "Routes of the service." }),
-    plugins: s.withDefault(plugins, []),
-    hosts: s.withDefault(s.array(HOST_PATTERN, { describe: "Restricts the service to these Host names; none means all." }), []),
-    encoded_slashes: s.withDefault(s.oneOf(["reject", "allow"], { describe: "Whether %2F may stand inside a placeholder." }), "reject"),
-    preserve_host: s.withDefault(s.boolean({ describe: "Whether upstreams get the Host header the client sent." }), false),
-    timeouts: s.withDefault(TIMEOUTS, {}),
-    pool: s.withDefault(POOL, {}),
-  });
+  const service = s.object(
+    {
+      name: NAME,
+      base_path: BASE_PATH,
+      protocol: s.withDefault(s.oneOf(["http", "https", "h2c", "h2"], { describe: "Protocol used towards upstreams." }), "http"),
+      load_balancing_strategy: s.withDefault(s.oneOf(["round_robin"], { describe: "Upstream selection strategy." }), "round_robin"),
+      upstreams: s.array(UPSTREAM, { min: 1, unique: "id", describe: "Backend targets." }),
+      routes: s.array(s.named("Route", route), { unique: "name", describe: "Routes of the service." }),
+      plugins: s.withDefault(plugins, []),
+      hosts: s.withDefault(s.array(HOST_PATTERN, { describe: "Restricts the service to these Host names; none means all." }), []),
+      encoded_slashes: s.withDefault(s.oneOf(["reject", "allow"], { describe: "Whether %2F may stand inside a placeholder." }), "reject"),
+      preserve_host: s.withDefault(s.boolean({ describe: "Whether upstreams get the Host header the client sent." }), false),
+      timeouts: s.withDefault(TIMEOUTS, {}),
+      pool: s.withDefault(POOL, {}),
+      tls: s.optional(UPSTREAM_TLS),
+    },
+    {
+      refine({ protocol, tls }, report) {
+        if (tls !== undefined && protocol !== "https" && protocol !== "h2") report(`is for protocol "https" and "h2"; this service has "${protocol}"`, "tls");
+      },
+    },
+  );
 
   return s.object(
     {
@@ -201,6 +225,66 @@ const POOL = s.object({
   max_connections: s.withDefault(s.integer({ min: 1, max: 65_535, describe: "Most connections to one upstream." }), 256),
   keepalive_idle_ms: s.withDefault(milliseconds("How long an unused connection is kept"), 30_000),
 });
+
+const CERTIFICATE = s.object(
+  {
+    hosts: s.array(HOST_PATTERN, { min: 1, describe: "Host names for which it is shown; *. stands for one label." }),
+    cert: s.file({ describe: "Certificate chain, a PEM file.", check: certificatesProblem }),
+    key: s.file({ describe: "Its private key, a PEM file.", check: keyProblem }),
+  },
+  {
+    refine({ cert, key }, report) {
+      checkPair(cert, key, report);
+    },
+  },
+);
+
+/** Says what keeps a certificate and a key from being used together. */
+function checkPair(cert: s.NamedFile, key: s.NamedFile, report: (message: string, ...under: Path) => void): void {
+  const problem = pairProblem(cert.content, key.content);
+  if (problem === "mismatch") report(`${key.path}: the key does not belong to the certificate ${cert.path}`, "key");
+  else if (problem !== undefined) report(`${cert.path}: the certificate cannot be used for TLS: ${problem.unusable}`, "cert");
+}
+
+const UPSTREAM_TLS = s.object(
+  {
+    ca: s.optional(
+      s.file({ describe: "CA certificates that sign the upstreams' ones, a PEM file; default: the system's.", check: certificatesProblem }),
+    ),
+    cert: s.optional(s.file({ describe: "Client certificate chain, a PEM file.", check: certificatesProblem })),
+    key: s.optional(s.file({ describe: "Private key of the client certificate, a PEM file.", check: keyProblem })),
+    servername: s.optional(s.string({ describe: "Name that is asked for (SNI) and verified; default: the upstream's host.", check: hostProblem })),
+    verify: s.withDefault(s.boolean({ describe: "Whether the upstreams' certificates are verified." }), true),
+  },
+  {
+    describe: 'How upstreams are reached over TLS; for protocol "https" and "h2".',
+    refine(value, report) {
+      if (value.cert !== undefined && value.key === undefined) report('needs "key" beside "cert"');
+      if (value.key !== undefined && value.cert === undefined) report('needs "cert" beside "key"');
+      if (value.cert !== undefined && value.key !== undefined) checkPair(value.cert, value.key, report);
+      if (!value.verify && value.ca !== undefined) report('"ca" verifies nothing where "verify" is false: leave one of them out');
+    },
+  },
+);
+
+const upTo = (min: number, max: number, describe: string) => s.integer({ min, max, describe });
+
+/** What one client, one message, and all of them together may take. 0 switches a limit off where 0 is allowed. */
+const LIMITS = s.object(
+  {
+    headers_timeout_ms: s.withDefault(milliseconds("Longest wait for the whole head of a request"), 60_000),
+    request_timeout_ms: s.withDefault(upTo(0, 86_400_000, "Longest time for a whole request to arrive, in milliseconds; 0: no limit."), 0),
+    min_body_bytes_per_s: s.withDefault(upTo(0, 1_000_000_000, "Slowest a body of stated length may arrive on average, after 10 s; 0: no limit."), 100),
+    max_header_bytes: s.withDefault(upTo(1024, 1_048_576, "Largest head of a request, in bytes."), 32_768),
+    max_headers: s.withDefault(upTo(1, 10_000, "Most header lines in a request."), 200),
+    max_uri_bytes: s.withDefault(upTo(64, 1_048_576, "Longest request target, in bytes."), 8192),
+    max_body_bytes: s.withDefault(upTo(0, Number.MAX_SAFE_INTEGER, "Largest body of a request, in bytes; 0: no limit."), 0),
+    max_connections: s.withDefault(upTo(0, 1_000_000, "Most client connections; 0: no limit."), 10_000),
+    max_connections_per_ip: s.withDefault(upTo(0, 1_000_000, "Most connections of one client address; 0: no limit."), 0),
+    max_requests_in_flight: s.withDefault(upTo(0, 1_000_000, "Most requests at one time; 0: no limit."), 10_000),
+  },
+  { describe: "Limits on what clients may take." },
+);
 
 const ANYTHING: s.Schema<unknown> = {
   expects: "a value",

@@ -9,9 +9,10 @@
  *   type Config = Infer<typeof schema>;   // { readonly key: string; readonly hideCredentials: boolean }
  *   type Input = InputOf<typeof schema>;  // { key: string; hide_credentials?: boolean }
  */
+import { resolve } from "node:path";
 import { suggest } from "../base/suggest.ts";
 import { describeNode, formatPath, nodeFrom, positionAt, type Issue, type Json, type JsonNode, type Path } from "./json.ts";
-import { hasReference, resolveReferences, type Sources } from "./references.ts";
+import { hasReference, resolveReferences, whyUnreadable, type Sources } from "./references.ts";
 
 export { formatPath, type Issue, type Json, type JsonNode, type Path } from "./json.ts";
 
@@ -95,6 +96,44 @@ export function string(options: StringOptions = {}): Schema<string, string> {
       const reference = { pattern: "\\$\\{(env|file):" };
       return { type: "string", ...(Object.keys(rules).length > 0 && { anyOf: [rules, reference] }) };
     },
+  });
+}
+
+/** A file that a configuration names: read when the configuration is. */
+export interface NamedFile {
+  /** Absolute. */
+  readonly path: string;
+  readonly content: Buffer;
+}
+
+export interface FileOptions extends Described {
+  /** Completes "expected …": "a certificate in PEM form". */
+  readonly hint?: string;
+  /** Undefined when the content is right, else what is wrong with it. It must not repeat what the file holds. */
+  readonly check?: (content: Buffer) => string | undefined;
+}
+
+/** The path of a file, relative to the configuration's folder; a file that cannot be read or is none of its kind is reported here. */
+export function file(options: FileOptions = {}): Schema<NamedFile, string> {
+  const path = string({ min: 1, hint: "the path of a file" });
+  return define({
+    expects: options.hint ?? "the path of a file",
+    describe: options.describe,
+    kinds: ["string"],
+    check(node, at, context) {
+      const given = path.check(node, at, context);
+      if (given === INVALID) return INVALID;
+      const absolute = resolve(context.sources.folder, given);
+      try {
+        const content = Buffer.from(context.sources.readFile(absolute));
+        const wrong = options.check?.(content);
+        return wrong === undefined ? { path: absolute, content } : report(context, at, node, `${absolute}: ${wrong}`);
+      } catch (error) {
+        return report(context, at, node, `cannot read ${absolute}: ${whyUnreadable(error)}`);
+      }
+    },
+    show: path.show,
+    jsonSchema: path.jsonSchema,
   });
 }
 

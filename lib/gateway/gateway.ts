@@ -8,20 +8,22 @@ import type { Duplex } from "node:stream";
 import { systemClock, type Clock } from "../base/clock.ts";
 import { silentLog, type Log } from "../base/log.ts";
 import type { Json } from "../config/json.ts";
-import { formatIssues, loadConfig, readConfigFile, type ConfigIssue } from "../config/load.ts";
+import { formatIssues, loadConfig, readConfigFile, type ConfigIssue, type ConfigSource } from "../config/load.ts";
 import type { ConfigInput } from "../config/model.ts";
+import type { HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { createAccessLog, type AccessLog } from "../observe/access_log.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import { checkRoutes } from "../route/table.ts";
-import { createListener, type Listener, type TlsFiles } from "../server/listener.ts";
-import type { Inbound } from "../server/receive.ts";
+import { createListener, type Listener } from "../server/listener.ts";
+import type { Inbound, ReceiveOptions } from "../server/receive.ts";
+import type { TlsFiles } from "../server/tls.ts";
 import { joinTunnel } from "../upstream/tunnel.ts";
 import { collected, injected, type InjectRequest, type InjectResponse } from "./inject.ts";
 import { Runtime } from "./runtime.ts";
 import { serve } from "./serve.ts";
-import { compile, type Loaded, type Snapshot } from "./snapshot.ts";
+import { compile, filesOf, type Loaded, type Snapshot } from "./snapshot.ts";
 
 export interface GatewayOptions {
   /** The configuration as a value; either this or `configFile`. */
@@ -74,7 +76,11 @@ export class Gateway {
   readonly #runtime: Runtime;
   readonly #accessLog: AccessLog | null;
   readonly #listener: Listener;
+  /** What the snapshot in force was made from. */
+  #source: ConfigSource;
   #snapshot: Snapshot;
+  /** What the snapshot in force says of receiving, made once for all requests. */
+  #receiving: ReceiveOptions;
   #state: "serving" | "draining" | "closed" = "serving";
   #closing: Promise<"drained" | "cut"> | null = null;
   /** Ends the grace of a `close` under way. */
@@ -83,6 +89,8 @@ export class Gateway {
   readonly #tunnels = new Set<Duplex>();
   #hasPlain = false;
   #inFlight = 0;
+  /** Those of them that are being refused because there are too many: they take no place, however slowly they are read. */
+  readonly #shed = new Set<Inbound>();
   #noneInFlight: (() => void) | null = null;
 
   /** For mounting in a host's own server: `http.createServer(gateway.handler)`. */
@@ -98,12 +106,16 @@ export class Gateway {
     this.#clock = options.clock ?? systemClock;
     this.#runtime = new Runtime(this.#clock);
     this.#accessLog = options.accessLog === undefined ? null : createAccessLog(options.accessLog, this.#clock);
-    this.#snapshot = this.#compile(this.#load(options.config));
+    this.#source = this.#read(options.config);
+    this.#snapshot = this.#compile(this.#load(this.#source));
+    this.#receiving = receivingBy(this.#snapshot, this.#clock);
     this.#runtime.adopt(this.#snapshot.inUse, this.#snapshot.rotations);
     this.#listener = createListener({
       clock: this.#clock,
       log: this.#log,
-      receiving: () => ({ clock: this.#clock, isTrusted: this.#snapshot.isTrusted }),
+      receiving: () => this.#receiving,
+      h2c: () => this.#snapshot.h2c,
+      certificates: () => this.#snapshot.certificates,
       serve: (inbound) => {
         this.#inFlight++;
         return this.#serve(inbound);
@@ -163,16 +175,43 @@ export class Gateway {
    * at its creation) and keeps the old one in force. Requests under way end as they began.
    */
   reload(config: ConfigInput | undefined = this.#options.config): Reloaded {
-    const next = this.#compile(this.#load(config));
+    const source = this.#read(config);
+    const next = this.#compile(this.#load(source));
     const changed = next.digest !== this.#snapshot.digest;
-    this.#runtime.adopt(next.inUse, next.rotations);
-    this.#snapshot = next;
+    this.#adopt(next);
+    this.#source = source;
     return { digest: next.digest, changed };
+  }
+
+  /** The files that the configuration in force names: certificates, keys and authorities, as absolute paths. */
+  get files(): readonly string[] {
+    return this.#snapshot.files.map(({ path }) => path);
+  }
+
+  /**
+   * Takes new content of `files`, under the configuration in force, whatever stands in the configuration file by now: a fault there
+   * must not let a certificate run out. All or nothing as `reload`. False when they hold what they held.
+   */
+  rereadFiles(): boolean {
+    if (this.#snapshot.files.length === 0) return false;
+    const loaded = this.#load(this.#source);
+    const old = this.#snapshot.files;
+    if (filesOf(loaded.config).every(({ content }, i) => old[i]?.content.equals(content))) return false;
+    this.#adopt(this.#compile(loaded));
+    return true;
+  }
+
+  /**
+   * Exchanges certificate, key and CA of all HTTPS listeners; connections stay, and sessions can be resumed unless the CA is another.
+   * Throws, and keeps the old ones, when they cannot be used or would change whether clients are asked for a certificate.
+   */
+  renewTls(files: TlsFiles): void {
+    this.#listener.renewTls(files);
   }
 
   /** Sends one request through the gateway without a socket. Rejects when the reply breaks off. */
   async inject(request: InjectRequest): Promise<InjectResponse> {
-    const inbound = injected(request, { clock: this.#clock, isTrusted: this.#snapshot.isTrusted });
+    const inbound = injected(request, this.#receiving);
     this.#inFlight++;
     try {
       return await collected(inbound, await this.#serve(inbound));
@@ -230,11 +269,17 @@ export class Gateway {
   #serve(inbound: Inbound): Reply | Promise<Reply> {
     inbound.call.notes.logged = this.#snapshot.accessLog;
     if (this.#state === "closed") return problem(inbound.call, "overloaded", { detail: "The gateway has been shut down." });
+    const most = this.#snapshot.limits.maxRequestsInFlight;
+    if (most > 0 && this.#inFlight - this.#shed.size > most) {
+      this.#shed.add(inbound);
+      return problem(inbound.call, "overloaded", { detail: "Too many requests are under way. Try again shortly.", headers: RETRY_SOON });
+    }
     return serve(inbound, this.#snapshot, this.#log);
   }
 
   #ended(inbound: Inbound): void {
     if (inbound.call.notes.logged) this.#accessLog?.write(inbound);
+    if (this.#shed.size > 0) this.#shed.delete(inbound);
     if (--this.#inFlight === 0) this.#noneInFlight?.();
   }
 
@@ -255,15 +300,26 @@ export class Gateway {
     });
   }
 
-  #load(config: ConfigInput | undefined): Loaded {
+  #read(config: ConfigInput | undefined): ConfigSource {
+    if (config !== undefined) return { value: config };
     const file = this.#options.configFile;
-    if (config === undefined && file === undefined) throw new TypeError("createGateway needs config or configFile");
-    const read = config === undefined ? readConfigFile(file!) : { ok: true as const, value: config as unknown };
+    if (file === undefined) throw new TypeError("createGateway needs config or configFile");
+    const read = readConfigFile(file);
     if (!read.ok) throw new ConfigError(read.issues, file);
+    return read;
+  }
+
+  #load(source: ConfigSource): Loaded {
     const environment = this.#options.environment ?? process.env;
-    const loaded = loadConfig(read, { kinds: this.#kinds, environment, checkRoutes });
-    if (!loaded.ok) throw new ConfigError(loaded.issues, config === undefined ? file : undefined);
+    const loaded = loadConfig(source, { kinds: this.#kinds, environment, checkRoutes });
+    if (!loaded.ok) throw new ConfigError(loaded.issues, "file" in source ? source.file : undefined);
     return loaded;
+  }
+
+  #adopt(next: Snapshot): void {
+    this.#runtime.adopt(next.inUse, next.rotations);
+    this.#snapshot = next;
+    this.#receiving = receivingBy(next, this.#clock);
   }
 
   #compile(loaded: Loaded): Snapshot {
@@ -275,6 +331,12 @@ const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /** A plugin that never answers, in a host's server whose sockets are not ours, must not hold up `close` for ever. In milliseconds. */
 const MOST_CUTTING_MS = 1_000;
+
+const RETRY_SOON: HeaderList = ["Retry-After", "1"];
+
+function receivingBy({ isTrusted, limits }: Snapshot, clock: Clock): ReceiveOptions {
+  return { clock, isTrusted, limits };
+}
 
 function allKinds(own: readonly AnyPlugin[]): readonly AnyPlugin[] {
   const kinds = [...builtinPlugins];

@@ -4,9 +4,10 @@
  */
 import { validateHeaderName, validateHeaderValue } from "node:http";
 import { Readable } from "node:stream";
+import type { ClientCertificate } from "../http/exchange.ts";
 import { hasHeader, headerValue, headerValues, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
-import { receiveParts, refuseSize, isHost, type Inbound, type ReceiveOptions, type Refusal } from "../server/receive.ts";
+import { receiveParts, refuseSize, isHost, withoutCertificateHeaders, type Inbound, type ReceiveOptions, type Refusal } from "../server/receive.ts";
 import { replyHeaders } from "../server/respond.ts";
 
 export interface InjectRequest {
@@ -19,6 +20,8 @@ export interface InjectRequest {
   readonly body?: string | Buffer;
   /** Where the request seems to come from. Default "127.0.0.1". */
   readonly remoteAddress?: string;
+  /** As if the client had shown it over TLS; default: none. */
+  readonly certificate?: ClientCertificate;
 }
 
 export interface InjectResponse {
@@ -36,12 +39,14 @@ export interface InjectResponse {
 
 export function injected(request: InjectRequest, options: ReceiveOptions): Inbound {
   const given = request.headers ?? [];
-  const headers: string[] = Array.isArray(given) ? [...(given as HeaderList)] : Object.entries(given as Record<string, string>).flat();
+  const list: HeaderList = Array.isArray(given) ? (given as HeaderList) : Object.entries(given as Record<string, string>).flat();
+  const headers: string[] = [...withoutCertificateHeaders(list)];
   if (headerValue(headers, "host") === undefined) headers.unshift("Host", "localhost");
   const body = request.body === undefined ? null : Buffer.from(request.body);
   if (body !== null && headerValue(headers, "content-length") === undefined) headers.push("Content-Length", String(body.length));
   const host = headerValue(headers, "host")!;
-  const connection = { remoteAddress: request.remoteAddress ?? "127.0.0.1", encrypted: false };
+  const { remoteAddress = "127.0.0.1", certificate = null } = request;
+  const connection = { remoteAddress, encrypted: certificate !== null, certificate: () => certificate };
   return {
     ...receiveParts(headers, connection, host, options, () => {}),
     method: request.method ?? "GET",
@@ -51,7 +56,7 @@ export function injected(request: InjectRequest, options: ReceiveOptions): Inbou
     body: body === null || body.length === 0 ? null : Readable.from([body]),
     trailers: () => [],
     upgrade: null,
-    refusal: refuseMalformed(request.method ?? "GET", headers, body?.length ?? 0) ?? refuseSize(request.path, headers),
+    refusal: refuseMalformed(request.method ?? "GET", headers, body?.length ?? 0) ?? refuseSize(request.path, headers, options.limits),
   };
 }
 

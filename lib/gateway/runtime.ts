@@ -5,11 +5,13 @@
 import type { Clock } from "../base/clock.ts";
 import { memoryCounters, type MemoryCounters } from "../store/memory.ts";
 import type { Rotation } from "../upstream/balance.ts";
+import type { Connections } from "../upstream/peer.ts";
 import { Pool, type PoolOptions } from "../upstream/pool.ts";
+import { Sessions, type SessionsOptions } from "../upstream/sessions.ts";
 
 /** What one snapshot uses; all else may go when the snapshot comes into force. */
 export interface InUse {
-  readonly pools: Map<string, { readonly pool: Pool; readonly maxConnections: number }>;
+  readonly pools: Map<string, { readonly pool: Connections; readonly maxConnections: number }>;
   readonly services: Set<string>;
   readonly limiters: Set<string>;
 }
@@ -17,9 +19,9 @@ export interface InUse {
 export class Runtime {
   readonly clock: Clock;
   readonly counters: MemoryCounters;
-  readonly #pools = new Map<string, Pool>();
+  readonly #pools = new Map<string, Connections>();
   /** Of upstreams that are no longer configured, while a request still uses one of their connections. */
-  readonly #retired = new Set<Pool>();
+  readonly #retired = new Set<Connections>();
   readonly #rotations = new Map<string, Rotation>();
 
   constructor(clock: Clock) {
@@ -27,11 +29,11 @@ export class Runtime {
     this.counters = memoryCounters(clock);
   }
 
-  /** The pool of one upstream of one service: the one that is there, or a new one. */
-  pool(service: string, options: PoolOptions, maxConnections: number, inUse: InUse): Pool {
-    const key = JSON.stringify([service, options.protocol, options.host, options.port, options.keepaliveIdleMs]);
+  /** The pool of one upstream of one service: the one that is there, or a new one. Throws when its TLS settings cannot be used. */
+  pool(service: string, options: PoolOptions | SessionsOptions, maxConnections: number, inUse: InUse): Connections {
+    const key = JSON.stringify([service, options.protocol, options.host, options.port, options.keepaliveIdleMs, options.tls?.identity]);
     // Two upstreams of a service may stand for one address: they share its pool.
-    const pool = inUse.pools.get(key)?.pool ?? this.#pools.get(key) ?? new Pool(options, maxConnections, this.clock);
+    const pool = inUse.pools.get(key)?.pool ?? this.#pools.get(key) ?? connections(options, maxConnections, this.clock);
     inUse.pools.set(key, { pool, maxConnections });
     return pool;
   }
@@ -66,4 +68,12 @@ export class Runtime {
     this.#pools.clear();
     this.#retired.clear();
   }
+}
+
+function connections(options: PoolOptions | SessionsOptions, maxConnections: number, clock: Clock): Connections {
+  return isHttp1(options) ? new Pool(options, maxConnections, clock) : new Sessions(options, maxConnections, clock);
+}
+
+function isHttp1(options: PoolOptions | SessionsOptions): options is PoolOptions {
+  return options.protocol === "http" || options.protocol === "https";
 }

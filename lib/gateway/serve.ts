@@ -2,6 +2,7 @@
  * The data path, top to bottom: a received request is read, matched, sent through its route's plugins to an upstream, and comes
  * back as a Reply. Receiving and sending bytes is `server/`.
  */
+import { ERRORS, Fault } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { Exchange } from "../http/exchange.ts";
 import { problem, type Reply } from "../http/reply.ts";
@@ -84,6 +85,8 @@ function isReply(reply: Reply): boolean {
 }
 
 function fault({ call }: Inbound, error: unknown, log: Log): Reply {
+  // A plugin that reads the body meets its limits: the client is at fault, not the plugin.
+  if (error instanceof Fault && ERRORS[error.code].side === "client") return problem(call, error.code, { why: error.message });
   log.error("a plugin or the gateway failed", {
     request_id: call.id,
     service: call.notes.service,

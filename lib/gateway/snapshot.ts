@@ -6,20 +6,29 @@ import { cidrSet } from "../base/cidr.ts";
 import type { Log } from "../base/log.ts";
 import type { Json } from "../config/json.ts";
 import type { Config, PluginInstance, Service } from "../config/model.ts";
+import type { NamedFile } from "../config/schema.ts";
 import type { RouteName, ServiceName } from "../http/exchange.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
 import { fold, type AnyPlugin, type Scope } from "../plugins/plugin.ts";
 import { compileTable, type RouteTable, type TableEntry } from "../route/table.ts";
+import { hostCertificates, type HostCertificates } from "../server/certificates.ts";
 import type { Counters } from "../store/counters.ts";
 import { attempts } from "../upstream/attempts.ts";
 import { roundRobin, type Rotation } from "../upstream/balance.ts";
 import type { ForwardOptions } from "../upstream/forward.ts";
 import { createPeer } from "../upstream/peer.ts";
+import { upstreamTls } from "../upstream/tls.ts";
 import type { InUse, Runtime } from "./runtime.ts";
 
 export interface Snapshot {
   readonly table: RouteTable<RouteTarget>;
   readonly isTrusted: (address: string) => boolean;
+  readonly limits: Config["global"]["limits"];
+  /** What the files hold that the configuration names: certificates, keys, authorities. */
+  readonly files: readonly NamedFile[];
+  readonly certificates: HostCertificates;
+  /** Whether plain ports take HTTP/2 by prior knowledge. */
+  readonly h2c: boolean;
   /** Whether `global.access_log` asks for a line per request. */
   readonly accessLog: boolean;
   /** The configuration for display: defaults filled in, references unresolved. */
@@ -51,7 +60,7 @@ export interface Workshop {
 /** Throws when a plugin cannot be created; nothing in force has been touched then. */
 export function compile(loaded: Loaded, workshop: Workshop): Snapshot {
   const { config } = loaded;
-  const { runtime } = workshop;
+  const { runtime, log } = workshop;
   const inUse: InUse = { pools: new Map(), services: new Set(), limiters: new Set() };
   const rotations = new Map<string, Rotation>();
   const compiler = new PluginCompiler(workshop, config.global.name, inUse.limiters);
@@ -63,8 +72,11 @@ export function compile(loaded: Loaded, workshop: Workshop): Snapshot {
     const forwardOptions: ForwardOptions = { clock: runtime.clock, viaName, preserveHost: service.preserveHost, ...service.timeouts };
     const rotation = runtime.rotation(service.name, inUse);
     rotations.set(service.name, rotation);
+    const tls = service.tls === undefined ? undefined : upstreamTls(service.tls);
+    if (tls?.verify === false) log.warn("upstreams are not verified: anybody on the way can read and change what is sent", { service: service.name });
     const peers = service.upstreams.map(({ id, host, port }) => {
-      const options = { protocol: service.protocol, host, port, keepaliveIdleMs: service.pool.keepaliveIdleMs };
+      const { keepaliveIdleMs } = service.pool;
+      const options = { protocol: service.protocol, host, port, keepaliveIdleMs, ...(tls === undefined ? {} : { tls }) };
       return createPeer(id, runtime.pool(service.name, options, service.pool.maxConnections, inUse));
     });
     upstreams += peers.length;
@@ -76,6 +88,10 @@ export function compile(loaded: Loaded, workshop: Workshop): Snapshot {
   return Object.freeze({
     table: compileTable(entries),
     isTrusted: config.global.trustedProxies.length === 0 ? () => false : (address: string) => trusted.has(address),
+    limits: config.global.limits,
+    files: filesOf(config),
+    certificates: hostCertificates(config.global.certificates, workshop.log, runtime.clock),
+    h2c: config.global.h2c,
     accessLog: config.global.accessLog.enabled,
     shown: loaded.shown,
     digest: loaded.digest,
@@ -83,6 +99,12 @@ export function compile(loaded: Loaded, workshop: Workshop): Snapshot {
     inUse,
     rotations,
   });
+}
+
+export function filesOf({ global, services }: Config): readonly NamedFile[] {
+  const toClients = global.certificates.flatMap(({ cert, key }) => [cert, key]);
+  const toUpstreams = services.flatMap(({ tls }) => [tls?.ca, tls?.cert, tls?.key]);
+  return [...toClients, ...toUpstreams.flatMap((file) => file ?? [])];
 }
 
 /** What a Via pseudonym cannot hold (RFC 9110 §7.6.3: a token). */

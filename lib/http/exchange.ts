@@ -127,7 +127,26 @@ export interface Notes {
   fault: string | null;
 }
 
+/** What a client's certificate says. */
+export interface ClientCertificate {
+  /** Whether it was verified against CA_CERT_PATH, and if not, why: "CERT_HAS_EXPIRED". */
+  readonly verified: boolean;
+  readonly reason: string | null;
+  /** In the form of RFC 4514: "CN=alice,O=Example". */
+  readonly subject: string;
+  /** The most specific CN of the subject as it is, unescaped; null when there is none. */
+  readonly commonName: string | null;
+  /** Subject alternative names: "DNS:alice.example.com", "URI:spiffe://…", "IP:192.0.2.1", "email:…". */
+  readonly names: readonly string[];
+  /** SHA-256 of the certificate, 64 hex digits in lower case. */
+  readonly fingerprint: string;
+  /** Object identifiers of the extended key uses; empty when the certificate does not restrict them. */
+  readonly keyUses: readonly string[];
+}
+
 export interface CallOptions {
+  /** Reads the certificate of the client's connection; default: there is none. */
+  readonly certificate?: () => ClientCertificate | null;
   readonly id: string;
   readonly remoteAddress: string;
   readonly trustedRemote: boolean;
@@ -159,6 +178,8 @@ export class Call {
   };
   /** Sends an informational response (RFC 9110 §15.2: 100, 103) ahead of the reply; does nothing once that has begun. */
   readonly inform: (status: number, headers: HeaderList) => void;
+  /** The client's certificate on this connection (not through a proxy), or null when it has shown none. */
+  readonly certificate: () => ClientCertificate | null;
   #state: "open" | "aborted" | "closed" = "open";
   #listeners: (() => void)[] | null = null;
   #controller: AbortController | null = null;
@@ -169,6 +190,7 @@ export class Call {
     this.trustedRemote = options.trustedRemote;
     this.startedAt = options.startedAt;
     this.inform = options.inform;
+    this.certificate = options.certificate ?? noCertificate;
   }
 
   /** True once the client has gone away before its reply was complete. */
@@ -213,4 +235,8 @@ export class Call {
     this.notes.code = code;
     if (why !== undefined) this.notes.fault = why;
   }
+}
+
+function noCertificate(): null {
+  return null;
 }

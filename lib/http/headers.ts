@@ -104,7 +104,8 @@ export function endToEnd(list: HeaderList): string[] {
 
 function dropNamed(list: string[], named: readonly string[]): string[] {
   const drop = new Set(named.map((name) => name.trim()));
-  // `Connection: content-length` must not strip the framing of the message, nor its Host (RFC 9110 §7.6.1 forbids naming them).
+  // `Connection: content-length` must not strip the framing of the message, nor its Host (RFC 9110 §7.6.1 forbids naming them),
+  // nor what the gateway says of the client's certificate: names that clients can only mean to be rid of.
   for (const name of NEVER_NAMED) drop.delete(name);
   const kept: string[] = [];
   for (let i = 0; i < list.length; i += 2) {
@@ -113,7 +114,7 @@ function dropNamed(list: string[], named: readonly string[]): string[] {
   return kept;
 }
 
-const NEVER_NAMED = ["content-length", "host"];
+const NEVER_NAMED = ["content-length", "host", "x-client-cert-subject", "x-client-cert-san", "x-client-cert-fingerprint"];
 
 /** `keep-alive` and `close` name no header worth looking for: the common case stays cheap. */
 function plainConnection(value: string): boolean {

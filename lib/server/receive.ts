@@ -4,12 +4,16 @@
  */
 import { randomUUID } from "node:crypto";
 import type { IncomingMessage } from "node:http";
-import { isIP, isIPv6 } from "node:net";
+import { isIP, isIPv6, type Socket } from "node:net";
 import type { Readable } from "node:stream";
+import type { TLSSocket } from "node:tls";
 import type { Clock } from "../base/clock.ts";
 import type { ErrorCode } from "../base/errors.ts";
 import { Call } from "../http/exchange.ts";
 import { headerValue, tokens, type HeaderList } from "../http/headers.ts";
+import { LimitedBody } from "../http/limited_body.ts";
+import { certificateReader, noCertificate, type CertificateReader } from "./client_certificate.ts";
+import type { Limits } from "./limits.ts";
 
 /** A request before it is matched. */
 export interface Inbound {
@@ -39,18 +43,14 @@ export interface Refusal {
 export interface ReceiveOptions {
   readonly clock: Clock;
   readonly isTrusted: (address: string) => boolean;
+  readonly limits: Limits;
 }
 
 export interface Connection {
   readonly remoteAddress: string | undefined;
   readonly encrypted: boolean;
+  readonly certificate: CertificateReader;
 }
-
-/** Longest request target in bytes; beyond it 414. The whole head may have MAX_HEAD_BYTES, beyond it 431. */
-export const MAX_TARGET_BYTES = 8 * 1024;
-export const MAX_HEAD_BYTES = 32 * 1024;
-/** Most header lines in one request; beyond it 431. */
-export const MAX_HEADERS = 200;
 
 /** An HTTP/1 request. `inform` sends an informational response on its connection. */
 export function receive(
@@ -59,19 +59,21 @@ export function receive(
   options: ReceiveOptions,
   inform: (status: number, headers: HeaderList) => void,
 ): Inbound {
-  const headers = request.rawHeaders;
-  const { httpVersion } = request;
-  const framing = readFraming(headers, httpVersion);
+  const { httpVersion, rawHeaders } = request;
+  const { limits } = options;
+  const framing = readFraming(rawHeaders, httpVersion);
+  const headers = framing.posing ? withoutCertificateHeaders(rawHeaders) : rawHeaders;
   return {
-    ...receiveParts(headers, connectionOf(request), framing.host ?? "", options, inform),
+    ...receiveParts(headers, connectionOf(request.socket), framing.host ?? "", options, inform),
     method: request.method!,
     target: request.url!,
     httpVersion,
     headers,
-    body: framing.hasBody && upgrade === null ? request : null,
-    trailers: () => request.rawTrailers,
+    body: framing.hasBody && upgrade === null ? boundBody(request, headers, limits) : null,
+    trailers: () => withoutCertificateHeaders(request.rawTrailers),
     upgrade,
-    refusal: refuseVersion(httpVersion) ?? framing.refusal ?? refuseUpgrade(upgrade, framing.hasBody) ?? refuseSize(request.url!, headers),
+    refusal:
+      refuseVersion(httpVersion) ?? framing.refusal ?? refuseUpgrade(upgrade, framing.hasBody) ?? refuseSize(request.url!, headers, limits),
   };
 }
 
@@ -85,21 +87,30 @@ export function receiveParts(
 ): Pick<Inbound, "call" | "scheme" | "authority" | "clientAddress"> {
   const remoteAddress = plainAddress(connection.remoteAddress);
   const trustedRemote = options.isTrusted(remoteAddress);
+  const { certificate } = connection;
   const scheme = connection.encrypted ? "https" : "http";
   const id = (trustedRemote && givenId(headers)) || randomUUID();
   return {
-    call: new Call({ id, remoteAddress, trustedRemote, startedAt: options.clock.now(), inform }),
+    call: new Call({ id, remoteAddress, trustedRemote, startedAt: options.clock.now(), inform, certificate }),
     scheme: trustedRemote ? givenScheme(headers, scheme) : scheme,
     authority,
     clientAddress: trustedRemote ? clientAddress(headers, remoteAddress, options.isTrusted) : remoteAddress,
   };
 }
 
-/** 414 and 431 for what node lets through. */
-export function refuseSize(target: string, headers: HeaderList): Refusal | null {
-  if (target.length > MAX_TARGET_BYTES) return { code: "uri_too_long", detail: `The request target may have ${MAX_TARGET_BYTES} bytes.` };
-  if (headers.length > MAX_HEADERS * 2) return { code: "headers_too_large", detail: `A request may have ${MAX_HEADERS} header lines.` };
+/** 414, 431 and 413 for what node lets through. */
+export function refuseSize(target: string, headers: HeaderList, { maxUriBytes, maxHeaders, maxBodyBytes }: Limits): Refusal | null {
+  if (target.length > maxUriBytes) return { code: "uri_too_long", detail: `The request target may have ${maxUriBytes} bytes.` };
+  if (headers.length > maxHeaders * 2) return { code: "headers_too_large", detail: `A request may have ${maxHeaders} header lines.` };
+  if (maxBodyBytes > 0 && Number(headerValue(headers, "content-length") ?? 0) > maxBodyBytes) {
+    return { code: "body_too_large", detail: `The request body may have ${maxBodyBytes} bytes.` };
+  }
   return null;
+}
+
+/** A body that does not say how long it is, is measured as it comes; one that does cannot be longer than it says. */
+export function boundBody(body: Readable, headers: HeaderList, { maxBodyBytes }: Limits): Readable {
+  return maxBodyBytes === 0 || headerValue(headers, "content-length") !== undefined ? body : new LimitedBody(body, maxBodyBytes);
 }
 
 /** node's parser lets `HTTP/0.9` and `HTTP/2.0` pass in an HTTP/1 request line. */
@@ -115,15 +126,19 @@ function refuseUpgrade(upgrade: string | null, hasBody: boolean): Refusal | null
 interface Framing {
   readonly host: string | undefined;
   readonly hasBody: boolean;
+  /** Whether the client says itself what only the gateway may say of certificates. */
+  readonly posing: boolean;
   readonly refusal: Refusal | null;
 }
 
-/** One pass over the headers that say where the message ends and whom it is for (RFC 9112 §3.2, §6). */
+/** One pass over the headers for those that say where the message ends, and whom it is for (RFC 9112 §3.2, §6), or from. */
 function readFraming(headers: HeaderList, httpVersion: string): Framing {
   let host: string | undefined;
   let hosts = 0;
   let length: string | undefined;
   let coding: string | undefined;
+  let disguised = false;
+  let posing = false;
   for (let i = 0; i < headers.length; i += 2) {
     const name = headers[i]!;
     switch (name.length) {
@@ -135,16 +150,22 @@ function readFraming(headers: HeaderList, httpVersion: string): Framing {
         break;
       case 14:
         if (name.toLowerCase() === "content-length") length = length === undefined ? headers[i + 1]! : "two";
+        else if (name.toLowerCase() === "content_length") disguised = true;
         break;
       case 17:
         if (name.toLowerCase() === "transfer-encoding") coding = coding === undefined ? headers[i + 1]! : "two";
+        else if (name.toLowerCase() === "transfer_encoding") disguised = true;
+        else if (isCertificateHeader(name)) posing = true;
         break;
+      default:
+        if (isCertificateHeader(name)) posing = true;
     }
   }
   return {
     host,
+    posing,
     hasBody: coding !== undefined || (length !== undefined && length !== "0"),
-    refusal: refuseFraming(host, hosts, length, coding, httpVersion),
+    refusal: disguised ? DISGUISED : refuseFraming(host, hosts, length, coding, httpVersion),
   };
 }
 
@@ -159,12 +180,21 @@ function refuseFraming(
   if (host === undefined && httpVersion !== "1.0") return malformed("The request has no Host header.");
   if (host !== undefined && !isHost(host)) return malformed("The Host header is not a host name with an optional port.");
   if (length === "two") return malformed("The request has more than one Content-Length header.");
+  if (length !== undefined && !isPlainLength(length)) return malformed("The Content-Length is not a plain number below 10^15.");
   if (coding === undefined) return null;
   if (length !== undefined) return malformed("The request has both Content-Length and Transfer-Encoding.");
   if (httpVersion === "1.0") return malformed("An HTTP/1.0 request cannot have a Transfer-Encoding.");
   if (coding.toLowerCase() !== "chunked") return malformed("The only Transfer-Encoding accepted is chunked.");
   return null;
 }
+
+/** `0010` may be read as eight, and 2^64 as nothing at all. Node's parser has seen to it that there are only digits. */
+function isPlainLength(length: string): boolean {
+  return length.length <= 15 && (length.length === 1 || length.charCodeAt(0) !== 0x30);
+}
+
+/** Servers that turn headers into variables (CGI and what came after it) read `_` as `-`. */
+const DISGUISED: Refusal = { code: "bad_request", detail: "Content_Length and Transfer_Encoding are not taken." };
 
 function malformed(detail: string): Refusal {
   return { code: "bad_request", detail };
@@ -204,9 +234,30 @@ function isPort(text: string, start: number): boolean {
   return true;
 }
 
-function connectionOf(request: IncomingMessage): Connection {
-  const { socket } = request;
-  return { remoteAddress: socket.remoteAddress, encrypted: (socket as { encrypted?: boolean }).encrypted === true };
+/**
+ * `X-Client-Cert-…`, by which the gateway tells upstreams who has shown a certificate (`plugins/mtls.ts`). With underscores it is
+ * another header to us, and the same one to the many upstreams that read headers as CGI variables.
+ */
+export function isCertificateHeader(name: string): boolean {
+  return name.length > 13 && isDash(name.charCodeAt(13)) && isDash(name.charCodeAt(8)) && CERTIFICATE_HEADER.test(name);
+}
+
+function isDash(c: number): boolean {
+  return c === 0x2d || c === 0x5f;
+}
+
+const CERTIFICATE_HEADER = /^x[-_]client[-_]cert[-_]/i;
+
+/** The same list when there are none. */
+export function withoutCertificateHeaders(list: HeaderList): HeaderList {
+  if (list.length === 0) return list;
+  const names = list.filter((_text, i) => i % 2 === 0);
+  return names.some(isCertificateHeader) ? list.filter((_text, i) => !isCertificateHeader(names[i >> 1]!)) : list;
+}
+
+export function connectionOf(socket: Socket): Connection {
+  const encrypted = (socket as { encrypted?: boolean }).encrypted === true;
+  return { remoteAddress: socket.remoteAddress, encrypted, certificate: encrypted ? certificateReader(socket as TLSSocket) : noCertificate };
 }
 
 /** `::ffff:192.0.2.1`, as a dual-stack socket says it, is 192.0.2.1. "" when the socket is already gone. */

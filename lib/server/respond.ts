@@ -1,6 +1,6 @@
 /**
  * Writes a Reply to an HTTP/1 client: head, body with back-pressure, trailers; a fault after the head destroys the connection.
- * Replies to HTTP/2 streams are `h2.ts`'s, replies on bare sockets (upgrades, broken requests) `bare.ts`'s.
+ * Replies to HTTP/2 streams are `h2_respond.ts`'s, replies on bare sockets (upgrades, broken requests) `bare.ts`'s.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { Socket } from "node:net";
@@ -10,6 +10,7 @@ import type { Clock } from "../base/clock.ts";
 import { Fault } from "../base/errors.ts";
 import { pump } from "../http/body.ts";
 import type { Call } from "../http/exchange.ts";
+import { grpcReply } from "../http/grpc.ts";
 import { hasHeader, headerValue, withHeader, withoutHeader, type HeaderList } from "../http/headers.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
 import { endSoon } from "./linger.ts";
@@ -23,8 +24,9 @@ export interface RespondOptions {
 }
 
 /** Sends `reply`. The call is closed when it is out, aborted when the client goes first. */
-export function respond(request: IncomingMessage, response: ServerResponse, call: Call, reply: Reply, options: RespondOptions): void {
-  if (call.aborted || response.destroyed) return discard(reply);
+export function respond(request: IncomingMessage, response: ServerResponse, call: Call, given: Reply, options: RespondOptions): void {
+  if (call.aborted || response.destroyed) return discard(given);
+  const reply = grpcReply(call, request.rawHeaders, given);
   const spoilt = spoiltReply(call, reply);
   if (spoilt !== null) return respond(request, response, call, spoilt, options);
   const { body } = reply;
@@ -111,9 +113,12 @@ function sendHeadSoon(stream: Readable, response: ServerResponse): void {
     begun = true;
   });
   process.nextTick(() => {
-    if (!begun && !response.writableEnded && !response.destroyed) response.flushHeaders();
+    if (!begun && !response.writableEnded && !response.destroyed) response.write(NOTHING);
   });
 }
+
+/** Sends the head by itself; `flushHeaders` would encode its Latin-1 bytes as UTF-8. */
+const NOTHING = Buffer.alloc(0);
 
 function addTrailers(response: ServerResponse, trailers: HeaderList): void {
   if (trailers.length === 0) return;

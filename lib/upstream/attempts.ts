@@ -6,7 +6,7 @@ import type { Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import type { Balancer } from "./balance.ts";
-import { forward, type ForwardOptions } from "./forward.ts";
+import type { ForwardOptions } from "./forward.ts";
 
 export function attempts(balancer: Balancer, options: ForwardOptions): Handler {
   return async (exchange) => {
@@ -16,7 +16,7 @@ export function attempts(balancer: Balancer, options: ForwardOptions): Handler {
     notes.upstream = peer.id;
     notes.attempts++;
     try {
-      return await forward(exchange, peer, options);
+      return await peer.forward(exchange, options);
     } catch (error) {
       return faultReply(exchange, error);
     }
@@ -36,5 +36,6 @@ const DETAILS: { readonly [code in ErrorCode]?: string } = {
   upstream_timeout: "The service behind this route did not answer in time.",
   upstream_saturated: "Every connection to the service behind this route was in use. Try again shortly.",
   request_timeout: "The request body stopped arriving.",
+  body_too_large: "The request body is larger than this gateway takes.",
   bad_request: "The request body ended before its announced end.",
 };

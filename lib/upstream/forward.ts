@@ -11,7 +11,8 @@ import { Fault, type ErrorCode } from "../base/errors.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { hasToken, headerValue } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
-import type { Peer } from "./peer.ts";
+import type { Destination } from "./destination.ts";
+import type { Pool } from "./pool.ts";
 import { requestHead, type HeadOptions, type RequestHead } from "./request_head.ts";
 import { informationHeaders, invalidity, replyHeaders, replyOf, switchHeaders } from "./response_head.ts";
 import { pairs, trailerFields } from "./trailers.ts";
@@ -31,7 +32,7 @@ export interface ForwardOptions extends HeadOptions {
  * Resolves with the peer's final response, whose body has to be read or destroyed; rejects with a `Fault`. Informational responses
  * go to the client as they come. When the client goes away, so does the request.
  */
-export async function forward(exchange: Exchange, peer: Peer, options: ForwardOptions): Promise<Reply> {
+export async function forward(exchange: Exchange, peer: Destination<Pool>, options: ForwardOptions): Promise<Reply> {
   const { call } = exchange;
   // A plugin may have taken longer than the client cared to wait.
   if (call.aborted) throw new Fault("upstream_reset", "the client went away");
@@ -52,7 +53,7 @@ export async function forward(exchange: Exchange, peer: Peer, options: ForwardOp
 class StaleConnection extends Fault {}
 
 /** One try on one connection. The lease it was given ends when the connection is free again. */
-function send(exchange: Exchange, peer: Peer, options: ForwardOptions): Promise<Reply> {
+function send(exchange: Exchange, peer: Destination<Pool>, options: ForwardOptions): Promise<Reply> {
   return new Promise((resolve, reject) => {
     const { call } = exchange;
     const { pool } = peer;
@@ -159,6 +160,10 @@ function send(exchange: Exchange, peer: Peer, options: ForwardOptions): Promise<
         upgraded.destroy();
         return fail(new Fault("upstream_invalid", "the upstream switched to a protocol nobody asked for"));
       }
+      if (head.accept !== null && headerValue(received.rawHeaders, "sec-websocket-accept") !== head.accept) {
+        upgraded.destroy();
+        return fail(new Fault("upstream_invalid", "the upstream's Sec-WebSocket-Accept does not fit the key"));
+      }
       phase = "over";
       timer?.cancel();
       resolve({
@@ -184,7 +189,9 @@ function send(exchange: Exchange, peer: Peer, options: ForwardOptions): Promise<
       // A request given up before it had a socket ends without an error of its own.
       if (phase !== "over") fail(new Fault("upstream_reset", "the connection closed before a response"));
     });
-    call.onAbort(() => fail(new Fault("upstream_reset", "the client went away")));
+    call.onAbort(() => {
+      if (phase !== "over") fail(new Fault("upstream_reset", "the client went away"));
+    });
 
     if (exchange.body === null || call.aborted) return void request.end();
     stopUpload = upload(exchange.body, request, {
@@ -192,11 +199,11 @@ function send(exchange: Exchange, peer: Peer, options: ForwardOptions): Promise<
         if (head.framing === "chunked") request.addTrailers(pairs(trailerFields(exchange.trailers())));
         request.end();
       },
-      broken: (cause) => fail(new Fault("bad_request", "the request body broke off", cause)),
+      broken: (cause) => fail(cause instanceof Fault ? cause : new Fault("bad_request", "the request body broke off", cause)),
     });
     // By the next tick a small body that came with the head is in the same write; a slow one must not hold the head back.
     process.nextTick(() => {
-      if (!request.writableEnded && !request.destroyed) request.flushHeaders();
+      if (!request.writableEnded && !request.destroyed) request.write(NOTHING);
     });
   });
 }
@@ -224,7 +231,7 @@ function guardEnd(socket: Socket, response: IncomingMessage): () => void {
 }
 
 /** Safe to send twice: no body, and a method whose repetition changes nothing (RFC 9110 §9.2.2). */
-function isReplayable(exchange: Exchange): boolean {
+export function isReplayable(exchange: Exchange): boolean {
   if (exchange.body !== null || exchange.call.aborted) return false;
   const { method } = exchange;
   return method === "GET" || method === "HEAD" || method === "OPTIONS" || method === "PUT" || method === "DELETE" || method === "TRACE";
@@ -235,8 +242,12 @@ function isReset(error: NodeJS.ErrnoException): boolean {
 }
 
 function faultCode(error: NodeJS.ErrnoException, phase: string): ErrorCode {
-  if (phase === "connecting") return "upstream_connect_failed";
+  // TLS 1.3 tells of a client certificate that it does not like only after the handshake.
+  if (phase === "connecting" || error.code?.startsWith("ERR_SSL_")) return "upstream_connect_failed";
   return error.code?.startsWith("HPE_") ? "upstream_invalid" : "upstream_reset";
 }
+
+/** Sends the head by itself; `flushHeaders` would encode its Latin-1 bytes as UTF-8. */
+const NOTHING = Buffer.alloc(0);
 
 function ignore(): void {}

@@ -5,8 +5,10 @@
 import http from "node:http";
 import https from "node:https";
 import type { Duplex } from "node:stream";
-import type { Clock, Timer } from "../base/clock.ts";
+import type { Clock } from "../base/clock.ts";
 import { Fault } from "../base/errors.ts";
+import { tlsOptions, type UpstreamTls } from "./tls.ts";
+import { WaitingLine } from "./waiting.ts";
 
 export interface PoolOptions {
   readonly protocol: "http" | "https";
@@ -14,12 +16,8 @@ export interface PoolOptions {
   readonly port: number;
   /** How long an unused connection is kept, in milliseconds. */
   readonly keepaliveIdleMs: number;
-}
-
-interface Waiter {
-  readonly grant: () => void;
-  readonly refuse: (fault: Fault) => void;
-  readonly timer: Timer;
+  /** For "https"; default: verified against the system's certificates. */
+  readonly tls?: UpstreamTls;
 }
 
 export class Pool {
@@ -28,13 +26,12 @@ export class Pool {
   #maxConnections: number;
   #leased = 0;
   #state: "open" | "retired" | "destroyed" = "open";
-  readonly #waiting = new Set<Waiter>();
-  readonly #clock: Clock;
+  readonly #waiting: WaitingLine<true>;
 
   constructor(options: PoolOptions, maxConnections: number, clock: Clock) {
     this.options = options;
     this.#maxConnections = maxConnections;
-    this.#clock = clock;
+    this.#waiting = new WaitingLine(clock, () => this.#lease() || null);
     this.agent = this.#createAgent();
   }
 
@@ -45,7 +42,7 @@ export class Pool {
 
   set maxConnections(value: number) {
     this.#maxConnections = value;
-    this.#grantNext();
+    this.#waiting.grant();
   }
 
   /** Connections in use; those kept for later do not count. */
@@ -54,7 +51,7 @@ export class Pool {
   }
 
   get waiting(): number {
-    return this.#waiting.size;
+    return this.#waiting.length;
   }
 
   /**
@@ -63,35 +60,20 @@ export class Pool {
    */
   tryLease(): boolean {
     // Who waits goes first, also in the moment between a release and the grant.
-    return this.#waiting.size === 0 && this.#lease();
+    return this.#waiting.length === 0 && this.#lease();
   }
 
   /** Waits for a lease, first come first served. Rejects with `upstream_saturated` after `ms` milliseconds. */
-  waitForLease(ms: number, onAbort: (run: () => void) => void): Promise<void> {
-    return new Promise((resolve, reject) => {
-      if (this.#state === "destroyed") return reject(new Fault("upstream_unavailable", "the gateway is shutting down"));
-      const giveUp = (fault: Fault) => {
-        if (!this.#waiting.delete(waiter)) return;
-        waiter.timer.cancel();
-        reject(fault);
-      };
-      const waiter: Waiter = {
-        grant: resolve,
-        refuse: giveUp,
-        timer: this.#clock.after(ms, () =>
-          giveUp(new Fault("upstream_saturated", `no connection became free within ${ms} ms (max_connections ${this.#maxConnections})`)),
-        ),
-      };
-      this.#waiting.add(waiter);
-      onAbort(() => giveUp(new Fault("upstream_saturated", "the client went away while waiting for a connection")));
-    });
+  async waitForLease(ms: number, onAbort: (run: () => void) => void): Promise<void> {
+    if (this.#state === "destroyed") throw new Fault("upstream_unavailable", "the gateway is shutting down");
+    await this.#waiting.wait(ms, onAbort, () => `max_connections ${this.#maxConnections}`);
   }
 
   /** Gives a lease back. */
   release(): void {
     this.#leased--;
     // A microtask later the agent has put the socket back among the free ones, and the next in line can have it.
-    if (this.#waiting.size > 0) queueMicrotask(() => this.#grantNext());
+    if (this.#waiting.length > 0) queueMicrotask(() => this.#waiting.grant());
   }
 
   /** Closes the connections nobody uses: after one of them proved dead, its siblings are likely dead too. */
@@ -110,7 +92,7 @@ export class Pool {
   /** Closes every connection, used or not, and lets nobody wait for one. */
   destroy(): void {
     this.#state = "destroyed";
-    for (const waiter of this.#waiting) waiter.refuse(new Fault("upstream_unavailable", "the gateway is shutting down"));
+    this.#waiting.refuse(() => new Fault("upstream_unavailable", "the gateway is shutting down"));
     this.agent.destroy();
   }
 
@@ -120,21 +102,12 @@ export class Pool {
     return true;
   }
 
-  #grantNext(): void {
-    for (const waiter of this.#waiting) {
-      if (!this.#lease()) return;
-      this.#waiting.delete(waiter);
-      waiter.timer.cancel();
-      waiter.grant();
-    }
-  }
-
   #createAgent(): http.Agent {
-    const { protocol, keepaliveIdleMs } = this.options;
-    const kind = protocol === "https" ? https.Agent : http.Agent;
+    const { protocol, host, keepaliveIdleMs, tls } = this.options;
     // Leases bound the number of sockets, so the agent's own queue, which cannot be left, is never used. Last in, first out keeps
     // few sockets warm and lets the rest run out.
-    const agent = new kind({ keepAlive: true, maxSockets: Infinity, maxFreeSockets: Infinity, scheduling: "lifo", timeout: keepaliveIdleMs });
+    const options: http.AgentOptions = { keepAlive: true, maxSockets: Infinity, maxFreeSockets: Infinity, scheduling: "lifo", timeout: keepaliveIdleMs };
+    const agent = protocol === "https" ? new https.Agent({ ...options, ...tlsOptions(host, tls) }) : new http.Agent(options);
     // node's documentation says boolean, its types say void.
     const keep = agent.keepSocketAlive.bind(agent) as unknown as (socket: Duplex) => boolean;
     const reuse = agent.reuseSocket.bind(agent);

@@ -4,7 +4,8 @@
  */
 import type { Exchange } from "../http/exchange.ts";
 import { endToEnd, hasToken, headerValue, headerValues, withoutHeader, type HeaderList } from "../http/headers.ts";
-import type { Peer } from "./peer.ts";
+import type { Destination } from "./destination.ts";
+import { websocketAccept, websocketKey } from "./websocket.ts";
 
 export interface HeadOptions {
   /** Keep the client's Host instead of naming the upstream. */
@@ -17,26 +18,40 @@ export interface RequestHead {
   readonly headers: HeaderList;
   /** How the body is delimited: not there, by the Content-Length that stands in the headers, or chunked. */
   readonly framing: "none" | "length" | "chunked";
+  /** What the upstream has to answer in Sec-WebSocket-Accept where the key is ours; null where it is the client's, who looks for himself. */
+  readonly accept: string | null;
 }
 
-export function requestHead(exchange: Exchange, peer: Peer, options: HeadOptions): RequestHead {
+export function requestHead(exchange: Exchange, peer: Destination<unknown>, options: HeadOptions): RequestHead {
   const { call } = exchange;
   const headers: string[] = ["Host", options.preserveHost && exchange.authority !== "" ? exchange.authority : peer.authority];
   const received = endToEnd(exchange.headers);
+  // HTTP/2 opens a WebSocket without a key (RFC 8441 §5), HTTP/1.1 with one.
+  const ownKey = exchange.upgrade !== null && exchange.httpVersion === "2.0";
   for (let i = 0; i < received.length; i += 2) {
     const name = received[i]!;
-    if (!isReplaced(name)) headers.push(name, received[i + 1]!);
+    if (!isReplaced(name) && !(ownKey && isKey(name))) headers.push(name, received[i + 1]!);
   }
   pushForwarded(headers, exchange);
   headers.push("X-Request-Id", call.id, "Via", `${exchange.httpVersion} ${options.viaName}`);
+  let accept: string | null = null;
   if (exchange.upgrade !== null) {
     headers.push("Connection", "Upgrade", "Upgrade", exchange.upgrade);
+    if (ownKey) {
+      const key = websocketKey();
+      headers.push("Sec-WebSocket-Key", key);
+      accept = websocketAccept(key);
+    }
   } else if (headerValues(exchange.headers, "te").some((value) => hasToken(value, "trailers"))) {
     headers.push("TE", "trailers", "Connection", "TE");
   }
   const framing = frame(exchange, headers);
   // Only a chunked body can be followed by trailers (RFC 9112 §7.1.2): the promise of some goes where they cannot come.
-  return { headers: framing === "chunked" ? headers : withoutHeader(headers, "trailer"), framing };
+  return { headers: framing === "chunked" ? headers : withoutHeader(headers, "trailer"), framing, accept };
+}
+
+function isKey(name: string): boolean {
+  return name.length === 17 && name.toLowerCase() === "sec-websocket-key";
 }
 
 /** What the gateway says itself, whatever the client said. Via is kept and continued. */

@@ -10,6 +10,8 @@ import { trailerFields } from "./trailers.ts";
 /** Why the response cannot be passed on although node could parse it; null when it can. */
 export function invalidity(response: IncomingMessage): string | null {
   const status = response.statusCode!;
+  // node's parser takes any version it knows, `HTTP/2.0` in a status line among them.
+  if (response.httpVersion !== "1.1" && response.httpVersion !== "1.0") return `the upstream answered with HTTP/${response.httpVersion}`;
   // `101` without Upgrade comes as an ordinary response; nobody asked for it.
   if (status < 200) return `the upstream answered with status ${status}`;
   if (response.httpVersionMajor !== 1) return `the upstream answered in HTTP/${response.httpVersion}`;

@@ -1,9 +1,13 @@
 /**
- * Joins two sockets after a protocol switch: every byte passes both ways, with back-pressure, until either side ends.
- * The 101 itself, and who may have one, is decided before.
+ * Joins two connections after a protocol switch: every byte passes both ways, with back-pressure, until either side ends. Either may
+ * be a socket or a stream of HTTP/2. The switch itself, and who may have one, is decided before.
  */
+import { constants, type Http2Stream } from "node:http2";
+import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
+import { TLSSocket } from "node:tls";
 import { pump } from "../http/body.ts";
+import { resetStream } from "../http/h2_ends.ts";
 import type { Tunnel } from "../http/reply.ts";
 
 /** `clientHead` and `tunnel.head` are bytes that arrived behind the upgrade on either side. */
@@ -21,18 +25,40 @@ export function joinTunnel(client: Duplex, clientHead: Buffer, tunnel: Tunnel): 
 function carry(from: Duplex, to: Duplex): void {
   pump(from, to, {
     // An orderly end of one side is passed on; the other may still be talking.
-    done: () => to.end(),
-    broken: () => to.destroy(),
+    done: () => (wasReset(from) ? reset(to) : to.end()),
+    broken: () => reset(to),
   });
   // A side that is wholly gone takes nothing more: the other would wait, paused, for ever. What is on its way to it still goes out.
   to.once("close", () => {
-    if (from.writableEnded && !from.writableFinished) from.once("finish", () => from.destroy());
-    else from.destroy();
+    if (wasReset(to)) reset(from);
+    else if (from.writableEnded && !from.writableFinished) from.once("finish", () => cut(from));
+    else cut(from);
   });
 }
 
+/** Passes a break on as one: RST for RST (RFC 8441 §5). What is still on its way to the other side is lost, as it would be without us. */
+function reset(side: Duplex): void {
+  if (side instanceof Socket && !(side instanceof TLSSocket)) side.resetAndDestroy();
+  else cut(side);
+}
+
+/** Ends a side at once: a stream of HTTP/2 says CANCEL, where node would say that there was no error. */
+function cut(side: Duplex): void {
+  if (isStream(side) && !side.destroyed && !side.closed) resetStream(side, constants.NGHTTP2_CANCEL);
+  else side.destroy();
+}
+
+/** A stream of HTTP/2 ends its reading side in good order also when the client resets it. */
+function wasReset(side: Duplex): boolean {
+  return isStream(side) && side.rstCode !== constants.NGHTTP2_NO_ERROR;
+}
+
+function isStream(side: Duplex): side is Http2Stream {
+  return "rstCode" in side;
+}
+
 /**
- * Each socket tells when it has been still for `idleMs`. The tunnel is idle when both have told and nothing has moved on either since
+ * Each side tells when it has been still for `idleMs`. The tunnel is idle when both have told and nothing has moved on either since
  * the first did.
  */
 function closeWhenIdle(client: Duplex, upstream: Duplex, idleMs: number): void {
@@ -43,8 +69,8 @@ function closeWhenIdle(client: Duplex, upstream: Duplex, idleMs: number): void {
       const moved = bytesMoved(client, upstream);
       movedWhenStill[own] = moved;
       if (movedWhenStill[1 - own] === moved) {
-        client.destroy();
-        upstream.destroy();
+        cut(client);
+        cut(upstream);
       } else {
         side.setTimeout?.(idleMs);
       }
@@ -54,6 +80,7 @@ function closeWhenIdle(client: Duplex, upstream: Duplex, idleMs: number): void {
 
 type Timed = Duplex & { setTimeout?(ms: number, run?: () => void): void };
 
+/** A stream of HTTP/2 does not count; what passes it passes the other side. */
 function bytesMoved(...sides: Duplex[]): number {
   let sum = 0;
   for (const side of sides as (Duplex & { bytesRead?: number; bytesWritten?: number })[]) sum += (side.bytesRead ?? 0) + (side.bytesWritten ?? 0);

@@ -2,12 +2,11 @@
  * Sends a request's body to the upstream, pausing the client while the upstream is behind. Unlike a pump it can be stopped, since a
  * body nobody reads any more is the server's to dispose of. How the body is delimited is `request_head.ts`.
  */
-import type { ClientRequest } from "node:http";
-import type { Readable } from "node:stream";
+import type { Readable, Writable } from "node:stream";
 import type { PumpEnd } from "../http/body.ts";
 
 /** Returns what stops it; neither `done` nor `broken` is called after that. */
-export function upload(body: Readable, request: ClientRequest, end: PumpEnd): () => void {
+export function upload(body: Readable, request: Writable, end: PumpEnd): () => void {
   let over = false;
   const write = (chunk: Buffer) => {
     if (request.write(chunk)) return;

@@ -74,7 +74,7 @@ describe("a start that fails", () => {
     ["a key that is garbage", { cert: SERVER.cert, key: "none" }, ["key.pem (SERVER_KEY_PATH) is not a private key in PEM form"]],
     ["a key of another certificate", { cert: SERVER.cert, key: STRANGER.key }, ["key.pem (SERVER_KEY_PATH) does not belong to the certificate", "cert.pem (SERVER_CERT_PATH)"]],
     ["a CA that is garbage", { cert: SERVER.cert, key: SERVER.key, ca: "none" }, ["ca.pem (CA_CERT_PATH) is not a certificate in PEM form"]],
-    ["a chain whose second certificate is garbage", { cert: SERVER.cert + garbage, key: SERVER.key }, ["cert.pem (SERVER_CERT_PATH) cannot be used for TLS"]],
+    ["a chain whose second certificate is garbage", { cert: SERVER.cert + garbage, key: SERVER.key }, ["cert.pem (SERVER_CERT_PATH) is not a certificate in PEM form (number 2 of 2 in it)"]],
   ];
   it.each(cases)("with %s exits 2 and says which file and why", async (_what, texts, told) => {
     const files = pem(texts);

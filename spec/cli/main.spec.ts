@@ -158,7 +158,7 @@ describe("schema", () => {
     expect(Route.required).toEqual(["path"]);
     expect(Plugin.required).toEqual(["name"]);
     const kinds = Plugin.allOf.map((rule: any) => rule.if.properties.name.const);
-    expect(kinds).toEqual(["key_auth", "rate_limit"]);
+    expect(kinds).toEqual(["key_auth", "rate_limit", "mtls"]);
     expect(Object.keys(Plugin.allOf[1].then.properties.config.properties)).toEqual(expect.arrayContaining(["limit_second", "limit_min", "limit_hour"]));
   });
 

@@ -108,6 +108,26 @@ describe("a start", () => {
     await expect(get(STRANGER)).rejects.toThrow();
   });
 
+  it("warns of certificates by host name without HTTPS, and of mtls that nobody can satisfy", async () => {
+    const files = pem({ cert: SERVER.cert, key: SERVER.key });
+    const certificates = [{ hosts: ["a.example"], cert: files.cert!, key: files.key! }];
+    const running = await runningProgram(oneService(9, { plugins: [{ name: "mtls" }] }, { certificates }));
+    await running.says(/the plugin mtls refuses every request.*\n/);
+    const warned = logLines(running.stderr()).filter(({ level }) => level === "warn").map(({ message }) => message);
+    expect(warned).toEqual([expect.stringMatching(/^global\.certificates are shown to nobody/), expect.stringMatching(/^the plugin mtls refuses every request/)]);
+  });
+
+  it("warns of neither where they are of use, or switched off", async () => {
+    const files = pem({ cert: SERVER.cert, key: SERVER.key, ca: CA.cert });
+    const tls = { SERVER_CERT_PATH: files.cert!, SERVER_KEY_PATH: files.key! };
+    const certificates = [{ hosts: ["a.example"], cert: files.cert!, key: files.key! }];
+    const config = (enabled: boolean) => oneService(9, { plugins: [{ name: "mtls", enabled }] }, { certificates });
+    for (const running of [await runningProgram(config(true), [], { ...tls, CA_CERT_PATH: files.ca! }), await runningProgram(config(false), [], tls)]) {
+      running.child.kill("SIGTERM");
+      expect(logLines((await running.ended).stderr).filter(({ level }) => level === "warn")).toEqual([]);
+    }
+  });
+
   it("warns of a certificate that has expired, and starts", async () => {
     const files = pem({ cert: EXPIRED.cert, key: EXPIRED.key });
     const running = await runningProgram(oneService(9), [], { SERVER_CERT_PATH: files.cert!, SERVER_KEY_PATH: files.key! });

@@ -2,6 +2,8 @@ import { describe, expect, expectTypeOf, it } from "vitest";
 import { loadConfig } from "../../lib/config/load.ts";
 import { configJsonSchema, type Config, type ConfigInput } from "../../lib/config/model.ts";
 import * as s from "../../lib/config/schema.ts";
+import { EXPIRED } from "../support/certs.ts";
+import { OTHER_CA, SHOP, WILDCARD } from "../support/more_certs.ts";
 
 const kinds = [
   { name: "key_auth", schema: s.object({ key: s.string({ min: 1 }), hide_credentials: s.withDefault(s.boolean(), false) }) },
@@ -32,7 +34,26 @@ const ofService = (more: object) => issues({ services: [service(more)] });
 describe("configSchema", () => {
   it("fills in every default", () => {
     expect(valid({ services: [service()] })).toEqual({
-      global: { name: "edge-gateway", plugins: [], trustedProxies: [], accessLog: { enabled: true } },
+      global: {
+        name: "edge-gateway",
+        plugins: [],
+        trustedProxies: [],
+        accessLog: { enabled: true },
+        certificates: [],
+        h2c: false,
+        limits: {
+          headersTimeoutMs: 60_000,
+          requestTimeoutMs: 0,
+          minBodyBytesPerS: 100,
+          maxHeaderBytes: 32_768,
+          maxHeaders: 200,
+          maxUriBytes: 8192,
+          maxBodyBytes: 0,
+          maxConnections: 10_000,
+          maxConnectionsPerIp: 0,
+          maxRequestsInFlight: 10_000,
+        },
+      },
       services: [
         {
           name: "a",
@@ -179,6 +200,112 @@ describe("global", () => {
 
   it.each(['a"b', "a\\b", "a\nb", "naïve"])("refuses the name %j, which would break a header", (name) => {
     expect(issues({ global: { name }, services: [] })).toHaveLength(1);
+  });
+});
+
+describe("certificates", () => {
+  const files: Readonly<Record<string, string>> = {
+    "/tls/shop.crt": SHOP.cert,
+    "/tls/shop.key": SHOP.key,
+    "/tls/both.crt": SHOP.cert + OTHER_CA.cert,
+    "/tls/broken.crt": SHOP.cert + "-----BEGIN CERTIFICATE-----\nbm9uZQ==\n-----END CERTIFICATE-----\n",
+    "/tls/other.key": WILDCARD.key,
+    "/tls/old.crt": EXPIRED.cert,
+    "/tls/old.key": EXPIRED.key,
+    "/tls/none": "hush",
+  };
+  const readFile = (path: string) => {
+    if (files[path] === undefined) throw Object.assign(new Error(path), { code: "ENOENT" });
+    return files[path];
+  };
+  const entry = (hosts: readonly string[], cert = "/tls/shop.crt", key = "/tls/shop.key") => ({ hosts, cert, key });
+  const loaded = (...certificates: object[]) => loadConfig({ value: { global: { certificates }, services: [] } }, { kinds, environment: {}, readFile });
+  const wrong = (...certificates: object[]) => {
+    const result = loaded(...certificates);
+    return result.ok ? [] : result.issues.map(({ at, message }) => `${s.formatPath(at)}: ${message}`);
+  };
+
+  it("hold what their files hold, hosts in lower case, and are shown by their paths", () => {
+    const result = loaded(entry(["Shop.example.com", "*.example.com"], "/tls/both.crt"));
+    if (!result.ok) throw new Error(JSON.stringify(result.issues));
+    expect(result.config.global.certificates).toEqual([
+      {
+        hosts: ["shop.example.com", "*.example.com"],
+        cert: { path: "/tls/both.crt", content: Buffer.from(files["/tls/both.crt"]!) },
+        key: { path: "/tls/shop.key", content: Buffer.from(SHOP.key) },
+      },
+    ]);
+    expect(result.shown).toMatchObject({ global: { certificates: [entry(["Shop.example.com", "*.example.com"], "/tls/both.crt")] } });
+  });
+
+  it("may have expired", () => expect(wrong(entry(["a.example"], "/tls/old.crt", "/tls/old.key"))).toEqual([]));
+
+  it.each<[what: string, certificate: object, issue: RegExp]>([
+    ["without hosts", entry([]), /^global\.certificates\[0\]\.hosts: expected at least 1 item/],
+    ["for an address", entry(["::1"]), /^global\.certificates\[0\]\.hosts\[0\]: .*an IPv6 address cannot be matched$/],
+    ["for a wildcard in the middle", entry(["a.*.example"]), /^global\.certificates\[0\]\.hosts\[0\]: expected a host name/],
+    ["without a key", { hosts: ["a.example"], cert: "/tls/shop.crt" }, /^global\.certificates\[0\]\.key: is required/],
+    ["with a file that is not there", entry(["a.example"], "/tls/away.crt"), /\.cert: cannot read \/tls\/away\.crt: no such file$/],
+    ["with a certificate that is none", entry(["a.example"], "/tls/none"), /\.cert: \/tls\/none: is not a certificate in PEM form/],
+    ["with a chain that is broken further down", entry(["a.example"], "/tls/broken.crt"), /\.cert: \/tls\/broken\.crt: .*\(number 2 of 2 in it\)/],
+    ["with a key that is none", entry(["a.example"], "/tls/shop.crt", "/tls/none"), /\.key: \/tls\/none: is not a private key in PEM form/],
+    ["with another's key", entry(["a.example"], "/tls/shop.crt", "/tls/other.key"), /\.key: \/tls\/other\.key: the key does not belong to the certificate \/tls\/shop\.crt$/],
+  ])("%s are refused, and nothing that a file holds is repeated", (_what, certificate, issue) => {
+    const [first, ...others] = wrong(certificate);
+    expect(first).toMatch(issue);
+    expect(first).not.toContain("hush");
+    expect(others).toEqual([]);
+  });
+
+  it("have each host once, whatever its case", () => {
+    expect(wrong(entry(["a.example", "b.example"]), entry(["c.example", "B.example"]))).toEqual([
+      "global.certificates[1].hosts[1]: is the same host as global.certificates[0].hosts[1]",
+    ]);
+    expect(wrong(entry(["*.a.example", "b.a.example"]))).toEqual([]);
+  });
+});
+
+describe("h2c", () => {
+  it("is a boolean, false unless given", () => {
+    expect(valid({ global: { h2c: true }, services: [] }).global.h2c).toBe(true);
+    expect(issues({ global: { h2c: "yes" }, services: [] })[0]).toMatch(/global\.h2c: expected true or false/);
+    expect(issues({ global: { h2: true }, services: [] })[0]).toContain('did you mean "h2c"?');
+  });
+});
+
+describe("limits", () => {
+  const limits = (given: object) => issues({ global: { limits: given }, services: [] });
+
+  it("keep their defaults where others are given", () => {
+    expect(valid({ global: { limits: { max_headers: 50 } }, services: [] }).global.limits).toMatchObject({ maxHeaders: 50, maxUriBytes: 8192 });
+  });
+
+  it.each<[string, unknown, string]>([
+    ["headers_timeout_ms", 0, "an integer 1–86400000, found 0"],
+    ["headers_timeout_ms", "60s", 'found "60s"'],
+    ["request_timeout_ms", -1, "an integer 0–86400000, found -1"],
+    ["min_body_bytes_per_s", 0.5, "an integer 0–1000000000, found 0.5"],
+    ["max_header_bytes", 1023, "an integer 1024–1048576, found 1023"],
+    ["max_headers", 0, "an integer 1–10000, found 0"],
+    ["max_uri_bytes", 63, "an integer 64–1048576, found 63"],
+    ["max_body_bytes", -1, "found -1"],
+    ["max_connections", 1_000_001, "an integer 0–1000000, found 1000001"],
+    ["max_connections_per_ip", -1, "an integer 0–1000000, found -1"],
+    ["max_requests_in_flight", null, "an integer 0–1000000, found null"],
+  ])("refuse %s %j", (field, value, message) => {
+    const [issue, ...others] = limits({ [field]: value });
+    expect(issue).toContain(`global.limits.${field}: expected`);
+    expect(issue).toContain(message);
+    expect(others).toEqual([]);
+  });
+
+  it.each(["request_timeout_ms", "min_body_bytes_per_s", "max_body_bytes", "max_connections", "max_connections_per_ip", "max_requests_in_flight"])(
+    "%s is off with 0",
+    (field) => expect(limits({ [field]: 0 })).toEqual([]),
+  );
+
+  it("suggest the one that was meant", () => {
+    expect(limits({ max_body_size: 1 })[0]).toContain('is not a known field; did you mean "max_body_bytes"?');
   });
 });
 

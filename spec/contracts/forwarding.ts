@@ -1,11 +1,10 @@
-/** What every forwarder promises: run on each implementation from its own spec. */
+/** What the forwarder over HTTP/1 promises, at the level of bytes; what all promise alike is `exchange.ts`. */
 import type { Socket } from "node:net";
 import { PassThrough, Readable } from "node:stream";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { Fault } from "../../lib/base/errors.ts";
 import { Call, type Exchange, type ExchangeParts } from "../../lib/http/exchange.ts";
 import { discard, type Reply } from "../../lib/http/reply.ts";
-import type { forward as Forward } from "../../lib/upstream/forward.ts";
 import { createPeer } from "../../lib/upstream/peer.ts";
 import { Pool } from "../../lib/upstream/pool.ts";
 import { manualClock } from "../support/clock.ts";
@@ -15,7 +14,7 @@ import { eventually } from "../support/raw_client.ts";
 
 const ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-export function forwarding(forward: typeof Forward): void {
+export function forwarding(): void {
   async function bench(talk: (socket: Socket, head: string) => void) {
     const upstream = await socketOrigin((socket) => {
       socket.on("data", (chunk: Buffer) => {
@@ -37,7 +36,7 @@ export function forwarding(forward: typeof Forward): void {
     const send = (parts: Partial<ExchangeParts> = {}): { exchange: Exchange; reply: Promise<Reply> } => {
       const call = new Call({ id: "1", remoteAddress: "192.0.2.1", trustedRemote: false, startedAt: 0, inform: (status) => informed.push(status) });
       const exchange = madeUpExchange({ call, ...parts });
-      return { exchange, reply: forward(exchange, peer, options) };
+      return { exchange, reply: peer.forward(exchange, options) };
     };
     /** Every lease is back, no timer runs. */
     const settled = async () => {

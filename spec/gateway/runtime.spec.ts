@@ -23,6 +23,7 @@ describe("Runtime", () => {
     ["another host", "s", { ...OPTIONS, host: "localhost" }],
     ["another protocol", "s", { ...OPTIONS, protocol: "https" as const }],
     ["another keepalive_idle_ms", "s", { ...OPTIONS, keepaliveIdleMs: 2000 }],
+    ["other TLS settings", "s", { ...OPTIONS, protocol: "https" as const, tls: { verify: false, identity: "other" } }],
   ])("%s is another pool", (_what, service, options) => {
     const runtime = new Runtime(manualClock());
     const first = nothing();

@@ -1,8 +1,12 @@
+import { once } from "node:events";
+import http2 from "node:http2";
 import net from "node:net";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { CA, SERVER } from "../support/certs.ts";
 import { oneService, running } from "../support/gateway.ts";
+import { closedPort } from "../support/origin.ts";
 import { ask, eventually } from "../support/raw_client.ts";
-import { backend, client, codeIn, get, rawBackend, statusesIn } from "./harness.ts";
+import { backend, byteBackend, client, codeIn, get, rawBackend, statusesIn } from "./harness.ts";
 
 const warnings: Error[] = [];
 const note = (warning: Error) => void warnings.push(warning);
@@ -49,6 +53,24 @@ const refused: Case[] = [
   { title: "Content-Length of letters", bytes: post("Content-Length: one") + "a" },
   { title: "Content-Length empty", bytes: post("Content-Length:") + "a" },
   { title: "Content-Length with a space within", bytes: post("Content-Length: 1 0") + "aaaaaaaaaa" },
+  { title: "Content-Length with leading zeros", bytes: post("Content-Length: 0010") + "aaaaaaaaaa" },
+  { title: "Content-Length of zeros", bytes: post("Content-Length: 00") },
+  { title: "Content-Length of 2^64 - 1", bytes: post("Content-Length: 18446744073709551615") + "a" },
+  { title: "Content-Length with a fraction", bytes: post("Content-Length: 1.0") + "a" },
+  { title: "Content-Length with an exponent", bytes: post("Content-Length: 1e1") + "aaaaaaaaaa" },
+  { title: "Content-Length in digits that are not ASCII", bytes: post("Content-Length: \xb2") + "aa" },
+  { title: "Content-Length behind a bare LF", bytes: post("X-A: b\nContent-Length: 1", "Transfer-Encoding: chunked") + "0\r\n\r\n" },
+  { title: "Transfer-Encoding behind a bare LF", bytes: post("X-A: b\nTransfer-Encoding: chunked", "Content-Length: 1") + "0\r\n\r\n" },
+  { title: "Transfer-Encoding behind a bare CR", bytes: post("X-A: b\rTransfer-Encoding: chunked", "Content-Length: 1") + "0\r\n\r\n" },
+  { title: "Transfer-Encoding in quotes", bytes: post('Transfer-Encoding: "chunked"') + "0\r\n\r\n" },
+  { title: "Transfer-Encoding with a parameter", bytes: post("Transfer-Encoding: chunked;a=b") + "0\r\n\r\n" },
+  { title: "Transfer-Encoding with NUL behind it", bytes: post("Transfer-Encoding: chunked\0") + "0\r\n\r\n" },
+  { title: "Transfer_Encoding beside Content-Length", bytes: post("Content-Length: 1", "Transfer_Encoding: chunked") + "a" },
+  { title: "Content_Length beside Content-Length", bytes: post("Content-Length: 1", "content_length: 5") + "a" },
+  { title: "a tab before the colon", bytes: get("/a/x", "X-A\t: b") },
+  { title: "a request line behind a space", bytes: " " + get() },
+  { title: "a Latin-1 byte in the target", bytes: get("/a/caf\xe9") },
+  { title: "a target without a slash", bytes: get("a/x") },
   { title: "bare CR in a header value", bytes: get("/a/x", "X-A: b\rX-C: d") },
   { title: "bare LF behind a header", bytes: "GET /a/x HTTP/1.1\r\nHost: h\nX-A: b\r\n\r\n" },
   { title: "bare LF throughout", bytes: "GET /a/x HTTP/1.1\nHost: h\n\n" },
@@ -151,19 +173,51 @@ describe("a body that breaks its framing breaks its request", () => {
     { title: "a chunk extension ended by bare LF", bytes: chunked("1;x\na\r\n0\r\n\r\n") },
     { title: "a chunk extension with a bare CR", bytes: chunked("1;x\ry\r\na\r\n0\r\n\r\n") },
     { title: "a chunk extension of 20 KB", bytes: chunked(`1;${"x".repeat(20_000)}\r\na\r\n0\r\n\r\n`) },
+    { title: "a chunk size with a plus", bytes: chunked("+1\r\na\r\n0\r\n\r\n") },
+    { title: "a chunk size with an underscore", bytes: chunked("1_0\r\n0123456789abcdef\r\n0\r\n\r\n") },
+    { title: "a chunk size with a tab behind it", bytes: chunked("1\t\r\na\r\n0\r\n\r\n") },
+    { title: "an empty extension ended by bare LF", bytes: chunked("1;\na\r\n0\r\n\r\n") },
+    { title: "lines ended by bare CR", bytes: chunked("1\ra\r0\r\r") },
+    { title: "a last chunk ended by bare LF", bytes: chunked("0\r\n\n") },
+    { title: "a trailer ended by bare LF", bytes: chunked("0\r\nX: y\n\r\n") },
+    { title: "a folded trailer", bytes: chunked("0\r\nX: y\r\n z\r\n\r\n") },
+    { title: "a Transfer-Encoding among the trailers", bytes: chunked("1\r\na\r\n0\r\nTransfer-Encoding: chunked\r\n\r\n") },
+    { title: "a Content-Length among the trailers", bytes: chunked("1\r\na\r\n0\r\nContent-Length: 5\r\n\r\n") },
+    { title: "trailers without end", bytes: chunked(`0\r\n${"X-A: b\r\n".repeat(10_000)}`), status: 431, code: "headers_too_large" },
     { title: "a NUL in a chunk extension", bytes: chunked("1;a\0\r\na\r\n0\r\n\r\n") },
     { title: "a trailer with a space before its colon", bytes: chunked("0\r\nX : y\r\n\r\n") },
   ];
-  test.each(broken)("$title", async ({ bytes }) => {
+  test.each(broken)("$title", async ({ bytes, status = 400, code = "bad_request" }) => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     const talk = await client(port);
     talk.send(bytes);
     const received = await talk.closed();
-    expect(statusesIn(received)).toEqual([400]);
-    expect(codeIn(received)).toBe("bad_request");
+    expect(statusesIn(received)).toEqual([status]);
+    expect(codeIn(received)).toBe(code);
     expect(upstream.seen).toEqual([]);
     await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
+  });
+
+  test.each<[title: string, body: string, got: string]>([
+    ["a size with a thousand leading zeros", "0".repeat(1000) + "1\r\na\r\n0\r\n\r\n", "a"],
+    ["a last chunk of several zeros", "1\r\na\r\n000\r\n\r\n", "a"],
+    ["an extension of 15 KB, many times", `1;${"x".repeat(15_000)}\r\na\r\n`.repeat(5) + "0\r\n\r\n", "aaaaa"],
+  ])("%s is valid, and chunked anew for the upstream", async (_title, body, got) => {
+    let received = "";
+    const upstream = await byteBackend((socket) => {
+      socket.on("data", (chunk: Buffer) => {
+        received += chunk.toString("latin1");
+        if (received.endsWith("\r\n0\r\n\r\n")) socket.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+      });
+    });
+    const { port } = await running(oneService(upstream.port));
+    const talk = await client(port);
+    talk.send(chunked(body));
+    await talk.until("\r\nok");
+    const sent = received.slice(received.indexOf("\r\n\r\n") + 4);
+    expect(sent).toMatch(/^([1-9a-f][0-9a-f]*\r\na+\r\n)+0\r\n\r\n$/);
+    expect(sent.replace(/[^a]/g, "")).toBe(got);
   });
 
   test("chunk extensions are read over, and not forwarded", async () => {
@@ -253,6 +307,51 @@ describe("targets", () => {
     talk.send("GET /a/x HTTP/1.0\r\n\r\n");
     expect(statusesIn(await talk.closed())).toEqual([200]);
     expect(upstream.seen[0]!.headers.slice(0, 2)).toEqual(["Host", `127.0.0.1:${upstream.port}`]);
+  });
+});
+
+describe("a path that a guarded route could be taken for", () => {
+  const guarded = {
+    routes: [{ path: "/admin", plugins: [{ name: "key_auth", config: { key: "hush" } }] }, { path: "/{rest*}" }, { path: "/", name: "root" }],
+  };
+
+  test.each<[target: string, code: string]>([
+    ["/a//admin", "key_missing"],
+    ["//a/admin", "key_missing"],
+    ["/a/admin/", "key_missing"],
+    ["/a/admin//", "key_missing"],
+    ["/a/%61dmin", "key_missing"],
+    ["/a/adm%69n/", "key_missing"],
+    ["/%61/admin", "key_missing"],
+    ["/a/admin?x", "key_missing"],
+    ["http://gw.example/a/admin", "key_missing"],
+    ["HTTP://gw.example/a//admin", "key_missing"],
+    ["/a/../a/admin", "path_ambiguous"],
+    ["/a/./admin", "path_ambiguous"],
+    ["/a/admin/.", "path_ambiguous"],
+    ["/a/x/../admin", "path_ambiguous"],
+    ["/a/x/%2e%2e/admin", "path_ambiguous"],
+    ["/a/x/.%2E/admin", "path_ambiguous"],
+    ["/a/x/..;/admin", "path_ambiguous"],
+    ["/a/x/%2e%2e;y/admin", "path_ambiguous"],
+    ["/a/.;/admin", "path_ambiguous"],
+    ["/a/x%2f..%2fadmin", "path_ambiguous"],
+    ["/a/admin%2f", "path_ambiguous"],
+    ["/a\\admin", "path_ambiguous"],
+    ["/a/%5cadmin", "path_ambiguous"],
+    ["/a/admin%00", "path_ambiguous"],
+    ["/a/admin%0a", "path_ambiguous"],
+    ["/a/admin%0d%0aX-A:%20b", "path_ambiguous"],
+    ["/a/admin%u0061", "path_ambiguous"],
+    ["/a/admin%", "path_ambiguous"],
+    ["/a/admin#x", "bad_request"],
+  ])("%s reaches its plugins, or nothing", async (target, code) => {
+    const upstream = await backend();
+    const { port } = await running(oneService(upstream.port, guarded));
+    const talk = await client(port);
+    talk.send(lines(`GET ${target} HTTP/1.1`, "Host: gw.example"));
+    expect(codeIn(await talk.until(/"code":"\w+"/))).toBe(code);
+    expect(upstream.connections.total).toBe(0);
   });
 });
 
@@ -481,6 +580,44 @@ test("clients that reset at any moment leave nothing behind", async () => {
   expect((await ask(port, { path: "/a/x" })).status).toBe(200);
   expect(await gateway.close(5_000)).toBe("drained");
   await eventually(() => upstream.connections.open === 0, "the upstream's connections closing");
+});
+
+describe("HTTP/2 clients", () => {
+  async function session(upstreamPort: number) {
+    const { gateway } = await running(oneService(upstreamPort));
+    const files = { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: null, requireClientCert: false };
+    const { port } = await gateway.listen({ port: 0, tls: files });
+    const over = http2.connect(`https://localhost:${port}`, { ca: CA.cert, host: "127.0.0.1" } as http2.SecureClientSessionOptions);
+    over.on("error", () => {});
+    onTestFinished(() => over.destroy());
+    await once(over, "connect");
+    return { gateway, over };
+  }
+
+  test("that go with answers under way take their streams and upstream connections with them", async () => {
+    const upstream = await rawBackend((request, response) => {
+      if (request.url === "/begun") response.write("begun");
+    });
+    const { gateway, over } = await session(upstream.port);
+    for (const path of ["/a/begun", "/a/waiting"]) over.request({ ":path": path }).on("error", () => {}).resume();
+    await eventually(() => upstream.connections.open === 2);
+    over.destroy();
+    await eventually(() => gateway.inFlight === 0, "the streams ending");
+    await eventually(() => upstream.connections.open === 0, "the upstream's connections closing");
+  });
+
+  test.each([10, 16_000, 60_000, 100_000])("whose body of %d bytes nobody wants leave no stream behind", async (size) => {
+    const { gateway, over } = await session(await closedPort());
+    for (let i = 0; i < 5; i++) {
+      const stream = over.request({ ":method": "POST", ":path": "/a/x" });
+      stream.on("error", () => {}).resume();
+      const answered = once(stream, "response");
+      stream.end(Buffer.alloc(size));
+      expect((await answered)[0][":status"]).toBe(502);
+    }
+    await eventually(() => gateway.inFlight === 0, "the streams ending");
+    expect(over.destroyed).toBe(false);
+  });
 });
 
 test("two hundred connections that say nothing do not keep others from being served", async () => {

@@ -1,13 +1,21 @@
+import { execFileSync } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, readFileSync } from "node:fs";
 import http from "node:http";
-import { describe, expect, test } from "vitest";
+import http2 from "node:http2";
+import { Readable } from "node:stream";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { definePlugin, schema } from "../../lib/index.ts";
+import { CA, SERVER } from "../support/certs.ts";
 import { oneService, running } from "../support/gateway.ts";
+import { runningProgram } from "../support/process.ts";
 import { ask, eventually } from "../support/raw_client.ts";
 import { backend, byteBackend, client, codeIn, gate, get, headBackend, rawBackend, statusesIn } from "./harness.ts";
 
 const one = { pool: { max_connections: 1 } };
 const post = (...lines: string[]) => ["POST /a/x HTTP/1.1", "Host: h", ...lines, "", ""].join("\r\n");
 const MB = 1024 * 1024;
+const FILES = { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: null, requireClientCert: false };
 
 describe("bodies stream", () => {
   test("to the upstream while the client is still sending", async () => {
@@ -66,7 +74,101 @@ describe("bodies stream", () => {
   });
 });
 
+describe("server-sent events", () => {
+  /** Sends the next event when the test has seen the one before, and not sooner. */
+  async function events() {
+    let send = (_event: string) => {};
+    const upstream = await rawBackend((_request, response) => {
+      response.writeHead(200, { "Content-Type": "text/event-stream" });
+      response.flushHeaders();
+      send = (event) => void response.write(event);
+    });
+    const { port, gateway } = await running(oneService(upstream.port));
+    return { upstream, port, gateway, send: (event: string) => send(event) };
+  }
+
+  test("arrive as sent, each before the next is sent, over HTTP/1.1", async () => {
+    const { port, send, upstream } = await events();
+    const talk = await client(port);
+    talk.send(get("/a/x", "Accept: text/event-stream"));
+    await talk.until("text/event-stream");
+    for (let i = 0; i < 50; i++) {
+      const event = `id: ${i}\ndata: event ${i}\n\n`;
+      send(event);
+      // A chunk of its own, whole: nothing is gathered, nothing is split.
+      await talk.until(`\r\n${event.length.toString(16)}\r\n${event}\r\n`);
+    }
+    talk.socket.destroy();
+    await eventually(() => upstream.connections.open === 0, "the upstream hearing of the end");
+  });
+
+  test("arrive as sent, each before the next is sent, over HTTP/2", async () => {
+    const { gateway, send, upstream } = await events();
+    const { port } = await gateway.listen({ port: 0, tls: FILES });
+    const session = http2.connect(`https://localhost:${port}`, { ca: CA.cert, host: "127.0.0.1" } as http2.SecureClientSessionOptions);
+    onTestFinished(() => session.destroy());
+    const stream = session.request({ ":path": "/a/x", accept: "text/event-stream" });
+    const pieces: string[] = [];
+    stream.setEncoding("utf8").on("data", (piece: string) => pieces.push(piece));
+    stream.on("error", () => {});
+    await once(stream, "response");
+    for (let i = 0; i < 50; i++) {
+      const event = `id: ${i}\ndata: event ${i}\n\n`;
+      send(event);
+      await eventually(() => pieces.length === i + 1, `event ${i}`);
+      expect(pieces[i]).toBe(event);
+    }
+    stream.close();
+    await eventually(() => upstream.connections.open === 0, "the upstream hearing of the end");
+  });
+});
+
 describe("back-pressure", () => {
+  test("a gibibyte to a client that does not read takes less than 32 MiB of memory", async () => {
+    const zeros = Buffer.alloc(64 * 1024);
+    let written = 0;
+    const upstream = await headBackend(({ socket, text }) => {
+      const size = Number(/ \/(\d+) /.exec(text)![1]) * MB;
+      let left = size;
+      const push = () => {
+        while (left > 0) {
+          const piece = Math.min(left, zeros.length);
+          left -= piece;
+          written += piece;
+          if (!socket.write(piece === zeros.length ? zeros : zeros.subarray(0, piece))) return;
+        }
+      };
+      socket.removeAllListeners("drain").on("drain", push);
+      socket.write(`HTTP/1.1 200 OK\r\nContent-Length: ${size}\r\n\r\n`);
+      push();
+    });
+    const { port, child } = await runningProgram(oneService(upstream.port));
+    const download = async (megabytes: number) => {
+      const talk = await client(port);
+      talk.socket.removeAllListeners("data");
+      let got = 0;
+      talk.socket.on("data", (piece: Buffer) => (got += piece.length));
+      talk.send(get(`/a/${megabytes}`));
+      return { socket: talk.socket, got: () => got };
+    };
+    // Code, buffers and heap that any such answer needs are there then.
+    const first = await download(64);
+    await eventually(() => first.got() > 64 * MB, "the first answer");
+    const before = residentBytes(child.pid!);
+    const stalled = await download(1024);
+    stalled.socket.pause();
+    let most = 0;
+    await still(() => {
+      most = Math.max(most, residentBytes(child.pid!));
+      return written;
+    });
+    expect(written - 64 * MB).toBeLessThan(64 * MB);
+    expect(most - before).toBeLessThan(32 * MB);
+    const seen = stalled.got();
+    stalled.socket.resume();
+    await eventually(() => stalled.got() > seen + 32 * MB, "going on once it reads");
+  });
+
   test("a client that does not read stops the upstream: what lies between is bounded", async () => {
     let written = 0;
     let full = false;
@@ -127,6 +229,15 @@ describe("back-pressure", () => {
     go.open();
     await eventually(() => written > before + 10 * MB, "going on once it reads");
   });
+
+  /** What a process has in memory, by the word of the system. */
+  function residentBytes(pid: number): number {
+    const file = `/proc/${pid}/status`;
+    const kilobytes = existsSync(file)
+      ? /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(file, "utf8"))![1]
+      : execFileSync("ps", ["-o", "rss=", "-p", String(pid)], { encoding: "utf8" });
+    return Number(kilobytes) * 1024;
+  }
 
   /** Resolves when the value has not changed for twenty looks. */
   async function still(value: () => number): Promise<void> {
@@ -481,6 +592,14 @@ describe("plugins and bodies", () => {
       const received = await talk.until("route_not_found");
       expect(received).toMatch(/\r\nContent-Length: 4\r\n[^]*\r\n\r\nfourHTTP\/1\.1 404/);
     }
+  });
+
+  test("an empty chunk in the middle of a body ends nothing", async () => {
+    const plugin = replying(() => ({ status: 200, headers: [], body: Readable.from([Buffer.from("be"), Buffer.alloc(0), Buffer.from("gun")]) }));
+    const { port } = await running(oneService(1, { plugins: [{ name: "replying" }] }), { plugins: [plugin] });
+    const talk = await client(port);
+    talk.send(get() + get("/none"));
+    expect(await talk.until("route_not_found")).toMatch(/\r\n\r\n2\r\nbe\r\n3\r\ngun\r\n0\r\n\r\nHTTP\/1\.1 404/);
   });
 
   test("an unread upload is disposed of when a plugin answers by itself", async () => {

@@ -1,12 +1,16 @@
 import { once } from "node:events";
+import { writeFileSync } from "node:fs";
 import http2, { type ClientHttp2Session, type IncomingHttpHeaders, type OutgoingHttpHeaders } from "node:http2";
 import https from "node:https";
 import type { Duplex } from "node:stream";
 import tls, { type ConnectionOptions, type TLSSocket } from "node:tls";
 import { describe, expect, it, onTestFinished } from "vitest";
-import type { ConfigInput, GatewayOptions, TlsFiles } from "../../lib/index.ts";
+import { createGateway, type ConfigInput, type GatewayOptions, type TlsFiles } from "../../lib/index.ts";
+import { pem } from "../cli/pem.ts";
 import { CA, CLIENT, SERVER, STRANGER } from "../support/certs.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
+import { OTHER_CA, RENEWED, SHOP, WILDCARD } from "../support/more_certs.ts";
+import { fileWith } from "../support/process.ts";
 import type { Seen } from "../support/origin.ts";
 import { connect, eventually, overSocket } from "../support/raw_client.ts";
 import { HANDSHAKE } from "../gateway/plugins.ts";
@@ -330,5 +334,135 @@ describe("client certificates", () => {
       await expect(get1(port, { path: "/a/x", maxVersion, ...identity })).rejects.toThrow();
     }
     expect(origin.seen).toEqual([]);
+  });
+});
+
+/** CN of the certificate that is shown for a name. */
+async function shownFor(port: number, servername: string, options: ConnectionOptions = {}): Promise<string | undefined> {
+  const socket = await handshake(port, { servername, rejectUnauthorized: false, ...options });
+  const { subject } = socket.getPeerX509Certificate()!;
+  socket.destroy();
+  return subject;
+}
+
+describe("certificates by host name (SNI)", () => {
+  const files = () => pem({ shop_cert: SHOP.cert, shop_key: SHOP.key, wild_cert: WILDCARD.cert, wild_key: WILDCARD.key });
+  const entry = (paths: Record<string, string>, which: string, ...hosts: string[]) => ({ hosts, cert: paths[`${which}_cert`]!, key: paths[`${which}_key`]! });
+
+  it("are shown for their hosts, an exact name before a wildcard; for all else the default", async () => {
+    const paths = files();
+    const certificates = [entry(paths, "wild", "*.example.com"), entry(paths, "shop", "shop.example.com")];
+    const { port } = await secure(oneService(9, {}, { certificates }));
+    for (const [host, shown] of [
+      ["shop.example.com", "CN=shop.example.com"],
+      ["other.example.com", "CN=*.example.com"],
+      ["a.other.example.com", "CN=localhost"],
+      ["example.com", "CN=localhost"],
+      ["localhost", "CN=localhost"],
+      ["", "CN=localhost"],
+    ] as const) {
+      for (const ALPNProtocols of [["h2"], ["http/1.1"]]) expect([host, await shownFor(port, host, { ALPNProtocols })]).toEqual([host, shown]);
+    }
+  });
+
+  it("satisfy a client that verifies, over HTTP/1.1 and HTTP/2", async () => {
+    const origin = await backend();
+    const paths = files();
+    const { port } = await secure(oneService(origin.port, {}, { certificates: [entry(paths, "shop", "shop.example.com")] }));
+    const trusting = { ca: OTHER_CA.cert, servername: "shop.example.com" };
+    expect((await get1(port, { path: "/a/x", ...trusting })).status).toBe(200);
+    expect((await get(await session(port, trusting), { ":path": "/a/x" })).status).toBe(200);
+  });
+
+  it("come and go with a reload, while connections stay", async () => {
+    const origin = await backend();
+    const paths = files();
+    const config = (...certificates: ReturnType<typeof entry>[]) => oneService(origin.port, {}, { certificates });
+    const { gateway, port } = await secure(config());
+    const over = await session(port);
+    expect(await shownFor(port, "shop.example.com")).toBe("CN=localhost");
+    gateway.reload(config(entry(paths, "shop", "shop.example.com")));
+    expect(await shownFor(port, "shop.example.com")).toBe("CN=shop.example.com");
+    gateway.reload(config(entry(paths, "wild", "shop.example.com")));
+    expect(await shownFor(port, "shop.example.com")).toBe("CN=*.example.com");
+    gateway.reload(config());
+    expect(await shownFor(port, "shop.example.com")).toBe("CN=localhost");
+    expect((await get(over, { ":path": "/a/x" })).status).toBe(200);
+  });
+
+  it("do not come with a reload that is refused", async () => {
+    const paths = files();
+    const { gateway, port } = await secure(oneService(9));
+    const mixed = { hosts: ["shop.example.com"], cert: paths.shop_cert!, key: paths.wild_key! };
+    expect(() => gateway.reload(oneService(9, {}, { certificates: [entry(paths, "wild", "a.example.com"), mixed] }))).toThrow(/does not belong to the certificate/);
+    expect(await shownFor(port, "a.example.com")).toBe("CN=localhost");
+  });
+
+  it("are asked of clients with a certificate alike: the CA holds for every host", async () => {
+    const origin = await backend();
+    const paths = files();
+    const config = oneService(origin.port, {}, { certificates: [entry(paths, "shop", "shop.example.com")] });
+    const { port } = await secure(config, asking("require"));
+    const trusting = { path: "/a/x", ca: OTHER_CA.cert, servername: "shop.example.com" };
+    expect((await get1(port, { ...trusting, ...CLIENT })).status).toBe(200);
+    await expect(get1(port, trusting)).rejects.toThrow();
+    await expect(get1(port, { ...trusting, ...STRANGER })).rejects.toThrow();
+  });
+
+  it("are read again from their files, whatever the configuration file says by now", async () => {
+    const paths = files();
+    const certificates = [entry(paths, "shop", "shop.example.com")];
+    const file = fileWith(oneService(9, {}, { certificates }));
+    const gateway = createGateway({ configFile: file });
+    onTestFinished(async () => void (await gateway.close(0)));
+    await gateway.listen({ port: 0 });
+    const { port } = await gateway.listen({ port: 0, tls: FILES });
+    expect(gateway.files).toEqual([paths.shop_cert, paths.shop_key]);
+    expect(gateway.rereadFiles()).toBe(false);
+    writeFileSync(file, "{ broken");
+    writeFileSync(paths.shop_cert!, WILDCARD.cert);
+    expect(() => gateway.rereadFiles()).toThrow(/does not belong/);
+    expect(await shownFor(port, "shop.example.com")).toBe("CN=shop.example.com");
+    writeFileSync(paths.shop_key!, WILDCARD.key);
+    expect(gateway.rereadFiles()).toBe(true);
+    expect(await shownFor(port, "shop.example.com")).toBe("CN=*.example.com");
+  });
+});
+
+describe("renewTls", () => {
+  const renewed: TlsFiles = { ...FILES, cert: Buffer.from(RENEWED.cert), key: Buffer.from(RENEWED.key) };
+  const serial = async (port: number, options: ConnectionOptions = {}) => {
+    const socket = await handshake(port, { rejectUnauthorized: false, ...options });
+    const { serialNumber } = socket.getPeerX509Certificate()!;
+    socket.destroy();
+    return serialNumber;
+  };
+
+  it("shows the new certificate on every HTTPS listener; a request under way and its connection do not notice", async () => {
+    let finish = () => {};
+    const origin = await backend((request, response) => {
+      if (request.url === "/slow") finish = () => void response.end("whole");
+      else response.end("ok");
+    });
+    const { gateway, port } = await secure(oneService(origin.port));
+    const other = await gateway.listen({ port: 0, tls: FILES });
+    const over = await session(port);
+    const answer = get(over, { ":path": "/a/slow" });
+    await eventually(() => origin.seen.length === 1);
+    const before = await serial(port);
+    gateway.renewTls(renewed);
+    const after = await Promise.all([serial(port), serial(other.port)]);
+    expect(after[0]).not.toBe(before);
+    expect(after[1]).toBe(after[0]);
+    finish();
+    expect((await answer).body).toBe("whole");
+    expect((await get(over, { ":path": "/a/x" })).status).toBe(200);
+  });
+
+  it("throws for what cannot be used, and keeps the old certificate", async () => {
+    const { gateway, port } = await secure(oneService(9));
+    const before = await serial(port);
+    expect(() => gateway.renewTls({ ...renewed, key: FILES.key })).toThrow();
+    expect(await serial(port)).toBe(before);
   });
 });

@@ -1,13 +1,19 @@
 import { once } from "node:events";
 import { createRequire } from "node:module";
+import http2, { type IncomingHttpHeaders } from "node:http2";
 import type { AddressInfo } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { oneService } from "../support/gateway.ts";
+import { eventually } from "../support/raw_client.ts";
 import { startBuilt } from "./built.ts";
 
 /** The parts of `ws` that are used here; the package brings no types of its own. */
 interface Client extends NodeJS.EventEmitter {
-  send(data: string | Buffer): void;
+  send(data: string | Buffer, options?: { fin?: boolean; binary?: boolean }): void;
+  ping(data?: string): void;
+  pause(): void;
+  resume(): void;
+  readonly bufferedAmount: number;
   close(code?: number, reason?: string): void;
   terminate(): void;
   readonly protocol: string;
@@ -22,7 +28,7 @@ const { WebSocket, WebSocketServer } = createRequire(import.meta.url)("ws") as {
 };
 
 /** Sends back every message, as text or as bytes. */
-async function echoServer(): Promise<number> {
+async function echoServer(look: (client: Client) => void = () => {}): Promise<number> {
   const server = new WebSocketServer({ port: 0, host: "127.0.0.1", handleProtocols: () => "chat" });
   onTestFinished(() => {
     for (const client of server.clients) client.terminate();
@@ -32,9 +38,18 @@ async function echoServer(): Promise<number> {
     client.on("error", () => {});
     client.on("message", (data: Buffer, binary: boolean) => client.send(binary ? data : data.toString()));
     client.on("close", () => {});
+    look(client);
   });
   await once(server, "listening");
   return server.address().port;
+}
+
+async function opened(port: number): Promise<Client> {
+  const client = new WebSocket(`ws://127.0.0.1:${port}/a/socket`);
+  onTestFinished(() => client.terminate());
+  client.on("error", () => {});
+  await once(client, "open");
+  return client;
 }
 
 const guarded = [{ name: "key_auth", config: { key: "k" } }];
@@ -55,6 +70,68 @@ describe("the ws client through the built gateway to a ws server", () => {
     expect((await once(client, "close"))[0]).toBe(4000);
   });
 
+  it("pings and is pinged, with what the ping says", async () => {
+    const pongs: string[] = [];
+    const echo = await echoServer((far) => {
+      far.on("pong", (data: Buffer) => pongs.push(String(data)));
+      far.ping("from the server");
+    });
+    const { port } = await startBuilt(oneService(echo));
+    const client = await opened(port);
+    client.ping("from the client");
+    expect(String((await once(client, "pong"))[0])).toBe("from the client");
+    await eventually(() => pongs.length === 1);
+    expect(pongs).toEqual(["from the server"]);
+  });
+
+  it("gets a message of 16 MiB back that it sends in 256 fragments", async () => {
+    const { port } = await startBuilt(oneService(await echoServer()));
+    const client = await opened(port);
+    const piece = Buffer.alloc(64 * 1024);
+    for (let i = 0; i < 256; i++) client.send(piece.fill(i), { fin: i === 255, binary: true });
+    const [back] = (await once(client, "message")) as [Buffer];
+    expect(back).toHaveLength(16 * 1024 * 1024);
+    expect([back[0], back[100 * 64 * 1024], back.at(-1)]).toEqual([0, 100, 255]);
+  });
+
+  it("is held back by a server that does not read, and loses nothing by it", async () => {
+    let far: Client | null = null;
+    let received = 0;
+    const echo = await echoServer((client) => {
+      far = client;
+      client.pause();
+      client.on("message", (data: Buffer) => (received += data.length));
+    });
+    const { port } = await startBuilt(oneService(echo));
+    const client = await opened(port);
+    const piece = Buffer.alloc(1024 * 1024);
+    for (let i = 0; i < 64; i++) client.send(piece);
+    let before = -1;
+    await eventually(() => {
+      const still = client.bufferedAmount === before;
+      before = client.bufferedAmount;
+      return still;
+    });
+    expect(client.bufferedAmount).toBeGreaterThan(16 * 1024 * 1024);
+    client.on("message", () => {});
+    far!.resume();
+    for (const deadline = performance.now() + 10_000; received < 64 * piece.length && performance.now() < deadline; ) await new Promise(setImmediate);
+    expect(received).toBe(64 * piece.length);
+  });
+
+  it("goes on during a drain until the grace ends, and is cut off then; the gateway ends with 0", async () => {
+    const { port, process: gateway } = await startBuilt(oneService(await echoServer()), { SHUTDOWN_GRACE_S: "1" });
+    const client = await opened(port);
+    const over = once(client, "close");
+    const ended = once(gateway, "exit");
+    gateway.kill("SIGTERM");
+    client.send("meanwhile");
+    expect(String((await once(client, "message"))[0])).toBe("meanwhile");
+    // No close frame of ours: 1006 says that the connection ended without one.
+    expect((await over)[0]).toBe(1006);
+    expect((await ended)[0]).toBe(0);
+  });
+
   it("is refused with 401 where key_auth guards the route", async () => {
     const { port } = await startBuilt(oneService(await echoServer(), { plugins: guarded }));
     const client = new WebSocket(`ws://127.0.0.1:${port}/a/socket`);
@@ -62,3 +139,31 @@ describe("the ws client through the built gateway to a ws server", () => {
     expect(error.message).toContain("401");
   });
 });
+
+describe("a client over HTTP/2 through the built gateway to a ws server", () => {
+  it("exchanges a message, and the server's close frame comes before the end", async () => {
+    const { port } = await startBuilt(oneService(await echoServer(), {}, { h2c: true }));
+    const session = http2.connect(`http://127.0.0.1:${port}`);
+    onTestFinished(() => session.destroy());
+    await once(session, "remoteSettings");
+    const asks = { ":method": "CONNECT", ":protocol": "websocket", ":path": "/a/socket", "sec-websocket-version": "13", "sec-websocket-protocol": "chat" };
+    const stream = session.request(asks, { endStream: false });
+    const [headers] = (await once(stream, "response")) as [IncomingHttpHeaders];
+    expect(headers).toMatchObject({ ":status": 200, "sec-websocket-protocol": "chat" });
+    let received = Buffer.alloc(0);
+    stream.on("data", (chunk: Buffer) => (received = Buffer.concat([received, chunk])));
+    stream.write(masked(0x81, Buffer.from("hello")));
+    await eventually(() => received.length === 7);
+    expect(received.toString("latin1")).toBe("\x81\x05hello");
+    const ended = once(stream, "end");
+    stream.write(masked(0x88, Buffer.from([0x0f, 0xa0])));
+    await ended;
+    expect(received.subarray(7).toString("hex")).toBe("88020fa0");
+  });
+});
+
+/** A short frame as clients send them (RFC 6455 §5.2): masked. */
+function masked(first: number, payload: Buffer): Buffer {
+  const mask = Buffer.from([1, 2, 3, 4]);
+  return Buffer.concat([Buffer.from([first, 0x80 | payload.length]), mask, payload.map((byte, i) => byte ^ mask[i % 4]!)]);
+}

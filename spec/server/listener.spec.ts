@@ -10,9 +10,10 @@ import { client, get, statusesIn } from "../journeys/harness.ts";
 import { manualClock } from "../support/clock.ts";
 import { CA, SERVER } from "../support/certs.ts";
 import { backend, oneService } from "../support/gateway.ts";
-import { eventually, overSocket } from "../support/raw_client.ts";
+import { defaultLimits } from "../support/limits.ts";
+import { connect, eventually, overSocket } from "../support/raw_client.ts";
 
-async function listening(serve: ListenerOptions["serve"]) {
+async function listening(serve: ListenerOptions["serve"], handshakeMs?: number) {
   const clock = manualClock();
   const ended: Inbound[] = [];
   const errors: string[] = [];
@@ -21,7 +22,10 @@ async function listening(serve: ListenerOptions["serve"]) {
     clock,
     log,
     serve,
-    receiving: () => ({ clock, isTrusted: () => false }),
+    receiving: () => ({ clock, isTrusted: () => false, limits: defaultLimits }),
+    h2c: () => false,
+    certificates: () => ({ find: () => undefined }),
+    ...(handshakeMs === undefined ? {} : { handshakeMs }),
     ended: (inbound) => void ended.push(inbound),
     join: () => {},
   });
@@ -155,4 +159,13 @@ describe("mounted in a host's server", () => {
     }
     expect(upstream.seen).toHaveLength(12);
   });
+});
+
+test("a client that never finishes its TLS handshake is cut off, and holds up no drain", async () => {
+  const { listener } = await listening(fine, 30);
+  const files = { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: null, requireClientCert: false };
+  const { port } = await listener.listenSecure("127.0.0.1", 0, files);
+  const silent = await connect(port);
+  expect(await silent.closed()).toBe("");
+  await listener.drain();
 });

@@ -1,8 +1,9 @@
 import type { IncomingMessage } from "node:http";
 import { describe, expect, test } from "vitest";
 import { cidrSet } from "../../lib/base/cidr.ts";
-import { isHost, isWebSocket, MAX_HEADERS, MAX_TARGET_BYTES, receive, refuseSize } from "../../lib/server/receive.ts";
+import { isHost, isWebSocket, receive, refuseSize } from "../../lib/server/receive.ts";
 import { manualClock } from "../support/clock.ts";
+import { defaultLimits } from "../support/limits.ts";
 
 interface Parts {
   readonly method?: string;
@@ -24,7 +25,7 @@ function request(headers: readonly string[], parts: Parts = {}) {
 }
 
 const trusted = cidrSet(["10.0.0.0/8", "2001:db8:1::/48"]);
-const options = { clock: manualClock(), isTrusted: (address: string) => trusted.has(address) };
+const options = { clock: manualClock(), isTrusted: (address: string) => trusted.has(address), limits: defaultLimits };
 const received = (headers: readonly string[], parts: Parts = {}, upgrade: "websocket" | null = null) =>
   receive(request(headers, parts), upgrade, options, () => {});
 
@@ -43,6 +44,11 @@ describe("framing", () => {
     ["a list of codings", ["Transfer-Encoding: gzip, chunked"], "1.1", true, /only Transfer-Encoding/],
     ["another coding", ["Transfer-Encoding: identity"], "1.1", true, /only Transfer-Encoding/],
     ["an empty coding", ["Transfer-Encoding:"], "1.1", true, /only Transfer-Encoding/],
+    ["a length with a leading zero", ["Content-Length: 05"], "1.1", true, /plain number/],
+    ["a length of 15 digits", ["Content-Length: 999999999999999"], "1.1", true, null],
+    ["a length of 16", ["Content-Length: 1000000000000000"], "1.1", true, /plain number/],
+    ["a length in disguise", ["Content_Length: 5"], "1.1", false, /not taken/],
+    ["a coding in disguise", ["TRANSFER_ENCODING: chunked"], "1.1", false, /not taken/],
     ["chunked with a parameter", ["Transfer-Encoding: chunked;q=1"], "1.1", true, /only Transfer-Encoding/],
     ["chunked in HTTP/1.0", ["Transfer-Encoding: chunked"], "1.0", true, /HTTP\/1\.0/],
     ["HTTP/0.9", [], "0.9", false, /version/],
@@ -85,11 +91,21 @@ test.each([
   expect(isHost(host)).toBe(fits);
 });
 
-test("targets and header lines are counted at the bound", () => {
-  expect(refuseSize("/" + "x".repeat(MAX_TARGET_BYTES - 1), [])).toBeNull();
-  expect(refuseSize("/" + "x".repeat(MAX_TARGET_BYTES), [])?.code).toBe("uri_too_long");
-  expect(refuseSize("/", Array.from({ length: MAX_HEADERS * 2 }, () => "x"))).toBeNull();
-  expect(refuseSize("/", Array.from({ length: MAX_HEADERS * 2 + 2 }, () => "x"))?.code).toBe("headers_too_large");
+test.each<[title: string, target: string, headers: readonly string[], code: string | null]>([
+  ["a target of the bound", "/" + "x".repeat(63), [], null],
+  ["a target beyond it", "/" + "x".repeat(64), [], "uri_too_long"],
+  ["as many header lines as allowed", "/", ["a", "1", "b", "2"], null],
+  ["one more", "/", ["a", "1", "b", "2", "c", "3"], "headers_too_large"],
+  ["a length of the bound", "/", ["Content-Length", "1000"], null],
+  ["a length beyond it", "/", ["Content-Length", "1001"], "body_too_large"],
+  ["a length beyond what numbers hold", "/", ["Content-Length", "9".repeat(30)], "body_too_large"],
+])("%s", (_title, target, headers, code) => {
+  const limits = { ...defaultLimits, maxUriBytes: 64, maxHeaders: 2, maxBodyBytes: 1000 };
+  expect(refuseSize(target, headers, limits)?.code ?? null).toBe(code);
+});
+
+test("without max_body_bytes no length is too large", () => {
+  expect(refuseSize("/", ["Content-Length", "9".repeat(30)], defaultLimits)).toBeNull();
 });
 
 describe("who it comes from", () => {

@@ -1,5 +1,4 @@
 import { describe } from "vitest";
-import { forward } from "../../lib/upstream/forward.ts";
 import { forwarding } from "../contracts/forwarding.ts";
 
-describe("forward, over node:http,", () => forwarding(forward));
+describe("forward, over node:http,", forwarding);

@@ -4,6 +4,7 @@ import { Call } from "../../lib/http/exchange.ts";
 import { createPeer } from "../../lib/upstream/peer.ts";
 import { Pool } from "../../lib/upstream/pool.ts";
 import { requestHead } from "../../lib/upstream/request_head.ts";
+import { websocketAccept } from "../../lib/upstream/websocket.ts";
 import { manualClock } from "../support/clock.ts";
 import { madeUpExchange } from "../support/exercise.ts";
 
@@ -103,4 +104,21 @@ test("preserve_host keeps what the client called us; a client that said nothing 
   const keep = { ...options, preserveHost: true };
   expect(lines({ authority: "gw.example:99" }, keep)[0]).toBe("Host: gw.example:99");
   expect(lines({ authority: "" }, keep)[0]).toBe("Host: 10.0.0.1:81");
+});
+
+describe("a WebSocket's key", () => {
+  const headers = ["Host", "gw.example", "sec-websocket-version", "13", "Sec-WebSocket-Key", "the client's"];
+
+  test("of an HTTP/1.1 client passes; its answer is the client's to check", () => {
+    const exchange = { upgrade: "websocket", headers };
+    expect(lines(exchange)).toContain("Sec-WebSocket-Key: the client's");
+    expect(requestHead(madeUpExchange(exchange), peer, options).accept).toBe(null);
+  });
+
+  test("is ours where the client speaks HTTP/2, which has none, and we know its answer", () => {
+    const made = requestHead(madeUpExchange({ upgrade: "websocket", httpVersion: "2.0", headers }), peer, options);
+    const keys = made.headers.flatMap((name, i) => (name.toLowerCase() === "sec-websocket-key" ? [made.headers[i + 1]!] : []));
+    expect(keys).toHaveLength(1);
+    expect(made.accept).toBe(websocketAccept(keys[0]!));
+  });
 });

@@ -1,0 +1,65 @@
+/**
+ * Says whether files hold what TLS needs in PEM form: certificates, and the private key that belongs to them.
+ * Reading the files, and whom to tell, is left to the callers. No sentence repeats what a file holds.
+ */
+import { createPrivateKey, X509Certificate } from "node:crypto";
+import { createSecureContext } from "node:tls";
+
+/** Completes "the file …": undefined when it holds certificates and nothing else is wrong with it. */
+export function certificatesProblem(content: Buffer): string | undefined {
+  const blocks = content.toString("latin1").match(CERTIFICATE);
+  if (blocks === null) return "is not a certificate in PEM form: it has no line -----BEGIN CERTIFICATE-----";
+  for (let i = 0; i < blocks.length; i++) {
+    try {
+      new X509Certificate(blocks[i]!);
+    } catch (error) {
+      const which = blocks.length === 1 ? "" : ` (number ${i + 1} of ${blocks.length} in it)`;
+      return `is not a certificate in PEM form${which}: ${(error as Error).message}`;
+    }
+  }
+  return undefined;
+}
+
+const CERTIFICATE = /-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----[^]*?(?:-----END (?:X509 |TRUSTED )?CERTIFICATE-----|$)/g;
+
+/** Completes "the file …": undefined when it holds a private key without a passphrase. */
+export function keyProblem(content: Buffer): string | undefined {
+  if (ENCRYPTED.test(content.toString("latin1"))) {
+    return "is protected by a passphrase, for which nobody could be asked: store it without one (openssl pkey -in FILE -out NEW)";
+  }
+  try {
+    createPrivateKey(content);
+    return undefined;
+  } catch (error) {
+    return `is not a private key in PEM form: ${(error as Error).message}`;
+  }
+}
+
+/** PKCS #8 names it in its first line, older forms in a header of their own. */
+const ENCRYPTED = /-----BEGIN ENCRYPTED PRIVATE KEY-----|^Proc-Type: 4,ENCRYPTED/m;
+
+/** What is wrong with a certificate chain and a key, each right by itself, when they are used together. */
+export function pairProblem(cert: Buffer, key: Buffer): "mismatch" | { readonly unusable: string } | undefined {
+  if (!new X509Certificate(cert).checkPrivateKey(createPrivateKey(key))) return "mismatch";
+  try {
+    createSecureContext({ cert, key, minVersion: "TLSv1.2" });
+    return undefined;
+  } catch (error) {
+    // What single files do not show: a key too short for today's TLS, a signature nobody accepts any more.
+    return { unusable: (error as Error).message };
+  }
+}
+
+export interface OutOfTime {
+  readonly problem: "has expired" | "is not valid yet";
+  /** As the certificate says it: "Jan  1 00:00:00 2021 GMT". */
+  readonly date: string;
+}
+
+/** Whether the first certificate's time is over, or still to come; `wall` in milliseconds since 1970. */
+export function outOfTime(cert: Buffer, wall: number): OutOfTime | undefined {
+  const { validFrom, validTo } = new X509Certificate(cert);
+  if (wall > Date.parse(validTo)) return { problem: "has expired", date: validTo };
+  if (wall < Date.parse(validFrom)) return { problem: "is not valid yet", date: validFrom };
+  return undefined;
+}

@@ -1,0 +1,66 @@
+/**
+ * The gateway's own errors as gRPC clients understand them: in trailers alone, with HTTP status 200. What the errors are is `reply.ts`.
+ */
+import type { Call } from "./exchange.ts";
+import { headerValue, type HeaderList } from "./headers.ts";
+import { discard, type Reply } from "./reply.ts";
+
+/** The reply as it is, unless it is an error of the gateway's own (or of one of its plugins) to a gRPC request. */
+export function grpcReply(call: Call, requestHeaders: HeaderList, reply: Reply): Reply {
+  if (call.notes.code === null || reply.status < 400 || !isGrpc(headerValue(requestHeaders, "content-type"))) return reply;
+  if (headerValue(reply.headers, "content-type") !== "application/problem+json") return reply;
+  discard(reply);
+  const headers = ["content-type", "application/grpc", "grpc-status", String(grpcStatus(reply.status))];
+  const message = grpcMessage(reply);
+  if (message !== "") headers.push("grpc-message", message);
+  for (let i = 0; i < reply.headers.length; i += 2) {
+    const name = reply.headers[i]!;
+    if (!DESCRIBES_BODY.has(name.toLowerCase())) headers.push(name, reply.headers[i + 1]!);
+  }
+  // Header block and end of stream in one frame: "Trailers-Only" of the gRPC protocol.
+  return { status: 200, headers, body: null };
+}
+
+const DESCRIBES_BODY = new Set(["content-type", "content-length", "content-encoding", "content-language"]);
+
+/** `application/grpc`, `application/grpc+proto`, `application/grpc;…`; not `application/grpc-web`, which is plain HTTP. */
+function isGrpc(contentType: string | undefined): boolean {
+  return contentType !== undefined && /^application\/grpc(?:[+; \t]|$)/i.test(contentType);
+}
+
+/** By the table "HTTP to gRPC Status Code Mapping" of the gRPC documents; all that is not in it is UNKNOWN. */
+function grpcStatus(status: number): number {
+  switch (status) {
+    case 400:
+      return 13; // INTERNAL
+    case 401:
+      return 16; // UNAUTHENTICATED
+    case 403:
+      return 7; // PERMISSION_DENIED
+    case 404:
+    case 405:
+      return 12; // UNIMPLEMENTED
+    case 429:
+    case 502:
+    case 503:
+    case 504:
+      return 14; // UNAVAILABLE
+    default:
+      return 2; // UNKNOWN
+  }
+}
+
+/** "Title. Detail" of the problem document, percent-encoded where it is not plain ASCII. */
+function grpcMessage({ body }: Reply): string {
+  if (!Buffer.isBuffer(body)) return "";
+  const { title, detail } = JSON.parse(body.toString()) as { title?: string; detail?: string };
+  const text = detail === undefined ? (title ?? "") : `${title}: ${detail}`;
+  let encoded = "";
+  for (const byte of Buffer.from(text)) {
+    const plain = byte >= 0x20 && byte <= 0x7e && byte !== PERCENT;
+    encoded += plain ? String.fromCharCode(byte) : `%${byte.toString(16).toUpperCase().padStart(2, "0")}`;
+  }
+  return encoded;
+}
+
+const PERCENT = 0x25;

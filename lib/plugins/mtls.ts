@@ -1,0 +1,111 @@
+/**
+ * The plugin kind `mtls`: lets a request pass when its client has shown a certificate that CA_CERT_PATH vouches for, and tells the
+ * upstream whose it is. That clients are asked for one, and what it says, is `server/`.
+ *
+ * The verdict is reached once a connection. What the client itself says in X-Client-Cert-… never gets as far as here.
+ */
+import { array, object, optional, string } from "../config/schema.ts";
+import type { ClientCertificate } from "../http/exchange.ts";
+import { headerValue, quotedString, withoutHeader, type HeaderList } from "../http/headers.ts";
+import { problem } from "../http/reply.ts";
+import { definePlugin } from "./plugin.ts";
+
+const schema = object(
+  {
+    allow: optional(
+      array(string({ min: 1, describe: 'A CN, a whole subject ("CN=a,O=b"), or a SAN with or without its type ("DNS:a.example.com").' }), {
+        min: 1,
+        describe: "Whose certificates are accepted; default: all that the CA has signed.",
+      }),
+    ),
+  },
+  { describe: "Requires a client certificate that CA_CERT_PATH has signed." },
+);
+
+export const mtls = definePlugin({
+  name: "mtls",
+  schema,
+  create(config, tools) {
+    const isAllowed = config.allow === undefined ? () => true : allowing(config.allow);
+    const verdicts = new WeakMap<ClientCertificate, Verdict>();
+    const headers = ["WWW-Authenticate", `ClientCertificate realm=${quotedString(tools.gatewayName)}`];
+    const missing = { headers, detail: "Show a client certificate in the TLS handshake." };
+    const detail = "The client certificate that was shown is not accepted here.";
+    return (next) => (exchange) => {
+      const certificate = exchange.call.certificate();
+      if (certificate === null) return problem(exchange.call, "client_certificate_missing", missing);
+      let verdict = verdicts.get(certificate);
+      if (verdict === undefined) {
+        verdict = judge(certificate, isAllowed);
+        verdicts.set(certificate, verdict);
+      }
+      if (verdict.why !== null) return problem(exchange.call, "client_certificate_invalid", { headers, detail, why: verdict.why });
+      const { identity } = verdict;
+      exchange.call.notes.identity = identity;
+      return next(exchange.with({ identity, headers: [...withoutOwn(exchange.headers), ...verdict.headers] }));
+    };
+  },
+});
+
+interface Verdict {
+  /** Why it is refused, for the log; null when it is accepted. */
+  readonly why: string | null;
+  readonly identity: string;
+  /** What the upstream is told. */
+  readonly headers: HeaderList;
+}
+
+function judge(certificate: ClientCertificate, isAllowed: (certificate: ClientCertificate) => boolean): Verdict {
+  return {
+    why: whyRefused(certificate, isAllowed),
+    identity: certificate.commonName ?? certificate.fingerprint,
+    headers: headersFor(certificate),
+  };
+}
+
+function whyRefused(certificate: ClientCertificate, isAllowed: (certificate: ClientCertificate) => boolean): string | null {
+  const { verified, reason, keyUses, subject, fingerprint } = certificate;
+  if (!verified) return `the client certificate is not verified: ${reason ?? "no reason is known"}`;
+  if (keyUses.length > 0 && !keyUses.includes(CLIENT_AUTH)) return "the client certificate is not for authenticating clients (extended key use)";
+  return isAllowed(certificate) ? null : `the client certificate of ${subject || fingerprint} is not among those allowed`;
+}
+
+/** id-kp-clientAuth (RFC 5280 §4.2.1.12). */
+const CLIENT_AUTH = "1.3.6.1.5.5.7.3.2";
+
+/**
+ * What an entry means is told by its own form, never by what a certificate holds: a CN that reads "DNS:a.example.com" must not pass for
+ * that alternative name, nor one that reads "CN=a,O=b" for that subject.
+ */
+function allowing(entries: readonly string[]): (certificate: ClientCertificate) => boolean {
+  const subjects = new Set<string>();
+  const typed = new Set<string>();
+  const bare = new Set<string>();
+  for (const entry of entries) (SUBJECT.test(entry) ? subjects : TYPED.test(entry) ? typed : bare).add(entry);
+  return ({ subject, commonName, names }) =>
+    subjects.has(subject) ||
+    (commonName !== null && bare.has(commonName)) ||
+    names.some((name) => typed.has(name) || bare.has(name.slice(name.indexOf(":") + 1)));
+}
+
+const SUBJECT = /^[A-Za-z][\w.-]*=/;
+const TYPED = /^(DNS|URI|IP|email|DirName|Registered ID|othername):/;
+
+function headersFor({ subject, names, fingerprint }: ClientCertificate): HeaderList {
+  const headers: string[] = [];
+  if (subject !== "") headers.push("X-Client-Cert-Subject", inHeader(subject, /[^\x20-\x7e]/gu, "\\"));
+  if (names.length > 0) headers.push("X-Client-Cert-SAN", names.map((name) => inHeader(name, /[^\x21-\x7e]|[,"\\%]/gu, "%")).join(","));
+  headers.push("X-Client-Cert-Fingerprint", fingerprint);
+  return headers;
+}
+
+/** Writes what a header cannot carry, or what would be read as something else there, as its bytes in hex: `\C3\A9` as RFC 4514 has it, `%2C`. */
+function inHeader(text: string, unsafe: RegExp, mark: string): string {
+  return text.replace(unsafe, (character) => Buffer.from(character).toString("hex").toUpperCase().replace(/../g, `${mark}$&`));
+}
+
+/** What an instance further out has added goes: it would say the same. */
+function withoutOwn(headers: HeaderList): HeaderList {
+  if (headerValue(headers, "x-client-cert-fingerprint") === undefined) return headers;
+  return ["x-client-cert-subject", "x-client-cert-san", "x-client-cert-fingerprint"].reduce(withoutHeader, headers);
+}

@@ -1,0 +1,84 @@
+/**
+ * Reads the certificate that a client has shown on its TLS connection: once a connection, when first asked for.
+ * Whether it is good enough is for plugins to say; that a handshake fails without one is `tls.ts`.
+ */
+import type { X509Certificate } from "node:crypto";
+import type { TLSSocket } from "node:tls";
+import type { ClientCertificate } from "../http/exchange.ts";
+
+export type CertificateReader = () => ClientCertificate | null;
+
+/** Requests on one connection share its reader. */
+const readers = new WeakMap<object, CertificateReader>();
+
+/**
+ * For a TLS connection of any server, also of a host's own. `authorized` alone says nothing: node says it of every resumed TLS 1.3
+ * session, also of one whose client has shown no certificate. A certificate that was shown is in the session's ticket.
+ */
+export function certificateReader(socket: TLSSocket): CertificateReader {
+  let reader = readers.get(socket);
+  if (reader === undefined) {
+    reader = readOnce(socket);
+    readers.set(socket, reader);
+  }
+  return reader;
+}
+
+export function noCertificate(): null {
+  return null;
+}
+
+function readOnce(socket: TLSSocket): CertificateReader {
+  let found: ClientCertificate | null | undefined;
+  return () => {
+    if (found !== undefined) return found;
+    try {
+      const shown = socket.getPeerX509Certificate();
+      found = shown === undefined ? null : clientCertificate(shown, socket.authorized ? null : String(socket.authorizationError ?? "UNVERIFIED"));
+    } catch {
+      found = null; // the socket of an HTTP/2 session throws at every touch once it is gone
+    }
+    return found;
+  };
+}
+
+/** `reason` is why it is not verified, in OpenSSL's words: "CERT_HAS_EXPIRED"; null when it is. */
+export function clientCertificate(shown: X509Certificate, reason: string | null): ClientCertificate {
+  return {
+    verified: reason === null,
+    reason,
+    subject: subjectOf(shown),
+    commonName: commonNameOf(shown),
+    names: namesOf(shown.subjectAltName ?? ""),
+    fingerprint: shown.fingerprint256.replaceAll(":", "").toLowerCase(),
+    keyUses: shown.keyUsage ?? [],
+  };
+}
+
+/**
+ * node gives one line for each part, escaped as RFC 4514 wants it, the most general first, and several attributes in one part
+ * with " + " between: "C=DE\nCN=a + UID=b" is "CN=a+UID=b,C=DE". Nothing unescaped in a value looks like either.
+ */
+function subjectOf({ subject }: X509Certificate): string {
+  // undefined at run time where it is empty: all names are alternative ones then.
+  return (subject ?? "").split("\n").reverse().join(",").replaceAll(" + ", "+");
+}
+
+/** The last is the most specific one. */
+function commonNameOf(shown: X509Certificate): string | null {
+  const subject = shown.toLegacyObject().subject as { readonly CN?: string | string[] } | undefined;
+  const name = [subject?.CN ?? []].flat().at(-1);
+  return name === undefined || name === "" ? null : name;
+}
+
+/** node joins them with ", " and quotes, as a JSON string, every value in which that or a quote could be misread. */
+function namesOf(text: string): string[] {
+  const names: string[] = [];
+  for (const [, type, quoted, plain] of text.matchAll(NAME)) {
+    const prefix = type === "IP Address" ? "IP" : type!;
+    names.push(`${prefix}:${quoted === undefined ? plain : (JSON.parse(quoted) as string)}`);
+  }
+  return names;
+}
+
+const NAME = /([^:,"]+):(?:("(?:[^"\\]|\\.)*")|([^,"]*))(?:, |$)/gy;

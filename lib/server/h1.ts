@@ -1,0 +1,345 @@
+/**
+ * HTTP/1 on sockets that clients come to: requests in their turn, upgrades, and what could not be parsed. Each request is received,
+ * given to be answered, and its reply sent. Where the sockets come from is `listener.ts`, what an answer is `gateway/serve.ts`.
+ */
+import { randomUUID } from "node:crypto";
+import http, { type IncomingMessage, type ServerResponse } from "node:http";
+import type { Server, Socket } from "node:net";
+import type { Duplex } from "node:stream";
+import { TLSSocket } from "node:tls";
+import type { Clock } from "../base/clock.ts";
+import type { ErrorCode } from "../base/errors.ts";
+import type { Log } from "../base/log.ts";
+import type { Call } from "../http/exchange.ts";
+import { headerValue, type HeaderList } from "../http/headers.ts";
+import type { Reply } from "../http/reply.ts";
+import { head, refuseBare, respondBare } from "./bare.ts";
+import { createUploads, guard, type Limits } from "./limits.ts";
+import { isWebSocket, receive, type Inbound, type ReceiveOptions, type Refusal } from "./receive.ts";
+import { respond } from "./respond.ts";
+import { createTurns } from "./turns.ts";
+
+export interface Http1Options {
+  readonly clock: Clock;
+  readonly log: Log;
+  /** What to believe at this moment; asked once a request. */
+  readonly receiving: () => ReceiveOptions;
+  /** Has a request answered: its reply is sent, or it is given up, once. */
+  readonly answer: (inbound: Inbound, send: (reply: Reply) => void, giveUp: () => void) => void;
+  /** Called once for each request, when its reply is out or its client is gone. */
+  readonly ended: (inbound: Inbound) => void;
+  readonly join: (client: Duplex, behind: Buffer, tunnel: NonNullable<Reply["tunnel"]>) => void;
+  /** Whether a connection is taken; asked whenever one comes, or comes back. */
+  readonly admitted: (socket: Socket) => "new" | "known" | "refused";
+}
+
+export interface Http1 {
+  /** A server that takes HTTP/1 from its own port, and from any socket it is given as a `connection` event. */
+  createServer(): http.Server;
+  readonly onRequest: (request: IncomingMessage, response: ServerResponse) => void;
+  readonly onUpgrade: (request: IncomingMessage, socket: Duplex, behind: Buffer) => void;
+  /** Ends idle connections now, the others with their last reply. */
+  drain(): void;
+}
+
+const CONNECTIONS_CHECK_MS = 1_000;
+/** How long an idle client connection is kept, in milliseconds. Longer than the 60 s that load balancers before us usually keep theirs. */
+export const KEEP_ALIVE_MS = 75_000;
+/** What a client may leave unread, in time. */
+export const CLIENT_IDLE_MS = 60_000;
+
+interface Under {
+  readonly request: IncomingMessage;
+  readonly response: ServerResponse;
+  readonly call: Call;
+}
+
+export function createHttp1(options: Http1Options): Http1 {
+  const { clock, log } = options;
+  const servers: http.Server[] = [];
+  /** HTTP/1 connections that have not asked for anything yet: node does not count them among the idle ones. */
+  const fresh = new Set<Socket>();
+  const turns = createTurns();
+  const uploads = createUploads(clock);
+  /** The exchange under way on each HTTP/1 connection, upgrades left out. */
+  const current = new WeakMap<Duplex, Under>();
+  /** Connections on which node's parser has given up, and why. */
+  const broken = new WeakMap<Duplex, NodeJS.ErrnoException>();
+  let draining = false;
+
+  function onRequest(request: IncomingMessage, response: ServerResponse): void {
+    enqueue(request, response, "nothing");
+  }
+
+  function enqueue(request: IncomingMessage, response: ServerResponse, expects: Expects): void {
+    request.on("error", ignore);
+    response.on("error", ignore);
+    fresh.delete(request.socket);
+    turns.take(request.socket, () => accept(request, response, expects));
+  }
+
+  function accept(request: IncomingMessage, response: ServerResponse, expects: Expects): void {
+    const { socket } = request;
+    // Its body was found to be broken while it waited.
+    const error = broken.get(socket);
+    if (error !== undefined && !request.complete) return refuse(socket, error);
+    let told = expects === "nothing";
+    const rules = options.receiving();
+    const received = receive(request, null, rules, (status, headers) => {
+      if (status !== 100) return writeInformation(request, response, status, headers);
+      if (!told && !response.headersSent) response.writeContinue();
+      told = true;
+    });
+    const inbound: Inbound = expects === "unknown" ? { ...received, refusal: UNKNOWN_EXPECTATION } : received;
+    const { call } = inbound;
+    const under: Under = { request, response, call };
+    current.set(socket, under);
+    const { minBodyBytesPerS } = rules.limits;
+    const bytesBefore = socket.bytesRead;
+    const endWatch =
+      inbound.body === null || minBodyBytesPerS === 0 || headerValue(inbound.headers, "content-length") === undefined
+        ? ignore
+        : uploads.watch(
+            {
+              received: () => socket.bytesRead - bytesBefore,
+              awaited: () => told && request.readableFlowing === true && !request.complete,
+              tooSlow: () => giveUp(socket, under, TOO_SLOW),
+            },
+            minBodyBytesPerS,
+          );
+    response.once("close", () => {
+      endWatch();
+      if (response.writableFinished) call.close();
+      else call.abort();
+      current.delete(socket);
+      options.ended(inbound);
+      turns.over(socket);
+      if (draining) closeIdle();
+    });
+    const send = (reply: Reply) => {
+      // A client that was not told to continue may send its body or not: where its next request starts is open (RFC 9110 §10.1.1).
+      const lastOne = draining || !told || inbound.refusal !== null;
+      respond(request, response, call, reply, { clock, idleMs: CLIENT_IDLE_MS, lastOne });
+    };
+    options.answer(inbound, send, () => response.destroy());
+  }
+
+  function onUpgrade(request: IncomingMessage, socket: Duplex, behind: Buffer): void {
+    const { server, encrypted } = request.socket as Socket & { server?: Server; encrypted?: boolean };
+    const serveAgain = () => {
+      if (server === undefined) socket.destroy();
+      else server.emit(encrypted === true ? "secureConnection" : "connection", socket);
+    };
+    enqueueUpgrade(request, socket, behind, serveAgain);
+  }
+
+  function enqueueUpgrade(request: IncomingMessage, socket: Duplex, behind: Buffer, serveAgain: () => void): void {
+    quiet(socket);
+    fresh.delete(request.socket);
+    turns.take(socket, () => {
+      if (isWebSocket(request)) return acceptUpgrade(request, socket, behind);
+      putBackWithoutUpgrade(request, socket, behind);
+      turns.over(socket);
+      serveAgain();
+    });
+  }
+
+  function acceptUpgrade(request: IncomingMessage, socket: Duplex, behind: Buffer): void {
+    const inbound = receive(request, "websocket", options.receiving(), ignore);
+    const { call } = inbound;
+    let tunnelled = false;
+    socket.once("close", () => {
+      if (!tunnelled && !socket.writableFinished) call.abort();
+      else call.close();
+      options.ended(inbound);
+    });
+    const release = holdBack(socket, behind, () => {
+      call.abort();
+      socket.destroy();
+    });
+    const send = (reply: Reply) => {
+      const held = release();
+      tunnelled = respondBare(socket, call, reply, clock);
+      if (!tunnelled) return;
+      call.close();
+      options.join(socket, held, reply.tunnel!);
+      socket.resume();
+    };
+    options.answer(inbound, send, () => socket.destroy());
+  }
+
+  function onClientError(error: NodeJS.ErrnoException, socket: Duplex): void {
+    // node tells again with every further segment, and once more at the end.
+    if (broken.has(socket)) return;
+    broken.set(socket, error);
+    // On a connection that is ending already, its reply is on the way: nothing to add.
+    if (socket.writableEnded && error.code !== "ECONNRESET") return;
+    if (error.code === "ECONNRESET" || !socket.writable) return void socket.destroy();
+    const under = current.get(socket);
+    if (under === undefined) return refuse(socket, error);
+    // A fault behind the request under way has to wait for its reply.
+    if (under.request.complete) return turns.take(socket, () => refuse(socket, error));
+    giveUp(socket, under, error);
+  }
+
+  /** Ends an exchange whose request will not come whole: the client is told why where that is still possible. */
+  function giveUp(socket: Duplex, { response, call }: Under, error: NodeJS.ErrnoException): void {
+    if (response.headersSent) return void socket.destroy();
+    call.abort();
+    refuse(socket, error);
+  }
+
+  function refuse(socket: Duplex, error: NodeJS.ErrnoException): void {
+    const { limits } = options.receiving();
+    const code = clientErrorCode(error, limits.maxUriBytes);
+    const requestId = randomUUID();
+    log.debug("a request could not be read", { request_id: requestId, code, error: error.message });
+    refuseBare(socket, code, { requestId, clock, detail: clientErrorDetail(code, limits) });
+  }
+
+  function createServer(): http.Server {
+    const server = http.createServer({
+      requireHostHeader: false, // asked for in receive.ts, where the refusal has a body
+      insecureHTTPParser: false,
+      keepAliveTimeout: KEEP_ALIVE_MS,
+      connectionsCheckingInterval: CONNECTIONS_CHECK_MS,
+      noDelay: true,
+    });
+    server.maxHeadersCount = 0; // counted in receive.ts; node would drop the surplus in silence
+    guard(server, (socket) => {
+      const how = options.admitted(socket);
+      if (how === "new") {
+        fresh.add(socket);
+        socket.once("close", () => fresh.delete(socket));
+      }
+      enforce(server, options.receiving().limits);
+      return how !== "refused";
+    });
+    server.on("request", onRequest);
+    server.on("checkContinue", (request: IncomingMessage, response: ServerResponse) => enqueue(request, response, "continue"));
+    server.on("checkExpectation", (request: IncomingMessage, response: ServerResponse) => enqueue(request, response, "unknown"));
+    server.on("upgrade", (request: IncomingMessage, socket: Duplex, behind: Buffer) => {
+      enqueueUpgrade(request, socket, behind, () => server.emit("connection", socket));
+    });
+    server.on("connect", (_request: IncomingMessage, socket: Duplex) => {
+      quiet(socket);
+      const detail = "The gateway is no forward proxy: CONNECT is not served.";
+      turns.take(socket, () => refuseBare(socket, "bad_request", { requestId: randomUUID(), clock, detail }));
+    });
+    server.on("clientError", onClientError);
+    servers.push(server);
+    return server;
+  }
+
+  function closeIdle(): void {
+    for (const server of servers) server.closeIdleConnections();
+  }
+
+  return {
+    onRequest,
+    onUpgrade,
+    createServer,
+    drain() {
+      draining = true;
+      closeIdle();
+      // One that has sent the beginning of a request may finish it.
+      for (const socket of fresh) if (socket.bytesRead === 0 || socket instanceof TLSSocket) socket.destroy();
+    },
+  };
+}
+
+/**
+ * node gives up parsing at any Upgrade header. One that is not for us (`h2c`, `TLS/1.0`) is ignored (RFC 9110 §7.8): the request is
+ * put back on its connection without it, to be parsed again.
+ */
+function putBackWithoutUpgrade(request: IncomingMessage, socket: Duplex, behind: Buffer): void {
+  const kept: string[] = [];
+  for (let i = 0; i < request.rawHeaders.length; i += 2) {
+    const name = request.rawHeaders[i]!;
+    const lower = name.toLowerCase();
+    if (lower === "upgrade" || lower === "http2-settings") continue;
+    // `Connection: close, X-Hop, Upgrade` still says what else it says.
+    kept.push(name, lower === "connection" ? withoutUpgrade(request.rawHeaders[i + 1]!) : request.rawHeaders[i + 1]!);
+  }
+  const text = head(`${request.method} ${request.url} HTTP/${request.httpVersion}`, kept);
+  socket.unshift(Buffer.concat([Buffer.from(text, "latin1"), behind]));
+}
+
+function withoutUpgrade(connection: string): string {
+  const options = connection.split(",").map((option) => option.trim());
+  return options.filter((option) => !/^(upgrade|http2-settings)$/i.test(option)).join(", ");
+}
+
+/** Most bytes a client may send behind its upgrade request before the answer; the rest stays unread till then. */
+const MAX_HELD_BYTES = 64 * 1024;
+
+/**
+ * Reads an upgrading socket while its answer is awaited, for only a socket that is read tells of its end. Returns what stops that
+ * and gives what was read. A client that ends its side before it is answered has gone.
+ */
+function holdBack(socket: Duplex, behind: Buffer, gone: () => void): () => Buffer {
+  const chunks = [behind];
+  let size = behind.length;
+  const keep = (chunk: Buffer) => {
+    chunks.push(chunk);
+    size += chunk.length;
+    if (size > MAX_HELD_BYTES) socket.pause();
+  };
+  socket.on("data", keep);
+  socket.on("end", gone);
+  return () => {
+    socket.removeListener("data", keep);
+    socket.removeListener("end", gone);
+    return Buffer.concat(chunks);
+  };
+}
+
+/** A socket without an `error` listener ends the process. One connection may come here many times. */
+function quiet(socket: Duplex): void {
+  if (!socket.listeners("error").includes(ignore)) socket.on("error", ignore);
+}
+
+/** Sets what node looks up for each connection as it begins (the size), or at each check of all of them (the times). */
+function enforce(server: http.Server & { maxHeaderSize?: number }, { maxHeaderBytes, headersTimeoutMs, requestTimeoutMs }: Limits): void {
+  server.maxHeaderSize = maxHeaderBytes;
+  server.requestTimeout = requestTimeoutMs;
+  // node exchanges the two where the head may take longer than the whole.
+  server.headersTimeout = requestTimeoutMs === 0 ? headersTimeoutMs : Math.min(headersTimeoutMs, requestTimeoutMs);
+}
+
+type Expects = "nothing" | "continue" | "unknown";
+
+/**
+ * 102, 103 and the like go straight to the socket: node has no general call for them. HTTP/1.0 knows none (RFC 9110 §15.2). Being
+ * hints, they are dropped where the client is behind with reading: an upstream could send them without end.
+ */
+function writeInformation(request: IncomingMessage, response: ServerResponse, status: number, headers: HeaderList): void {
+  const { socket } = response;
+  if (request.httpVersion === "1.0" || response.headersSent || socket === null || !socket.writable || socket.writableNeedDrain) return;
+  socket.write(head(`HTTP/1.1 ${status} ${http.STATUS_CODES[status] ?? ""}`, headers), "latin1");
+}
+
+const UNKNOWN_EXPECTATION: Refusal = { code: "expectation_failed", detail: "The only expectation that can be met is 100-continue." };
+
+function clientErrorCode(error: NodeJS.ErrnoException & { rawPacket?: Buffer }, maxUriBytes: number): ErrorCode {
+  if (error.code === "HPE_HEADER_OVERFLOW") return isLongTarget(error.rawPacket, maxUriBytes) ? "uri_too_long" : "headers_too_large";
+  return error.code === "ERR_HTTP_REQUEST_TIMEOUT" ? "request_timeout" : "bad_request";
+}
+
+/** Whether the head was too large because of its first line. */
+function isLongTarget(packet: Buffer | undefined, maxUriBytes: number): boolean {
+  if (packet === undefined || !/^[A-Z]+ [/h]/.test(packet.toString("latin1", 0, 32))) return false;
+  const end = packet.indexOf("\n");
+  return end < 0 || end > maxUriBytes;
+}
+
+function clientErrorDetail(code: ErrorCode, { maxHeaderBytes, maxUriBytes }: Limits): string | undefined {
+  if (code === "headers_too_large") return `The request line and header fields may have ${maxHeaderBytes} bytes together.`;
+  if (code === "uri_too_long") return `The request target may have ${maxUriBytes} bytes.`;
+  return code === "request_timeout" ? "The request did not arrive in time." : "The request is not valid HTTP/1.1.";
+}
+
+/** As node says it of a head that is too slow. One object for all: it is made once, and its stack says nothing. */
+const TOO_SLOW: NodeJS.ErrnoException = Object.assign(new Error("the body arrives too slowly"), { code: "ERR_HTTP_REQUEST_TIMEOUT" });
+
+function ignore(): void {}

@@ -1,0 +1,149 @@
+/**
+ * Holds clients to `global.limits` where no single request can: which connections are taken, and how slowly a body may arrive.
+ * What one request may have is `receive.ts`, how many there may be at a time `gateway/gateway.ts`.
+ */
+import type { Server, Socket } from "node:net";
+import { callerAddress } from "../base/cidr.ts";
+import type { Clock, Timer } from "../base/clock.ts";
+import type { Log } from "../base/log.ts";
+import type { Config } from "../config/model.ts";
+
+export type Limits = Config["global"]["limits"];
+
+/** What is in force at this moment. */
+export interface Rules {
+  readonly limits: Limits;
+  /** Whether the address is a proxy's in `global.trusted_proxies`: many clients come from it. */
+  readonly isTrusted: (address: string) => boolean;
+}
+
+export interface Door {
+  /**
+   * Whether a new connection is taken; a surplus one is reset without a word. A 503 would cost what the limit is there to save (over
+   * TLS a whole handshake first), and a reset leaves nothing behind on this side, no TIME_WAIT either.
+   */
+  admit(socket: Socket): boolean;
+  /** Connections taken and not yet closed. */
+  readonly open: number;
+}
+
+/** Under attack every surplus connection is the same news. */
+const WARN_AGAIN_MS = 60_000;
+
+/**
+ * Counts connections, in all and by client address (IPv6 by /64). Counted also while there is no limit: one that a reload brings
+ * applies to new connections, and knows of those that are there.
+ */
+export function createDoor(rules: () => Rules, log: Log, clock: Clock): Door {
+  const byAddress = new Map<string, number>();
+  let open = 0;
+  let warnedAt = -Infinity;
+  const refuse = (socket: Socket, limit: string) => {
+    socket.resetAndDestroy();
+    if (clock.now() - warnedAt < WARN_AGAIN_MS) return false;
+    warnedAt = clock.now();
+    log.warn(`connections are refused: ${limit}`, { open, client_ip: socket.remoteAddress });
+    return false;
+  };
+  return {
+    admit(socket) {
+      const remote = socket.remoteAddress;
+      // Reset while it waited to be accepted.
+      if (remote === undefined) {
+        socket.destroy();
+        return false;
+      }
+      const { limits, isTrusted } = rules();
+      const { maxConnections, maxConnectionsPerIp } = limits;
+      if (maxConnections > 0 && open >= maxConnections) return refuse(socket, `max_connections ${maxConnections} is reached`);
+      const address = callerAddress(remote);
+      const others = byAddress.get(address) ?? 0;
+      if (maxConnectionsPerIp > 0 && others >= maxConnectionsPerIp && !isTrusted(remote)) {
+        return refuse(socket, `max_connections_per_ip ${maxConnectionsPerIp} is reached`);
+      }
+      open++;
+      byAddress.set(address, others + 1);
+      socket.once("close", () => {
+        open--;
+        const left = byAddress.get(address)! - 1;
+        if (left === 0) byAddress.delete(address);
+        else byAddress.set(address, left);
+      });
+      return true;
+    },
+    get open() {
+      return open;
+    },
+  };
+}
+
+/** Puts `admitted` before a server's own listeners: a connection that is not taken costs no parser and no handshake. */
+export function guard(server: Server, admitted: (socket: Socket) => boolean): void {
+  const own = server.listeners("connection") as ((this: Server, socket: Socket) => void)[];
+  server.removeAllListeners("connection");
+  server.on("connection", (socket: Socket) => {
+    if (admitted(socket)) for (const listener of own) listener.call(server, socket);
+  });
+}
+
+/** A body of stated length on its way in. */
+export interface Upload {
+  /** Bytes that have come so far. */
+  readonly received: () => number;
+  /** Whether it is the client that is waited for: not while we, or the upstream, have not read what is there. */
+  readonly awaited: () => boolean;
+  /** Gives it up: it comes too slowly. */
+  readonly tooSlow: () => void;
+}
+
+export interface Uploads {
+  /** Looks after an upload; what is returned ends that. */
+  watch(upload: Upload, leastBytesPerS: number): () => void;
+}
+
+/** A slow start (a radio that wakes up, a device that reads from tape) is forgiven. */
+const GRACE_MS = 10_000;
+const LOOK_MS = 1_000;
+
+interface Watched extends Upload {
+  readonly leastBytesPerS: number;
+  /** How long the client has been waited for, in milliseconds. */
+  waitedMs: number;
+}
+
+/** One timer for all uploads, running only while there are some. */
+export function createUploads(clock: Clock): Uploads {
+  const watched = new Set<Watched>();
+  let timer: Timer | null = null;
+  let lookedAt = 0;
+  const look = () => {
+    const now = clock.now();
+    // A pause of our own, with bytes waiting in the sockets, is not held against the clients.
+    const elapsed = Math.min(now - lookedAt, 2 * LOOK_MS);
+    lookedAt = now;
+    for (const upload of watched) {
+      if (!upload.awaited()) continue;
+      upload.waitedMs += elapsed;
+      if (upload.waitedMs <= GRACE_MS || upload.received() * 1000 >= upload.leastBytesPerS * upload.waitedMs) continue;
+      watched.delete(upload);
+      upload.tooSlow();
+    }
+    timer = watched.size > 0 ? clock.after(LOOK_MS, look) : null;
+  };
+  return {
+    watch({ received, awaited, tooSlow }, leastBytesPerS) {
+      const entry: Watched = { received, awaited, tooSlow, leastBytesPerS, waitedMs: 0 };
+      watched.add(entry);
+      if (timer === null) {
+        lookedAt = clock.now();
+        timer = clock.after(LOOK_MS, look);
+      }
+      return () => {
+        watched.delete(entry);
+        if (watched.size > 0 || timer === null) return;
+        timer.cancel();
+        timer = null;
+      };
+    },
+  };
+}

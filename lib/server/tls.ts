@@ -1,0 +1,103 @@
+/**
+ * Servers for TLS whose certificates can be exchanged while they listen, and depend on the host name that the client asks for.
+ * Which names there are is `certificates.ts`, what is spoken inside `listener.ts`.
+ *
+ * Sessions may be resumed by tickets at any server of this object, whatever certificates have come since: one key encrypts all
+ * tickets. Not so where other rules decide about clients: a ticket holds the verdict on a client's certificate, so it is worth
+ * nothing once the CA, or whether a certificate is required, is another.
+ */
+import { constants, createHash, randomBytes } from "node:crypto";
+import tls, { type SecureContext, type SecureContextOptions } from "node:tls";
+import type { HostCertificates, Pair } from "./certificates.ts";
+
+export interface TlsFiles extends Pair {
+  /** Certificates that sign clients' ones; null: clients are not asked for one. */
+  readonly ca: Buffer | null;
+  /** Whether a handshake without a valid client certificate fails. */
+  readonly requireClientCert: boolean;
+}
+
+export interface TlsServers {
+  /** A server that does not listen yet. Throws what node says of the files. */
+  create(files: TlsFiles): tls.Server;
+  /**
+   * Exchanges certificate, key and CA of every server; connections stay. Throws when they cannot be used, or when they would change
+   * whether clients are asked for a certificate: the old ones stay then.
+   */
+  renew(files: TlsFiles): void;
+}
+
+const HANDSHAKE_MS = 10_000;
+
+interface Front {
+  readonly server: tls.Server;
+  files: TlsFiles;
+  /** Made when a client first asks for the name: a context takes milliseconds. */
+  contexts: WeakMap<Pair, SecureContext>;
+}
+
+/** `certificates` gives those in force at this moment; asked once a handshake. */
+export function createTlsServers(certificates: () => HostCertificates, handshakeMs = HANDSHAKE_MS): TlsServers {
+  const ticketKeys = randomBytes(48);
+  const fronts: Front[] = [];
+
+  function contextOptions({ cert, key }: Pair, { ca, requireClientCert }: TlsFiles): SecureContextOptions & { readonly ticketKeys: Buffer } {
+    return {
+      cert,
+      key,
+      ...(ca === null ? {} : { ca }),
+      minVersion: "TLSv1.2",
+      // It costs the server far more than the client, and nothing needs it; TLS 1.3 has none.
+      secureOptions: constants.SSL_OP_NO_RENEGOTIATION,
+      ticketKeys,
+      sessionIdContext: createHash("sha256").update(ca ?? "").update(String(requireClientCert)).digest("hex").slice(0, 32),
+    };
+  }
+
+  function contextFor(front: Front, servername: string): SecureContext | undefined {
+    const pair = certificates().find(servername);
+    if (pair === undefined) return undefined;
+    let context = front.contexts.get(pair);
+    if (context === undefined) {
+      context = tls.createSecureContext(contextOptions(pair, front.files));
+      front.contexts.set(pair, context);
+    }
+    return context;
+  }
+
+  return {
+    create(files) {
+      const server = tls.createServer({
+        ...contextOptions(files, files),
+        ALPNProtocols: ["h2", "http/1.1"],
+        handshakeTimeout: handshakeMs,
+        noDelay: true,
+        allowHalfOpen: true,
+        ...(files.ca === null ? {} : { requestCert: true, rejectUnauthorized: files.requireClientCert }),
+        SNICallback(servername, done) {
+          try {
+            done(null, contextFor(front, servername));
+          } catch (error) {
+            done(error as Error);
+          }
+        },
+      });
+      const front: Front = { server, files, contexts: new WeakMap() };
+      fronts.push(front);
+      return server;
+    },
+    renew(files) {
+      tls.createSecureContext(contextOptions(files, files));
+      for (const { files: old } of fronts) {
+        if ((old.ca === null) !== (files.ca === null) || old.requireClientCert !== files.requireClientCert) {
+          throw new Error("whether clients are asked for a certificate cannot change while the gateway listens");
+        }
+      }
+      for (const front of fronts) {
+        front.server.setSecureContext(contextOptions(files, files));
+        front.files = files;
+        front.contexts = new WeakMap();
+      }
+    },
+  };
+}

@@ -1,0 +1,241 @@
+/**
+ * Sends one exchange to one peer over HTTP/2, one stream for each try, and gives its answer as a Reply: streaming both ways, with the
+ * three deadlines of the service. Sessions are `sessions.ts`; choosing the peer and turning faults into replies is `attempts.ts`.
+ */
+import http2, { type ClientHttp2Session, type ClientHttp2Stream, type IncomingHttpHeaders, type OutgoingHttpHeaders } from "node:http2";
+import type { Timer } from "../base/clock.ts";
+import { Fault, type ErrorCode } from "../base/errors.ts";
+import type { Exchange } from "../http/exchange.ts";
+import { resetStream, tellBrokenEnds } from "../http/h2_ends.ts";
+import { h2Fields } from "../http/h2_fields.ts";
+import { endToEnd, hasToken, headerValue, withoutHeader, type HeaderList } from "../http/headers.ts";
+import { problem, type Reply } from "../http/reply.ts";
+import type { Destination } from "./destination.ts";
+import { isReplayable, type ForwardOptions } from "./forward.ts";
+import { requestHead } from "./request_head.ts";
+import { informationHeaders } from "./response_head.ts";
+import type { Session, Sessions } from "./sessions.ts";
+import { trailerFields } from "./trailers.ts";
+import { upload } from "./upload.ts";
+
+const { NGHTTP2_CANCEL, NGHTTP2_FLAG_END_STREAM, NGHTTP2_PROTOCOL_ERROR, NGHTTP2_REFUSED_STREAM } = http2.constants;
+
+/** As `forward` of `forward.ts`. */
+export async function forwardH2(exchange: Exchange, to: Destination<Sessions>, options: ForwardOptions): Promise<Reply> {
+  const { call } = exchange;
+  // A plugin may have taken longer than the client cared to wait.
+  if (call.aborted) throw new Fault("upstream_reset", "the client went away");
+  if (exchange.upgrade !== null) {
+    return problem(call, "upstream_invalid", { detail: "The service behind this route is reached over HTTP/2, which carries no WebSockets here." });
+  }
+  const first = await lease(exchange, to, options, null);
+  try {
+    return await send(exchange, to, first, options);
+  } catch (fault) {
+    if (!(fault instanceof Unserved) || call.aborted) throw fault;
+    return send(exchange, to, await lease(exchange, to, options, first), options);
+  }
+}
+
+/** The peer says that it has not looked at the request, or an idle connection broke as it was used; and the request can be sent again. */
+class Unserved extends Fault {}
+
+/** A lease on a session that is connected. */
+async function lease(exchange: Exchange, { pool }: Destination<Sessions>, options: ForwardOptions, except: Session | null): Promise<Session> {
+  const { call } = exchange;
+  const session = pool.tryLease(except) ?? pool.tryLease() ?? (await pool.waitForLease(options.connectMs, (run) => call.onAbort(run)));
+  if (session.http2 === null || session.http2.connecting) await connected(session, exchange, options);
+  return session;
+}
+
+function connected(session: Session, { call }: Exchange, { clock, connectMs }: ForwardOptions): Promise<void> {
+  return new Promise((resolve, reject) => {
+    let over = false;
+    const giveUp = (fault: Fault) => {
+      if (over) return;
+      over = true;
+      timer.cancel();
+      session.release();
+      reject(fault);
+    };
+    const timer = clock.after(connectMs, () => giveUp(new Fault("upstream_timeout", `no connection within ${connectMs} ms`)));
+    session.ready.then(() => {
+      if (over) return;
+      over = true;
+      timer.cancel();
+      resolve();
+    }, giveUp);
+    call.onAbort(() => {
+      if (!over) giveUp(new Fault("upstream_reset", "the client went away"));
+    });
+  });
+}
+
+/** One try on one stream. The lease ends with the stream. */
+function send(exchange: Exchange, to: Destination<Sessions>, session: Session, options: ForwardOptions): Promise<Reply> {
+  return new Promise((resolve, reject) => {
+    const { call, body } = exchange;
+    let phase: "sending" | "waiting" | "receiving" | "over" = "sending";
+    let timer: Timer | null = null;
+    let trailers: HeaderList = [];
+    // The client holds its body back until the upstream asks for it; cleared by the upstream's 100.
+    let awaitsContinue = body !== null && hasToken(headerValue(exchange.headers, "expect"), "100-continue");
+    let stopUpload = ignore;
+    let stream: ClientHttp2Stream;
+    let mayTrail: boolean;
+    try {
+      const head = requestHead(exchange, to, options);
+      const fields = requestFields(exchange, to, head.headers);
+      // A body of stated length has trailers only where the client speaks HTTP/2 too; asking for them costs a frame.
+      mayTrail = head.framing === "chunked" || (head.framing === "length" && exchange.httpVersion === "2.0");
+      stream = open(session.http2!, fields, { endStream: body === null, waitForTrailers: mayTrail });
+    } catch (error) {
+      session.release();
+      if (error instanceof Unserved) session.leave();
+      return reject(error instanceof Fault ? error : new Fault("internal", "the request could not be written", error));
+    }
+    tellBrokenEnds(stream);
+
+    const arm = (ms: number, run: () => void) => {
+      timer?.cancel();
+      timer = options.clock.after(ms, run);
+    };
+    const fail = (fault: Fault) => {
+      if (phase === "over") return;
+      const delivered = phase === "receiving";
+      phase = "over";
+      timer?.cancel();
+      stopUpload();
+      resetStream(stream, NGHTTP2_CANCEL);
+      if (delivered) return void stream.destroy(fault);
+      stream.destroy();
+      reject(fault);
+    };
+    const awaitResponse = () => {
+      if (phase !== "sending") return;
+      phase = "waiting";
+      arm(options.responseMs, () => fail(new Fault("upstream_timeout", `no response within ${options.responseMs} ms`)));
+    };
+
+    stream.once("finish", awaitResponse);
+    stream.setTimeout(options.idleMs);
+    stream.on("timeout", () => {
+      if (phase === "sending") {
+        // Nobody moved a byte of the request's body: the peer, if what we wrote is still waiting to leave, or if it was to ask for the
+        // body; else the client.
+        if (awaitsContinue) fail(new Fault("upstream_timeout", `the upstream did not ask for the body within ${options.idleMs} ms`));
+        else if (stream.writableNeedDrain) fail(new Fault("upstream_timeout", `the upstream read nothing for ${options.idleMs} ms`));
+        else fail(new Fault("request_timeout", `the client sent nothing for ${options.idleMs} ms`));
+      } else if (phase === "receiving") {
+        fail(new Fault("upstream_timeout", `no byte either way for ${options.idleMs} ms`));
+      }
+    });
+    stream.on("headers", (_fields: IncomingHttpHeaders, _flags: number, raw: readonly string[]) => {
+      if (phase === "over") return;
+      const status = Number(raw[1]);
+      if (status === 100) awaitsContinue = false;
+      call.inform(status, informationHeaders(status, raw.slice(2)));
+    });
+    stream.once("response", (_fields: IncomingHttpHeaders, flags: number, raw: readonly string[]) => {
+      if (phase === "over") return;
+      phase = "receiving";
+      timer?.cancel();
+      // Whoever gives the body up has cancelled the request: node's own way would say that nothing was wrong.
+      cancelWhenDestroyed(stream);
+      resolve(replyOf(exchange, stream, (flags & NGHTTP2_FLAG_END_STREAM) !== 0, raw, options.viaName, () => trailerFields(trailers)));
+    });
+    stream.once("trailers", (_fields: IncomingHttpHeaders, _flags: number, raw: readonly string[]) => {
+      trailers = raw;
+    });
+    stream.on("error", (error: NodeJS.ErrnoException) => {
+      if (phase !== "over") fail(faultOf(error, stream, session, phase, exchange));
+    });
+    stream.once("close", () => {
+      stopUpload();
+      session.release();
+      timer?.cancel();
+      if (phase === "receiving") phase = "over";
+      // A reset that node does not take for an error: CANCEL, or NO_ERROR.
+      if (phase !== "over") fail(faultOf(null, stream, session, phase, exchange));
+    });
+    call.onAbort(() => {
+      if (phase !== "over") fail(new Fault("upstream_reset", "the client went away"));
+    });
+
+    if (body === null) return awaitResponse();
+    if (call.aborted) return;
+    if (mayTrail) stream.once("wantTrailers", () => stream.sendTrailers(h2Fields(trailerFields(exchange.trailers())) ?? {}));
+    stopUpload = upload(body, stream, {
+      done: () => void stream.end(),
+      broken: (cause) => fail(cause instanceof Fault ? cause : new Fault("bad_request", "the request body broke off", cause)),
+    });
+  });
+}
+
+function open(session: ClientHttp2Session, fields: OutgoingHttpHeaders, options: http2.ClientSessionRequestOptions): ClientHttp2Stream {
+  try {
+    return session.request(fields, options);
+  } catch (error) {
+    // The session has ended, or has no numbers left, between the lease and now.
+    throw new Unserved("upstream_reset", (error as Error).message, error);
+  }
+}
+
+/** Throws when a header cannot be written. */
+function requestFields(exchange: Exchange, to: Destination<Sessions>, list: HeaderList): OutgoingHttpHeaders {
+  const fields = Object.create(null) as OutgoingHttpHeaders;
+  fields[":method"] = exchange.method;
+  fields[":scheme"] = to.pool.options.protocol === "h2" ? "https" : "http";
+  fields[":authority"] = headerValue(list, "host");
+  fields[":path"] = exchange.upstreamPath + exchange.query;
+  if (h2Fields(list, fields) === null) throw new Fault("internal", "a header of the request cannot be written");
+  delete fields["host"];
+  if (hasToken(headerValue(list, "te"), "trailers")) fields["te"] = "trailers";
+  return fields;
+}
+
+/** The response as a Reply whose body is the stream itself, unread. */
+function replyOf(
+  exchange: Exchange,
+  stream: ClientHttp2Stream,
+  ended: boolean,
+  raw: readonly string[],
+  viaName: string,
+  trailers: () => HeaderList,
+): Reply {
+  const status = Number(raw[1]);
+  let headers: HeaderList = endToEnd(raw.slice(2));
+  if (status === 204) headers = withoutHeader(headers, "content-length");
+  const empty = ended || exchange.method === "HEAD" || status === 204 || status === 304 || headerValue(headers, "content-length") === "0";
+  // Read to its end although it has none: the stream is over only then.
+  if (empty) stream.resume();
+  return { status, headers: [...headers, "Via", `2.0 ${viaName}`], body: empty ? null : stream, trailers };
+}
+
+function cancelWhenDestroyed(stream: ClientHttp2Stream): void {
+  const { destroy } = stream;
+  stream.destroy = (error?: Error) => {
+    resetStream(stream, NGHTTP2_CANCEL);
+    return destroy.call(stream, error);
+  };
+}
+
+function faultOf(error: Error | null, stream: ClientHttp2Stream, session: Session, phase: string, exchange: Exchange): Fault {
+  const { rstCode } = stream;
+  const why = error?.message ?? `the upstream reset the stream (code ${rstCode})`;
+  if (phase !== "receiving" && exchange.body === null) {
+    // RFC 9113 §8.7: what was refused, or is beyond a GOAWAY, has not been processed, whatever the method.
+    const unseen = rstCode === NGHTTP2_REFUSED_STREAM || stream.id === undefined || stream.id > session.lastStream;
+    // Without a word from the peer, only on a connection that had served before, as in HTTP/1.
+    const stale = stream.id !== 1 && session.http2!.destroyed && isReplayable(exchange);
+    if (unseen || stale) return new Unserved("upstream_reset", why, error ?? undefined);
+  }
+  return new Fault(codeOf(error, rstCode), why, error ?? undefined);
+}
+
+function codeOf(error: (Error & { code?: string }) | null, rstCode: number | undefined): ErrorCode {
+  // Both are said by node's own reading of what came, too: what it could not understand is no HTTP.
+  return rstCode === NGHTTP2_PROTOCOL_ERROR || error?.code === "ERR_HTTP2_ERROR" ? "upstream_invalid" : "upstream_reset";
+}
+
+function ignore(): void {}

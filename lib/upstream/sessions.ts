@@ -1,0 +1,285 @@
+/**
+ * The HTTP/2 connections to one upstream: few sessions with many streams each, no more of either than they and we allow.
+ * What is sent on a stream is `forward_h2.ts`.
+ */
+import http2, { type ClientHttp2Session } from "node:http2";
+import net, { type Socket } from "node:net";
+import tls, { type ConnectionOptions } from "node:tls";
+import type { Clock, Timer } from "../base/clock.ts";
+import { Fault } from "../base/errors.ts";
+import { tlsOptions, type UpstreamTls } from "./tls.ts";
+import { WaitingLine } from "./waiting.ts";
+
+export interface SessionsOptions {
+  /** "h2": over TLS, agreed on by ALPN. "h2c": without, by prior knowledge (RFC 9113 §3.3). */
+  readonly protocol: "h2" | "h2c";
+  readonly host: string;
+  readonly port: number;
+  /** How long a session without streams is kept, in milliseconds. */
+  readonly keepaliveIdleMs: number;
+  /** For "h2"; default: verified against the system's certificates. */
+  readonly tls?: UpstreamTls;
+}
+
+export class Sessions {
+  readonly options: SessionsOptions;
+  #maxConnections: number;
+  #leased = 0;
+  #state: "open" | "retired" | "destroyed" = "open";
+  readonly #clock: Clock;
+  readonly #waiting: WaitingLine<Session>;
+  readonly #sessions = new Set<Session>();
+  readonly #tls: ConnectionOptions | null;
+  /** The last TLS session, to resume the next connection from. */
+  #ticket: Buffer | undefined;
+
+  /** Throws when the client certificate and its key do not fit. */
+  constructor(options: SessionsOptions, maxConnections: number, clock: Clock) {
+    this.options = options;
+    this.#maxConnections = maxConnections;
+    this.#clock = clock;
+    this.#waiting = new WaitingLine(clock, () => this.#take());
+    this.#tls = options.protocol === "h2" ? { ...tlsOptions(options.host, options.tls), ALPNProtocols: ["h2"] } : null;
+  }
+
+  /** Most sessions at one time; a reload may change it. */
+  get maxConnections(): number {
+    return this.#maxConnections;
+  }
+
+  set maxConnections(value: number) {
+    this.#maxConnections = value;
+    this.#waiting.grant();
+  }
+
+  /** Streams in use. */
+  get leased(): number {
+    return this.#leased;
+  }
+
+  get waiting(): number {
+    return this.#waiting.length;
+  }
+
+  /** Sessions there are, idle and connecting ones counted. */
+  get open(): number {
+    return this.#sessions.size;
+  }
+
+  /**
+   * Takes the right to one stream on the session that is given; null when all are full and `waitForLease` has to be called. Every lease
+   * ends with `session.release()`. Does not give `except`, which has just refused.
+   */
+  tryLease(except: Session | null = null): Session | null {
+    // Who waits goes first.
+    return this.#waiting.length === 0 ? this.#take(except) : null;
+  }
+
+  /** Waits for a lease, first come first served. Rejects with `upstream_saturated` after `ms` milliseconds. */
+  async waitForLease(ms: number, onAbort: (run: () => void) => void): Promise<Session> {
+    if (this.#state === "destroyed") throw shuttingDown();
+    return this.#waiting.wait(ms, onAbort, () => `max_connections ${this.#maxConnections}, ${this.#leased} streams in use`);
+  }
+
+  /** The upstream is no longer configured: idle sessions close now, the others with their last stream. */
+  retire(): void {
+    if (this.#state === "open") this.#state = "retired";
+    for (const session of [...this.#sessions]) session.closeIfUnused();
+  }
+
+  /** Closes every session, used or not, and lets nobody wait for one. */
+  destroy(): void {
+    this.#state = "destroyed";
+    this.#waiting.refuse(shuttingDown);
+    for (const session of [...this.#sessions]) session.destroy(shuttingDown());
+  }
+
+  /** The first with room: few sessions are kept busy, the rest run out. */
+  #take(except: Session | null = null): Session | null {
+    if (this.#state === "destroyed") return null;
+    for (const session of this.#sessions) {
+      if (session.hasRoom && session !== except) return this.#lease(session);
+    }
+    return this.#sessions.size < this.#maxConnections ? this.#lease(this.#connect()) : null;
+  }
+
+  #lease(session: Session): Session {
+    this.#leased++;
+    session.lease();
+    return session;
+  }
+
+  #connect(): Session {
+    const { host, port, keepaliveIdleMs } = this.options;
+    const ticket = this.#ticket;
+    const socket =
+      this.#tls === null ? net.connect({ host, port }) : tls.connect({ ...this.#tls, host, port, ...(ticket === undefined ? {} : { session: ticket }) });
+    if (this.#tls !== null) socket.on("session", (next: Buffer) => (this.#ticket = next));
+    const session = new Session(socket, {
+      clock: this.#clock,
+      idleMs: keepaliveIdleMs,
+      isKept: () => this.#state === "open",
+      released: () => {
+        this.#leased--;
+        this.#waiting.grant();
+      },
+      changed: () => this.#waiting.grant(),
+      closed: () => {
+        this.#sessions.delete(session);
+        this.#waiting.grant();
+      },
+    });
+    this.#sessions.add(session);
+    return session;
+  }
+}
+
+function shuttingDown(): Fault {
+  return new Fault("upstream_unavailable", "the gateway is shutting down");
+}
+
+interface SessionHooks {
+  readonly clock: Clock;
+  readonly idleMs: number;
+  /** Whether a session without streams is kept for later. */
+  readonly isKept: () => boolean;
+  readonly released: () => void;
+  /** It may have room that it had not before. */
+  readonly changed: () => void;
+  readonly closed: () => void;
+}
+
+/** One connection, from its first packet on. */
+export class Session {
+  /** Null until it is connected. */
+  http2: ClientHttp2Session | null = null;
+  /** Rejects with a `Fault` when there will be no connection. */
+  readonly ready: Promise<ClientHttp2Session>;
+  /** The last stream the peer has looked at, by its GOAWAY: later ones can be sent again. */
+  lastStream = Infinity;
+  readonly #socket: Socket;
+  readonly #hooks: SessionHooks;
+  #fail: (fault: Fault) => void = ignore;
+  #state: "connecting" | "open" | "leaving" | "closed" = "connecting";
+  #streams = 0;
+  #mostStreams = STREAMS_BEFORE_SETTINGS;
+  #idleSince = 0;
+  #timer: Timer | null = null;
+
+  constructor(socket: Socket, hooks: SessionHooks) {
+    this.#socket = socket;
+    this.#hooks = hooks;
+    this.ready = new Promise((resolve, reject) => {
+      this.#fail = reject;
+      socket.once(socket instanceof tls.TLSSocket ? "secureConnect" : "connect", () => this.#begin(resolve));
+    });
+    // Those who wait have given up by then; that nobody hears of it is no fault.
+    this.ready.catch(ignore);
+    socket.once("error", (error) => this.destroy(new Fault("upstream_connect_failed", error.message, error)));
+    socket.once("close", () => {
+      if (this.#state === "connecting") this.destroy(new Fault("upstream_connect_failed", "the connection closed before it was ready"));
+    });
+    // Nagle's algorithm would hold back the last small frame of each message.
+    socket.setNoDelay(true);
+  }
+
+  get hasRoom(): boolean {
+    return this.#streams < this.#mostStreams && (this.#state === "open" || this.#state === "connecting");
+  }
+
+  lease(): void {
+    if (this.#streams++ === 0) this.http2?.ref();
+  }
+
+  /** Ends one lease. */
+  release(): void {
+    if (--this.#streams === 0) this.#becomeIdle();
+    this.#hooks.released();
+  }
+
+  /** Takes no new streams; ends with the last it has. */
+  leave(): void {
+    if (this.#state === "open") this.#state = "leaving";
+    this.closeIfUnused();
+  }
+
+  closeIfUnused(): void {
+    if (this.#streams > 0 || this.#state === "closed") return;
+    if (this.#state === "connecting") return this.destroy(new Fault("upstream_connect_failed", "nobody needs the connection any more"));
+    this.#state = "leaving";
+    const session = this.http2!;
+    if (!session.closed && !session.destroyed) session.close();
+  }
+
+  destroy(fault: Fault): void {
+    if (this.#state === "closed") return;
+    this.#state = "closed";
+    this.#timer?.cancel();
+    this.#fail(fault);
+    if (this.http2 === null) this.#socket.destroy();
+    else if (!this.http2.destroyed) this.http2.destroy();
+    this.#hooks.closed();
+  }
+
+  #begin(resolve: (session: ClientHttp2Session) => void): void {
+    if (this.#state !== "connecting") return;
+    const socket = this.#socket;
+    if (socket instanceof tls.TLSSocket && socket.alpnProtocol !== "h2") {
+      return this.destroy(new Fault("upstream_connect_failed", "the upstream does not offer HTTP/2 (ALPN h2)"));
+    }
+    // The address is for node's defaults, which are not used: each request says its own authority and scheme.
+    const session = http2.connect("http://upstream", {
+      createConnection: () => socket,
+      maxSessionMemory: MAX_SESSION_MEGABYTES,
+      maxHeaderListPairs: MAX_HEADER_PAIRS,
+      settings: { enablePush: false, initialWindowSize: STREAM_WINDOW_BYTES, maxHeaderListSize: MAX_RESPONSE_HEAD_BYTES },
+    });
+    this.http2 = session;
+    session.on("error", ignore);
+    session.once("close", () => this.destroy(new Fault("upstream_reset", "the connection closed")));
+    session.on("goaway", (_code: number, lastStream: number) => {
+      this.lastStream = lastStream;
+      this.leave();
+    });
+    session.on("remoteSettings", ({ maxConcurrentStreams }) => {
+      if (maxConcurrentStreams === undefined) return;
+      this.#mostStreams = maxConcurrentStreams;
+      this.#hooks.changed();
+    });
+    session.once("connect", () => {
+      if (this.#state !== "connecting") return;
+      this.#state = "open";
+      session.setLocalWindowSize(SESSION_WINDOW_BYTES);
+      resolve(session);
+    });
+  }
+
+  #becomeIdle(): void {
+    if (this.#state !== "open" || !this.#hooks.isKept()) return this.closeIfUnused();
+    // An idle connection must not keep the process alive.
+    this.http2!.unref();
+    this.#idleSince = this.#hooks.clock.now();
+    // One timer for many quiet moments: it looks when it fires how long this one has lasted.
+    this.#timer ??= this.#hooks.clock.after(this.#hooks.idleMs, this.#lookWhetherIdle);
+  }
+
+  readonly #lookWhetherIdle = (): void => {
+    this.#timer = null;
+    if (this.#streams > 0) return;
+    const left = this.#idleSince + this.#hooks.idleMs - this.#hooks.clock.now();
+    if (left <= 0) this.closeIfUnused();
+    else this.#timer = this.#hooks.clock.after(left, this.#lookWhetherIdle);
+  };
+}
+
+/** What RFC 9113 §6.5.2 asks peers to allow at least. */
+const STREAMS_BEFORE_SETTINGS = 100;
+/** As `forward.ts` has it for HTTP/1. */
+const MAX_RESPONSE_HEAD_BYTES = 32 * 1024;
+const MAX_HEADER_PAIRS = 1000;
+/** What is kept of a response for a client that does not read; and of all of them on one connection. */
+const STREAM_WINDOW_BYTES = 256 * 1024;
+const SESSION_WINDOW_BYTES = 4 * 1024 * 1024;
+const MAX_SESSION_MEGABYTES = 64;
+
+function ignore(): void {}

@@ -1,0 +1,181 @@
+import { X509Certificate } from "node:crypto";
+import { mkdirSync, renameSync, symlinkSync, writeFileSync } from "node:fs";
+import { request } from "node:https";
+import { join } from "node:path";
+import tls from "node:tls";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { backend, oneService } from "../support/gateway.ts";
+import { CA, CLIENT, SERVER, STRANGER } from "../support/certs.ts";
+import { ALICE, OTHER_CA, RENEWED, SHOP, WILDCARD } from "../support/more_certs.ts";
+import { emptyFolder, logLines, runningProgram, type RunningProgram } from "../support/process.ts";
+import { pem } from "./pem.ts";
+
+const serial = ({ cert }: { cert: string }) => new X509Certificate(cert).serialNumber;
+
+const portOf = (url: unknown) => Number(new URL(String(url)).port);
+const httpsPort = ({ started }: RunningProgram) => portOf((started.https as string[])[0]);
+
+function shown(port: number, servername = "localhost"): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const socket = tls.connect({ host: "127.0.0.1", port, servername, rejectUnauthorized: false }, () => {
+      resolve(socket.getPeerX509Certificate()!.serialNumber);
+      socket.destroy();
+    });
+    socket.once("error", reject);
+  });
+}
+
+/** As editors and certificate managers do: under another name first, then renamed over the old one. */
+function save(path: string, text: string): void {
+  writeFileSync(`${path}.new`, text);
+  renameSync(`${path}.new`, path);
+}
+
+const TAKEN = "server certificate, key and CA read again: taken";
+const REFUSED = "new certificate files refused, the old ones stay in use";
+const said = (running: RunningProgram, message: string) => logLines(running.stderr()).filter((line) => line.message === message);
+
+async function serving(extra: Record<string, string> = {}) {
+  const files = pem({ cert: SERVER.cert, key: SERVER.key, ca: CA.cert });
+  const running = await runningProgram(oneService(9), [], { SERVER_CERT_PATH: files.cert!, SERVER_KEY_PATH: files.key!, ...extra });
+  return { running, files, port: httpsPort(running) };
+}
+
+describe("the settings' certificate files, once they change", () => {
+  it("are taken when both belong together: half a change is said and not taken, and a connection stays open all the while", async () => {
+    const { running, files, port } = await serving();
+    const client = tls.connect({ host: "127.0.0.1", port, rejectUnauthorized: false });
+    onTestFinished(() => void client.destroy());
+    let closed = false;
+    client.on("close", () => (closed = true)).on("error", () => {});
+    await new Promise((resolve) => client.once("secureConnect", resolve));
+    save(files.cert!, RENEWED.cert);
+    await running.says(REFUSED);
+    expect(said(running, REFUSED)[0]).toMatchObject({ level: "error", reason: expect.stringMatching(/does not belong to the certificate/) as string });
+    expect(await shown(port)).toBe(serial(SERVER));
+    save(files.key!, RENEWED.key);
+    await running.says(TAKEN);
+    expect(await shown(port)).toBe(serial(RENEWED));
+    expect(closed).toBe(false);
+  });
+
+  it("are refused when they are garbage, and taken when they have become good", async () => {
+    const { running, files, port } = await serving();
+    writeFileSync(files.cert!, "garbage");
+    await running.says(REFUSED);
+    expect(said(running, REFUSED)[0]!.reason).toMatch(/cert\.pem \(SERVER_CERT_PATH\) is not a certificate in PEM form/);
+    expect(await shown(port)).toBe(serial(SERVER));
+    writeFileSync(files.cert!, SERVER.cert + CA.cert);
+    await running.says(TAKEN);
+    expect(await shown(port)).toBe(serial(SERVER));
+  });
+
+  it("are followed through links that are swapped, as Kubernetes does", async () => {
+    const folder = emptyFolder();
+    for (const [name, { cert, key }] of [["one", SERVER], ["two", RENEWED]] as const) {
+      mkdirSync(join(folder, name));
+      writeFileSync(join(folder, name, "tls.crt"), cert);
+      writeFileSync(join(folder, name, "tls.key"), key);
+    }
+    symlinkSync("one", join(folder, "..data"));
+    for (const file of ["tls.crt", "tls.key"]) symlinkSync(join("..data", file), join(folder, file));
+    const { running, port } = await serving({ SERVER_CERT_PATH: join(folder, "tls.crt"), SERVER_KEY_PATH: join(folder, "tls.key") });
+    symlinkSync("two", join(folder, "..next"));
+    renameSync(join(folder, "..next"), join(folder, "..data"));
+    await running.says(TAKEN);
+    expect(await shown(port)).toBe(serial(RENEWED));
+    expect(said(running, REFUSED)).toEqual([]);
+  });
+
+  it("make another CA count for new connections", async () => {
+    const origin = await backend();
+    const files = pem({ cert: SERVER.cert, key: SERVER.key, ca: CA.cert });
+    const environment = { SERVER_CERT_PATH: files.cert!, SERVER_KEY_PATH: files.key!, CA_CERT_PATH: files.ca!, CLIENT_AUTH: "require" };
+    const running = await runningProgram(oneService(origin.port), [], environment);
+    const get = (identity: object) =>
+      new Promise<number>((resolve, reject) => {
+        const asked = request({ host: "127.0.0.1", port: httpsPort(running), path: "/a/x", ca: CA.cert, agent: false, ...identity }, (response) => {
+          response.resume();
+          resolve(response.statusCode!);
+        });
+        asked.on("error", reject).end();
+      });
+    expect(await get(CLIENT)).toBe(200);
+    await expect(get(ALICE)).rejects.toThrow();
+    save(files.ca!, OTHER_CA.cert);
+    await running.says(TAKEN);
+    expect(await get(ALICE)).toBe(200);
+    await expect(get(CLIENT)).rejects.toThrow();
+    await expect(get(STRANGER)).rejects.toThrow();
+  });
+
+  it("are shown by the admin interface, too", async () => {
+    const { running, files, port } = await serving({ ADMIN_USER: "anna", ADMIN_PASSWORD: "secret", ADMIN_TLS: "true" });
+    const admin = portOf(running.started.admin);
+    expect(await shown(admin)).toBe(serial(SERVER));
+    save(files.key!, RENEWED.key);
+    save(files.cert!, RENEWED.cert);
+    await running.says(TAKEN);
+    expect([await shown(admin), await shown(port)]).toEqual([serial(RENEWED), serial(RENEWED)]);
+  });
+});
+
+describe("the configuration's certificate files, once they change", () => {
+  const NAMED_TAKEN = "files that the configuration names read again: taken";
+  const NAMED_REFUSED = "new files that the configuration names refused, the old ones stay in use";
+
+  async function withShop() {
+    const named = pem({ shop_cert: SHOP.cert, shop_key: SHOP.key });
+    const files = pem({ cert: SERVER.cert, key: SERVER.key });
+    const config = oneService(9, {}, { certificates: [{ hosts: ["shop.example.com"], cert: named.shop_cert!, key: named.shop_key! }] });
+    const running = await runningProgram(config, [], { SERVER_CERT_PATH: files.cert!, SERVER_KEY_PATH: files.key! });
+    return { running, named, config, port: httpsPort(running) };
+  }
+
+  it("are taken when both belong together; half a change is said and not taken", async () => {
+    const { running, named, port } = await withShop();
+    save(named.shop_cert!, WILDCARD.cert);
+    await running.says(NAMED_REFUSED);
+    expect(said(running, NAMED_REFUSED)[0]!.reason).toMatch(/the key does not belong to the certificate/);
+    expect(await shown(port, "shop.example.com")).toBe(serial(SHOP));
+    save(named.shop_key!, WILDCARD.key);
+    await running.says(NAMED_TAKEN);
+    expect(await shown(port, "shop.example.com")).toBe(serial(WILDCARD));
+    expect(await shown(port)).toBe(serial(SERVER));
+  });
+
+  it("are taken also while the configuration file itself is broken", async () => {
+    const { running, named, port } = await withShop();
+    save(running.file, "{ broken");
+    await running.says("reload refused");
+    save(named.shop_key!, WILDCARD.key);
+    save(named.shop_cert!, WILDCARD.cert);
+    await running.says(NAMED_TAKEN);
+    expect(await shown(port, "shop.example.com")).toBe(serial(WILDCARD));
+  });
+
+  it("let in a configuration that was refused for their sake, once they fit", async () => {
+    const { running, named, config, port } = await withShop();
+    save(named.shop_cert!, WILDCARD.cert);
+    await running.says(NAMED_REFUSED);
+    save(running.file, JSON.stringify({ ...config, services: [] }));
+    await running.says("reload refused");
+    save(named.shop_key!, WILDCARD.key);
+    await running.says("configuration reloaded");
+    expect(said(running, "configuration reloaded")[0]).toMatchObject({ services: 0 });
+    expect(await shown(port, "shop.example.com")).toBe(serial(WILDCARD));
+  });
+
+  it("are followed where a reload names others", async () => {
+    const { running, config, port } = await withShop();
+    const others = pem({ cert: WILDCARD.cert, key: WILDCARD.key });
+    const certificates = [{ hosts: ["shop.example.com"], cert: others.cert!, key: others.key! }];
+    save(running.file, JSON.stringify({ ...config, global: { certificates } }));
+    await running.says("configuration reloaded");
+    expect(await shown(port, "shop.example.com")).toBe(serial(WILDCARD));
+    save(others.key!, SHOP.key);
+    save(others.cert!, SHOP.cert);
+    await running.says(NAMED_TAKEN);
+    expect(await shown(port, "shop.example.com")).toBe(serial(SHOP));
+  });
+});

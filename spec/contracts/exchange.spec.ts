@@ -1,0 +1,9 @@
+import { describe } from "vitest";
+import { exchanges, type Downstream, type Upstream } from "./exchange.ts";
+
+const downstreams: readonly Downstream[] = ["h1", "h1+tls", "h2"];
+const upstreams: readonly Upstream[] = ["http", "https", "h2c", "h2"];
+
+describe.each(downstreams)("from %s", (downstream) => {
+  describe.each(upstreams)("to %s:", (upstream) => exchanges(downstream, upstream));
+});

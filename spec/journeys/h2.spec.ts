@@ -1,0 +1,501 @@
+import { once } from "node:events";
+import http2, { type ClientHttp2Session, type ClientHttp2Stream, type IncomingHttpHeaders, type OutgoingHttpHeaders } from "node:http2";
+import type { Socket } from "node:net";
+import { describe, expect, onTestFinished, test } from "vitest";
+import type { AnyPlugin } from "../../lib/plugins/plugin.ts";
+import * as s from "../../lib/config/schema.ts";
+import { oneService, running } from "../support/gateway.ts";
+import {
+  block,
+  CODES,
+  CONTINUATION,
+  DATA,
+  END_HEADERS,
+  END_STREAM,
+  frame,
+  GET,
+  GOAWAY,
+  HEADERS,
+  number32,
+  PING,
+  POST,
+  PRIORITY,
+  rawSession,
+  RST_STREAM,
+  SETTINGS,
+  WINDOW_UPDATE,
+  type RawSession,
+} from "../support/h2_raw.ts";
+import { eventually } from "../support/raw_client.ts";
+import { backend, byteBackend, gate, rawBackend } from "./harness.ts";
+
+const h2c = { h2c: true };
+type Fields = readonly (readonly [string, string])[];
+
+async function raw(port: number): Promise<RawSession> {
+  const session = await rawSession(port);
+  onTestFinished(() => void session.socket.destroy());
+  // Our settings have been taken note of: from here on both sides are held to them.
+  await session.until(({ type, flags }) => type === SETTINGS && flags === 1);
+  return session;
+}
+
+function session(port: number): ClientHttp2Session {
+  const opened = http2.connect(`http://127.0.0.1:${port}`);
+  opened.on("error", () => {});
+  onTestFinished(() => opened.destroy());
+  return opened;
+}
+
+interface Got {
+  readonly status: number;
+  readonly headers: IncomingHttpHeaders;
+  readonly body: string;
+  readonly trailers: IncomingHttpHeaders;
+  readonly informed: readonly number[];
+}
+
+function answer(stream: ClientHttp2Stream): Promise<Got> {
+  return new Promise((resolve, reject) => {
+    let status = 0;
+    let headers: IncomingHttpHeaders = {};
+    let trailers: IncomingHttpHeaders = {};
+    const informed: number[] = [];
+    let body = "";
+    stream.setEncoding("utf8");
+    stream.on("headers", (fields) => informed.push(Number(fields[":status"])));
+    stream.on("response", (fields) => {
+      headers = fields;
+      status = Number(fields[":status"]);
+    });
+    stream.on("trailers", (fields) => (trailers = fields));
+    stream.on("data", (chunk: string) => (body += chunk));
+    stream.on("error", reject);
+    stream.on("close", () => {
+      if (status === 0 || stream.rstCode !== CODES.NO_ERROR) reject(new Error(`the stream was reset: ${stream.rstCode}`));
+      else resolve({ status, headers, body, trailers, informed });
+    });
+  });
+}
+
+function ask(over: ClientHttp2Session, headers: OutgoingHttpHeaders, body?: string): Promise<Got> {
+  const stream = over.request(headers, { endStream: body === undefined });
+  if (body !== undefined) stream.end(body);
+  return answer(stream);
+}
+
+const without = (name: string): Fields => GET.filter(([each]) => each !== name);
+const changed = (name: string, value: string, fields: Fields = GET): Fields => fields.map(([each, old]) => [each, each === name ? value : old]);
+
+describe("a request that is not valid HTTP/2 is refused and never reaches the upstream", () => {
+  const RESET: readonly [string, Fields][] = [
+    ["a name in upper case", [...GET, ["X-Up", "1"]]],
+    ["Connection", [...GET, ["connection", "close"]]],
+    ["Keep-Alive", [...GET, ["keep-alive", "1"]]],
+    ["Proxy-Connection", [...GET, ["proxy-connection", "x"]]],
+    ["Transfer-Encoding", [...GET, ["transfer-encoding", "chunked"]]],
+    ["Upgrade", [...GET, ["upgrade", "websocket"]]],
+    ["TE beside trailers", [...GET, ["te", "gzip"]]],
+    ["no :method", without(":method")],
+    ["no :path", without(":path")],
+    ["no :scheme", without(":scheme")],
+    ["no :authority and no Host", without(":authority")],
+    ["two :path", [...GET, [":path", "/a/y"]]],
+    ["an unknown pseudo-header", [...GET, [":foo", "1"]]],
+    ["a pseudo-header of responses", [...GET, [":status", "200"]]],
+    ["a pseudo-header behind a header", [["x", "1"], ...GET]],
+    [":protocol without CONNECT", [...GET, [":protocol", "websocket"]]],
+    ["a path without a slash", changed(":path", "a/x")],
+    ["an empty path", changed(":path", "")],
+    ["an absolute target as path", changed(":path", "http://elsewhere/a/x")],
+    ["a blank in the path", changed(":path", "/a/x y")],
+    ["a method that is no token", changed(":method", "GE T")],
+    ["two Host headers", [...GET, ["host", "gw.example"], ["host", "gw.example"]]],
+    ["two Content-Length headers", [...POST, ["content-length", "1"], ["content-length", "1"]]],
+    ["a Content-Length that is no number", [...POST, ["content-length", "+1"]]],
+    ["a Content-Length without a body", [...POST, ["content-length", "2"]]],
+  ];
+
+  test.each(RESET)("%s: the stream is reset, the connection goes on", async (_what, fields) => {
+    const origin = await backend();
+    const { port, gateway } = await running(oneService(origin.port, {}, h2c));
+    const talk = await raw(port);
+    talk.headers(1, fields);
+    expect(await talk.reset(1)).toBe(CODES.PROTOCOL_ERROR);
+    talk.headers(3, GET);
+    await talk.until(({ type, stream }) => type === HEADERS && stream === 3);
+    await eventually(() => gateway.inFlight === 0);
+    expect(origin.seen).toHaveLength(1);
+  });
+
+  test.each<[string, Fields, string]>([
+    ["userinfo in :authority", changed(":authority", "user:word@gw.example"), "bad_request"],
+    ["an empty :authority beside another Host", [...changed(":authority", "gw.example"), ["host", "elsewhere"]], "bad_request"],
+    ["a scheme nobody knows, with an absolute target", changed(":scheme", "x", changed(":path", "http://elsewhere/a/x")), "bad_request"],
+    ["CONNECT", [[":method", "CONNECT"], [":authority", "elsewhere:443"]], "bad_request"],
+    ["an extended CONNECT to what is no WebSocket", [...changed(":method", "CONNECT"), [":protocol", "connect-udp"]], "bad_request"],
+    ["a path with an encoded slash", changed(":path", "/a/%2fx"), "path_ambiguous"],
+    ["a path with dots", changed(":path", "/a/../x"), "path_ambiguous"],
+    ["a longer target than allowed", changed(":path", `/a/${"x".repeat(9000)}`), "uri_too_long"],
+    ["more headers than allowed", [...GET, ...Array.from({ length: 220 }, (_, i) => ["x", String(i)] as const)], "headers_too_large"],
+  ])("%s: a problem document says why", async (_what, fields, code) => {
+    const origin = await backend();
+    const { port } = await running(oneService(origin.port, {}, h2c));
+    const talk = await raw(port);
+    talk.headers(1, fields);
+    const { payload } = await talk.until(({ type, stream }) => type === DATA && stream === 1);
+    expect(JSON.parse(payload.toString())).toMatchObject({ code });
+    expect(origin.seen).toEqual([]);
+  });
+
+  test.each(["a\r\nx-b: c", "a\nb", "a\0b", " a", "a "])("a header whose value is %j is left out: no line break passes", async (value) => {
+    const origin = await backend();
+    const { port } = await running(oneService(origin.port, {}, h2c));
+    const talk = await raw(port);
+    talk.headers(1, [...GET, ["x-evil", value], ["x-fine", "1"]]);
+    await talk.until(({ type, stream }) => type === HEADERS && stream === 1);
+    expect(origin.seen[0]!.headers).toContain("x-fine");
+    expect(origin.seen[0]!.headers.join("\n")).not.toMatch(/evil|x-b/);
+  });
+
+  test.each([
+    ["longer", "2"],
+    ["shorter", "5"],
+  ])("a body %s than its Content-Length: reset, and the upstream's request is broken off", async (_how, length) => {
+    let aborted = 0;
+    let whole = 0;
+    const origin = await rawBackend((request, response) => {
+      request.on("error", () => aborted++).on("end", () => whole++).resume();
+      response.on("error", () => {});
+    });
+    const { port, gateway } = await running(oneService(origin.port, {}, h2c));
+    const talk = await raw(port);
+    talk.headers(1, [...POST, ["content-length", length]], 0);
+    await eventually(() => origin.connections.open === 1);
+    talk.send(frame(DATA, END_STREAM, 1, Buffer.from("abc")));
+    expect(await talk.reset(1)).toBe(CODES.PROTOCOL_ERROR);
+    await eventually(() => gateway.inFlight === 0 && origin.connections.open === 0);
+    expect([aborted <= 1, whole]).toEqual([true, 0]);
+  });
+});
+
+describe("a connection that asks for too much is ended by a GOAWAY", () => {
+  const start = async (global = {}) => {
+    const origin = await backend();
+    const started = await running(oneService(origin.port, {}, { ...h2c, ...global }));
+    return { ...started, origin, talk: await raw(started.port) };
+  };
+
+  test("requests taken back as fast as they are made (CVE-2023-44487): ENHANCE_YOUR_CALM; other connections go on", async () => {
+    const { port, gateway, talk } = await start();
+    for (let i = 0; i < 3_000; i++) {
+      talk.send(frame(HEADERS, END_HEADERS | END_STREAM, 1 + 2 * i, block(GET)), frame(RST_STREAM, 0, 1 + 2 * i, number32(CODES.CANCEL)));
+    }
+    expect(await talk.goaway()).toBe(CODES.ENHANCE_YOUR_CALM);
+    await talk.closed();
+    await eventually(() => gateway.inFlight === 0);
+    expect((await ask(session(port), { ":path": "/a/x" })).status).toBe(200);
+  });
+
+  test("but a page left with all its streams, some times over, is not", async () => {
+    const { talk } = await start();
+    for (let i = 0; i < 400; i++) {
+      talk.send(frame(HEADERS, END_HEADERS | END_STREAM, 1 + 2 * i, block(GET)), frame(RST_STREAM, 0, 1 + 2 * i, number32(CODES.CANCEL)));
+    }
+    talk.headers(9_001, GET);
+    await talk.until(({ type, stream }) => type === HEADERS && stream === 9_001);
+  });
+
+  test("nor is one whose upstream breaks off every reply", async () => {
+    const origin = await byteBackend((socket) => {
+      socket.on("data", () => socket.write("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\npart", () => socket.destroy()));
+    });
+    const { port } = await running(oneService(origin.port, {}, h2c));
+    const talk = await raw(port);
+    for (let i = 0; i < 600; i += 50) {
+      for (let j = i; j < i + 50; j++) talk.headers(1 + 2 * j, GET);
+      await eventually(() => talk.frames.filter(({ type }) => type === RST_STREAM).length === i + 50);
+    }
+    expect(talk.frames.some(({ type }) => type === GOAWAY)).toBe(false);
+  });
+
+  test("streams that the gateway has to reset for the client's faults count as well (CVE-2025-8671)", async () => {
+    const { talk } = await start();
+    let next = 1;
+    const some = () => {
+      for (let i = 0; i < 50; i++, next += 2) {
+        talk.send(frame(HEADERS, END_HEADERS, next, block(POST)), frame(WINDOW_UPDATE, 0, next, number32(0)));
+      }
+      if (!talk.isClosed() && next < 5_000) setImmediate(some);
+    };
+    some();
+    expect([CODES.ENHANCE_YOUR_CALM, CODES.PROTOCOL_ERROR, CODES.INTERNAL_ERROR]).toContain(await talk.goaway());
+  });
+
+  test("SETTINGS: ENHANCE_YOUR_CALM", async () => {
+    const { talk } = await start();
+    talk.send(...Array.from({ length: 200 }, () => frame(SETTINGS, 0, 0)));
+    expect(await talk.goaway()).toBe(CODES.ENHANCE_YOUR_CALM);
+    await talk.closed();
+  });
+
+  test("PING: ENHANCE_YOUR_CALM", async () => {
+    const { talk } = await start();
+    // In portions, each answered: more than 1000 at a time are too many by nghttp2's own count.
+    const pings = Array.from({ length: 500 }, () => frame(PING, 0, 0, Buffer.alloc(8)));
+    const answered = () => talk.frames.filter(({ type }) => type === PING).length;
+    for (let sent = 500; !talk.frames.some(({ type }) => type === GOAWAY); sent += 500) {
+      talk.send(...pings);
+      await eventually(() => answered() === sent || talk.isClosed());
+      expect(sent).toBeLessThan(1_000_000);
+    }
+    expect(await talk.goaway()).toBe(CODES.ENHANCE_YOUR_CALM);
+  });
+
+  test.each<[string, (talk: RawSession) => void]>([
+    ["CONTINUATION frames without end (CVE-2024-28182)", (talk) => talk.send(frame(HEADERS, END_STREAM, 1, block(GET)), ...Array.from({ length: 20 }, () => frame(CONTINUATION, 0, 1)))],
+    [
+      "empty DATA frames (CVE-2019-9518)",
+      (talk) => {
+        talk.headers(1, POST, 0);
+        talk.send(...Array.from({ length: 300 }, () => frame(DATA, 0, 1)));
+      },
+    ],
+    ["more PINGs than are answered at a time (CVE-2019-9512)", (talk) => talk.send(...Array.from({ length: 3_000 }, () => frame(PING, 0, 0, Buffer.alloc(8))))],
+    ["a window that overflows", (talk) => talk.send(frame(WINDOW_UPDATE, 0, 0, number32(0x7fffffff)))],
+    ["a WINDOW_UPDATE of nothing", (talk) => talk.send(frame(WINDOW_UPDATE, 0, 0, number32(0)))],
+    ["a frame that is too large", (talk) => talk.send(frame(PING, 0, 0, Buffer.alloc(20_000)))],
+  ])("%s", async (_what, flood) => {
+    const { gateway, port, talk } = await start();
+    flood(talk);
+    expect(await talk.goaway()).not.toBe(CODES.NO_ERROR);
+    await eventually(() => gateway.inFlight === 0);
+    expect((await ask(session(port), { ":path": "/a/x" })).status).toBe(200);
+  });
+
+  test("window updates and priorities by the ten thousand only cost what they weigh: requests between them are served", async () => {
+    const { talk } = await start();
+    talk.send(...Array.from({ length: 20_000 }, () => frame(WINDOW_UPDATE, 0, 0, number32(1))));
+    talk.send(...Array.from({ length: 20_000 }, (_, i) => frame(PRIORITY, 0, 1 + 2 * (i % 5_000), Buffer.from([0, 0, 0, 0, 1]))));
+    talk.headers(11_001, GET);
+    await talk.until(({ type, stream }) => type === HEADERS && stream === 11_001);
+  });
+
+  test("128 streams at a time are served; a client that knows better is ended", async () => {
+    const hold = gate();
+    const origin = await backend((_request, response) => void hold.opened.then(() => response.end("ok")));
+    const { port } = await running(oneService(origin.port, {}, h2c));
+    const talk = await raw(port);
+    for (let i = 0; i < 128; i++) talk.headers(1 + 2 * i, GET);
+    await eventually(() => origin.seen.length === 128);
+    hold.open();
+    await eventually(() => talk.frames.filter(({ type }) => type === HEADERS).length === 128);
+    const more = await raw(port);
+    for (let i = 0; i < 129; i++) more.headers(1 + 2 * i, POST, 0);
+    expect(await more.goaway()).not.toBe(CODES.NO_ERROR);
+  });
+
+  test("a header list larger than max_header_bytes: that stream is reset, also where one byte says four thousand", async () => {
+    const { talk, origin } = await start();
+    const indexed = Buffer.concat([Buffer.from([0x40]), block([["x", "y".repeat(3_900)]]).subarray(1), Buffer.alloc(4_000, 0xbe)]);
+    talk.send(frame(HEADERS, END_HEADERS | END_STREAM, 1, Buffer.concat([block(GET), indexed])));
+    expect(await talk.reset(1)).toBe(CODES.ENHANCE_YOUR_CALM);
+    expect(origin.seen).toEqual([]);
+  });
+});
+
+describe("a client that takes its request back", () => {
+  test.each([
+    ["GET", GET, END_STREAM, CODES.CANCEL],
+    ["GET, without an error", GET, END_STREAM, CODES.NO_ERROR],
+    ["HEAD", changed(":method", "HEAD"), END_STREAM, CODES.CANCEL],
+    ["POST with its body under way", POST, 0, CODES.CANCEL],
+  ])("before a response: %s: the upstream's request is cancelled and the call ends as aborted", async (_what, fields, flags, code) => {
+    let asked = 0;
+    const origin = await rawBackend((request, response) => {
+      asked++;
+      request.on("error", () => {}).resume();
+      response.on("error", () => {});
+    });
+    const lines: string[] = [];
+    const { port, gateway } = await running(oneService(origin.port, {}, h2c), { accessLog: (text) => lines.push(text) });
+    const talk = await raw(port);
+    talk.headers(1, fields, flags);
+    await eventually(() => asked === 1);
+    expect(gateway.inFlight).toBe(1);
+    talk.send(frame(RST_STREAM, 0, 1, number32(code)));
+    await eventually(() => origin.connections.open === 0 && gateway.inFlight === 0);
+    await gateway.close(0);
+    expect(JSON.parse(lines.join(""))).toMatchObject({ status: null });
+  });
+
+  test("in the middle of its body: the upstream does not get half of it for the whole", async () => {
+    let whole = 0;
+    let parts = 0;
+    const origin = await rawBackend((request, response) => {
+      request.on("error", () => {}).on("end", () => whole++).on("data", () => parts++);
+      response.on("error", () => {});
+    });
+    const { port, gateway } = await running(oneService(origin.port, {}, h2c));
+    const talk = await raw(port);
+    for (let i = 0; i < 20; i++) {
+      const stream = 1 + 2 * i;
+      talk.headers(stream, POST, 0);
+      talk.send(frame(DATA, 0, stream, Buffer.from("half of it")));
+      await eventually(() => parts === i + 1);
+      talk.send(frame(DATA, 0, stream, Buffer.from("and a bit")), frame(RST_STREAM, 0, stream, number32(i % 2 === 0 ? CODES.CANCEL : CODES.NO_ERROR)));
+      await eventually(() => origin.connections.open === 0 && gateway.inFlight === 0);
+      parts = i + 1;
+    }
+    expect(whole).toBe(0);
+  });
+
+  test("in the middle of a response: the upstream's connection is closed", async () => {
+    const origin = await rawBackend((_request, response) => {
+      response.on("error", () => {});
+      response.write("begun");
+    });
+    const { port, gateway } = await running(oneService(origin.port, {}, h2c));
+    const talk = await raw(port);
+    talk.headers(1, GET);
+    await talk.until(({ type }) => type === DATA);
+    talk.send(frame(RST_STREAM, 0, 1, number32(CODES.CANCEL)));
+    await eventually(() => origin.connections.open === 0 && gateway.inFlight === 0);
+  });
+});
+
+describe("translation", () => {
+  test("cookie crumbs become one line, other duplicates stay, trailers pass both ways", async () => {
+    const origin = await backend((_request, response) => {
+      response.writeHead(200, [["Set-Cookie", "a=1"], ["Set-Cookie", "b=2"], ["Trailer", "X-Sum"], ["X-Two", "1"], ["X-Two", "2"]].flat());
+      response.write("body");
+      response.addTrailers({ "X-Sum": "42" });
+      response.end();
+    });
+    const { port } = await running(oneService(origin.port, {}, h2c));
+    const stream = session(port).request({ ":method": "POST", ":path": "/a/x", cookie: ["a=1", "b=2"], "x-many": ["1", "2"], te: "trailers" }, { waitForTrailers: true });
+    stream.on("wantTrailers", () => stream.sendTrailers({ "x-after": "yes", ":status": undefined }));
+    stream.end("sent");
+    const got = await answer(stream);
+    const [seen] = origin.seen;
+    expect(got).toMatchObject({ status: 200, body: "body", headers: { "set-cookie": ["a=1", "b=2"], "x-two": "1, 2" }, trailers: { "x-sum": "42" } });
+    expect(seen!.headers.filter((_, i) => i % 2 === 1 && seen!.headers[i - 1]!.toLowerCase() === "cookie")).toEqual(["a=1; b=2"]);
+    expect(seen!.headers.filter((name) => name === "x-many")).toHaveLength(2);
+    expect([seen!.body.toString(), seen!.trailers]).toEqual(["sent", ["x-after", "yes"]]);
+  });
+
+  test("100 and 103 go ahead of the reply, as many as are hints and no more", async () => {
+    const origin = await rawBackend((request, response) => {
+      for (let i = 0; i < 50; i++) response.writeEarlyHints({ link: `</${i}.css>; rel=preload` });
+      request.resume().on("end", () => response.end("ok"));
+    });
+    const { port } = await running(oneService(origin.port, {}, h2c));
+    const got = await ask(session(port), { ":method": "POST", ":path": "/a/x", expect: "100-continue" }, "body");
+    expect(got.body).toBe("ok");
+    expect(got.informed.slice(0, 2)).toEqual([100, 103]);
+    expect(got.informed.length).toBeLessThan(20);
+  });
+
+  test("HEAD has the length and no body", async () => {
+    const origin = await backend((_request, response) => response.writeHead(200, { "Content-Length": "5" }).end());
+    const { port } = await running(oneService(origin.port, {}, h2c));
+    const got = await ask(session(port), { ":method": "HEAD", ":path": "/a/x" });
+    expect(got).toMatchObject({ status: 200, body: "", headers: { "content-length": "5" } });
+  });
+
+  test("an answered GET is not reset behind its end", async () => {
+    const { port } = await running(oneService((await backend()).port, {}, h2c));
+    const talk = await raw(port);
+    talk.headers(1, GET);
+    await talk.until(({ type, flags }) => type === DATA && (flags & END_STREAM) !== 0);
+    talk.headers(3, GET);
+    await talk.until(({ type, stream, flags }) => type === DATA && stream === 3 && (flags & END_STREAM) !== 0);
+    expect(talk.frames.filter(({ type }) => type === RST_STREAM)).toEqual([]);
+  });
+
+  test("a reply that comes before the body is whole ends the upload without an error", async () => {
+    const origin = await rawBackend((_request, response) => response.writeHead(413, { Connection: "close" }).end("too much"));
+    const { port } = await running(oneService(origin.port, {}, h2c));
+    const talk = await raw(port);
+    talk.headers(1, POST, 0);
+    await talk.until(({ type, flags }) => type === DATA && (flags & END_STREAM) !== 0);
+    expect(await talk.reset(1)).toBe(CODES.NO_ERROR);
+  });
+
+  test("an upstream that breaks its body off: INTERNAL_ERROR, never a clean end", async () => {
+    const origin = await byteBackend((socket: Socket) => {
+      socket.once("data", () => socket.write("HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\npart", () => socket.destroy()));
+    });
+    const { port } = await running(oneService(origin.port, {}, h2c));
+    const talk = await raw(port);
+    talk.headers(1, GET);
+    expect(await talk.reset(1)).toBe(CODES.INTERNAL_ERROR);
+    expect(talk.frames.some(({ type, flags }) => type === DATA && (flags & END_STREAM) !== 0)).toBe(false);
+  });
+
+  test("a head of a plugin that HTTP cannot carry is a 500, and nothing of it is sent", async () => {
+    const plugin: AnyPlugin = {
+      name: "spoiler",
+      schema: s.object({ value: s.string({}) }),
+      create: (config) => () => () => ({ status: 200, headers: ["X-Bad", (config as { value: string }).value], body: Buffer.from("x") }),
+    };
+    for (const value of ["a\r\nb: c", "a\0b\0c", "\u0100"]) {
+      const config = oneService(9, { plugins: [{ name: "spoiler", config: { value } }] }, h2c);
+      const { port } = await running(config, { plugins: [plugin] });
+      const got = await ask(session(port), { ":path": "/a/x" });
+      expect(got.status).toBe(500);
+      expect(JSON.parse(got.body)).toMatchObject({ code: "internal" });
+      expect(got.headers).not.toHaveProperty("x-bad");
+    }
+  });
+
+  test("a client that does not read holds the upstream back", async () => {
+    let written = 0;
+    const origin = await rawBackend((_request, response) => {
+      const piece = Buffer.alloc(64 * 1024);
+      const push = () => {
+        while (written < 100_000_000) {
+          written += piece.length;
+          if (!response.write(piece)) return void response.once("drain", push);
+        }
+        response.end();
+      };
+      push();
+    });
+    const { port } = await running(oneService(origin.port, { timeouts: { idle_ms: 150 } }, h2c));
+    const talk = await raw(port);
+    talk.headers(1, GET);
+    // No WINDOW_UPDATE is ever sent: after idle_ms the stream is reset.
+    expect(await talk.reset(1)).toBe(CODES.INTERNAL_ERROR);
+    expect(written).toBeLessThan(60_000_000);
+  });
+});
+
+describe("drain", () => {
+  test("streams under way finish; one that was on its way is not touched, and the GOAWAY says so; then the connection ends", async () => {
+    const hold = gate();
+    const origin = await backend((_request, response) => void hold.opened.then(() => response.end("finished")));
+    const { port, gateway } = await running(oneService(origin.port, {}, h2c));
+    const talk = await raw(port);
+    talk.headers(1, GET);
+    await eventually(() => origin.seen.length === 1);
+    const closing = gateway.close(5_000);
+    const notice = await talk.until(({ type }) => type === GOAWAY);
+    expect([notice.payload.readUInt32BE(0), notice.payload.readUInt32BE(4)]).toEqual([1, CODES.NO_ERROR]);
+    talk.headers(3, GET);
+    hold.open();
+    await talk.until(({ type, stream, flags }) => type === DATA && stream === 1 && (flags & END_STREAM) !== 0);
+    await talk.closed();
+    expect(await closing).toBe("drained");
+    expect(origin.seen).toHaveLength(1);
+  });
+
+  test("idle connections end at once", async () => {
+    const { port, gateway } = await running(oneService((await backend()).port, {}, h2c));
+    const over = session(port);
+    await ask(over, { ":path": "/a/x" });
+    const closed = once(over, "close");
+    expect(await gateway.close(5_000)).toBe("drained");
+    await closed;
+  });
+});

@@ -1,0 +1,138 @@
+import { once } from "node:events";
+import http2 from "node:http2";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { manualClock } from "../support/clock.ts";
+import { oneService, running } from "../support/gateway.ts";
+import { GET, HEADERS, PREFACE, rawSession, SETTINGS, type Frame } from "../support/h2_raw.ts";
+import { ask, eventually } from "../support/raw_client.ts";
+import { backend, byteBackend, client, get, statusesIn } from "./harness.ts";
+
+const on = { h2c: true };
+
+async function speaksHttp2(port: number): Promise<boolean> {
+  const session = http2.connect(`http://127.0.0.1:${port}`);
+  onTestFinished(() => session.destroy());
+  session.on("error", () => {});
+  return once(session.request({ ":path": "/a/x" }), "response").then(
+    () => true,
+    () => false,
+  );
+}
+
+describe("a plain port with global.h2c", () => {
+  test("takes HTTP/2 by prior knowledge, and says http to the upstream", async () => {
+    const origin = await backend();
+    const { port } = await running(oneService(origin.port, {}, on));
+    expect(await speaksHttp2(port)).toBe(true);
+    expect(origin.seen[0]!.headers.join("\n")).toMatch(/X-Forwarded-Proto\nhttp\n/);
+  });
+
+  test("takes HTTP/1.1 as before: bodies, pipelining, a method that begins like the preface", async () => {
+    const origin = await backend((request, response, body) => response.end(`${request.method} ${body.toString()}`));
+    const { port } = await running(oneService(origin.port, {}, on));
+    expect((await ask(port, { path: "/a/x", method: "POST", body: "b".repeat(200_000) })).body).toHaveLength(200_005);
+    expect((await ask(port, { path: "/a/x", method: "PROPFIND" })).body.toString()).toBe("PROPFIND ");
+    const talk = await client(port);
+    talk.send(get() + get("/none") + get("/a/y", "Connection: close"));
+    expect(statusesIn(await talk.closed())).toEqual([200, 404, 200]);
+  });
+
+  test("reads the first bytes one by one, of either protocol", async () => {
+    const { port } = await running(oneService((await backend()).port, {}, on));
+    const one = await client(port);
+    for (const letter of get("/a/x", "Connection: close")) {
+      await new Promise<void>((resolve) => one.socket.write(letter, () => setImmediate(resolve)));
+    }
+    expect(statusesIn(await one.closed())).toEqual([200]);
+    const two = await rawSession(port, { bare: true, acknowledge: false });
+    onTestFinished(() => void two.socket.destroy());
+    for (const letter of PREFACE) {
+      await new Promise<void>((resolve) => two.socket.write(Buffer.from([letter]), () => setImmediate(resolve)));
+    }
+    two.send(Buffer.from([0, 0, 0, SETTINGS, 0, 0, 0, 0, 0]));
+    two.headers(1, GET);
+    await two.until(({ type, stream }: Frame) => type === HEADERS && stream === 1);
+  });
+
+  test("passes a WebSocket and an upgrade it does not know", async () => {
+    const upstream = await byteBackend((socket) => {
+      socket.once("data", (head: Buffer) => {
+        if (!/upgrade: websocket/i.test(head.toString())) return void socket.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+        socket.write("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
+        socket.pipe(socket);
+      });
+    });
+    const { port } = await running(oneService(upstream.port, {}, on));
+    const talk = await client(port);
+    talk.send(get("/a/x", "Connection: Upgrade", "Upgrade: websocket"));
+    await talk.until("101 Switching");
+    talk.send("echo");
+    await talk.until("echo");
+    const other = await client(port);
+    other.send(get("/a/x", "Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA"));
+    expect(await other.until("ok")).toMatch(/^HTTP\/1\.1 200 /);
+  });
+
+  test.each([
+    ["sends nothing", ""],
+    ["sends the beginning of a preface", "PRI * HT"],
+  ])("a connection that %s is closed with 408 after headers_timeout_ms, not before", async (_how, bytes) => {
+    const clock = manualClock();
+    const { port } = await running(oneService(9, {}, { ...on, limits: { headers_timeout_ms: 5_000 } }), { clock });
+    const talk = await client(port);
+    talk.send(bytes);
+    await eventually(() => clock.pending > 0);
+    clock.advance(4_999);
+    expect(talk.socket.closed).toBe(false);
+    clock.advance(1);
+    expect(statusesIn(await talk.until("request_timeout"))).toEqual([408]);
+  });
+
+  test("a connection that ends before it has said what it speaks leaves nothing behind", async () => {
+    const clock = manualClock();
+    const { port, gateway } = await running(oneService(9, {}, on), { clock });
+    const talk = await client(port);
+    await eventually(() => clock.pending > 0);
+    talk.socket.end("PRI");
+    await talk.closed();
+    await eventually(() => clock.pending === 0);
+    expect(await gateway.close(5_000)).toBe("drained");
+  });
+
+  test("a preface that turns out to be none is ended", async () => {
+    const { port } = await running(oneService(9, {}, on));
+    const talk = await client(port);
+    talk.send("PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n" + "x".repeat(100));
+    await talk.closed();
+  });
+
+  test("a connection that was opened and not used does not hold up a drain", async () => {
+    const { port, gateway } = await running(oneService(9, {}, on));
+    const talk = await client(port);
+    await ask(port, { path: "/none" });
+    expect(await gateway.close(5_000)).toBe("drained");
+    await talk.closed();
+  });
+});
+
+test("without global.h2c a preface is a 400", async () => {
+  const { port } = await running(oneService(9));
+  const talk = await client(port);
+  talk.send(PREFACE);
+  expect(statusesIn(await talk.closed())).toEqual([400]);
+});
+
+test("a reload switches it on and off for new connections; open ones go on", async () => {
+  const origin = await backend();
+  const { port, gateway } = await running(oneService(origin.port));
+  expect(await speaksHttp2(port)).toBe(false);
+  gateway.reload(oneService(origin.port, {}, on));
+  const session = http2.connect(`http://127.0.0.1:${port}`);
+  onTestFinished(() => session.destroy());
+  const [first] = (await once(session.request({ ":path": "/a/x" }), "response")) as [Record<string, unknown>];
+  expect(first[":status"]).toBe(200);
+  gateway.reload(oneService(origin.port));
+  expect(await speaksHttp2(port)).toBe(false);
+  const [second] = (await once(session.request({ ":path": "/a/x" }), "response")) as [Record<string, unknown>];
+  expect(second[":status"]).toBe(200);
+});

@@ -1,0 +1,436 @@
+import { once } from "node:events";
+import http2, { type ClientHttp2Session, type IncomingHttpHeaders } from "node:http2";
+import type { Socket } from "node:net";
+import tls from "node:tls";
+import { describe, expect, onTestFinished, test } from "vitest";
+import type { ConfigInput } from "../../lib/config/model.ts";
+import { definePlugin, schema } from "../../lib/index.ts";
+import { CA, SERVER } from "../support/certs.ts";
+import { manualClock } from "../support/clock.ts";
+import { oneService, running } from "../support/gateway.ts";
+import { ask, connect, eventually } from "../support/raw_client.ts";
+import { backend, client, codeIn, gate, get, rawBackend, statusesIn } from "./harness.ts";
+
+type Limits = NonNullable<NonNullable<ConfigInput["global"]>["limits"]>;
+
+const post = (...lines: string[]) => ["POST /a/x HTTP/1.1", "Host: h", ...lines, "", ""].join("\r\n");
+const chunk = (text: string) => `${text.length.toString(16)}\r\n${text}\r\n`;
+const FILES = { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: null, requireClientCert: false };
+
+const limited = (port: number, limits: Limits, parts: Parameters<typeof oneService>[1] = {}) => oneService(port, parts, { limits });
+
+/** HTTP/2 to a gateway, gone when the test ends. */
+async function session(gateway: { listen(options: object): Promise<{ port: number }> }): Promise<ClientHttp2Session> {
+  const { port } = await gateway.listen({ port: 0, tls: FILES });
+  const opened = http2.connect(`https://localhost:${port}`, { ca: CA.cert, host: "127.0.0.1" } as http2.SecureClientSessionOptions);
+  opened.on("error", () => {});
+  onTestFinished(() => opened.destroy());
+  await once(opened, "connect");
+  return opened;
+}
+
+/** A request over HTTP/2 whose body, if any, is written by the test. */
+function ask2(over: ClientHttp2Session, headers: Record<string, string>, endStream: boolean) {
+  const stream = over.request({ ":path": "/a/x", ...headers }, { endStream });
+  stream.on("error", () => {});
+  let text = "";
+  stream.setEncoding("utf8").on("data", (piece: string) => (text += piece));
+  const answered = new Promise<string>((resolve) => {
+    let status: number | undefined;
+    stream.on("response", (fields: IncomingHttpHeaders & { ":status"?: number }) => (status = fields[":status"]));
+    stream.on("close", () => resolve(`${status} ${codeIn(text) ?? text}`));
+  });
+  return { stream, answered };
+}
+
+describe("max_uri_bytes, max_headers, max_header_bytes", () => {
+  const limits = { max_uri_bytes: 100, max_headers: 4, max_header_bytes: 1024 };
+
+  test.each<[title: string, bytes: string, status: number, code: string | undefined]>([
+    ["a target of the bound", get("/a/" + "x".repeat(97)), 200, undefined],
+    ["a target beyond it", get("/a/" + "x".repeat(98)), 414, "uri_too_long"],
+    ["a target beyond the whole head", get("/a/" + "x".repeat(2000)), 414, "uri_too_long"],
+    ["as many header lines as allowed", get("/a/x", "A: 1", "B: 2", "C: 3"), 200, undefined],
+    ["one more", get("/a/x", "A: 1", "B: 2", "C: 3", "D: 4"), 431, "headers_too_large"],
+    ["a head of nearly the bound", get("/a/x", "A: " + "x".repeat(900)), 200, undefined],
+    ["a head beyond it", get("/a/x", "A: " + "x".repeat(1100)), 431, "headers_too_large"],
+  ])("%s", async (_title, bytes, status, code) => {
+    const upstream = await backend();
+    const { port } = await running(limited(upstream.port, limits));
+    const talk = await client(port);
+    talk.send(bytes);
+    if (code === undefined) await talk.until("ok");
+    else expect(codeIn(await talk.closed())).toBe(code);
+    expect(statusesIn(talk.text())).toEqual([status]);
+    expect(upstream.seen).toHaveLength(status === 200 ? 1 : 0);
+  });
+
+  test("hold for HTTP/2", async () => {
+    const upstream = await backend();
+    const { gateway } = await running(limited(upstream.port, limits));
+    const over = await session(gateway);
+    expect(await ask2(over, { ":path": "/a/" + "x".repeat(98) }, true).answered).toBe("414 uri_too_long");
+    expect(await ask2(over, { a: "1", b: "2", c: "3", d: "4", e: "5" }, true).answered).toBe("431 headers_too_large");
+    expect(await ask2(over, {}, true).answered).toBe("200 ok");
+    expect(upstream.seen).toHaveLength(1);
+  });
+});
+
+describe("headers_timeout_ms", () => {
+  test.each([
+    ["that stops in the middle", "GET /a/x HTTP/1.1\r\nHos"],
+    ["of which nothing comes", ""],
+  ])("a head %s is 408, and the connection closed", async (_title, bytes) => {
+    const upstream = await backend();
+    const { port } = await running(limited(upstream.port, { headers_timeout_ms: 100 }));
+    const talk = await client(port);
+    talk.send(bytes);
+    const received = await talk.closed();
+    expect([statusesIn(received), codeIn(received)]).toEqual([[408], "request_timeout"]);
+    expect(received).toMatch(/\r\nConnection: close\r\n/i);
+    expect(upstream.connections.total).toBe(0);
+  });
+
+  test("does not limit the time between requests, nor that of an answer", async () => {
+    const go = gate();
+    const upstream = await rawBackend((_request, response) => void go.opened.then(() => response.end("ok")));
+    const { port } = await running(limited(upstream.port, { headers_timeout_ms: 50 }));
+    const [idle, waiting, slow] = [await client(port), await client(port), await client(port)];
+    idle.send(get("/none"));
+    await idle.until("route_not_found");
+    waiting.send(get());
+    await eventually(() => upstream.connections.total === 1);
+    // Once a slow head has been cut, the others have been looked at as well.
+    slow.send("GET");
+    await slow.closed();
+    go.open();
+    await waiting.until("ok");
+    idle.send(get());
+    await idle.until("ok");
+  });
+});
+
+describe("request_timeout_ms", () => {
+  test("a request that is not whole in time is 408, its upstream's request cancelled, its connection closed", async () => {
+    const upstream = await rawBackend(() => {});
+    const { port } = await running(limited(upstream.port, { request_timeout_ms: 100 }));
+    const talk = await client(port);
+    talk.send(post("Transfer-Encoding: chunked") + chunk("begun"));
+    await eventually(() => upstream.connections.open === 1);
+    const received = await talk.closed();
+    expect([statusesIn(received), codeIn(received)]).toEqual([[408], "request_timeout"]);
+    await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
+  });
+
+  test("does not limit the answer to a request that is whole", async () => {
+    const go = gate();
+    const upstream = await rawBackend((request, response) => {
+      request.resume();
+      void go.opened.then(() => response.end("ok"));
+    });
+    const { port } = await running(limited(upstream.port, { request_timeout_ms: 50 }));
+    const [whole, slow] = [await client(port), await client(port)];
+    whole.send(post("Content-Length: 4") + "body");
+    slow.send(post("Content-Length: 4") + "bo");
+    expect(statusesIn(await slow.closed())).toEqual([408]);
+    go.open();
+    await whole.until("ok");
+  });
+});
+
+describe("min_body_bytes_per_s", () => {
+  const patient = { timeouts: { connect_ms: 3_600_000, response_ms: 3_600_000, idle_ms: 3_600_000 } };
+
+  async function uploading(head: string, sent: string, limits: Limits = {}) {
+    const clock = manualClock();
+    let arrived = 0;
+    const upstream = await rawBackend((request) => {
+      request.on("error", () => {});
+      request.on("data", (piece: Buffer) => (arrived += piece.length));
+    });
+    const { port } = await running(limited(upstream.port, limits, patient), { clock });
+    const talk = await client(port);
+    talk.send(head);
+    await eventually(() => upstream.connections.open === 1);
+    talk.send(sent);
+    await eventually(() => arrived === sent.replace(/[0-9a-f]+\r\n|\r\n/g, "").length, "the beginning of the body");
+    const pass = (seconds: number) => {
+      for (let i = 0; i < seconds; i++) clock.advance(1_000);
+    };
+    return { clock, upstream, talk, port, pass };
+  }
+
+  test("a body of stated length that dribbles is 408 after ten seconds, its upstream's request cancelled", async () => {
+    const { upstream, talk, pass } = await uploading(post("Content-Length: 100000"), "x".repeat(900));
+    pass(10);
+    expect(talk.text()).toBe("");
+    pass(1);
+    const received = await talk.closed();
+    expect([statusesIn(received), codeIn(received)]).toEqual([[408], "request_timeout"]);
+    await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
+  });
+
+  test("0 lets it be", async () => {
+    const { talk, pass, upstream } = await uploading(post("Content-Length: 100000"), "x", { min_body_bytes_per_s: 0 });
+    pass(600);
+    expect(upstream.connections.open).toBe(1);
+    expect(talk.text()).toBe("");
+  });
+
+  test("a chunked body may stream as slowly as it likes", async () => {
+    const { talk, pass, upstream } = await uploading(post("Transfer-Encoding: chunked"), chunk("x"));
+    pass(600);
+    expect(upstream.connections.open).toBe(1);
+    expect(talk.text()).toBe("");
+  });
+
+  test("no timer outlives the uploads", async () => {
+    const clock = manualClock();
+    const upstream = await backend();
+    const { port } = await running(limited(upstream.port, {}), { clock });
+    for (let i = 0; i < 3; i++) await ask(port, { method: "POST", path: "/a/x", body: "hello" });
+    await eventually(() => clock.pending === 0);
+  });
+});
+
+describe("max_body_bytes", () => {
+  test("a longer Content-Length is 413 at once: neither 100 nor upstream, and the connection closed", async () => {
+    const upstream = await backend();
+    const { port } = await running(limited(upstream.port, { max_body_bytes: 10 }));
+    const talk = await client(port);
+    talk.send(post("Content-Length: 11", "Expect: 100-continue"));
+    const received = await talk.closed();
+    expect([statusesIn(received), codeIn(received)]).toEqual([[413], "body_too_large"]);
+    expect(upstream.connections.total).toBe(0);
+  });
+
+  test("a body of the bound passes, whatever its framing", async () => {
+    const upstream = await backend();
+    const { port, gateway } = await running(limited(upstream.port, { max_body_bytes: 10 }));
+    for (const headers of [{}, { "Transfer-Encoding": "chunked" }]) {
+      expect((await ask(port, { method: "POST", path: "/a/x", body: "0123456789", headers })).status).toBe(200);
+    }
+    const { stream, answered } = ask2(await session(gateway), { ":method": "POST" }, false);
+    stream.end("0123456789");
+    expect(await answered).toBe("200 ok");
+    expect(upstream.seen.map(({ body }) => body.toString())).toEqual(["0123456789", "0123456789", "0123456789"]);
+  });
+
+  test("a chunked body is cut where it passes the bound: 413, and the upstream's request cancelled", async () => {
+    const got: string[] = [];
+    const upstream = await rawBackend((request) => {
+      request.on("error", () => {});
+      request.on("data", (piece: Buffer) => got.push(piece.toString()));
+    });
+    const { port } = await running(limited(upstream.port, { max_body_bytes: 10 }));
+    const talk = await client(port);
+    talk.send(post("Transfer-Encoding: chunked") + chunk("fits"));
+    await eventually(() => got.join("") === "fits");
+    talk.send(chunk("but not this"));
+    expect(codeIn(await talk.until('"code"'))).toBe("body_too_large");
+    expect(statusesIn(talk.text())).toEqual([413]);
+    await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
+    expect(got.join("")).toBe("fits");
+  });
+
+  test("also when all of it comes at once, and behind a plugin that takes its time", async () => {
+    const upstream = await backend();
+    const slow = definePlugin({
+      name: "slow",
+      schema: schema.object({}),
+      create: () => (next) => async (exchange) => {
+        await new Promise((resolve) => setImmediate(() => setImmediate(resolve)));
+        return next(exchange);
+      },
+    });
+    for (const plugins of [[], [{ name: "slow" }]]) {
+      const config = limited(upstream.port, { max_body_bytes: 10 }, { plugins });
+      const { port } = await running(config, { plugins: [slow] });
+      const talk = await client(port);
+      talk.send(post("Transfer-Encoding: chunked") + chunk("01234567890") + "0\r\n\r\n");
+      expect(codeIn(await talk.until('"code"'))).toBe("body_too_large");
+      expect(statusesIn(talk.text())).toEqual([413]);
+      // It came whole: where the next request starts is known.
+      talk.send(get());
+      await talk.until(/ok$/);
+    }
+    expect(upstream.seen.map(({ method }) => method)).toEqual(["GET", "GET"]);
+  });
+
+  test("a plugin that reads the body is not blamed: 413", async () => {
+    const upstream = await backend();
+    const reader = definePlugin({
+      name: "reader",
+      schema: schema.object({}),
+      create: () => (next) => async (exchange) => {
+        for await (const _ of exchange.body!);
+        return next(exchange);
+      },
+    });
+    const config = limited(upstream.port, { max_body_bytes: 10 }, { plugins: [{ name: "reader" }] });
+    const { port } = await running(config, { plugins: [reader] });
+    const answer = await ask(port, { method: "POST", path: "/a/x", body: "01234567890", headers: { "Transfer-Encoding": "chunked" } });
+    expect(`${answer.status} ${codeIn(answer.body.toString())}`).toBe("413 body_too_large");
+  });
+
+  test("holds for HTTP/2, by its Content-Length and as it streams", async () => {
+    const got: string[] = [];
+    const upstream = await rawBackend((request) => {
+      request.on("error", () => {});
+      request.on("data", (piece: Buffer) => got.push(piece.toString()));
+    });
+    const { gateway } = await running(limited(upstream.port, { max_body_bytes: 10 }));
+    const over = await session(gateway);
+    expect(await ask2(over, { ":method": "POST", "content-length": "11" }, false).answered).toBe("413 body_too_large");
+    expect(upstream.connections.total).toBe(0);
+    const { stream, answered } = ask2(over, { ":method": "POST" }, false);
+    stream.write("fits");
+    await eventually(() => got.join("") === "fits");
+    stream.write("but not this");
+    expect(await answered).toBe("413 body_too_large");
+    await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
+  });
+
+  test("an answer under way when the bound is passed breaks off", async () => {
+    const upstream = await rawBackend((request, response) => {
+      request.on("error", () => {});
+      response.on("error", () => {});
+      response.write("begun");
+    });
+    const { port } = await running(limited(upstream.port, { max_body_bytes: 10 }));
+    const talk = await client(port);
+    talk.send(post("Transfer-Encoding: chunked") + chunk("fits"));
+    await talk.until("begun");
+    talk.send(chunk("but not this"));
+    const received = await talk.closed();
+    expect(statusesIn(received)).toEqual([200]);
+    expect(received).not.toMatch(/0\r\n\r\n$/);
+    await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
+  });
+});
+
+describe("max_connections, max_connections_per_ip", () => {
+  /** What a new connection comes to: "served", or the error it ends with. */
+  async function tried(port: number): Promise<string> {
+    const talk = await connect(port).catch((error: NodeJS.ErrnoException) => error.code!);
+    if (typeof talk === "string") return talk;
+    onTestFinished(() => void talk.socket.destroy());
+    const reset = new Promise<string>((resolve) => talk.socket.once("error", (error: NodeJS.ErrnoException) => resolve(error.code!)));
+    talk.send(get("/none"));
+    return Promise.race([talk.until("route_not_found").then(() => "served", () => reset), reset]);
+  }
+
+  test.each<[string, Limits]>([
+    ["in all", { max_connections: 2 }],
+    ["of one address, loopback too", { max_connections_per_ip: 2 }],
+  ])("the surplus connection is reset, %s; the others go on, and make room as they go", async (_title, limits) => {
+    const { port } = await running(limited((await backend()).port, limits));
+    const [one, two] = [await client(port), await client(port)];
+    one.send(get());
+    await one.until("ok");
+    expect(await tried(port)).toBe("ECONNRESET");
+    two.send(get());
+    await two.until("ok");
+    one.socket.destroy();
+    let outcome = "";
+    while (outcome !== "served") outcome = await tried(port);
+  });
+
+  test("a trusted proxy may have more than one client may", async () => {
+    const config = oneService((await backend()).port, {}, { trusted_proxies: ["127.0.0.1"], limits: { max_connections_per_ip: 1 } });
+    const { port } = await running(config);
+    await client(port);
+    expect(await tried(port)).toBe("served");
+  });
+
+  test("plain and TLS count together, and a surplus one gets no handshake", async () => {
+    const { port, gateway } = await running(limited((await backend()).port, { max_connections: 1 }));
+    const secure = await gateway.listen({ port: 0, tls: FILES });
+    const plain = await client(port);
+    plain.send(get());
+    await plain.until("ok");
+    const socket: Socket = tls.connect({ port: secure.port, host: "127.0.0.1", servername: "localhost", ca: CA.cert });
+    onTestFinished(() => void socket.destroy());
+    let shaken = false;
+    socket.once("secureConnect", () => (shaken = true));
+    await once(socket, "error");
+    expect(shaken).toBe(false);
+    plain.socket.destroy();
+    const over = await (async () => {
+      for (;;) {
+        const next = tls.connect({ port: secure.port, host: "127.0.0.1", servername: "localhost", ca: CA.cert });
+        onTestFinished(() => void next.destroy());
+        const up = await new Promise<boolean>((resolve) => next.once("secureConnect", () => resolve(true)).once("error", () => resolve(false)));
+        if (up) return next;
+      }
+    })();
+    expect(over.authorized).toBe(true);
+  });
+});
+
+describe("max_requests_in_flight", () => {
+  test("beyond it 503 overloaded, at once and before anything is matched; those under way go on", async () => {
+    const go = gate();
+    const upstream = await rawBackend((_request, response) => void go.opened.then(() => response.end("ok")));
+    const { port } = await running(limited(upstream.port, { max_requests_in_flight: 2 }));
+    const under = [await client(port), await client(port)];
+    for (const talk of under) talk.send(get());
+    await eventually(() => upstream.connections.total === 2);
+    for (const path of ["/a/x", "/none"]) {
+      const answer = await ask(port, { path });
+      expect(`${answer.status} ${codeIn(answer.body.toString())}`).toBe("503 overloaded");
+      expect(answer.headers["retry-after"]).toBe("1");
+    }
+    go.open();
+    for (const talk of under) expect(statusesIn(await talk.until("ok"))).toEqual([200]);
+    expect((await ask(port, { path: "/a/x" })).status).toBe(200);
+    expect(upstream.connections.total).toBe(2);
+  });
+
+  test("counts HTTP/2 streams one by one", async () => {
+    const go = gate();
+    const upstream = await rawBackend((_request, response) => void go.opened.then(() => response.end("ok")));
+    const { gateway } = await running(limited(upstream.port, { max_requests_in_flight: 2 }));
+    const over = await session(gateway);
+    const under = [ask2(over, {}, true), ask2(over, {}, true)];
+    await eventually(() => upstream.connections.total === 2);
+    expect(await ask2(over, {}, true).answered).toBe("503 overloaded");
+    go.open();
+    expect(await Promise.all(under.map(({ answered }) => answered))).toEqual(["200 ok", "200 ok"]);
+  });
+
+  test("a refused request takes no place, though its client does not read the refusal", async () => {
+    const go = gate();
+    const upstream = await rawBackend((_request, response) => void go.opened.then(() => response.end("ok")));
+    const { port, gateway } = await running(limited(upstream.port, { max_requests_in_flight: 1 }));
+    const under = await client(port);
+    under.send(get());
+    await eventually(() => upstream.connections.total === 1);
+    const lazy = await client(port);
+    lazy.socket.pause();
+    lazy.send(post("Content-Length: 10"));
+    await eventually(() => gateway.inFlight >= 1);
+    go.open();
+    await under.until("ok");
+    expect((await ask(port, { path: "/a/x" })).status).toBe(200);
+  });
+});
+
+test("a reload changes the limits for what comes after it", async () => {
+  const upstream = await backend();
+  const config = (limits: Limits) => limited(upstream.port, limits);
+  const { port, gateway } = await running(config({}));
+  const before = await client(port);
+  const long = get("/a/" + "x".repeat(200), "A: " + "x".repeat(2000));
+  before.send(long);
+  await before.until("ok");
+  gateway.reload(config({ max_uri_bytes: 100, max_header_bytes: 1024, max_body_bytes: 3, max_connections: 2 }));
+  const after = await client(port);
+  after.send(get("/a/x", "A: " + "x".repeat(2000)));
+  expect(statusesIn(await after.closed())).toEqual([431]);
+  before.send(get("/a/" + "x".repeat(200)));
+  expect(statusesIn(await before.closed())).toEqual([200, 414]);
+  expect((await ask(port, { method: "POST", path: "/a/x", body: "four" })).status).toBe(413);
+  gateway.reload(config({}));
+  expect((await ask(port, { method: "POST", path: "/a/x", body: "four" })).status).toBe(200);
+});

@@ -1,0 +1,225 @@
+import { once } from "node:events";
+import http2, { type ClientHttp2Session, type IncomingHttpHeaders } from "node:http2";
+import https from "node:https";
+import type { Duplex } from "node:stream";
+import tls, { type ConnectionOptions, type TLSSocket } from "node:tls";
+import { describe, expect, it, onTestFinished } from "vitest";
+import type { ConfigInput, TlsFiles } from "../../lib/index.ts";
+import { CA, CLIENT, SERVER, STRANGER } from "../support/certs.ts";
+import { ALICE, LATE, OTHER_CA, SERVER_ONLY } from "../support/more_certs.ts";
+import { backend, oneService, running } from "../support/gateway.ts";
+import type { Seen } from "../support/origin.ts";
+import { ask, connect, eventually, overSocket } from "../support/raw_client.ts";
+import { HANDSHAKE } from "../gateway/plugins.ts";
+import { codeIn } from "./harness.ts";
+
+/** Both CAs sign clients. */
+const FILES: TlsFiles = { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: Buffer.from(CA.cert + OTHER_CA.cert), requireClientCert: false };
+const MTLS = { name: "mtls" };
+const FORGED = ["X-Client-Cert-Subject", "CN=root", "x-client-cert-san", "DNS:root", "X-CLIENT-CERT-FINGERPRINT", "00", "X_Client_Cert_Subject", "CN=root", "X-Client-Cert-Verify", "SUCCESS"];
+
+async function secure(config: ConfigInput, lines?: string[]) {
+  const { gateway, port: plain } = await running(config, lines === undefined ? {} : { accessLog: (text) => void lines.push(text) });
+  const { port } = await gateway.listen({ port: 0, tls: FILES });
+  return { gateway, plain, port };
+}
+
+interface Got {
+  readonly status: number;
+  readonly code: string | undefined;
+}
+
+function over1(port: number, options: https.RequestOptions & { readonly session?: Buffer } = {}): Promise<Got> {
+  return new Promise((resolve, reject) => {
+    const asked = https.request({ host: "127.0.0.1", port, path: "/a/x", servername: "localhost", ca: CA.cert, agent: false, ...options }, (response) => {
+      let text = "";
+      response.setEncoding("utf8").on("data", (chunk: string) => (text += chunk));
+      response.on("end", () => resolve({ status: response.statusCode!, code: codeIn(text) }));
+    });
+    asked.on("error", reject).end();
+  });
+}
+
+async function session(port: number, identity: object): Promise<ClientHttp2Session> {
+  const opened = http2.connect(`https://localhost:${port}`, { ca: CA.cert, host: "127.0.0.1", ...identity } as http2.SecureClientSessionOptions);
+  opened.on("error", () => {});
+  onTestFinished(() => opened.destroy());
+  await once(opened, "connect");
+  return opened;
+}
+
+function over2(opened: ClientHttp2Session, headers: IncomingHttpHeaders = {}): Promise<Got> {
+  return new Promise((resolve, reject) => {
+    const stream = opened.request({ ":path": "/a/x", ...headers });
+    let status = 0;
+    let text = "";
+    stream.on("response", (fields) => (status = fields[":status"]!));
+    stream.setEncoding("utf8").on("data", (chunk: string) => (text += chunk));
+    stream.on("error", reject).on("close", () => resolve({ status, code: codeIn(text) }));
+  });
+}
+
+function handshake(port: number, options: ConnectionOptions): Promise<TLSSocket> {
+  return new Promise((resolve, reject) => {
+    const socket = tls.connect({ host: "127.0.0.1", port, servername: "localhost", ca: CA.cert, ...options });
+    onTestFinished(() => void socket.destroy());
+    socket.once("error", reject).once("secureConnect", () => resolve(socket));
+  });
+}
+
+/** Name and value of every header that speaks of certificates, names in lower case. */
+const told = ({ headers }: Seen) =>
+  headers.flatMap((name, i) => (i % 2 === 0 && /^x[-_]client[-_]cert/i.test(name) ? [[name.toLowerCase(), headers[i + 1]!]] : []));
+const aliceTold = [
+  ["x-client-cert-subject", "CN=alice,O=S\\C3\\B6hne\\, Inc.,C=DE"],
+  ["x-client-cert-san", "DNS:alice.example.com,URI:spiffe://example/alice,email:alice@example.com,IP:192.0.2.1"],
+  ["x-client-cert-fingerprint", expect.stringMatching(/^[0-9a-f]{64}$/) as string],
+];
+
+describe("the plugin mtls", () => {
+  it("lets clients with a certificate pass and tells the upstream whose it is, over HTTP/1.1 and HTTP/2", async () => {
+    const origin = await backend();
+    const { port } = await secure(oneService(origin.port, { plugins: [MTLS] }));
+    expect((await over1(port, ALICE)).status).toBe(200);
+    const opened = await session(port, ALICE);
+    for (let i = 0; i < 2; i++) expect((await over2(opened)).status).toBe(200);
+    expect(origin.seen.map(told)).toEqual([aliceTold, aliceTold, aliceTold]);
+  });
+
+  it.each([
+    ["none", {}, "client_certificate_missing"],
+    ["a stranger's", STRANGER, "client_certificate_invalid"],
+    ["one that has expired", LATE, "client_certificate_invalid"],
+    ["a server's", SERVER_ONLY, "client_certificate_invalid"],
+  ])("401 with %s, over HTTP/1.1 and HTTP/2, and the upstream is not asked", async (_what, identity, code) => {
+    const origin = await backend();
+    const { port } = await secure(oneService(origin.port, { plugins: [MTLS] }));
+    expect(await over1(port, identity)).toEqual({ status: 401, code });
+    expect(await over2(await session(port, identity))).toEqual({ status: 401, code });
+    expect(origin.seen).toEqual([]);
+  });
+
+  it("401 on the plain port, where nobody can show one", async () => {
+    const { plain } = await secure(oneService(9, { plugins: [MTLS] }));
+    const { status, body } = await ask(plain, { path: "/a/x" });
+    expect([status, codeIn(body.toString())]).toEqual([401, "client_certificate_missing"]);
+  });
+
+  it("stands at any level, and routes without it ask for nothing", async () => {
+    const origin = await backend();
+    const allowing = (name: string) => ({ ...MTLS, config: { allow: [name] } });
+    const config = oneService(origin.port, { routes: [{ path: "/open" }, { path: "/alice", plugins: [allowing("spiffe://example/alice")] }, { path: "/client", plugins: [allowing("a client")] }] });
+    const { gateway, port } = await secure(config);
+    const statuses = async (identity: object) => Promise.all(["/a/open", "/a/alice", "/a/client"].map(async (path) => (await over1(port, { path, ...identity })).status));
+    expect(await statuses({})).toEqual([200, 401, 401]);
+    expect(await statuses(ALICE)).toEqual([200, 200, 401]);
+    expect(await statuses(CLIENT)).toEqual([200, 401, 200]);
+    gateway.reload({ ...config, global: { plugins: [allowing("alice")] } });
+    expect(await statuses({})).toEqual([401, 401, 401]);
+    expect(await statuses(ALICE)).toEqual([200, 200, 401]);
+    expect(await statuses(CLIENT)).toEqual([401, 401, 401]);
+  });
+
+  it("holds for WebSockets", async () => {
+    const { port: upstream, server } = await backend();
+    const upgrades: (readonly string[])[] = [];
+    server.on("upgrade", (request, socket: Duplex) => {
+      upgrades.push(request.rawHeaders);
+      socket.end("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n");
+    });
+    const { gateway, port } = await secure(oneService(upstream, { plugins: [MTLS] }));
+    const knock = async (identity: object) => {
+      const client = overSocket(await handshake(port, { ALPNProtocols: ["http/1.1"], ...identity }));
+      client.send(HANDSHAKE.replace("\r\n\r\n", "\r\nX-Client-Cert-Subject: CN=root\r\nX_CLIENT_CERT_SAN: DNS:root\r\n\r\n"));
+      const head = await client.until("\r\n\r\n");
+      client.socket.destroy();
+      return head.slice(9, 12);
+    };
+    expect(await knock(ALICE)).toBe("101");
+    expect(await knock({})).toBe("401");
+    expect(upgrades.map((headers) => told({ headers } as Seen))).toEqual([aliceTold]);
+    await eventually(() => gateway.inFlight === 0);
+  });
+
+  it("names the caller for rate limits and for the access log", async () => {
+    const origin = await backend();
+    const lines: string[] = [];
+    const { port } = await secure(oneService(origin.port, { plugins: [MTLS, { name: "rate_limit", config: { limit_hour: 1, limit_by: "credential" } }] }), lines);
+    const statuses = [];
+    for (const identity of [ALICE, ALICE, CLIENT]) statuses.push((await over1(port, identity)).status);
+    expect(statuses).toEqual([200, 429, 200]);
+    await eventually(() => lines.join("").split("\n").length === 4);
+    expect(lines.join("").trim().split("\n").map((line) => (JSON.parse(line) as { caller: string }).caller)).toEqual(["alice", "alice", "a client"]);
+  });
+
+  it.each(["TLSv1.2", "TLSv1.3"] as const)("judges a resumed session of %s as the one it continues", async (version) => {
+    const origin = await backend();
+    const { port } = await secure(oneService(origin.port, { plugins: [MTLS] }));
+    const only = { minVersion: version, maxVersion: version };
+    for (const [identity, expected] of [[ALICE, 200], [{}, 401], [STRANGER, 401], [LATE, 401]] as const) {
+      const first = await handshake(port, { ...only, ...identity });
+      const ticket = first.getSession() !== undefined && version === "TLSv1.2" ? first.getSession()! : ((await once(first, "session")) as [Buffer])[0];
+      const again = await handshake(port, { ...only, session: ticket });
+      expect(again.isSessionReused()).toBe(true);
+      const talk = overSocket(again);
+      talk.send("GET /a/x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+      expect((await talk.closed()).slice(9, 12)).toBe(String(expected));
+    }
+    expect(origin.seen.map(told)).toEqual([aliceTold]);
+  });
+});
+
+describe("X-Client-Cert-… from a client", () => {
+  it("never gets through, on plain HTTP and on TLS, with the plugin and without", async () => {
+    const origin = await backend();
+    const { plain, port } = await secure(oneService(origin.port, { routes: [{ path: "/open" }, { path: "/guarded", plugins: [MTLS] }] }));
+    expect((await ask(plain, { path: "/a/open", headers: ["X-Before", "1", ...FORGED, "X-After", "2"] })).status).toBe(200);
+    const headers = Object.fromEntries(FORGED.flatMap((name, i) => (i % 2 === 0 ? [[name, FORGED[i + 1]!]] : [])));
+    expect((await over1(port, { ...ALICE, path: "/a/guarded", headers })).status).toBe(200);
+    const opened = await session(port, ALICE);
+    const lower = Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]));
+    expect((await over2(opened, { ":path": "/a/open", ...lower })).status).toBe(200);
+    expect((await over2(opened, { ":path": "/a/guarded", ...lower })).status).toBe(200);
+    expect(origin.seen.map(told)).toEqual([[], aliceTold, [], aliceTold]);
+    expect(origin.seen[0]!.headers).toEqual(expect.arrayContaining(["X-Before", "1", "X-After", "2"]));
+  });
+
+  it.each(["X-Client-Cert-Subject", "X-Client-Cert-SAN", "X-Client-Cert-Fingerprint", "x_client_cert_san", "X-Client_Cert-Chain"])("not %s alone either, but its neighbours", async (name) => {
+    const origin = await backend();
+    const { plain } = await secure(oneService(origin.port));
+    const near = ["X-Client-Certs", "1", "X-Client-Certificate", "2", "X-Client-Cart-Subject", "3"];
+    expect((await ask(plain, { path: "/a/x", headers: [name, "CN=root", ...near] })).status).toBe(200);
+    expect(origin.seen[0]!.headers).not.toContain(name);
+    expect(origin.seen[0]!.headers).toEqual(expect.arrayContaining(near));
+  });
+
+  it("not through a trusted proxy either, nor behind a body", async () => {
+    const origin = await backend();
+    const { plain } = await secure(oneService(origin.port, {}, { trusted_proxies: ["127.0.0.1"] }));
+    const talk = await connect(plain);
+    onTestFinished(() => void talk.socket.destroy());
+    talk.send("POST /a/x HTTP/1.1\r\nHost: h\r\nConnection: close\r\nX-Client-Cert-Subject: CN=root\r\nTrailer: X-Client-Cert-SAN\r\nTransfer-Encoding: chunked\r\n\r\n");
+    talk.send("1\r\nx\r\n0\r\nX-Client-Cert-SAN: DNS:root\r\nX-Sum: 7\r\n\r\n");
+    await talk.closed();
+    expect(told(origin.seen[0]!)).toEqual([]);
+    expect(origin.seen[0]!.trailers).toEqual(["X-Sum", "7"]);
+  });
+
+  it("cannot be used to be rid of what the gateway says: Connection does not name it away", async () => {
+    const origin = await backend();
+    const { port } = await secure(oneService(origin.port, { plugins: [MTLS] }));
+    const talk = overSocket(await handshake(port, ALICE));
+    talk.send("GET /a/x HTTP/1.1\r\nHost: h\r\nConnection: close, X-Client-Cert-Subject, x-client-cert-san, X-CLIENT-CERT-FINGERPRINT\r\n\r\n");
+    expect((await talk.closed()).slice(9, 12)).toBe("200");
+    expect(told(origin.seen[0]!)).toEqual(aliceTold);
+  });
+});
+
+it("inject shows a certificate as a client would, and headers as one may", async () => {
+  const origin = await backend();
+  const { gateway } = await running(oneService(origin.port, { plugins: [MTLS] }));
+  const certificate = { verified: true, reason: null, subject: "CN=a", commonName: "a", names: [], fingerprint: "ab".repeat(32), keyUses: [] };
+  expect((await gateway.inject({ path: "/a/x", headers: FORGED })).status).toBe(401);
+  expect((await gateway.inject({ path: "/a/x", headers: FORGED, certificate })).status).toBe(200);
+  expect(told(origin.seen[0]!)).toEqual([["x-client-cert-subject", "CN=a"], ["x-client-cert-fingerprint", "ab".repeat(32)]]);
+});

@@ -1,0 +1,89 @@
+import { X509Certificate } from "node:crypto";
+import type { TLSSocket } from "node:tls";
+import { describe, expect, it } from "vitest";
+import { certificateReader, clientCertificate } from "../../lib/server/client_certificate.ts";
+import { CLIENT, STRANGER } from "../support/certs.ts";
+import { ALICE, NAMELESS, POSING, SERVER_ONLY, UNRESTRICTED } from "../support/more_certs.ts";
+
+const read = ({ cert }: { cert: string }) => clientCertificate(new X509Certificate(cert), null);
+
+describe("what a certificate says", () => {
+  it("is its subject as RFC 4514 writes it, its most specific name, all alternative names, uses and SHA-256", () => {
+    expect(read(ALICE)).toEqual({
+      verified: true,
+      reason: null,
+      subject: "CN=alice,O=Söhne\\, Inc.,C=DE",
+      commonName: "alice",
+      names: ["DNS:alice.example.com", "URI:spiffe://example/alice", "email:alice@example.com", "IP:192.0.2.1"],
+      fingerprint: new X509Certificate(ALICE.cert).fingerprint256.replaceAll(":", "").toLowerCase(),
+      keyUses: ["1.3.6.1.5.5.7.3.2"],
+    });
+    expect(read(ALICE).fingerprint).toMatch(/^[0-9a-f]{64}$/);
+  });
+
+  it("is little where it holds little", () => {
+    expect(read(NAMELESS)).toMatchObject({ subject: "", commonName: null, names: ["DNS:nameless.example.com"] });
+    expect(read(UNRESTRICTED)).toMatchObject({ subject: "CN=unrestricted", commonName: "unrestricted", names: [], keyUses: [] });
+    expect(read(SERVER_ONLY).keyUses).toEqual(["1.3.6.1.5.5.7.3.1"]);
+  });
+
+  it("is one alternative name where one pretends to be two", () => {
+    expect(read(POSING)).toMatchObject({ commonName: "DNS:alice.example.com", names: ["URI:x:a, DNS:alice.example.com"] });
+  });
+
+  it("orders several attributes and parts, the most specific first", () => {
+    const made = (subject: string | undefined, CN: unknown) => {
+      const certificate = { subject, fingerprint256: "AA:BB", toLegacyObject: () => ({ subject: { CN } }) };
+      const { subject: written, commonName } = clientCertificate(certificate as unknown as X509Certificate, "WHY");
+      return [written, commonName];
+    };
+    expect(made("C=DE\nCN=outer\nCN=a + UID=b", ["outer", "a"])).toEqual(["CN=a+UID=b,CN=outer,C=DE", "a"]);
+    expect(made("CN=a \\+ b\\0ACN=c", "a + b\nCN=c")).toEqual(["CN=a \\+ b\\0ACN=c", "a + b\nCN=c"]);
+    expect(made(undefined, undefined)).toEqual(["", null]);
+    expect(made("CN=", "")).toEqual(["CN=", null]);
+  });
+
+  it("is not verified for the reason given", () => {
+    expect(clientCertificate(new X509Certificate(STRANGER.cert), "DEPTH_ZERO_SELF_SIGNED_CERT")).toMatchObject({
+      verified: false,
+      reason: "DEPTH_ZERO_SELF_SIGNED_CERT",
+    });
+  });
+});
+
+describe("certificateReader", () => {
+  function socket(cert: string | null, parts: object = {}) {
+    let reads = 0;
+    const getPeerX509Certificate = () => {
+      reads++;
+      return cert === null ? undefined : new X509Certificate(cert);
+    };
+    return { socket: { getPeerX509Certificate, authorized: true, authorizationError: null, ...parts } as unknown as TLSSocket, reads: () => reads };
+  }
+
+  it("reads once a connection, and not before it is asked", () => {
+    for (const cert of [CLIENT.cert, null]) {
+      const { socket: one, reads } = socket(cert);
+      const reader = certificateReader(one);
+      expect(reads()).toBe(0);
+      expect(certificateReader(one)).toBe(reader);
+      expect(reader()).toBe(certificateReader(one)());
+      expect(reads()).toBe(1);
+    }
+  });
+
+  it("does not believe authorized where there is no certificate", () => {
+    expect(certificateReader(socket(null).socket)()).toBeNull();
+  });
+
+  it("tells why a certificate is not verified", () => {
+    const { socket: one } = socket(STRANGER.cert, { authorized: false, authorizationError: "CERT_HAS_EXPIRED" });
+    expect(certificateReader(one)()).toMatchObject({ verified: false, reason: "CERT_HAS_EXPIRED" });
+    expect(certificateReader(socket(STRANGER.cert, { authorized: false }).socket)()).toMatchObject({ verified: false, reason: "UNVERIFIED" });
+  });
+
+  it("finds none on a connection that is gone", () => {
+    const gone = { getPeerX509Certificate: () => { throw new Error("unbound"); } } as unknown as TLSSocket;
+    expect(certificateReader(gone)()).toBeNull();
+  });
+});

@@ -1,0 +1,206 @@
+import { once } from "node:events";
+import type { AddressInfo } from "node:net";
+import tls, { type ConnectionOptions, type TLSSocket } from "node:tls";
+import { describe, expect, it, onTestFinished } from "vitest";
+import type { HostCertificates, Pair } from "../../lib/server/certificates.ts";
+import { createTlsServers, type TlsFiles } from "../../lib/server/tls.ts";
+import { CA, CLIENT, SERVER, STRANGER } from "../support/certs.ts";
+import { OTHER_CA, RENEWED, SHOP } from "../support/more_certs.ts";
+
+const pair = ({ cert, key }: { cert: string; key: string }): Pair => ({ cert: Buffer.from(cert), key: Buffer.from(key) });
+const FILES: TlsFiles = { ...pair(SERVER), ca: null, requireClientCert: false };
+const ASKING: TlsFiles = { ...FILES, ca: Buffer.from(CA.cert) };
+
+interface Met {
+  readonly resumed: boolean;
+  /** CN of what the client has shown, as the server knows it. */
+  readonly client: string | undefined;
+  /** CN of what the server has shown; undefined on a resumed session. */
+  readonly server: string | undefined;
+  readonly fingerprint: string | undefined;
+  readonly session: Buffer;
+}
+
+function family(certificates: () => HostCertificates = () => ({ find: () => undefined })) {
+  const servers = createTlsServers(certificates);
+  return {
+    renew: servers.renew,
+    async open(files: TlsFiles): Promise<number> {
+      const server = servers.create(files);
+      const sockets = new Set<TLSSocket>();
+      server.on("secureConnection", (socket) => {
+        sockets.add(socket);
+        socket.on("error", () => {});
+        socket.write(JSON.stringify([socket.isSessionReused(), socket.getPeerX509Certificate()?.subject]));
+        socket.on("data", (chunk) => socket.write(chunk));
+      });
+      server.listen(0, "127.0.0.1");
+      await once(server, "listening");
+      onTestFinished(async () => {
+        for (const socket of sockets) socket.destroy();
+        await new Promise((resolve) => server.close(resolve));
+      });
+      return (server.address() as AddressInfo).port;
+    },
+  };
+}
+
+function connected(port: number, options: ConnectionOptions = {}): Promise<{ socket: TLSSocket; met: Met }> {
+  return new Promise((resolve, reject) => {
+    const socket = tls.connect({ host: "127.0.0.1", port, servername: "localhost", rejectUnauthorized: false, ...options });
+    onTestFinished(() => void socket.destroy());
+    let session: Buffer | undefined;
+    let said: string | undefined;
+    const look = () => {
+      if (session === undefined || said === undefined) return;
+      const [resumed, client] = JSON.parse(said) as [boolean, string | undefined];
+      const shown = socket.getPeerX509Certificate();
+      resolve({ socket, met: { resumed, client, server: shown?.subject, fingerprint: shown?.fingerprint256, session } });
+    };
+    // With TLS 1.2 a resumed session brings no new ticket: the old one is kept.
+    socket.on("secureConnect", () => {
+      if (socket.isSessionReused()) session ??= options.session as Buffer;
+      look();
+    });
+    socket.on("session", (ticket) => {
+      session = ticket;
+      look();
+    });
+    socket.once("data", (chunk: Buffer) => {
+      said = chunk.toString();
+      look();
+    });
+    socket.once("error", reject);
+    socket.once("close", () => reject(new Error("closed")));
+  });
+}
+
+const meet = async (port: number, options?: ConnectionOptions) => (await connected(port, options)).met;
+
+const VERSIONS = ["TLSv1.2", "TLSv1.3"] as const;
+const only = (version: (typeof VERSIONS)[number]) => ({ minVersion: version, maxVersion: version });
+
+describe.each(VERSIONS)("a session of %s", (version) => {
+  it("is resumed by its ticket, at another server of the family too", async () => {
+    const { open } = family();
+    const [one, two] = [await open(FILES), await open(FILES)];
+    const { resumed, session } = await meet(one, only(version));
+    expect(resumed).toBe(false);
+    expect((await meet(one, { ...only(version), session })).resumed).toBe(true);
+    expect((await meet(two, { ...only(version), session })).resumed).toBe(true);
+  });
+
+  it("is not resumed by strangers to the family", async () => {
+    const { session } = await meet(await family().open(FILES), only(version));
+    expect((await meet(await family().open(FILES), { ...only(version), session })).resumed).toBe(false);
+  });
+
+  it("is resumed after the certificate was exchanged, also one for a host of its own", async () => {
+    const certificates = { find: (host: string) => (host === "shop.example.com" ? shop : undefined) };
+    const shop = pair(SHOP);
+    const { open, renew } = family(() => certificates);
+    const port = await open(FILES);
+    for (const servername of ["localhost", "shop.example.com"]) {
+      const { session, server } = await meet(port, { ...only(version), servername });
+      expect(server).toBe(`CN=${servername}`);
+      renew({ ...FILES, ...pair(RENEWED) });
+      expect((await meet(port, { ...only(version), servername, session })).resumed).toBe(true);
+      renew(FILES);
+    }
+  });
+
+  it("still knows the client's certificate when it is resumed, and that there was none", async () => {
+    const port = await family().open(ASKING);
+    for (const [identity, subject] of [[CLIENT, "CN=a client"], [STRANGER, "CN=a stranger"], [{}, undefined]] as const) {
+      const { session, client } = await meet(port, { ...only(version), ...identity });
+      expect(client ?? undefined).toBe(subject);
+      const again = await meet(port, { ...only(version), session });
+      expect([again.resumed, again.client ?? undefined]).toEqual([true, subject]);
+    }
+  });
+
+  it("is not resumed once the CA is another: the verdict on the client's certificate was the old CA's", async () => {
+    const { open, renew } = family();
+    const port = await open(ASKING);
+    const { session } = await meet(port, { ...only(version), ...CLIENT });
+    renew({ ...ASKING, ca: Buffer.from(OTHER_CA.cert) });
+    expect((await meet(port, { ...only(version), ...CLIENT, session })).resumed).toBe(false);
+    renew(ASKING);
+    expect((await meet(port, { ...only(version), ...CLIENT, session })).resumed).toBe(true);
+  });
+
+  it("without a certificate opens no server that requires one", async () => {
+    const { open } = family();
+    const { session } = await meet(await open(ASKING), only(version));
+    const strict = await open({ ...ASKING, requireClientCert: true });
+    await expect(meet(strict, { ...only(version), session })).rejects.toThrow();
+  });
+});
+
+describe("renew", () => {
+  it("shows the new certificate to new connections of every server, and leaves those that are there", async () => {
+    const { open, renew } = family();
+    const ports = [await open(FILES), await open(FILES)];
+    const { socket, met } = await connected(ports[0]!);
+    renew({ ...FILES, ...pair(RENEWED) });
+    for (const port of ports) expect((await meet(port)).fingerprint).not.toBe(met.fingerprint);
+    const echoed = once(socket, "data");
+    socket.write("still here");
+    expect(String((await echoed)[0])).toBe("still here");
+  });
+
+  it("has clients verified by the new CA, on every host", async () => {
+    const shop = pair(SHOP);
+    const { open, renew } = family(() => ({ find: (host) => (host === "shop.example.com" ? shop : undefined) }));
+    const port = await open({ ...ASKING, requireClientCert: true });
+    for (const servername of ["localhost", "shop.example.com"]) await meet(port, { servername, ...CLIENT });
+    renew({ ...ASKING, ca: Buffer.from(OTHER_CA.cert), requireClientCert: true });
+    for (const servername of ["localhost", "shop.example.com"]) await expect(meet(port, { servername, ...CLIENT })).rejects.toThrow();
+  });
+
+  it.each<[string, TlsFiles]>([
+    ["a key of another certificate", { ...FILES, key: Buffer.from(RENEWED.key) }],
+    ["garbage", { ...FILES, cert: Buffer.from("none") }],
+    ["a CA where there was none", ASKING],
+    ["certificates required where they were not", { ...FILES, requireClientCert: true }],
+  ])("throws for %s, and the old certificate stays", async (_what, files) => {
+    const { open, renew } = family();
+    const port = await open(FILES);
+    const before = await meet(port);
+    expect(() => renew(files)).toThrow();
+    const after = await meet(port);
+    expect(after.fingerprint).toBe(before.fingerprint);
+    expect((await meet(port, { session: before.session })).resumed).toBe(true);
+  });
+});
+
+describe("a host of its own", () => {
+  it("is looked up at each handshake; without a name, or with one nobody knows, the default is shown", async () => {
+    const shop = pair(SHOP);
+    let known = true;
+    const port = await family(() => ({ find: (host) => (known && host === "shop.example.com" ? shop : undefined) })).open(FILES);
+    expect((await meet(port, { servername: "shop.example.com" })).server).toBe("CN=shop.example.com");
+    expect((await meet(port, { servername: "other.example.com" })).server).toBe("CN=localhost");
+    expect((await meet(port, { servername: "" })).server).toBe("CN=localhost");
+    known = false;
+    expect((await meet(port, { servername: "shop.example.com" })).server).toBe("CN=localhost");
+  });
+
+  it("fails its own handshakes, and no others, when its certificate cannot be used", async () => {
+    const broken = { ...pair(SHOP), key: Buffer.from(SERVER.key) };
+    const port = await family(() => ({ find: (host) => (host === "shop.example.com" ? broken : undefined) })).open(FILES);
+    await expect(meet(port, { servername: "shop.example.com" })).rejects.toThrow();
+    expect((await meet(port)).server).toBe("CN=localhost");
+  });
+});
+
+it("a client that wants to renegotiate is not served so", async () => {
+  const port = await family().open(FILES);
+  const { socket } = await connected(port, only("TLSv1.2"));
+  const outcome = await new Promise<string>((resolve) => {
+    socket.once("error", () => resolve("refused"));
+    socket.once("close", () => resolve("refused"));
+    socket.renegotiate({ rejectUnauthorized: false }, (error) => resolve(error === null ? "done" : "refused"));
+  });
+  expect(outcome).toBe("refused");
+});

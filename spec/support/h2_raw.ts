@@ -1,0 +1,177 @@
+/**
+ * HTTP/2 at the level of frames, over a plain socket (h2c): says exactly what it is told to, and reads frames, not meaning. Header
+ * blocks are HPACK literals without Huffman coding; of the peer's blocks nothing is decoded.
+ */
+import net from "node:net";
+
+export const DATA = 0;
+export const HEADERS = 1;
+export const PRIORITY = 2;
+export const RST_STREAM = 3;
+export const SETTINGS = 4;
+export const PING = 6;
+export const GOAWAY = 7;
+export const WINDOW_UPDATE = 8;
+export const CONTINUATION = 9;
+
+export const END_STREAM = 1;
+export const ACK = 1;
+export const END_HEADERS = 4;
+
+/** Codes of RFC 9113 §7. */
+export const CODES = {
+  NO_ERROR: 0,
+  PROTOCOL_ERROR: 1,
+  INTERNAL_ERROR: 2,
+  FLOW_CONTROL_ERROR: 3,
+  REFUSED_STREAM: 7,
+  CANCEL: 8,
+  COMPRESSION_ERROR: 9,
+  ENHANCE_YOUR_CALM: 11,
+} as const;
+
+export const PREFACE = Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+
+export interface Frame {
+  readonly type: number;
+  readonly flags: number;
+  readonly stream: number;
+  readonly payload: Buffer;
+}
+
+export function frame(type: number, flags: number, stream: number, payload: Buffer = Buffer.alloc(0)): Buffer {
+  const head = Buffer.alloc(9);
+  head.writeUIntBE(payload.length, 0, 3);
+  head[3] = type;
+  head[4] = flags;
+  head.writeUInt32BE(stream, 5);
+  return Buffer.concat([head, payload]);
+}
+
+export function number32(value: number): Buffer {
+  const bytes = Buffer.alloc(4);
+  bytes.writeUInt32BE(value);
+  return bytes;
+}
+
+/** `[[name, value], …]` as HPACK literals that are not indexed (RFC 7541 §6.2.2). */
+export function block(fields: readonly (readonly [string, string])[]): Buffer {
+  return Buffer.concat(fields.flatMap(([name, value]) => [Buffer.from([0]), literal(name), literal(value)]));
+}
+
+function literal(text: string): Buffer {
+  const bytes = Buffer.from(text, "latin1");
+  const length: number[] = [];
+  if (bytes.length < 127) {
+    length.push(bytes.length);
+  } else {
+    length.push(127);
+    let rest = bytes.length - 127;
+    for (; rest >= 128; rest >>= 7) length.push((rest & 127) | 128);
+    length.push(rest);
+  }
+  return Buffer.concat([Buffer.from(length), bytes]);
+}
+
+export const GET: readonly (readonly [string, string])[] = [
+  [":method", "GET"],
+  [":scheme", "http"],
+  [":authority", "gw.example"],
+  [":path", "/a/x"],
+];
+
+export const POST = GET.map(([name, value]) => (name === ":method" ? ([name, "POST"] as const) : ([name, value] as const)));
+
+export interface RawSession {
+  readonly socket: net.Socket;
+  /** Every frame that has come, in order. */
+  readonly frames: readonly Frame[];
+  readonly isClosed: () => boolean;
+  send(...frames: Buffer[]): void;
+  /** One HEADERS frame that is the whole block. */
+  headers(stream: number, fields: readonly (readonly [string, string])[], flags?: number): void;
+  /** The first frame that fits, come or to come; rejects when the connection ends before, saying what came. */
+  until(fits: (frame: Frame) => boolean): Promise<Frame>;
+  /** The code of the RST_STREAM that ends the stream. */
+  reset(stream: number): Promise<number>;
+  /** The code of the first GOAWAY. */
+  goaway(): Promise<number>;
+  closed(): Promise<void>;
+}
+
+export interface RawOptions {
+  /** Send neither preface nor SETTINGS. */
+  readonly bare?: boolean;
+  /** Answer the peer's SETTINGS and PING. Default true. */
+  readonly acknowledge?: boolean;
+  readonly settings?: Buffer;
+}
+
+export async function rawSession(port: number, { bare = false, acknowledge = true, settings = Buffer.alloc(0) }: RawOptions = {}): Promise<RawSession> {
+  const socket = net.connect(port, "127.0.0.1");
+  await new Promise<void>((resolve, reject) => socket.once("connect", resolve).once("error", reject));
+  const frames: Frame[] = [];
+  let buffered = Buffer.alloc(0);
+  let ended = false;
+  const waiting = new Set<() => void>();
+  const tell = () => [...waiting].forEach((look) => look());
+  const send = (...parts: Buffer[]) => {
+    if (!socket.destroyed) socket.write(Buffer.concat(parts));
+  };
+  socket.on("error", () => {});
+  socket.on("close", () => {
+    ended = true;
+    tell();
+  });
+  socket.on("data", (chunk: Buffer) => {
+    buffered = Buffer.concat([buffered, chunk]);
+    while (buffered.length >= 9 && buffered.length >= 9 + buffered.readUIntBE(0, 3)) {
+      const end = 9 + buffered.readUIntBE(0, 3);
+      const got: Frame = {
+        type: buffered[3]!,
+        flags: buffered[4]!,
+        stream: buffered.readUInt32BE(5) & 0x7fffffff,
+        payload: buffered.subarray(9, end),
+      };
+      buffered = buffered.subarray(end);
+      frames.push(got);
+      if (acknowledge && (got.type === SETTINGS || got.type === PING) && (got.flags & ACK) === 0) {
+        send(frame(got.type, ACK, 0, got.type === PING ? got.payload : undefined));
+      }
+    }
+    tell();
+  });
+  const until = (fits: (frame: Frame) => boolean) =>
+    new Promise<Frame>((resolve, reject) => {
+      const look = () => {
+        const found = frames.find(fits);
+        if (found === undefined && !ended) return;
+        waiting.delete(look);
+        if (found !== undefined) resolve(found);
+        else reject(new Error(`the connection ended after ${frames.map(({ type, stream }) => `${type}@${stream}`).join(" ")}`));
+      };
+      waiting.add(look);
+      look();
+    });
+  if (!bare) send(PREFACE, frame(SETTINGS, 0, 0, settings));
+  return {
+    socket,
+    frames,
+    isClosed: () => ended,
+    send,
+    headers: (stream, fields, flags = END_STREAM) => send(frame(HEADERS, END_HEADERS | flags, stream, block(fields))),
+    until,
+    reset: async (stream) => (await until((got) => got.type === RST_STREAM && got.stream === stream)).payload.readUInt32BE(0),
+    goaway: async () => (await until((got) => got.type === GOAWAY)).payload.readUInt32BE(4),
+    closed: () =>
+      new Promise((resolve) => {
+        const look = () => {
+          if (!ended) return;
+          waiting.delete(look);
+          resolve();
+        };
+        waiting.add(look);
+        look();
+      }),
+  };
+}

@@ -1,0 +1,319 @@
+import { once } from "node:events";
+import http2 from "node:http2";
+import https from "node:https";
+import net, { type AddressInfo, type Socket } from "node:net";
+import type { Readable } from "node:stream";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { Fault } from "../../lib/base/errors.ts";
+import type { ExchangeParts } from "../../lib/http/exchange.ts";
+import { discard, type Reply } from "../../lib/http/reply.ts";
+import { createPeer } from "../../lib/upstream/peer.ts";
+import { Sessions, type SessionsOptions } from "../../lib/upstream/sessions.ts";
+import type { UpstreamTls } from "../../lib/upstream/tls.ts";
+import { CA, CLIENT, SERVER } from "../support/certs.ts";
+import { manualClock } from "../support/clock.ts";
+import { madeUpExchange, problemOf } from "../support/exercise.ts";
+import { closedPort } from "../support/origin.ts";
+import { eventually } from "../support/raw_client.ts";
+
+const [DATA, HEADERS, RST_STREAM, SETTINGS, GOAWAY] = [0, 1, 3, 4, 7];
+const [NO_ERROR, CANCEL, REFUSED_STREAM] = [0, 8, 7];
+const END_STREAM = 1;
+const STATUS_200 = Buffer.from([0x88]);
+
+interface Peer {
+  readonly socket: Socket;
+  send(type: number, flags: number, stream: number, payload?: Buffer): void;
+  answer(stream: number): void;
+}
+
+/** An HTTP/2 peer at the level of frames. `talk` gets each request's stream; `resets` collects RST_STREAM codes. */
+async function framePeer(talk: (peer: Peer, stream: number) => void, settings: Buffer = Buffer.alloc(0)) {
+  const self = { port: 0, connections: 0, open: 0, streams: [] as number[], resets: [] as number[] };
+  const server = net.createServer((socket) => {
+    self.connections++;
+    self.open++;
+    socket.on("close", () => self.open--);
+    socket.on("error", () => {});
+    const peer: Peer = {
+      socket,
+      send: (type, flags, stream, payload = Buffer.alloc(0)) => void socket.write(frame(type, flags, stream, payload)),
+      answer(stream) {
+        peer.send(HEADERS, 4, stream, STATUS_200);
+        peer.send(DATA, END_STREAM, stream, Buffer.from("ok"));
+      },
+    };
+    peer.send(SETTINGS, 0, 0, settings);
+    let received = Buffer.alloc(0);
+    let preface = 24;
+    socket.on("data", (chunk: Buffer) => {
+      received = Buffer.concat([received, chunk]);
+      if (received.length < preface) return;
+      received = received.subarray(preface);
+      preface = 0;
+      for (let size = 0; received.length >= 9 && received.length >= (size = 9 + received.readUIntBE(0, 3)); received = received.subarray(size)) {
+        const [type, flags, stream] = [received[3]!, received[4]!, received.readUInt32BE(5)];
+        if (type === SETTINGS && (flags & 1) === 0) peer.send(SETTINGS, 1, 0);
+        if (type === RST_STREAM) self.resets.push(received.readUInt32BE(9));
+        if (type === HEADERS) {
+          self.streams.push(stream);
+          talk(peer, stream);
+        }
+      }
+    });
+    onTestFinished(() => void socket.destroy());
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  onTestFinished(() => void server.close());
+  self.port = (server.address() as AddressInfo).port;
+  return self;
+}
+
+function frame(type: number, flags: number, stream: number, payload: Buffer): Buffer {
+  const head = Buffer.alloc(9);
+  head.writeUIntBE(payload.length, 0, 3);
+  head[3] = type;
+  head[4] = flags;
+  head.writeUInt32BE(stream, 5);
+  return Buffer.concat([head, payload]);
+}
+
+function words(...values: number[]): Buffer {
+  const bytes = Buffer.alloc(values.length * 4);
+  values.forEach((value, i) => bytes.writeUInt32BE(value, i * 4));
+  return bytes;
+}
+
+/** SETTINGS_MAX_CONCURRENT_STREAMS. */
+const maxStreams = (most: number) => Buffer.concat([Buffer.from([0, 3]), words(most)]);
+
+function bench(port: number, parts: Partial<SessionsOptions> = {}, maxConnections = 1) {
+  const clock = manualClock();
+  const pool = new Sessions({ protocol: "h2c", host: "127.0.0.1", port, keepaliveIdleMs: 30_000, ...parts }, maxConnections, clock);
+  onTestFinished(() => pool.destroy());
+  const peer = createPeer("u", pool);
+  const options = { clock, connectMs: 100, responseMs: 200, idleMs: 60_000, preserveHost: false, viaName: "gw" };
+  const send = (exchange: Partial<ExchangeParts> = {}) => peer.forward(madeUpExchange(exchange), options);
+  return { clock, pool, send, options, peer };
+}
+
+const read = async (reply: Reply) => {
+  let text = "";
+  for await (const chunk of reply.body as Readable) text += String(chunk);
+  return text;
+};
+const code = (reply: Promise<Reply>) => reply.then((given) => String(given.status), (fault: unknown) => (fault instanceof Fault ? fault.code : String(fault)));
+
+describe("sessions", () => {
+  test("one carries many exchanges, and gives every lease back", async () => {
+    const upstream = await framePeer((peer, stream) => peer.answer(stream));
+    const { send, pool } = bench(upstream.port);
+    const replies = await Promise.all(Array.from({ length: 20 }, () => send()));
+    expect(await Promise.all(replies.map(read))).toEqual(Array(20).fill("ok"));
+    await eventually(() => pool.leased === 0);
+    expect(upstream.connections).toBe(1);
+  });
+
+  test("another is opened when the peer's limit is reached; then it is waited for, up to connect_ms: upstream_saturated", async () => {
+    const held: (() => void)[] = [];
+    const upstream = await framePeer((peer, stream) => held.push(() => peer.answer(stream)), maxStreams(1));
+    const { send, pool, clock } = bench(upstream.port, {}, 2);
+    const first = send();
+    await eventually(() => held.length === 1);
+    const second = send();
+    await eventually(() => held.length === 2);
+    expect(upstream.connections).toBe(2);
+    const third = send();
+    const fourth = send();
+    await eventually(() => pool.waiting === 2);
+    held[0]!();
+    await read(await first);
+    await eventually(() => held.length === 3, "the third's turn");
+    clock.advance(100);
+    expect(await code(fourth)).toBe("upstream_saturated");
+    held[1]!();
+    held[2]!();
+    await Promise.all([read(await second), read(await third)]);
+    expect(upstream.connections).toBe(2);
+  });
+
+  test("a larger max_connections lets those go on who wait", async () => {
+    const held: (() => void)[] = [];
+    const upstream = await framePeer((peer, stream) => held.push(() => peer.answer(stream)), maxStreams(1));
+    const { send, pool } = bench(upstream.port);
+    const first = send();
+    await eventually(() => held.length === 1);
+    const second = send();
+    await eventually(() => pool.waiting === 1);
+    pool.maxConnections = 2;
+    await eventually(() => held.length === 2);
+    for (const answer of held) answer();
+    await Promise.all([read(await first), read(await second)]);
+  });
+
+  test("an idle one is closed after keepalive_idle_ms, not before", async () => {
+    const upstream = await framePeer((peer, stream) => peer.answer(stream));
+    const { send, pool, clock } = bench(upstream.port);
+    await read(await send());
+    await eventually(() => pool.leased === 0);
+    clock.advance(29_999);
+    expect(pool.open).toBe(1);
+    clock.advance(1);
+    await eventually(() => upstream.open === 0 && pool.open === 0);
+  });
+
+  test("a retired one ends with its last stream", async () => {
+    const upstream = await framePeer((peer, stream) => peer.send(HEADERS, 4, stream, STATUS_200));
+    const { send, pool } = bench(upstream.port);
+    const reply = await send();
+    pool.retire();
+    expect(upstream.open).toBe(1);
+    discard(reply);
+    await eventually(() => upstream.open === 0 && pool.leased === 0);
+  });
+
+  test("GOAWAY: what is under way finishes, what comes next goes elsewhere", async () => {
+    const upstream = await framePeer((peer, stream) => {
+      if (upstream.connections === 2) return peer.answer(stream);
+      peer.send(HEADERS, 4, stream, STATUS_200);
+      peer.send(GOAWAY, 0, 0, words(stream, NO_ERROR));
+      setImmediate(() => setImmediate(() => peer.send(DATA, END_STREAM, stream, Buffer.from("late"))));
+    });
+    const { send } = bench(upstream.port, {}, 2);
+    const first = await send();
+    const text = read(first);
+    expect(await read(await send())).toBe("ok");
+    expect(await text).toBe("late");
+    expect(upstream.connections).toBe(2);
+  });
+});
+
+describe("what the peer has not looked at is sent once more", () => {
+  test.each<[string, (peer: Peer, stream: number) => void]>([
+    ["REFUSED_STREAM", (peer, stream) => peer.send(RST_STREAM, 0, stream, words(REFUSED_STREAM))],
+    ["a GOAWAY below the stream", (peer) => peer.send(GOAWAY, 0, 0, words(0, NO_ERROR))],
+    ["a GOAWAY with an error below the stream", (peer) => peer.send(GOAWAY, 0, 0, words(0, 11))],
+  ])("%s", async (_title, refuse) => {
+    const upstream = await framePeer((peer, stream) => (upstream.streams.length === 1 ? refuse(peer, stream) : peer.answer(stream)));
+    const { send, pool } = bench(upstream.port, {}, 2);
+    expect(await read(await send({ method: "PATCH" }))).toBe("ok");
+    await eventually(() => pool.leased === 0);
+    expect(upstream.streams).toHaveLength(2);
+  });
+
+  test("but no more than once", async () => {
+    const upstream = await framePeer((peer, stream) => peer.send(RST_STREAM, 0, stream, words(REFUSED_STREAM)));
+    const { send } = bench(upstream.port, {}, 9);
+    expect(await code(send())).toBe("upstream_reset");
+    expect(upstream.streams).toHaveLength(2);
+  });
+});
+
+describe("a response that breaks off never looks whole", () => {
+  test.each<[string, (peer: Peer, stream: number) => void]>([
+    ["RST_STREAM NO_ERROR", (peer, stream) => peer.send(RST_STREAM, 0, stream, words(NO_ERROR))],
+    ["RST_STREAM CANCEL", (peer, stream) => peer.send(RST_STREAM, 0, stream, words(CANCEL))],
+    ["the end of the connection", (peer) => void peer.socket.end()],
+    ["a reset of the connection", (peer) => void peer.socket.resetAndDestroy()],
+  ])("%s", async (_title, breakOff) => {
+    const upstream = await framePeer((peer, stream) => {
+      peer.send(HEADERS, 4, stream, STATUS_200);
+      peer.send(DATA, 0, stream, Buffer.from("part"));
+      setImmediate(() => breakOff(peer, stream));
+    });
+    const { send, pool } = bench(upstream.port);
+    const ended = await send().then(
+      (reply) => read(reply).then(() => "whole", () => "broken"),
+      () => "broken",
+    );
+    expect(ended).toBe("broken");
+    await eventually(() => pool.leased === 0);
+  });
+
+  test("a reply given up resets the stream with CANCEL", async () => {
+    const upstream = await framePeer((peer, stream) => peer.send(HEADERS, 4, stream, STATUS_200));
+    const { send } = bench(upstream.port);
+    discard(await send());
+    await eventually(() => upstream.resets.length === 1);
+    expect(upstream.resets).toEqual([CANCEL]);
+  });
+});
+
+describe("faults", () => {
+  test("nobody listens: upstream_connect_failed", async () => {
+    const { send, pool } = bench(await closedPort());
+    expect(await code(send())).toBe("upstream_connect_failed");
+    expect(pool).toMatchObject({ leased: 0, open: 0 });
+  });
+
+  test("no answer within response_ms: upstream_timeout, and CANCEL", async () => {
+    const upstream = await framePeer(() => {});
+    const { send, clock } = bench(upstream.port);
+    const reply = send();
+    await eventually(() => upstream.streams.length === 1);
+    clock.advance(200);
+    expect(await code(reply)).toBe("upstream_timeout");
+    await eventually(() => upstream.resets[0] === CANCEL);
+  });
+
+  test("a header that cannot be written: internal, and nothing is sent", async () => {
+    const upstream = await framePeer((peer, stream) => peer.answer(stream));
+    const { send } = bench(upstream.port);
+    expect(await code(send({ headers: ["X-A", "b\nc"] }))).toBe("internal");
+    expect(upstream.streams).toEqual([]);
+  });
+
+  test("a WebSocket: 502, and why", async () => {
+    const { send } = bench(1);
+    expect(problemOf(await send({ upgrade: "websocket" }))).toMatchObject({ status: 502, code: "upstream_invalid" });
+  });
+});
+
+describe("TLS", () => {
+  const settings = (parts: Partial<UpstreamTls> = {}): UpstreamTls => ({ verify: true, identity: "i", ca: Buffer.from(CA.cert), ...parts });
+
+  async function secureOrigin(options: http2.SecureServerOptions = {}, made = http2.createSecureServer as (options: http2.SecureServerOptions) => net.Server) {
+    const server = made({ cert: SERVER.cert, key: SERVER.key, ...options });
+    const sockets = new Set<Socket>();
+    server.on("connection", (socket: Socket) => sockets.add(socket.on("error", () => {})));
+    server.on("request", (_request, response: { end(text: string): void }) => response.end("ok"));
+    server.listen(0, "127.0.0.1");
+    await once(server, "listening");
+    onTestFinished(() => {
+      server.close();
+      for (const socket of sockets) socket.destroy();
+    });
+    return (server.address() as AddressInfo).port;
+  }
+
+  test("a certificate signed by tls.ca for the address is believed", async () => {
+    const { send } = bench(await secureOrigin(), { protocol: "h2", tls: settings() });
+    expect(await read(await send())).toBe("ok");
+  });
+
+  test.each<[string, UpstreamTls | undefined, RegExp]>([
+    ["one the system does not know", undefined, /certificate/],
+    ["one for another name", settings({ servername: "other.example" }), /other\.example/],
+  ])("%s is not: upstream_connect_failed, and the reason is in the fault alone", async (_title, tls, why) => {
+    const { send } = bench(await secureOrigin(), { protocol: "h2", ...(tls && { tls }) });
+    await expect(send()).rejects.toMatchObject({ code: "upstream_connect_failed", message: expect.stringMatching(why) as string });
+  });
+
+  test("any is, where verify is false", async () => {
+    const { send } = bench(await secureOrigin(), { protocol: "h2", tls: { verify: false, identity: "i" } });
+    expect(await read(await send())).toBe("ok");
+  });
+
+  test("the client certificate is shown", async () => {
+    const port = await secureOrigin({ ca: CA.cert, requestCert: true, rejectUnauthorized: true });
+    const { send } = bench(port, { protocol: "h2", tls: settings({ cert: Buffer.from(CLIENT.cert), key: Buffer.from(CLIENT.key) }) });
+    expect(await read(await send())).toBe("ok");
+  });
+
+  test("a peer without HTTP/2 is upstream_connect_failed", async () => {
+    const port = await secureOrigin({}, https.createServer as never);
+    const { send } = bench(port, { protocol: "h2", tls: settings() });
+    await expect(send()).rejects.toMatchObject({ code: "upstream_connect_failed" });
+  });
+});
