@@ -317,14 +317,22 @@ export class Gateway {
   }
 
   #adopt(next: Snapshot): void {
+    const before = this.#snapshot;
     this.#runtime.adopt(next.inUse, next.rotations);
     this.#snapshot = next;
     this.#receiving = receivingBy(next, this.#clock);
+    // What an HTTP/2 connection was told at its start holds for its life: clients are sent to new ones when it is true no more.
+    if (headLimits(before) !== headLimits(next)) this.#listener.renewSessions("all");
+    else if (before.h2c && !next.h2c) this.#listener.renewSessions("plain");
   }
 
   #compile(loaded: Loaded): Snapshot {
     return compile(loaded, { runtime: this.#runtime, kinds: this.#kinds, log: this.#log });
   }
+}
+
+function headLimits({ limits }: Snapshot): string {
+  return `${limits.maxHeaderBytes} ${limits.maxHeaders}`;
 }
 
 const LONGEST_TIMER_MS = 2 ** 31 - 1;

@@ -37,6 +37,11 @@ export interface Sessions {
   take(socket: Duplex): void;
   /** Tells clients to go elsewhere with new requests; each connection ends with its last stream. */
   drain(): void;
+  /**
+   * Tells connections to go that were opened under what is in force no more, with a GOAWAY as at a drain: all of them, or those without
+   * TLS. Their clients open new ones.
+   */
+  renew(which: "all" | "plain"): void;
   /** Ends every connection at once. */
   destroy(): void;
   readonly open: number;
@@ -86,6 +91,9 @@ export function createSessions(options: SessionsOptions): Sessions {
       draining = true;
       for (const session of open) session.drain();
     },
+    renew(which) {
+      for (const session of open) if (which === "all" || !session.encrypted) session.drain();
+    },
     destroy() {
       draining = true;
       for (const session of open) session.destroy();
@@ -129,6 +137,10 @@ class Session {
    */
   drain(): void {
     if (!this.#session.destroyed) this.#session.close();
+  }
+
+  get encrypted(): boolean {
+    return this.#session.encrypted === true;
   }
 
   destroy(): void {

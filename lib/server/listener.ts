@@ -50,6 +50,8 @@ export interface Listener {
   listenSecure(host: string, port: number, files: TlsFiles): Promise<AddressInfo>;
   /** Exchanges the files of every secure listener; connections stay. Throws, and changes nothing, when they cannot be used. */
   renewTls(files: TlsFiles): void;
+  /** A reload has changed what HTTP/2 connections are opened under: those of before, or the plain ones of them, are told to go. */
+  renewSessions(which: "all" | "plain"): void;
   /** For a host's own `http.Server`: its `request` and `upgrade` events. */
   readonly onRequest: (request: IncomingMessage, response: ServerResponse) => void;
   readonly onUpgrade: (request: IncomingMessage, socket: Duplex, behind: Buffer) => void;
@@ -171,6 +173,7 @@ export function createListener(options: ListenerOptions): Listener {
       servers.push(server);
       return address;
     },
+    renewSessions: (which) => http2Sessions.renew(which),
     renewTls: (files) => tlsServers.renew(files),
     drain() {
       for (const server of servers) server.close();
