@@ -119,7 +119,7 @@ export function createHttp1(options: Http1Options): Http1 {
     const send = (reply: Reply) => {
       // A client that was not told to continue may send its body or not: where its next request starts is open (RFC 9110 §10.1.1).
       const lastOne = draining || !told || inbound.refusal !== null;
-      respond(request, response, call, reply, { clock, idleMs: CLIENT_IDLE_MS, lastOne });
+      respond(request, response, call, reply, { clock, body: inbound.body, idleMs: CLIENT_IDLE_MS, lastOne });
     };
     options.answer(inbound, send, () => response.destroy());
   }

@@ -44,7 +44,7 @@ export function respondStream(stream: ServerHttp2Stream, inbound: Inbound, given
   stream.respond(fields, { endStream: bodiless && !switches, waitForTrailers: streams && reply.trailers !== undefined });
   if (switches) return true;
   // A client that is still sending is told that nobody reads on (RFC 9113 §8.1).
-  if (inbound.body !== null || inbound.upgrade !== null) stream.once("finish", () => setImmediate(stopUpload, stream));
+  if (inbound.body !== null || inbound.upgrade !== null) stream.once("finish", () => setImmediate(stopUpload, stream, inbound.body));
   if (bodiless) {
     discard(reply);
   } else if (Buffer.isBuffer(body)) {
@@ -96,9 +96,10 @@ function expectRead(stream: ServerHttp2Stream, { idleMs }: StreamOptions): void 
 }
 
 /** Not before the END_STREAM is out: nghttp2 sends a reset first, and a reply without its end looks broken. */
-function stopUpload(stream: ServerHttp2Stream): void {
+function stopUpload(stream: ServerHttp2Stream, body: Readable | null): void {
   if (stream.readableEnded || stream.destroyed) return;
   // What has come of a body and was left unread would keep the stream for ever: node waits for its end to be read.
+  if (body !== stream) body?.destroy();
   stream.resume();
   stream.close(http2.constants.NGHTTP2_NO_ERROR);
 }

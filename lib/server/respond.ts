@@ -17,6 +17,8 @@ import { endSoon } from "./linger.ts";
 
 export interface RespondOptions {
   readonly clock: Clock;
+  /** The body as it was given to whoever answered: the request itself, a view of it, or null where there is none. */
+  readonly body: Readable | null;
   /** Milliseconds a client may leave the rest of a finished reply unread before it is cut off. */
   readonly idleMs: number;
   /** True when the connection ends with this reply: the gateway shuts down, or where the next request starts is in doubt. */
@@ -140,7 +142,13 @@ function finish(request: IncomingMessage, response: ServerResponse, options: Res
   const { socket } = request;
   // node sets its own keep-alive timeout once everything is flushed; until then this one runs, and destroys the socket.
   if (socket.writableLength > 0) socket.setTimeout(options.idleMs);
-  if (request.complete) return;
+  // A view that has read a part of it would hold back the rest.
+  if (options.body !== request) options.body?.destroy();
+  if (request.complete) {
+    // Left paused by its reader, it would keep the connection from being read on.
+    if (options.body !== null && !request.readableEnded) request.resume();
+    return;
+  }
   let discarded = 0;
   const timer = options.clock.after(MAX_DISCARD_MS, () => socket.destroy());
   const count = (chunk: Buffer) => {

@@ -234,10 +234,13 @@ async function tenStreams(session: ClientHttp2Session, dice: Random): Promise<vo
     const body = Buffer.alloc(dice.int(0, 100_000), "y");
     const stream = session.request({ ":method": "POST", ":path": "/a/echo" });
     const chunks: Buffer[] = [];
+    let status: number | undefined;
+    stream.on("response", (fields) => (status = fields[":status"]));
     stream.on("data", (piece: Buffer) => chunks.push(piece));
     stream.end(body);
     await once(stream, "close");
-    expect(Buffer.concat(chunks).equals(body), `HTTP/2 echo of ${body.length} bytes`);
+    const got = Buffer.concat(chunks);
+    expect(got.equals(body), `echo of ${body.length} bytes: status ${status}, ${got.length} bytes, reset with ${stream.rstCode}`);
   };
   await Promise.all(Array.from({ length: 10 }, each));
 }

@@ -8,6 +8,7 @@ import { definePlugin, schema } from "../../lib/index.ts";
 import { CA, SERVER } from "../support/certs.ts";
 import { manualClock } from "../support/clock.ts";
 import { oneService, running } from "../support/gateway.ts";
+import { closedPort } from "../support/origin.ts";
 import { ask, connect, eventually } from "../support/raw_client.ts";
 import { backend, client, codeIn, gate, get, rawBackend, statusesIn } from "./harness.ts";
 
@@ -255,6 +256,25 @@ describe("max_body_bytes", () => {
       await talk.until(/ok$/);
     }
     expect(upstream.seen.map(({ method }) => method)).toEqual(["GET", "GET"]);
+  });
+
+  test.each([10, 20_000, 60_000, 200_000, 900_000])("a body of %d bytes that nobody wants keeps neither its connection nor its stream", async (size) => {
+    const config = limited(await closedPort(), { max_body_bytes: 1_000_000 });
+    const { port, gateway } = await running(config);
+    const talk = await client(port);
+    for (let i = 1; i <= 3; i++) {
+      talk.send(post("Transfer-Encoding: chunked") + chunk("x".repeat(size)));
+      await eventually(() => statusesIn(talk.text()).length === i, `answer ${i}`);
+      talk.send("0\r\n\r\n");
+    }
+    expect(statusesIn(talk.text())).toEqual([502, 502, 502]);
+    const over = await session(gateway);
+    for (let i = 0; i < 3; i++) {
+      const { stream, answered } = ask2(over, { ":method": "POST" }, false);
+      stream.end("x".repeat(size));
+      expect(await answered).toBe("502 upstream_connect_failed");
+    }
+    await eventually(() => gateway.inFlight === 0, "the streams ending");
   });
 
   test("a plugin that reads the body is not blamed: 413", async () => {
