@@ -18,6 +18,7 @@ export function h2Fields(list: HeaderList, fields: OutgoingHttpHeaders = Object.
     const earlier = fields[name];
     if (earlier === undefined) fields[name] = value;
     else if (Array.isArray(earlier)) earlier.push(value);
+    else if (LISTS.has(name)) fields[name] = `${String(earlier)}, ${value}`;
     else if (!SINGLE.has(name)) fields[name] = [String(earlier), value];
   }
   return fields;
@@ -26,6 +27,9 @@ export function h2Fields(list: HeaderList, fields: OutgoingHttpHeaders = Object.
 const NAME = /^[!#$%&'*+.^_`|~0-9a-z-]+$/;
 const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 
+/** Lists of which node's HTTP/2 sends one line: several are one, joined (RFC 9110 §5.3). */
+const LISTS = new Set(["content-encoding", "content-language"]);
+
 /** Names of which node's HTTP/2 sends one value; of several, the first counts. */
 const SINGLE = new Set([
   "access-control-allow-credentials",
@@ -33,8 +37,6 @@ const SINGLE = new Set([
   "access-control-request-method",
   "age",
   "authorization",
-  "content-encoding",
-  "content-language",
   "content-length",
   "content-location",
   "content-md5",

@@ -30,6 +30,11 @@ export function respondStream(stream: ServerHttp2Stream, inbound: Inbound, given
   const reply = grpcReply(call, inbound.headers, given);
   const spoilt = spoiltReply(call, reply);
   if (spoilt !== null) return respondStream(stream, inbound, spoilt, options);
+  if (reply.status > 599) {
+    // node's HTTP/2 sends no such status, and RFC 9110 §15 calls it invalid.
+    discard(reply);
+    return respondStream(stream, inbound, problem(call, "upstream_invalid", { why: `status ${reply.status}` }), options);
+  }
   const { body } = reply;
   const bodiless = inbound.method === "HEAD" || body === null;
   const switches = reply.tunnel !== undefined;

@@ -148,6 +148,8 @@ function send(exchange: Exchange, peer: Destination<Pool>, options: ForwardOptio
       phase = "receiving";
       timer?.cancel();
       response = received;
+      // Whether the upstream goes on with HTTP behind a refused upgrade is its own guess: the connection is not used again.
+      if (exchange.upgrade !== null) request.shouldKeepAlive = false;
       const unguard = guardEnd(socket!, received);
       request.once("close", unguard);
       resolve(replyOf(exchange, received, options.viaName));

@@ -206,8 +206,8 @@ function replyOf(
   const status = Number(raw[1]);
   let headers: HeaderList = endToEnd(raw.slice(2));
   if (status === 204) headers = withoutHeader(headers, "content-length");
-  const empty = ended || exchange.method === "HEAD" || status === 204 || status === 304 || headerValue(headers, "content-length") === "0";
-  // Read to its end although it has none: the stream is over only then.
+  const empty = ended || exchange.method === "HEAD" || status === 204 || status === 304;
+  // An empty body is still a body where trailers may follow it: gRPC errors come so. Read to its end although it has none: the stream is over only then.
   if (empty) stream.resume();
   return { status, headers: [...headers, "Via", `2.0 ${viaName}`], body: empty ? null : stream, trailers };
 }

@@ -1,0 +1,70 @@
+import { once } from "node:events";
+import http2, { type ServerHttp2Stream } from "node:http2";
+import type { AddressInfo } from "node:net";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { oneService, running } from "../support/gateway.ts";
+import { backend, byteBackend, client, get, statusesIn } from "./harness.ts";
+
+/** A response over HTTP/2 through the gateway: fields, trailers, body. */
+async function asked(port: number) {
+  const session = http2.connect(`http://127.0.0.1:${port}`);
+  onTestFinished(() => session.destroy());
+  const stream = session.request({ ":path": "/a/x" });
+  let trailers: Record<string, unknown> = {};
+  let body = "";
+  stream.on("trailers", (fields) => (trailers = fields));
+  stream.on("data", (chunk: Buffer) => (body += chunk.toString()));
+  const [fields] = (await once(stream, "response")) as [Record<string, unknown>];
+  await once(stream, "close");
+  return { fields, trailers, body };
+}
+
+describe("heads over HTTP/2", () => {
+  test("trailers follow a body of no bytes, also when its Content-Length says so", async () => {
+    const server = http2.createServer();
+    server.on("stream", (stream: ServerHttp2Stream) => {
+      stream.respond({ ":status": 200, "content-type": "application/grpc", "content-length": "0" }, { waitForTrailers: true });
+      stream.on("wantTrailers", () => stream.sendTrailers({ "grpc-status": "5" }));
+      stream.end();
+    });
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    onTestFinished(() => void server.close());
+    const upstream = (server.address() as AddressInfo).port;
+    const { port } = await running(oneService(upstream, { protocol: "h2c" }, { h2c: true }));
+    expect((await asked(port)).trailers).toMatchObject({ "grpc-status": "5" });
+  });
+
+  test("several Content-Encoding and Content-Language lines are one list, none lost", async () => {
+    const { port: upstream } = await backend((_request, response) => {
+      response.writeHead(200, ["Content-Encoding", "deflate", "Content-Encoding", "gzip", "Content-Language", "de", "Content-Language", "en"]);
+      response.end("ok");
+    });
+    const { port } = await running(oneService(upstream, {}, { h2c: true }));
+    expect((await asked(port)).fields).toMatchObject({ "content-encoding": "deflate, gzip", "content-language": "de, en" });
+  });
+
+  test("a status that HTTP/2 cannot carry is a 502", async () => {
+    const { port: upstream } = await backend((_request, response) => {
+      response.writeHead(799, "Own Idea");
+      response.end("ok");
+    });
+    const { port } = await running(oneService(upstream, {}, { h2c: true }));
+    const { fields, body } = await asked(port);
+    expect([fields[":status"], (JSON.parse(body) as { code: string }).code]).toEqual([502, "upstream_invalid"]);
+  });
+});
+
+test("the connection of a refused WebSocket upgrade is not used again", async () => {
+  let connections = 0;
+  const upstream = await byteBackend((socket) => {
+    connections++;
+    socket.once("data", () => socket.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"));
+  });
+  const { port } = await running(oneService(upstream.port));
+  for (let i = 1; i <= 2; i++) {
+    const talk = await client(port);
+    talk.send(get("/a/x", "Connection: Upgrade", "Upgrade: websocket"));
+    expect(statusesIn(await talk.closed())).toEqual([200]);
+    expect(connections).toBe(i);
+  }
+});
