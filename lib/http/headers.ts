@@ -129,6 +129,13 @@ export function isHopByHop(name: string): boolean {
   return HOP_LENGTHS.has(name.length) && HOP_BY_HOP.has(name.toLowerCase());
 }
 
+/** `[["Name", "value"], …]`, as node wants trailers. */
+export function pairs(list: HeaderList): [string, string][] {
+  const result: [string, string][] = [];
+  for (let i = 0; i < list.length; i += 2) result.push([list[i]!, list[i + 1]!]);
+  return result;
+}
+
 /** A quoted-string (RFC 9110 §5.6.4), which is also a string of structured fields (RFC 9651 §3.3.3); what neither can hold becomes "?". */
 export function quotedString(text: string): string {
   return `"${text.replace(/[^\x20-\x7e]/g, "?").replace(/["\\]/g, "\\$&")}"`;

@@ -11,7 +11,7 @@ import { Fault } from "../base/errors.ts";
 import { pump } from "../http/body.ts";
 import type { Call } from "../http/exchange.ts";
 import { grpcReply } from "../http/grpc.ts";
-import { hasHeader, headerValue, withHeader, withoutHeader, type HeaderList } from "../http/headers.ts";
+import { hasHeader, headerValue, pairs, withHeader, withoutHeader, type HeaderList } from "../http/headers.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
 import { endSoon } from "./linger.ts";
 
@@ -124,10 +124,8 @@ const NOTHING = Buffer.alloc(0);
 
 function addTrailers(response: ServerResponse, trailers: HeaderList): void {
   if (trailers.length === 0) return;
-  const pairs: [string, string][] = [];
-  for (let i = 0; i < trailers.length; i += 2) pairs.push([trailers[i]!, trailers[i + 1]!]);
   try {
-    response.addTrailers(pairs);
+    response.addTrailers(pairs(trailers));
   } catch {
     // A plugin's trailer that HTTP cannot carry. The body is whole without it.
   }

@@ -9,14 +9,14 @@ import type { Duplex } from "node:stream";
 import type { Clock, Timer } from "../base/clock.ts";
 import { Fault, type ErrorCode } from "../base/errors.ts";
 import type { Exchange } from "../http/exchange.ts";
-import { hasToken, headerValue } from "../http/headers.ts";
+import { hasToken, headerValue, pairs } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import type { Destination } from "./destination.ts";
 import type { Pool } from "./pool.ts";
 import { requestHead, type HeadOptions, type RequestHead } from "./request_head.ts";
 import { informationHeaders, invalidity, replyHeaders, replyOf, switchHeaders } from "./response_head.ts";
-import { pairs, trailerFields } from "./trailers.ts";
-import { upload } from "./upload.ts";
+import { trailerFields } from "./trailers.ts";
+import { stalledUpload, upload } from "./upload.ts";
 
 export interface ForwardOptions extends HeadOptions {
   readonly clock: Clock;
@@ -127,11 +127,7 @@ function send(exchange: Exchange, peer: Destination<Pool>, options: ForwardOptio
     });
     request.on("timeout", () => {
       if (phase === "sending") {
-        // Nobody moved a byte of the request's body: the peer, if what we wrote is still waiting to leave, or if it was to ask for the
-        // body; else the client.
-        if (awaitsContinue) fail(new Fault("upstream_timeout", `the upstream did not ask for the body within ${options.idleMs} ms`));
-        else if (request.writableNeedDrain) fail(new Fault("upstream_timeout", `the upstream read nothing for ${options.idleMs} ms`));
-        else fail(new Fault("request_timeout", `the client sent nothing for ${options.idleMs} ms`));
+        fail(stalledUpload(request, awaitsContinue, options.idleMs));
       } else if (phase === "receiving") {
         fail(new Fault("upstream_timeout", `no byte either way for ${options.idleMs} ms`));
       }

@@ -16,7 +16,7 @@ import { requestHead } from "./request_head.ts";
 import { informationHeaders } from "./response_head.ts";
 import type { Session, Sessions } from "./sessions.ts";
 import { trailerFields } from "./trailers.ts";
-import { upload } from "./upload.ts";
+import { stalledUpload, upload } from "./upload.ts";
 
 const { NGHTTP2_CANCEL, NGHTTP2_FLAG_END_STREAM, NGHTTP2_PROTOCOL_ERROR, NGHTTP2_REFUSED_STREAM } = http2.constants;
 
@@ -121,11 +121,7 @@ function send(exchange: Exchange, to: Destination<Sessions>, session: Session, o
     stream.setTimeout(options.idleMs);
     stream.on("timeout", () => {
       if (phase === "sending") {
-        // Nobody moved a byte of the request's body: the peer, if what we wrote is still waiting to leave, or if it was to ask for the
-        // body; else the client.
-        if (awaitsContinue) fail(new Fault("upstream_timeout", `the upstream did not ask for the body within ${options.idleMs} ms`));
-        else if (stream.writableNeedDrain) fail(new Fault("upstream_timeout", `the upstream read nothing for ${options.idleMs} ms`));
-        else fail(new Fault("request_timeout", `the client sent nothing for ${options.idleMs} ms`));
+        fail(stalledUpload(stream, awaitsContinue, options.idleMs));
       } else if (phase === "receiving") {
         fail(new Fault("upstream_timeout", `no byte either way for ${options.idleMs} ms`));
       }

@@ -16,13 +16,6 @@ export function trailerFields(list: HeaderList): HeaderList {
   return kept;
 }
 
-/** `[["Name", "value"], …]`, as node wants trailers. */
-export function pairs(list: HeaderList): [string, string][] {
-  const result: [string, string][] = [];
-  for (let i = 0; i < list.length; i += 2) result.push([list[i]!, list[i + 1]!]);
-  return result;
-}
-
 const FORBIDDEN = new Set([
   "authorization",
   "cache-control",

@@ -3,6 +3,7 @@
  * body nobody reads any more is the server's to dispose of. How the body is delimited is `request_head.ts`.
  */
 import type { Readable, Writable } from "node:stream";
+import { Fault } from "../base/errors.ts";
 import type { PumpEnd } from "../http/body.ts";
 
 /** Returns what stops it; neither `done` nor `broken` is called after that. */
@@ -40,4 +41,14 @@ export function upload(body: Readable, request: Writable, end: PumpEnd): () => v
   body.on("error", broken);
   body.on("close", () => broken(null));
   return stop;
+}
+
+/**
+ * Whose fault it is that not a byte of the body moved for `idleMs`: the upstream's, if what we wrote is still waiting to leave, or if it
+ * was to ask for the body (`Expect: 100-continue`); else the client's.
+ */
+export function stalledUpload(request: Writable, awaitsContinue: boolean, idleMs: number): Fault {
+  if (awaitsContinue) return new Fault("upstream_timeout", `the upstream did not ask for the body within ${idleMs} ms`);
+  if (request.writableNeedDrain) return new Fault("upstream_timeout", `the upstream read nothing for ${idleMs} ms`);
+  return new Fault("request_timeout", `the client sent nothing for ${idleMs} ms`);
 }

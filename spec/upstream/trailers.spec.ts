@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { pairs, trailerFields } from "../../lib/upstream/trailers.ts";
+import { pairs } from "../../lib/http/headers.ts";
+import { trailerFields } from "../../lib/upstream/trailers.ts";
 
 test("fields that speak of the content pass, in order and with duplicates", () => {
   const list = ["X-Sum", "1", "grpc-status", "0", "x-sum", "2", "Server-Timing", "a;dur=1", "ETag", '"x"'];
