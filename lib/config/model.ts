@@ -5,6 +5,7 @@
 import { isIP, isIPv4 } from "node:net";
 import { certificatesProblem, keyProblem, pairProblem } from "../base/pem.ts";
 import type { JsonNode, Path } from "./json.ts";
+import { CIRCUIT_BREAKER, HEALTH, RETRIES } from "./resilience.ts";
 import * as s from "./schema.ts";
 
 /** What this floor needs to know of a plugin kind. */
@@ -61,6 +62,7 @@ export function configSchema(kinds: readonly PluginKind[]) {
       access_log: s.withDefault(s.object({ enabled: s.withDefault(s.boolean({ describe: "Whether requests are logged." }), true) }), {}),
       certificates: s.withDefault(s.array(CERTIFICATE, { describe: "Server certificates by host name (SNI), beside the default one." }), []),
       h2c: s.withDefault(s.boolean({ describe: "Whether plain HTTP ports take HTTP/2 by prior knowledge." }), false),
+      dns_ttl_ms: s.withDefault(s.integer({ min: 100, max: 86_400_000, describe: "How often names of upstreams are looked up again, in milliseconds." }), 30_000),
       limits: s.withDefault(LIMITS, {}),
     },
     {
@@ -90,7 +92,7 @@ export function configSchema(kinds: readonly PluginKind[]) {
       name: NAME,
       base_path: BASE_PATH,
       protocol: s.withDefault(s.oneOf(["http", "https", "h2c", "h2"], { describe: "Protocol used towards upstreams." }), "http"),
-      load_balancing_strategy: s.withDefault(s.oneOf(["round_robin"], { describe: "Upstream selection strategy." }), "round_robin"),
+      load_balancing_strategy: s.withDefault(s.oneOf(["round_robin", "weighted", "least_connections", "random_two_choices", "ip_hash"], { describe: "Upstream selection strategy." }), "round_robin"),
       upstreams: s.array(UPSTREAM, { min: 1, unique: "id", describe: "Backend targets." }),
       routes: s.array(s.named("Route", route), { unique: "name", describe: "Routes of the service." }),
       plugins: s.withDefault(plugins, []),
@@ -99,6 +101,9 @@ export function configSchema(kinds: readonly PluginKind[]) {
       preserve_host: s.withDefault(s.boolean({ describe: "Whether upstreams get the Host header the client sent." }), false),
       timeouts: s.withDefault(TIMEOUTS, {}),
       pool: s.withDefault(POOL, {}),
+      health: s.withDefault(HEALTH, {}),
+      circuit_breaker: s.optional(CIRCUIT_BREAKER),
+      retries: s.optional(RETRIES),
       tls: s.optional(UPSTREAM_TLS),
     },
     {
@@ -210,6 +215,7 @@ const UPSTREAM = s.named(
     id: s.derived(NAME, ({ host, port }) => (String(host).includes(":") ? `[${host}]:${port}` : `${host}:${port}`)),
     host: s.string({ hint: "a host name or an IP address", describe: "Backend host name or IP address.", check: hostProblem }),
     port: s.integer({ min: 1, max: 65535, describe: "Backend port, 1–65535." }),
+    weight: s.withDefault(s.integer({ min: 0, max: 65_535, describe: "Share of the requests beside the others'; 0: no new ones." }), 1),
   }),
 );
 
@@ -219,6 +225,7 @@ const TIMEOUTS = s.object({
   connect_ms: s.withDefault(milliseconds("Longest wait for a connection to an upstream"), 3000),
   response_ms: s.withDefault(milliseconds("Longest wait for the headers of the response"), 60_000),
   idle_ms: s.withDefault(milliseconds("Longest silence between bytes, either way"), 60_000),
+  total_ms: s.withDefault(s.integer({ min: 0, max: 86_400_000, describe: "Longest time for a whole exchange, retries included, in milliseconds; 0: no limit." }), 0),
 });
 
 const POOL = s.object({

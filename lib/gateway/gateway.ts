@@ -104,12 +104,12 @@ export class Gateway {
     this.#kinds = allKinds(options.plugins ?? []);
     this.#log = options.log ?? silentLog;
     this.#clock = options.clock ?? systemClock;
-    this.#runtime = new Runtime(this.#clock);
+    this.#runtime = new Runtime({ clock: this.#clock, log: this.#log });
     this.#accessLog = options.accessLog === undefined ? null : createAccessLog(options.accessLog, this.#clock);
     this.#source = this.#read(options.config);
     this.#snapshot = this.#compile(this.#load(this.#source));
     this.#receiving = receivingBy(this.#snapshot, this.#clock);
-    this.#runtime.adopt(this.#snapshot.inUse, this.#snapshot.rotations);
+    this.#runtime.adopt(this.#snapshot.inUse);
     this.#listener = createListener({
       clock: this.#clock,
       log: this.#log,
@@ -318,7 +318,7 @@ export class Gateway {
 
   #adopt(next: Snapshot): void {
     const before = this.#snapshot;
-    this.#runtime.adopt(next.inUse, next.rotations);
+    this.#runtime.adopt(next.inUse);
     this.#snapshot = next;
     this.#receiving = receivingBy(next, this.#clock);
     // What an HTTP/2 connection was told at its start holds for its life: clients are sent to new ones when it is true no more.

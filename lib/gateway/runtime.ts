@@ -1,51 +1,130 @@
 /**
- * What survives a reload: connection pools, rate counters, rotations, each under the name of what it is, so that an unchanged
- * upstream keeps its sockets and no limit is refilled. What a configuration makes of them is `snapshot.ts`.
+ * What survives a reload: connection pools, the health of upstreams, rate counters, each under the name of what it is, so that an
+ * unchanged upstream keeps its sockets and its state, and no limit is refilled. What a configuration makes of them is `snapshot.ts`.
  */
+import { lookup } from "node:dns/promises";
+import { isIP } from "node:net";
 import type { Clock } from "../base/clock.ts";
+import type { Log } from "../base/log.ts";
 import { memoryCounters, type MemoryCounters } from "../store/memory.ts";
-import type { Rotation } from "../upstream/balance.ts";
-import type { Connections } from "../upstream/peer.ts";
+import type { Breaker, BreakerSettings } from "../upstream/breaker.ts";
+import { Fleet, type FleetReport, type Member } from "../upstream/fleet.ts";
+import { startHealthCheck, type HealthCheck, type HealthCheckSettings } from "../upstream/health_checks.ts";
+import type { Connections, Peer } from "../upstream/peer.ts";
 import { Pool, type PoolOptions } from "../upstream/pool.ts";
+import { ReplayMemory } from "../upstream/replay.ts";
+import { Names, type Lookup } from "../upstream/resolve.ts";
 import { Sessions, type SessionsOptions } from "../upstream/sessions.ts";
 
 /** What one snapshot uses; all else may go when the snapshot comes into force. */
 export interface InUse {
   readonly pools: Map<string, { readonly pool: Connections; readonly maxConnections: number }>;
-  readonly services: Set<string>;
+  /** By the name of their service. */
+  readonly fleets: Map<string, FleetPlan>;
   readonly limiters: Set<string>;
+  /** Host names of upstreams. */
+  readonly names: Set<string>;
+  readonly dnsTtlMs: number;
 }
+
+/** What a configuration says of the upstreams of one service. */
+export interface FleetPlan {
+  readonly fleet: Fleet;
+  readonly members: readonly Member[];
+  readonly breaker: { readonly breaker: Breaker; readonly settings: BreakerSettings } | null;
+  /** Null: they are not probed. */
+  readonly checks: CheckSettings | null;
+}
+
+export interface CheckSettings extends HealthCheckSettings {
+  /** What `expects` was made from, so that two can be compared. */
+  readonly expectStatus: string;
+}
+
+export interface RuntimeOptions {
+  readonly clock: Clock;
+  readonly log: Log;
+  /** Default: the system's (getaddrinfo). */
+  readonly lookup?: Lookup;
+  /** Numbers from 0 to below 1. Default `Math.random`. */
+  readonly random?: () => number;
+}
+
+/** All request bodies together that are kept to be sent again. */
+const MAX_REPLAY_BYTES = 64 * 1024 * 1024;
 
 export class Runtime {
   readonly clock: Clock;
   readonly counters: MemoryCounters;
+  readonly replayMemory = new ReplayMemory(MAX_REPLAY_BYTES);
+  readonly #log: Log;
+  readonly #random: () => number;
+  readonly #names: Names;
   readonly #pools = new Map<string, Connections>();
   /** Of upstreams that are no longer configured, while a request still uses one of their connections. */
   readonly #retired = new Set<Connections>();
-  readonly #rotations = new Map<string, Rotation>();
+  readonly #fleets = new Map<string, Fleet>();
+  readonly #checks = new Map<Peer, { readonly settings: string; readonly check: HealthCheck }>();
 
-  constructor(clock: Clock) {
+  constructor({ clock, log, lookup: find = systemLookup, random = Math.random }: RuntimeOptions) {
     this.clock = clock;
     this.counters = memoryCounters(clock);
+    this.#log = log;
+    this.#random = random;
+    this.#names = new Names({ clock, log, lookup: find, random });
+  }
+
+  /** For one snapshot, to be filled while it is compiled. */
+  inUse(dnsTtlMs: number): InUse {
+    return { pools: new Map(), fleets: new Map(), limiters: new Set(), names: new Set(), dnsTtlMs };
   }
 
   /** The pool of one upstream of one service: the one that is there, or a new one. Throws when its TLS settings cannot be used. */
   pool(service: string, options: PoolOptions | SessionsOptions, maxConnections: number, inUse: InUse): Connections {
     const key = JSON.stringify([service, options.protocol, options.host, options.port, options.keepaliveIdleMs, options.tls?.identity]);
     // Two upstreams of a service may stand for one address: they share its pool.
-    const pool = inUse.pools.get(key)?.pool ?? this.#pools.get(key) ?? connections(options, maxConnections, this.clock);
+    const pool = inUse.pools.get(key)?.pool ?? this.#pools.get(key) ?? this.#connections(options, maxConnections);
     inUse.pools.set(key, { pool, maxConnections });
+    if (isIP(options.host) === 0) inUse.names.add(options.host);
     return pool;
   }
 
-  /** Where the service's rotation stands. */
-  rotation(service: string, inUse: InUse): Rotation {
-    inUse.services.add(service);
-    return this.#rotations.get(service) ?? { turn: 0 };
+  /** The upstreams of one service: those that are there, or none yet. */
+  fleet(service: string): Fleet {
+    return this.#fleets.get(service) ?? new Fleet(service, this.clock, this.#log);
   }
 
   /** A snapshot comes into force: keeps what it uses and retires the rest. */
-  adopt(inUse: InUse, rotations: ReadonlyMap<string, Rotation>): void {
+  adopt(inUse: InUse): void {
+    this.#names.retain(inUse.names, inUse.dnsTtlMs);
+    this.#adoptPools(inUse);
+    for (const [service, fleet] of this.#fleets) if (!inUse.fleets.has(service)) fleet.close();
+    this.#fleets.clear();
+    for (const [service, { fleet, members, breaker }] of inUse.fleets) {
+      this.#fleets.set(service, fleet);
+      fleet.adopt(members, breaker);
+    }
+    this.#adoptChecks(inUse);
+    this.counters.retire(inUse.limiters);
+  }
+
+  /** How the upstreams of every service are, in the order of the configuration. */
+  get health(): readonly FleetReport[] {
+    return [...this.#fleets.values()].map((fleet) => fleet.report);
+  }
+
+  /** Closes every connection to every upstream, and asks nobody for anything any more. */
+  destroy(): void {
+    this.#names.close();
+    for (const { check } of this.#checks.values()) check.stop();
+    this.#checks.clear();
+    for (const fleet of this.#fleets.values()) fleet.close();
+    for (const pool of [...this.#pools.values(), ...this.#retired]) pool.destroy();
+    this.#pools.clear();
+    this.#retired.clear();
+  }
+
+  #adoptPools(inUse: InUse): void {
     for (const pool of this.#retired) if (pool.leased === 0) this.#retired.delete(pool);
     for (const [key, pool] of this.#pools) {
       if (inUse.pools.has(key)) continue;
@@ -57,23 +136,46 @@ export class Runtime {
       pool.maxConnections = maxConnections;
       this.#pools.set(key, pool);
     }
-    for (const service of this.#rotations.keys()) if (!inUse.services.has(service)) this.#rotations.delete(service);
-    for (const [service, rotation] of rotations) this.#rotations.set(service, rotation);
-    this.counters.retire(inUse.limiters);
   }
 
-  /** Closes every connection to every upstream. */
-  destroy(): void {
-    for (const pool of [...this.#pools.values(), ...this.#retired]) pool.destroy();
-    this.#pools.clear();
-    this.#retired.clear();
+  /** Probes go on where nothing has changed: what they have found so far, and when the next is due, stays. */
+  #adoptChecks(inUse: InUse): void {
+    const wanted = new Map<Peer, CheckSettings>();
+    for (const { members, checks } of inUse.fleets.values()) if (checks !== null) for (const { peer } of members) wanted.set(peer, checks);
+    for (const [peer, { check, settings }] of this.#checks) {
+      const now = wanted.get(peer);
+      if (now !== undefined && describeChecks(now) === settings) wanted.delete(peer);
+      else {
+        check.stop();
+        this.#checks.delete(peer);
+      }
+    }
+    for (const [peer, settings] of wanted) {
+      const check = startHealthCheck({
+        target: { ...peer.pool.options, authority: peer.authority },
+        settings,
+        clock: this.clock,
+        random: this.#random,
+        report: (failure) => peer.health.checked(failure),
+      });
+      this.#checks.set(peer, { settings: describeChecks(settings), check });
+    }
+  }
+
+  #connections(options: PoolOptions | SessionsOptions, maxConnections: number): Connections {
+    const name = isIP(options.host) === 0 ? { name: this.#names.name(options.host) } : {};
+    return isHttp1(options)
+      ? new Pool({ ...options, ...name }, maxConnections, this.clock)
+      : new Sessions({ ...options, ...name }, maxConnections, this.clock);
   }
 }
 
-function connections(options: PoolOptions | SessionsOptions, maxConnections: number, clock: Clock): Connections {
-  return isHttp1(options) ? new Pool(options, maxConnections, clock) : new Sessions(options, maxConnections, clock);
+function describeChecks({ path, intervalMs, timeoutMs, expectStatus }: CheckSettings): string {
+  return JSON.stringify([path, intervalMs, timeoutMs, expectStatus]);
 }
 
 function isHttp1(options: PoolOptions | SessionsOptions): options is PoolOptions {
   return options.protocol === "http" || options.protocol === "https";
 }
+
+const systemLookup: Lookup = (host) => lookup(host, { all: true });

@@ -6,6 +6,7 @@ import { cidrSet } from "../base/cidr.ts";
 import type { Log } from "../base/log.ts";
 import type { Json } from "../config/json.ts";
 import type { Config, PluginInstance, Service } from "../config/model.ts";
+import { statusRanges } from "../config/resilience.ts";
 import type { NamedFile } from "../config/schema.ts";
 import type { RouteName, ServiceName } from "../http/exchange.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
@@ -14,11 +15,13 @@ import { compileTable, type RouteTable, type TableEntry } from "../route/table.t
 import { hostCertificates, type HostCertificates } from "../server/certificates.ts";
 import type { Counters } from "../store/counters.ts";
 import { attempts } from "../upstream/attempts.ts";
-import { roundRobin, type Rotation } from "../upstream/balance.ts";
+import { balancer } from "../upstream/balance.ts";
+import type { Member } from "../upstream/fleet.ts";
 import type { ForwardOptions } from "../upstream/forward.ts";
-import { createPeer } from "../upstream/peer.ts";
+import type { HealthSettings } from "../upstream/health.ts";
+import type { RetryPolicy } from "../upstream/retries.ts";
 import { upstreamTls } from "../upstream/tls.ts";
-import type { InUse, Runtime } from "./runtime.ts";
+import type { CheckSettings, InUse, Runtime } from "./runtime.ts";
 
 export interface Snapshot {
   readonly table: RouteTable<RouteTarget>;
@@ -36,7 +39,6 @@ export interface Snapshot {
   readonly digest: string;
   readonly counts: { readonly services: number; readonly routes: number; readonly upstreams: number };
   readonly inUse: InUse;
-  readonly rotations: ReadonlyMap<string, Rotation>;
 }
 
 export interface RouteTarget {
@@ -61,26 +63,36 @@ export interface Workshop {
 export function compile(loaded: Loaded, workshop: Workshop): Snapshot {
   const { config } = loaded;
   const { runtime, log } = workshop;
-  const inUse: InUse = { pools: new Map(), services: new Set(), limiters: new Set() };
-  const rotations = new Map<string, Rotation>();
+  const inUse = runtime.inUse(config.global.dnsTtlMs);
   const compiler = new PluginCompiler(workshop, config.global.name, inUse.limiters);
   const entries: TableEntry<RouteTarget>[] = [];
   const globals = compiler.create(config.global.plugins, { level: "global", service: null, route: null });
   const viaName = config.global.name.replace(NOT_TOKEN, "-");
   let upstreams = 0;
   for (const service of config.services) {
-    const forwardOptions: ForwardOptions = { clock: runtime.clock, viaName, preserveHost: service.preserveHost, ...service.timeouts };
-    const rotation = runtime.rotation(service.name, inUse);
-    rotations.set(service.name, rotation);
     const tls = service.tls === undefined ? undefined : upstreamTls(service.tls);
     if (tls?.verify === false) log.warn("upstreams are not verified: anybody on the way can read and change what is sent", { service: service.name });
-    const peers = service.upstreams.map(({ id, host, port }) => {
+    const fleet = runtime.fleet(service.name);
+    const members = service.upstreams.map(({ id, host, port, weight }): Member => {
       const { keepaliveIdleMs } = service.pool;
       const options = { protocol: service.protocol, host, port, keepaliveIdleMs, ...(tls === undefined ? {} : { tls }) };
-      return createPeer(id, runtime.pool(service.name, options, service.pool.maxConnections, inUse));
+      const pool = runtime.pool(service.name, options, service.pool.maxConnections, inUse);
+      return { peer: fleet.peer(id, pool), weight, health: healthSettings(service) };
     });
-    upstreams += peers.length;
-    const innermost = attempts(roundRobin(peers, rotation), forwardOptions);
+    upstreams += members.length;
+    const breaker = service.circuitBreaker === undefined ? null : { breaker: fleet.breaker(service.circuitBreaker), settings: service.circuitBreaker };
+    inUse.fleets.set(service.name, { fleet, members, breaker, checks: checkSettings(service) });
+    const policy = service.retries === undefined || service.retries.attempts === 0 ? null : retryPolicy(service.retries);
+    const innermost = attempts({
+      picker: fleet.picker(
+        members.map(({ peer }) => peer),
+        balancer(service.loadBalancingStrategy),
+      ),
+      forwarding: forwardOptions(service, viaName, runtime),
+      totalMs: service.timeouts.totalMs,
+      breaker: breaker?.breaker ?? null,
+      retries: policy === null ? null : { policy, budget: fleet.budget, memory: runtime.replayMemory },
+    });
     const outer = [...globals, ...compiler.create(service.plugins, { level: "service", service: service.name, route: null })];
     entries.push(...routeEntries(service, innermost, outer, compiler));
   }
@@ -97,7 +109,6 @@ export function compile(loaded: Loaded, workshop: Workshop): Snapshot {
     digest: loaded.digest,
     counts: { services: config.services.length, routes: entries.length, upstreams },
     inUse,
-    rotations,
   });
 }
 
@@ -105,6 +116,27 @@ export function filesOf({ global, services }: Config): readonly NamedFile[] {
   const toClients = global.certificates.flatMap(({ cert, key }) => [cert, key]);
   const toUpstreams = services.flatMap(({ tls }) => [tls?.ca, tls?.cert, tls?.key]);
   return [...toClients, ...toUpstreams.flatMap((file) => file ?? [])];
+}
+
+function forwardOptions({ timeouts, preserveHost, retries }: Service, viaName: string, { clock }: Runtime): ForwardOptions {
+  const { connectMs, responseMs, idleMs } = timeouts;
+  return { clock, viaName, preserveHost, connectMs, responseMs, idleMs, tryMs: retries?.perTryMs ?? 0 };
+}
+
+function healthSettings({ health: { enabled, healthyThreshold, unhealthyThreshold, passive } }: Service): HealthSettings {
+  return { active: enabled ? { healthyThreshold, unhealthyThreshold } : null, passive };
+}
+
+/** Null: nothing is probed. */
+function checkSettings({ health: { enabled, path, intervalMs, timeoutMs, expectStatus } }: Service): CheckSettings | null {
+  if (!enabled) return null;
+  const ranges = statusRanges(expectStatus);
+  const expects = (status: number) => ranges.some(({ from, to }) => status >= from && status <= to);
+  return { path, intervalMs, timeoutMs, expects, expectStatus: String(expectStatus) };
+}
+
+function retryPolicy({ on, ...rest }: NonNullable<Service["retries"]>): RetryPolicy {
+  return { ...rest, on: new Set(on.filter((item) => typeof item === "string")), statuses: new Set(on.filter((item) => typeof item === "number")) };
 }
 
 /** What a Via pseudonym cannot hold (RFC 9110 §7.6.3: a token). */

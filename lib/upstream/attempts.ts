@@ -1,26 +1,152 @@
 /**
- * The innermost handler of a route: picks a peer, forwards, and turns faults into replies. How the bytes go is `forward.ts`.
+ * The innermost handler of a service's routes: circuit breaker, choice of an upstream, tries, and faults turned into replies. How
+ * the bytes go is `forward.ts`; when a try is repeated is `retries.ts`.
  */
-import { Fault, type ErrorCode } from "../base/errors.ts";
+import { ERRORS, Fault, type ErrorCode } from "../base/errors.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
+import { headerValue } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import type { Balancer } from "./balance.ts";
+import type { Breaker, Verdict } from "./breaker.ts";
+import { isUpstreams } from "./faults.ts";
+import type { Picker } from "./fleet.ts";
 import type { ForwardOptions } from "./forward.ts";
+import type { Peer } from "./peer.ts";
+import { Replay, type ReplayMemory } from "./replay.ts";
+import { retriesFault, retriesStatus, type RetryBudget, type RetryPolicy } from "./retries.ts";
 
-export function attempts(balancer: Balancer, options: ForwardOptions): Handler {
+export interface AttemptsOptions {
+  readonly picker: Picker;
+  readonly forwarding: ForwardOptions;
+  /** Milliseconds for the whole exchange, all tries and the response's body included; 0: no limit. */
+  readonly totalMs: number;
+  readonly breaker: Breaker | null;
+  /** Null: every request is tried once. */
+  readonly retries: { readonly policy: RetryPolicy; readonly budget: RetryBudget; readonly memory: ReplayMemory } | null;
+}
+
+export function attempts(options: AttemptsOptions): Handler {
+  const { breaker, retries } = options;
+  const innermost = retries === null ? once(options) : repeatedly(options, retries);
+  return breaker === null ? innermost : guarded(innermost, breaker);
+}
+
+function once({ picker, forwarding, totalMs }: AttemptsOptions): Handler {
+  const { clock } = forwarding;
   return async (exchange) => {
-    const peer = balancer.pick(exchange);
-    if (peer === null) return problem(exchange.call, "upstream_unavailable");
-    const { notes } = exchange.call;
-    notes.upstream = peer.id;
-    notes.attempts++;
+    const peer = picker.pick(exchange, NOBODY);
+    if (peer === null) return nobodyThere(exchange);
     try {
-      return await peer.forward(exchange, options);
+      return await attempt(exchange, peer, forwarding, totalMs === 0 ? 0 : clock.now() + totalMs);
     } catch (error) {
       return faultReply(exchange, error);
     }
   };
+}
+
+/** One try, and what it says of the upstream. */
+async function attempt(exchange: Exchange, peer: Peer, forwarding: ForwardOptions, endsAt: number): Promise<Reply> {
+  const { notes } = exchange.call;
+  notes.upstream = peer.id;
+  notes.attempts++;
+  try {
+    const reply = await peer.forward(exchange, forwarding, endsAt);
+    peer.health.answered(reply.status);
+    return reply;
+  } catch (error) {
+    // What ends because the client has gone says nothing.
+    if (error instanceof Fault && isUpstreams(error) && !exchange.call.aborted) peer.health.failed(error.message);
+    throw error;
+  }
+}
+
+/** Each time another upstream, never after a reply has been given back. */
+function repeatedly({ picker, forwarding, totalMs }: AttemptsOptions, { policy, budget, memory }: NonNullable<AttemptsOptions["retries"]>): Handler {
+  const { clock } = forwarding;
+  return async (exchange) => {
+    budget.request();
+    const first = picker.pick(exchange, NOBODY);
+    if (first === null) return nobodyThere(exchange);
+    const endsAt = totalMs === 0 ? 0 : clock.now() + totalMs;
+    const replay = replayOf(exchange, policy, memory);
+    const tried: Peer[] = [first];
+    const another = (): Peer | null => {
+      if (exchange.call.aborted || tried.length > policy.attempts || (endsAt !== 0 && clock.now() >= endsAt)) return null;
+      if (exchange.body !== null && replay?.isWhole !== true) return null;
+      const next = picker.pick(exchange, tried);
+      return next !== null && budget.take(policy.budgetRatio) ? next : null;
+    };
+    try {
+      for (let peer = first; ; ) {
+        let next: Peer | null = null;
+        try {
+          const reply = await attempt(replay === null ? exchange : exchange.with({ body: replay.open() }), peer, forwarding, endsAt);
+          if (!retriesStatus(policy, exchange.method, reply.status) || (next = another()) === null) return reply;
+          giveUp(reply, exchange);
+        } catch (error) {
+          if (!(error instanceof Fault) || !retriesFault(policy, exchange.method, error) || (next = another()) === null) return faultReply(exchange, error);
+        }
+        tried.push(next);
+        peer = next;
+      }
+    } finally {
+      replay?.release();
+    }
+  };
+}
+
+/** Null where there is nothing to keep, or where it is known to be too much. */
+function replayOf({ body, headers }: Exchange, { maxReplayBytes }: RetryPolicy, memory: ReplayMemory): Replay | null {
+  if (body === null || Number(headerValue(headers, "content-length") ?? 0) > maxReplayBytes) return null;
+  return new Replay(body, maxReplayBytes, memory);
+}
+
+/** Bytes of an answer nobody gets that are read so that its connection can be used again. */
+const MAX_DISCARDED_BYTES = 16 * 1024;
+
+function giveUp({ headers, body }: Reply, exchange: Exchange): void {
+  if (body === null || Buffer.isBuffer(body)) return;
+  const length = headerValue(headers, "content-length");
+  // Where the request may still be on its way, the connection is not free either.
+  if (exchange.body !== null || length === undefined || Number(length) > MAX_DISCARDED_BYTES) return void body.destroy();
+  body.on("error", ignore);
+  body.resume();
+}
+
+/** Lets requests through as far as the breaker does. */
+function guarded(next: Handler, breaker: Breaker): Handler {
+  return async (exchange) => {
+    const admission = breaker.admit();
+    if (admission < 0) {
+      const wait = Math.max(1, Math.ceil(breaker.retryAfterMs / 1000));
+      return problem(exchange.call, "circuit_open", { detail: CIRCUIT_OPEN, headers: ["Retry-After", String(wait)] });
+    }
+    let verdict: Verdict = "unknown";
+    try {
+      const reply = await next(exchange);
+      verdict = exchange.call.aborted ? "unknown" : verdictOf(exchange, reply);
+      return reply;
+    } finally {
+      breaker.settle(admission, verdict);
+    }
+  };
+}
+
+/** A request has failed that its upstream did not answer, or answered with 5xx. One that the client itself spoilt says nothing. */
+function verdictOf({ call }: Exchange, { status }: Reply): Verdict {
+  const { code } = call.notes;
+  if (code !== null && ERRORS[code as ErrorCode]?.side === "client") return "unknown";
+  // Nobody was asked: the breaker has nothing to learn, and would only delay the return.
+  if (code === "upstream_unavailable") return "unknown";
+  return status >= 500 ? "failed" : "passed";
+}
+
+const NOBODY: readonly Peer[] = [];
+
+const CIRCUIT_OPEN = "Too many requests to the service behind this route have failed. Try again after the time in Retry-After.";
+
+function nobodyThere(exchange: Exchange): Reply {
+  return problem(exchange.call, "upstream_unavailable", { detail: "None of the servers behind this route can be used at the moment." });
 }
 
 function faultReply(exchange: Exchange, error: unknown): Reply {
@@ -39,3 +165,5 @@ const DETAILS: { readonly [code in ErrorCode]?: string } = {
   body_too_large: "The request body is larger than this gateway takes.",
   bad_request: "The request body ended before its announced end.",
 };
+
+function ignore(): void {}

@@ -1,26 +1,150 @@
 /**
- * Load-balancing strategies: one-method objects that choose a peer. Sending to it is `attempts.ts`.
+ * Load-balancing strategies: one-method objects that choose among the upstreams that can be used. Which those are is `fleet.ts`,
+ * sending to the chosen one is `attempts.ts`.
  */
+import { parseAddress } from "../base/cidr.ts";
 import type { Exchange } from "../http/exchange.ts";
-import type { Peer } from "./peer.ts";
 
-export interface Balancer {
-  /** The peer for this exchange, or null when none can be used. */
-  pick(exchange: Exchange): Peer | null;
-}
-
-/** Where a rotation stands; kept across reloads so that a new configuration does not start at the first upstream again. */
-export interface Rotation {
+/** What a strategy needs to know of an upstream. */
+export interface Candidate {
+  /** Unique within the service. */
+  readonly id: string;
+  /** Above 0; its share of the requests beside the others', reduced during a slow start. */
+  readonly weightNow: number;
+  /** Requests under way and waiting. */
+  readonly load: number;
+  /** Where smooth rotation stands; kept across reloads, so that a new configuration does not start at the first upstream again. */
   turn: number;
 }
 
-/** Each upstream in turn, in the order of the configuration. */
-export function roundRobin(peers: readonly Peer[], rotation: Rotation): Balancer {
+export interface Balancer {
+  /** One of `candidates`, or null when there are none. */
+  pick<Peer extends Candidate>(candidates: readonly Peer[], exchange: Exchange): Peer | null;
+}
+
+export const STRATEGIES = ["round_robin", "weighted", "least_connections", "random_two_choices", "ip_hash"] as const;
+export type Strategy = (typeof STRATEGIES)[number];
+
+/** `random` gives numbers from 0 to below 1. */
+export function balancer(strategy: Strategy, random: () => number = Math.random): Balancer {
+  switch (strategy) {
+    case "round_robin":
+    case "weighted":
+      return smoothRotation;
+    case "least_connections":
+      return leastConnections;
+    case "random_two_choices":
+      return randomTwoChoices(random);
+    case "ip_hash":
+      return ipHash;
+  }
+}
+
+/**
+ * Each in turn, as often as its weight says, and spread out: with 5:1:1, a a b a c a a. All step forward by their weights, the
+ * foremost is taken and steps back by the sum of them. With equal weights that is the order of the configuration.
+ */
+const smoothRotation: Balancer = {
+  pick(candidates) {
+    return rotate(candidates, Infinity);
+  },
+};
+
+/** As `smoothRotation`, among those only whose load does not exceed `mostBusy`. */
+function rotate<Peer extends Candidate>(candidates: readonly Peer[], mostBusy: number): Peer | null {
+  let foremost: Peer | null = null;
+  let sum = 0;
+  for (let i = 0; i < candidates.length; i++) {
+    const peer = candidates[i]!;
+    const weight = peer.weightNow;
+    if (mostBusy !== Infinity && busyness(peer, weight) > mostBusy) continue;
+    sum += weight;
+    peer.turn += weight;
+    if (foremost === null || peer.turn > foremost.turn) foremost = peer;
+  }
+  if (foremost !== null) foremost.turn -= sum;
+  return foremost;
+}
+
+/** Its load by its weight. Idle ones are level, whatever they weigh: their weights decide then. */
+function busyness(peer: Candidate, weight: number): number {
+  return peer.load / weight;
+}
+
+/** Whoever has least to do for its weight; those who are level, in turn. */
+const leastConnections: Balancer = {
+  pick(candidates) {
+    let least = Infinity;
+    for (const peer of candidates) least = Math.min(least, busyness(peer, peer.weightNow));
+    return rotate(candidates, least);
+  },
+};
+
+/** The less busy of two drawn by weight: nearly as even as looking at all of them, and many gateways do not all run to the same one. */
+function randomTwoChoices(random: () => number): Balancer {
+  function draw<Peer extends Candidate>(candidates: readonly Peer[], except: Peer | null): Peer {
+    let left = 0;
+    for (const peer of candidates) if (peer !== except) left += peer.weightNow;
+    left *= random();
+    let last = candidates[0]!;
+    for (const peer of candidates) {
+      if (peer === except) continue;
+      last = peer;
+      left -= peer.weightNow;
+      if (left < 0) break;
+    }
+    return last;
+  }
   return {
-    pick() {
-      const turn = rotation.turn < peers.length ? rotation.turn : 0;
-      rotation.turn = turn + 1;
-      return peers[turn] ?? null;
+    pick(candidates) {
+      if (candidates.length < 2) return candidates[0] ?? null;
+      const one = draw(candidates, null);
+      const other = draw(candidates, one);
+      return busyness(other, other.weightNow) < busyness(one, one.weightNow) ? other : one;
     },
   };
+}
+
+/**
+ * The same upstream for the same client address, an IPv6 one by its /64: every upstream draws a number for it, and the highest wins
+ * (rendezvous hashing). Without one of them its callers spread over the others, and nobody else moves.
+ */
+const ipHash: Balancer = {
+  pick(candidates, exchange) {
+    const caller = callerHash(exchange.clientAddress);
+    let best = null;
+    let lowest = Infinity;
+    for (const peer of candidates) {
+      // -ln(u)/w, the least of which falls to each in proportion to its weight. +0.5 keeps u off 0.
+      const u = (mix(caller ^ textHash(peer.id)) + 0.5) / 0x1_0000_0000;
+      const draw = -Math.log(u) / peer.weightNow;
+      if (draw < lowest) {
+        lowest = draw;
+        best = peer;
+      }
+    }
+    return best;
+  },
+};
+
+function callerHash(address: string): number {
+  const parsed = parseAddress(address);
+  if (typeof parsed === "string") return textHash(address);
+  const { version, words } = parsed;
+  return version === 4 ? mix(words[3]) : mix(mix(words[0]) ^ words[1]);
+}
+
+/** FNV-1a, 32 bits. */
+function textHash(text: string): number {
+  let hash = 0x811c9dc5;
+  for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193);
+  return mix(hash);
+}
+
+/** Spreads every bit over all 32 (the finalizer of MurmurHash3); unsigned. */
+function mix(value: number): number {
+  let hash = value;
+  hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
+  hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
+  return (hash ^ (hash >>> 16)) >>> 0;
 }

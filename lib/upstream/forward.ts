@@ -11,8 +11,11 @@ import { Fault, type ErrorCode } from "../base/errors.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { hasToken, headerValue, pairs } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
+import { deadlines } from "./deadlines.ts";
 import type { Destination } from "./destination.ts";
+import { Unsent } from "./faults.ts";
 import type { Pool } from "./pool.ts";
+import { isIdempotent } from "./retries.ts";
 import { requestHead, type HeadOptions, type RequestHead } from "./request_head.ts";
 import { informationHeaders, invalidity, replyHeaders, replyOf, switchHeaders } from "./response_head.ts";
 import { trailerFields } from "./trailers.ts";
@@ -26,26 +29,29 @@ export interface ForwardOptions extends HeadOptions {
   readonly responseMs: number;
   /** Milliseconds without a byte either way while a body is on its way. */
   readonly idleMs: number;
+  /** Milliseconds for one try, from its beginning to the head of the response; 0: no such limit. */
+  readonly tryMs: number;
 }
 
 /**
  * Resolves with the peer's final response, whose body has to be read or destroyed; rejects with a `Fault`. Informational responses
- * go to the client as they come. When the client goes away, so does the request.
+ * go to the client as they come. When the client goes away, so does the request; when `endsAt` (monotonic; 0: never) comes, whatever is
+ * under way breaks off.
  */
-export async function forward(exchange: Exchange, peer: Destination<Pool>, options: ForwardOptions): Promise<Reply> {
+export async function forward(exchange: Exchange, peer: Destination<Pool>, options: ForwardOptions, endsAt: number): Promise<Reply> {
   const { call } = exchange;
   // A plugin may have taken longer than the client cared to wait.
   if (call.aborted) throw new Fault("upstream_reset", "the client went away");
   if (!peer.pool.tryLease()) await peer.pool.waitForLease(options.connectMs, (run) => call.onAbort(run));
   try {
-    return await send(exchange, peer, options);
+    return await send(exchange, peer, options, endsAt);
   } catch (fault) {
     if (!(fault instanceof StaleConnection)) throw fault;
     // The peer closed an idle connection just as it was reused: nothing was answered, so ask once more on a fresh one
     // (RFC 9112 §9.3.1). Its idle siblings are of the same age; they go.
     peer.pool.dropIdle();
     if (!peer.pool.tryLease()) await peer.pool.waitForLease(options.connectMs, (run) => call.onAbort(run));
-    return send(exchange, peer, options);
+    return send(exchange, peer, options, endsAt);
   }
 }
 
@@ -53,7 +59,7 @@ export async function forward(exchange: Exchange, peer: Destination<Pool>, optio
 class StaleConnection extends Fault {}
 
 /** One try on one connection. The lease it was given ends when the connection is free again. */
-function send(exchange: Exchange, peer: Destination<Pool>, options: ForwardOptions): Promise<Reply> {
+function send(exchange: Exchange, peer: Destination<Pool>, options: ForwardOptions, endsAt: number): Promise<Reply> {
   return new Promise((resolve, reject) => {
     const { call } = exchange;
     const { pool } = peer;
@@ -98,11 +104,16 @@ function send(exchange: Exchange, peer: Destination<Pool>, options: ForwardOptio
       const delivered = phase === "receiving";
       phase = "over";
       timer?.cancel();
+      bounds.over();
       stopUpload();
-      if (delivered) response?.destroy(fault);
+      if (delivered) {
+        response?.destroy(fault);
+        if (!call.aborted) peer.broken(fault);
+      }
       request.destroy();
       if (!delivered) reject(fault);
     };
+    const bounds = deadlines(options.clock, options.tryMs, endsAt, (fault) => fail(phase === "connecting" ? new Unsent(fault.code, fault.message) : fault));
     const awaitResponse = () => {
       if (phase !== "connecting" && phase !== "sending") return;
       phase = "waiting";
@@ -119,7 +130,7 @@ function send(exchange: Exchange, peer: Destination<Pool>, options: ForwardOptio
       socket = assigned;
       bytesBefore = assigned.bytesRead;
       if (request.reusedSocket || !assigned.connecting) return connected();
-      arm(options.connectMs, () => fail(new Fault("upstream_timeout", `no connection within ${options.connectMs} ms`)));
+      arm(options.connectMs, () => fail(new Unsent("upstream_timeout", `no connection within ${options.connectMs} ms`)));
       assigned.once(pool.options.protocol === "https" ? "secureConnect" : "connect", connected);
     });
     request.on("finish", () => {
@@ -143,6 +154,7 @@ function send(exchange: Exchange, peer: Destination<Pool>, options: ForwardOptio
       if (invalid !== null) return fail(new Fault("upstream_invalid", invalid));
       phase = "receiving";
       timer?.cancel();
+      bounds.headArrived();
       response = received;
       // Whether the upstream goes on with HTTP behind a refused upgrade is its own guess: the connection is not used again.
       if (exchange.upgrade !== null) request.shouldKeepAlive = false;
@@ -164,6 +176,7 @@ function send(exchange: Exchange, peer: Destination<Pool>, options: ForwardOptio
       }
       phase = "over";
       timer?.cancel();
+      bounds.over();
       resolve({
         status: 101,
         headers: switchHeaders(exchange.upgrade, replyHeaders(received, options.viaName)),
@@ -182,6 +195,7 @@ function send(exchange: Exchange, peer: Destination<Pool>, options: ForwardOptio
     });
     request.once("close", () => {
       stopUpload();
+      bounds.over();
       if (leaseHeldBy === "request") pool.release();
       if (phase === "receiving") phase = "over";
       // A request given up before it had a socket ends without an error of its own.
@@ -231,8 +245,7 @@ function guardEnd(socket: Socket, response: IncomingMessage): () => void {
 /** Safe to send twice: no body, and a method whose repetition changes nothing (RFC 9110 §9.2.2). */
 export function isReplayable(exchange: Exchange): boolean {
   if (exchange.body !== null || exchange.call.aborted) return false;
-  const { method } = exchange;
-  return method === "GET" || method === "HEAD" || method === "OPTIONS" || method === "PUT" || method === "DELETE" || method === "TRACE";
+  return isIdempotent(exchange.method);
 }
 
 function isReset(error: NodeJS.ErrnoException): boolean {

@@ -10,7 +10,9 @@ import { resetStream, tellBrokenEnds } from "../http/h2_ends.ts";
 import { h2Fields } from "../http/h2_fields.ts";
 import { endToEnd, hasToken, headerValue, withoutHeader, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
+import { deadlines } from "./deadlines.ts";
 import type { Destination } from "./destination.ts";
+import { Unsent } from "./faults.ts";
 import { isReplayable, type ForwardOptions } from "./forward.ts";
 import { requestHead } from "./request_head.ts";
 import { informationHeaders } from "./response_head.ts";
@@ -21,7 +23,7 @@ import { stalledUpload, upload } from "./upload.ts";
 const { NGHTTP2_CANCEL, NGHTTP2_FLAG_END_STREAM, NGHTTP2_PROTOCOL_ERROR, NGHTTP2_REFUSED_STREAM } = http2.constants;
 
 /** As `forward` of `forward.ts`. */
-export async function forwardH2(exchange: Exchange, to: Destination<Sessions>, options: ForwardOptions): Promise<Reply> {
+export async function forwardH2(exchange: Exchange, to: Destination<Sessions>, options: ForwardOptions, endsAt: number): Promise<Reply> {
   const { call } = exchange;
   // A plugin may have taken longer than the client cared to wait.
   if (call.aborted) throw new Fault("upstream_reset", "the client went away");
@@ -30,15 +32,15 @@ export async function forwardH2(exchange: Exchange, to: Destination<Sessions>, o
   }
   const first = await lease(exchange, to, options, null);
   try {
-    return await send(exchange, to, first, options);
+    return await send(exchange, to, first, options, endsAt);
   } catch (fault) {
     if (!(fault instanceof Unserved) || call.aborted) throw fault;
-    return send(exchange, to, await lease(exchange, to, options, first), options);
+    return send(exchange, to, await lease(exchange, to, options, first), options, endsAt);
   }
 }
 
 /** The peer says that it has not looked at the request, or an idle connection broke as it was used; and the request can be sent again. */
-class Unserved extends Fault {}
+class Unserved extends Unsent {}
 
 /** A lease on a session that is connected. */
 async function lease(exchange: Exchange, { pool }: Destination<Sessions>, options: ForwardOptions, except: Session | null): Promise<Session> {
@@ -58,7 +60,7 @@ function connected(session: Session, { call }: Exchange, { clock, connectMs }: F
       session.release();
       reject(fault);
     };
-    const timer = clock.after(connectMs, () => giveUp(new Fault("upstream_timeout", `no connection within ${connectMs} ms`)));
+    const timer = clock.after(connectMs, () => giveUp(new Unsent("upstream_timeout", `no connection within ${connectMs} ms`)));
     session.ready.then(() => {
       if (over) return;
       over = true;
@@ -72,7 +74,7 @@ function connected(session: Session, { call }: Exchange, { clock, connectMs }: F
 }
 
 /** One try on one stream. The lease ends with the stream. */
-function send(exchange: Exchange, to: Destination<Sessions>, session: Session, options: ForwardOptions): Promise<Reply> {
+function send(exchange: Exchange, to: Destination<Sessions>, session: Session, options: ForwardOptions, endsAt: number): Promise<Reply> {
   return new Promise((resolve, reject) => {
     const { call, body } = exchange;
     let phase: "sending" | "waiting" | "receiving" | "over" = "sending";
@@ -105,12 +107,18 @@ function send(exchange: Exchange, to: Destination<Sessions>, session: Session, o
       const delivered = phase === "receiving";
       phase = "over";
       timer?.cancel();
+      bounds.over();
       stopUpload();
       resetStream(stream, NGHTTP2_CANCEL);
-      if (delivered) return void stream.destroy(fault);
+      if (delivered) {
+        stream.destroy(fault);
+        if (!call.aborted) to.broken(fault);
+        return;
+      }
       stream.destroy();
       reject(fault);
     };
+    const bounds = deadlines(options.clock, options.tryMs, endsAt, fail);
     const awaitResponse = () => {
       if (phase !== "sending") return;
       phase = "waiting";
@@ -136,6 +144,7 @@ function send(exchange: Exchange, to: Destination<Sessions>, session: Session, o
       if (phase === "over") return;
       phase = "receiving";
       timer?.cancel();
+      bounds.headArrived();
       // Whoever gives the body up has cancelled the request: node's own way would say that nothing was wrong.
       cancelWhenDestroyed(stream);
       resolve(replyOf(exchange, stream, (flags & NGHTTP2_FLAG_END_STREAM) !== 0, raw, options.viaName, () => trailerFields(trailers)));
@@ -150,6 +159,7 @@ function send(exchange: Exchange, to: Destination<Sessions>, session: Session, o
       stopUpload();
       session.release();
       timer?.cancel();
+      bounds.over();
       if (phase === "receiving") phase = "over";
       // A reset that node does not take for an error: CANCEL, or NO_ERROR.
       if (phase !== "over") fail(faultOf(null, stream, session, phase, exchange));

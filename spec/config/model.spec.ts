@@ -92,7 +92,7 @@ describe("configSchema", () => {
   });
 
   it("types what people write and what code reads", () => {
-    expectTypeOf<Config["services"][number]["loadBalancingStrategy"]>().toEqualTypeOf<"round_robin">();
+    expectTypeOf<Config["services"][number]["protocol"]>().toEqualTypeOf<"http" | "https" | "h2" | "h2c">();
     expectTypeOf<Config["services"][number]["upstreams"][number]["id"]>().toEqualTypeOf<string>();
     const upstreams = [{ host: "h", port: 1 }];
     const input: ConfigInput = { services: [{ name: "a", base_path: "/", upstreams, routes: [{ path: "/" }] }] };

@@ -5,11 +5,10 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { Fault } from "../../lib/base/errors.ts";
 import { Call, type Exchange, type ExchangeParts } from "../../lib/http/exchange.ts";
 import { discard, type Reply } from "../../lib/http/reply.ts";
-import { createPeer } from "../../lib/upstream/peer.ts";
-import { Pool } from "../../lib/upstream/pool.ts";
 import { manualClock } from "../support/clock.ts";
 import { madeUpExchange } from "../support/exercise.ts";
 import { closedPort, socketOrigin } from "../support/origin.ts";
+import { madeUpPeer, madeUpPool } from "../support/peer.ts";
 import { eventually } from "../support/raw_client.ts";
 
 const ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -28,15 +27,15 @@ export function forwarding(): void {
 
   function benchAt(port: number) {
     const clock = manualClock();
-    const pool = new Pool({ protocol: "http", host: "127.0.0.1", port, keepaliveIdleMs: 30_000 }, 1, clock);
+    const pool = madeUpPool({ port, keepaliveIdleMs: 30_000 }, 1, clock);
     onTestFinished(() => pool.destroy());
-    const peer = createPeer("u", pool);
-    const options = { clock, connectMs: 100, responseMs: 200, idleMs: 60_000, preserveHost: false, viaName: "gw" };
+    const peer = madeUpPeer("u", pool);
+    const options = { clock, connectMs: 100, responseMs: 200, idleMs: 60_000, tryMs: 0, preserveHost: false, viaName: "gw" };
     const informed: number[] = [];
     const send = (parts: Partial<ExchangeParts> = {}): { exchange: Exchange; reply: Promise<Reply> } => {
       const call = new Call({ id: "1", remoteAddress: "192.0.2.1", trustedRemote: false, startedAt: 0, inform: (status) => informed.push(status) });
       const exchange = madeUpExchange({ call, ...parts });
-      return { exchange, reply: peer.forward(exchange, options) };
+      return { exchange, reply: peer.forward(exchange, options, 0) };
     };
     /** Every lease is back, no timer runs. */
     const settled = async () => {

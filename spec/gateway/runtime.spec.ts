@@ -1,20 +1,21 @@
 import http from "node:http";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { Runtime, type InUse } from "../../lib/gateway/runtime.ts";
+import { silentLog } from "../../lib/base/log.ts";
+import { Runtime } from "../../lib/gateway/runtime.ts";
 import { manualClock } from "../support/clock.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
 import { ask, eventually } from "../support/raw_client.ts";
 
-const nothing = (): InUse => ({ pools: new Map(), services: new Set(), limiters: new Set() });
+const made = () => new Runtime({ clock: manualClock(), log: silentLog });
 const OPTIONS = { protocol: "http", host: "127.0.0.1", port: 9, keepaliveIdleMs: 1000 } as const;
 
 describe("Runtime", () => {
   it("gives the same upstream of the same service its pool again once it is adopted", () => {
-    const runtime = new Runtime(manualClock());
-    const first = nothing();
+    const runtime = made();
+    const first = runtime.inUse(1000);
     const pool = runtime.pool("s", OPTIONS, 4, first);
-    runtime.adopt(first, new Map());
-    expect(runtime.pool("s", { ...OPTIONS }, 4, nothing())).toBe(pool);
+    runtime.adopt(first);
+    expect(runtime.pool("s", { ...OPTIONS }, 4, runtime.inUse(1000))).toBe(pool);
   });
 
   it.each([
@@ -25,45 +26,44 @@ describe("Runtime", () => {
     ["another keepalive_idle_ms", "s", { ...OPTIONS, keepaliveIdleMs: 2000 }],
     ["other TLS settings", "s", { ...OPTIONS, protocol: "https" as const, tls: { verify: false, identity: "other" } }],
   ])("%s is another pool", (_what, service, options) => {
-    const runtime = new Runtime(manualClock());
-    const first = nothing();
+    const runtime = made();
+    const first = runtime.inUse(1000);
     const pool = runtime.pool("s", OPTIONS, 4, first);
-    runtime.adopt(first, new Map());
-    expect(runtime.pool(service, options, 4, nothing())).not.toBe(pool);
+    runtime.adopt(first);
+    expect(runtime.pool(service, options, 4, runtime.inUse(1000))).not.toBe(pool);
   });
 
   it("two upstreams of a service at one address share one pool", () => {
-    const runtime = new Runtime(manualClock());
-    const inUse = nothing();
+    const runtime = made();
+    const inUse = runtime.inUse(1000);
     expect(runtime.pool("s", OPTIONS, 4, inUse)).toBe(runtime.pool("s", OPTIONS, 4, inUse));
     expect(inUse.pools.size).toBe(1);
   });
 
   it("changes max_connections of a pool at adoption, not before", () => {
-    const runtime = new Runtime(manualClock());
-    const first = nothing();
+    const runtime = made();
+    const first = runtime.inUse(1000);
     const pool = runtime.pool("s", OPTIONS, 4, first);
-    runtime.adopt(first, new Map());
-    const second = nothing();
+    runtime.adopt(first);
+    const second = runtime.inUse(1000);
     runtime.pool("s", OPTIONS, 9, second);
     expect(pool.maxConnections).toBe(4);
-    runtime.adopt(second, new Map());
+    runtime.adopt(second);
     expect(pool.maxConnections).toBe(9);
   });
 
-  it("forgets rotations of services that are gone, and keeps the others'", () => {
-    const runtime = new Runtime(manualClock());
+  it("forgets the upstreams of services that are gone, and keeps the others'", () => {
+    const runtime = made();
     const adopt = (...services: string[]) => {
-      const inUse = nothing();
-      const rotations = new Map(services.map((service) => [service, runtime.rotation(service, inUse)]));
-      runtime.adopt(inUse, rotations);
-      return rotations;
+      const inUse = runtime.inUse(1000);
+      for (const service of services) inUse.fleets.set(service, { fleet: runtime.fleet(service), members: [], breaker: null, checks: null });
+      runtime.adopt(inUse);
+      return inUse.fleets;
     };
     const before = adopt("a", "b");
-    before.get("a")!.turn = 2;
-    before.get("b")!.turn = 3;
-    expect(adopt("a").get("a")).toBe(before.get("a"));
-    expect(adopt("a", "b").get("b")).toEqual({ turn: 0 });
+    expect(adopt("a").get("a")!.fleet).toBe(before.get("a")!.fleet);
+    expect(adopt("a", "b").get("b")!.fleet).not.toBe(before.get("b")!.fleet);
+    expect(runtime.health.map(({ name }) => name)).toEqual(["a", "b"]);
   });
 });
 

@@ -1,62 +1,122 @@
 import { describe, expect, test } from "vitest";
-import { roundRobin } from "../../lib/upstream/balance.ts";
-import { createPeer, type Peer } from "../../lib/upstream/peer.ts";
-import { Pool } from "../../lib/upstream/pool.ts";
-import { manualClock } from "../support/clock.ts";
+import { balancer, STRATEGIES } from "../../lib/upstream/balance.ts";
+import { balancing, caller, candidates, type MadeUpCandidate } from "../contracts/balance.ts";
 import { madeUpExchange } from "../support/exercise.ts";
-import { oneService, running } from "../support/gateway.ts";
-import { ask } from "../support/raw_client.ts";
-import { backend } from "../journeys/harness.ts";
+import { random } from "../support/random.ts";
 
-function peer(id: string, host = "127.0.0.1", port = 80, protocol: "http" | "https" = "http"): Peer {
-  return createPeer(id, new Pool({ protocol, host, port, keepaliveIdleMs: 1000 }, 1, manualClock()));
-}
+describe.each(STRATEGIES)("%s", balancing);
 
-const picks = (balancer: ReturnType<typeof roundRobin>, n: number) =>
-  Array.from({ length: n }, () => balancer.pick(madeUpExchange())?.id ?? "none").join("");
+const picks = (strategy: ReturnType<typeof balancer>, all: readonly MadeUpCandidate[], n: number) =>
+  Array.from({ length: n }, (_each, i) => strategy.pick(all, caller(i))?.id ?? "none").join("");
 
-describe("round_robin", () => {
-  const [a, b, c] = [peer("a"), peer("b"), peer("c")];
+describe.each(["round_robin", "weighted"] as const)("%s", (name) => {
+  const strategy = balancer(name);
 
   test("takes each upstream in turn, in the order of the configuration", () => {
-    expect(picks(roundRobin([a, b, c], { turn: 0 }), 7)).toBe("abcabca");
+    expect(picks(strategy, candidates("a b c"), 7)).toBe("abcabca");
   });
 
-  test("goes on where the last configuration stopped", () => {
-    const rotation = { turn: 0 };
-    picks(roundRobin([a, b, c], rotation), 2);
-    expect(picks(roundRobin([a, b, c], rotation), 2)).toBe("ca");
+  test("spreads the turns of a heavy one: 5:1:1 never sends five in a row", () => {
+    const order = picks(strategy, candidates("a:5 b c"), 14);
+    expect(order).toBe("aabacaaaabacaa");
+    expect(order).not.toContain("aaaaa");
   });
 
-  test("starts anew where there are fewer upstreams now", () => {
-    expect(picks(roundRobin([a, b], { turn: 3 }), 3)).toBe("aba");
+  test("goes on where it stood when others come and go", () => {
+    const [a, b, c] = candidates("a b c");
+    expect(picks(strategy, [a!, b!, c!], 2)).toBe("ab");
+    expect(picks(strategy, [b!, c!], 5)).toBe("ccbcb");
+    expect(picks(strategy, [a!, b!, c!], 6).split("").sort().join("")).toBe("aabbcc");
   });
 
-  test("has none to give without upstreams", () => {
-    expect(picks(roundRobin([], { turn: 0 }), 2)).toBe("nonenone");
-  });
-
-  test("over a reload, the next upstream is the next", async () => {
-    const [one, two] = [await backend((_q, r) => void r.end("1")), await backend((_q, r) => void r.end("2"))];
-    const config = oneService([one.port, two.port]);
-    const { port, gateway } = await running(config);
-    const answers: string[] = [];
-    for (let i = 0; i < 6; i++) {
-      answers.push((await ask(port, { path: "/a/x" })).body.toString());
-      gateway.reload({ ...config, global: { name: `n${i}` } });
-    }
-    expect(answers.join("")).toBe("121212");
+  test("follows a weight that grows", () => {
+    const [a, b] = candidates("a b:0.1");
+    const share = () => picks(strategy, [a!, b!], 110).split("b").length - 1;
+    expect(share()).toBe(10);
+    b!.weightNow = 1;
+    expect(share()).toBe(55);
   });
 });
 
-test.each([
-  ["127.0.0.1", 8080, "http", "127.0.0.1:8080"],
-  ["backend.example", 80, "http", "backend.example"],
-  ["backend.example", 443, "http", "backend.example:443"],
-  ["backend.example", 443, "https", "backend.example"],
-  ["backend.example", 80, "https", "backend.example:80"],
-  ["2001:db8::1", 80, "http", "[2001:db8::1]"],
-  ["2001:db8::1", 8080, "http", "[2001:db8::1]:8080"],
-] as const)("the authority of %s, port %d, over %s is %s", (host, port, protocol, authority) => {
-  expect(peer("a", host, port, protocol).authority).toBe(authority);
+describe("least_connections", () => {
+  const strategy = balancer("least_connections");
+  const busy = (text: string, ...loads: number[]) => candidates(text).map((each, i) => ({ ...each, load: loads[i]! }));
+
+  test("takes whoever has least to do", () => {
+    expect(strategy.pick(busy("a b c", 3, 1, 2), caller(1))!.id).toBe("b");
+  });
+
+  test("measures it by weight", () => {
+    expect(strategy.pick(busy("a:4 b", 3, 1), caller(1))!.id).toBe("a");
+    expect(strategy.pick(busy("a:4 b", 5, 1), caller(1))!.id).toBe("b");
+  });
+
+  test("those who are level take turns", () => {
+    expect(picks(strategy, busy("a b c", 1, 2, 1), 4)).toBe("acac");
+  });
+});
+
+describe("random_two_choices", () => {
+  test("takes the less busy of two, so the busiest of all gets nothing", () => {
+    const all = candidates("a b c d").map((each, i) => ({ ...each, load: i === 2 ? 9 : 1 }));
+    const order = picks(balancer("random_two_choices", random(1).next), all, 500);
+    expect(order).not.toContain("c");
+    expect(new Set(order).size).toBe(3);
+  });
+
+  test("keeps loads close together where plain chance would not", () => {
+    const spread = (strategy: ReturnType<typeof balancer>) => {
+      const all = candidates("a b c d e f g h");
+      for (let i = 0; i < 8000; i++) strategy.pick(all, caller(i))!.load++;
+      const loads = all.map(({ load }) => load);
+      return Math.max(...loads) - Math.min(...loads);
+    };
+    expect(spread(balancer("random_two_choices", random(3).next))).toBeLessThan(20);
+  });
+});
+
+describe("ip_hash", () => {
+  const strategy = balancer("ip_hash");
+  const N = 10;
+  const callers = 20_000;
+  const all = candidates(Array.from({ length: N }, (_each, i) => `10.0.0.${i}:8080`).map((id) => id.replace(":", "_")).join(" "));
+  const homes = (among: readonly MadeUpCandidate[]) => Array.from({ length: callers }, (_each, i) => strategy.pick(among, caller(i))!.id);
+
+  test("the same caller gets the same upstream, whatever the order of the configuration", () => {
+    expect(homes([...all].reverse())).toEqual(homes(all));
+  });
+
+  test("removing one of N moves its callers only: at most 1.5/N of all", () => {
+    const before = homes(all);
+    for (const gone of all) {
+      const after = homes(all.filter((each) => each !== gone));
+      const moved = after.filter((home, i) => home !== before[i]).length;
+      expect(moved).toBe(before.filter((home) => home === gone.id).length);
+      expect(moved / callers).toBeLessThan(1.5 / N);
+    }
+  });
+
+  test("adding one takes its share from all alike", () => {
+    const before = homes(all.slice(1));
+    const after = homes(all);
+    expect(after.every((home, i) => home === before[i] || home === all[0]!.id)).toBe(true);
+  });
+
+  test.each([
+    ["IPv4 and its IPv6-mapped form", "192.0.2.7", "::ffff:192.0.2.7", true],
+    ["two addresses of one IPv6 /64", "2001:db8:1:2::1", "2001:db8:1:2:ffff::9", true],
+    ["two spellings of one address", "2001:db8::1", "2001:0DB8:0:0:0:0:0:1", true],
+  ])("%s are one caller", (_title, one, other) => {
+    const home = (clientAddress: string) => strategy.pick(all, madeUpExchange({ clientAddress }))!.id;
+    expect(home(other)).toBe(home(one));
+  });
+
+  test("two IPv6 networks are two callers", () => {
+    const spread = new Set(Array.from({ length: 50 }, (_each, i) => strategy.pick(all, madeUpExchange({ clientAddress: `2001:db8:0:${i}::1` }))!.id));
+    expect(spread.size).toBeGreaterThan(5);
+  });
+
+  test("what is no address is a caller too", () => {
+    expect(strategy.pick(all, madeUpExchange({ clientAddress: "" }))).not.toBeNull();
+  });
 });

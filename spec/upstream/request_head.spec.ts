@@ -1,14 +1,12 @@
 import { Readable } from "node:stream";
 import { describe, expect, test } from "vitest";
 import { Call } from "../../lib/http/exchange.ts";
-import { createPeer } from "../../lib/upstream/peer.ts";
-import { Pool } from "../../lib/upstream/pool.ts";
 import { requestHead } from "../../lib/upstream/request_head.ts";
 import { websocketAccept } from "../../lib/upstream/websocket.ts";
-import { manualClock } from "../support/clock.ts";
 import { madeUpExchange } from "../support/exercise.ts";
+import { madeUpPeer, madeUpPool } from "../support/peer.ts";
 
-const peer = createPeer("u", new Pool({ protocol: "http", host: "10.0.0.1", port: 81, keepaliveIdleMs: 1 }, 1, manualClock()));
+const peer = madeUpPeer("u", madeUpPool({ host: "10.0.0.1", port: 81 }));
 const options = { preserveHost: false, viaName: "gw" };
 type Parts = Parameters<typeof madeUpExchange>[0];
 

@@ -7,13 +7,13 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { Fault } from "../../lib/base/errors.ts";
 import type { ExchangeParts } from "../../lib/http/exchange.ts";
 import { discard, type Reply } from "../../lib/http/reply.ts";
-import { createPeer } from "../../lib/upstream/peer.ts";
 import { Sessions, type SessionsOptions } from "../../lib/upstream/sessions.ts";
 import type { UpstreamTls } from "../../lib/upstream/tls.ts";
 import { CA, CLIENT, SERVER } from "../support/certs.ts";
 import { manualClock } from "../support/clock.ts";
 import { madeUpExchange, problemOf } from "../support/exercise.ts";
 import { closedPort } from "../support/origin.ts";
+import { madeUpPeer } from "../support/peer.ts";
 import { eventually } from "../support/raw_client.ts";
 
 const [DATA, HEADERS, RST_STREAM, SETTINGS, GOAWAY] = [0, 1, 3, 4, 7];
@@ -92,9 +92,9 @@ function bench(port: number, parts: Partial<SessionsOptions> = {}, maxConnection
   const clock = manualClock();
   const pool = new Sessions({ protocol: "h2c", host: "127.0.0.1", port, keepaliveIdleMs: 30_000, ...parts }, maxConnections, clock);
   onTestFinished(() => pool.destroy());
-  const peer = createPeer("u", pool);
-  const options = { clock, connectMs: 100, responseMs: 200, idleMs: 60_000, preserveHost: false, viaName: "gw" };
-  const send = (exchange: Partial<ExchangeParts> = {}) => peer.forward(madeUpExchange(exchange), options);
+  const peer = madeUpPeer("u", pool);
+  const options = { clock, connectMs: 100, responseMs: 200, idleMs: 60_000, tryMs: 0, preserveHost: false, viaName: "gw" };
+  const send = (exchange: Partial<ExchangeParts> = {}) => peer.forward(madeUpExchange(exchange), options, 0);
   return { clock, pool, send, options, peer };
 }
 

@@ -1,0 +1,129 @@
+/**
+ * The circuit breaker of one service: while too many requests fail, the next ones are refused at once, so that the upstreams can
+ * recover and clients do not wait. What counts as failed, and the refusal itself, is `attempts.ts`.
+ *
+ *   closed ──error_ratio of at least min_requests within window_ms──► open ──open_ms──► half-open
+ *     ▲                                                                ▲                   │
+ *     └──────────────────────all probes pass───────────────────────────┼───────────────────┤
+ *                                                                      └──a probe fails────┘
+ */
+import type { Clock } from "../base/clock.ts";
+import type { Log } from "../base/log.ts";
+import { RollingCount } from "../base/rolling.ts";
+
+export interface BreakerSettings {
+  /** Share of failed requests that opens it, above 0 to 1. */
+  readonly errorRatio: number;
+  /** Fewer requests than this within the window say nothing. */
+  readonly minRequests: number;
+  readonly windowMs: number;
+  readonly openMs: number;
+  /** Requests that are let through after `openMs`, and all have to pass. */
+  readonly probes: number;
+}
+
+export type BreakerState = "closed" | "open" | "half_open";
+
+export interface BreakerReport {
+  readonly state: BreakerState;
+  /** Since when it has been in that state, as ISO 8601; null where it never left "closed". */
+  readonly since: string | null;
+}
+
+/** How a request that was let through has ended; "unknown" when its client went away first. */
+export type Verdict = "passed" | "failed" | "unknown";
+
+export class Breaker {
+  readonly #clock: Clock;
+  readonly #log: Log;
+  readonly #service: string;
+  #settings: BreakerSettings;
+  #requests: RollingCount;
+  #failures: RollingCount;
+  #state: BreakerState = "closed";
+  #since: number | null = null;
+  #openedAt = 0;
+  /** Changes with the state: the verdicts of requests that were let through before say nothing about it. */
+  #term = 0;
+  #probesOut = 0;
+  #probesPassed = 0;
+
+  constructor(options: { readonly clock: Clock; readonly log: Log; readonly service: string }, settings: BreakerSettings) {
+    this.#clock = options.clock;
+    this.#log = options.log;
+    this.#service = options.service;
+    this.#settings = settings;
+    this.#requests = new RollingCount(settings.windowMs);
+    this.#failures = new RollingCount(settings.windowMs);
+  }
+
+  /** New settings, after a reload: its state stays. */
+  configure(settings: BreakerSettings): void {
+    if (settings.windowMs !== this.#settings.windowMs) {
+      this.#requests = new RollingCount(settings.windowMs);
+      this.#failures = new RollingCount(settings.windowMs);
+    }
+    this.#settings = settings;
+  }
+
+  /** Lets a request through and returns what `settle` has to be called with, once; -1 when it is refused. */
+  admit(): number {
+    if (this.#state === "open" && this.retryAfterMs === 0) this.#enter("half_open");
+    if (this.#state === "closed") return this.#term;
+    if (this.#state === "open" || this.#probesOut + this.#probesPassed >= this.#settings.probes) return -1;
+    this.#probesOut++;
+    return this.#term;
+  }
+
+  settle(admission: number, verdict: Verdict): void {
+    if (admission !== this.#term) return;
+    if (this.#state === "closed") {
+      if (verdict !== "unknown") this.#count(verdict);
+      return;
+    }
+    this.#probesOut--;
+    if (verdict === "failed") this.#open("a probe failed");
+    else if (verdict === "passed" && ++this.#probesPassed >= this.#settings.probes) this.#close();
+  }
+
+  /** Milliseconds until requests are let through again; 0 while they are. */
+  get retryAfterMs(): number {
+    return this.#state === "open" ? Math.max(0, this.#openedAt + this.#settings.openMs - this.#clock.now()) : 0;
+  }
+
+  get report(): BreakerReport {
+    return { state: this.#state, since: this.#since === null ? null : new Date(this.#since).toISOString() };
+  }
+
+  #count(verdict: "passed" | "failed"): void {
+    const now = this.#clock.now();
+    const { minRequests, errorRatio, windowMs } = this.#settings;
+    this.#requests.add(now);
+    if (verdict === "passed") return;
+    this.#failures.add(now);
+    const requests = this.#requests.total(now);
+    const failures = this.#failures.total(now);
+    if (requests >= minRequests && failures >= errorRatio * requests) this.#open(`${failures} of ${requests} requests failed within ${windowMs} ms`);
+  }
+
+  #open(reason: string): void {
+    this.#enter("open");
+    this.#openedAt = this.#clock.now();
+    this.#log.warn("circuit opened: requests are refused", { service: this.#service, reason, for_ms: this.#settings.openMs });
+  }
+
+  #close(): void {
+    this.#enter("closed");
+    this.#requests.clear();
+    this.#failures.clear();
+    this.#log.info("circuit closed: requests pass again", { service: this.#service });
+  }
+
+  #enter(state: BreakerState): void {
+    this.#state = state;
+    this.#since = this.#clock.wall();
+    this.#term++;
+    this.#probesOut = 0;
+    this.#probesPassed = 0;
+  }
+}

@@ -1,0 +1,61 @@
+/** What every strategy promises; what each of them is for is `spec/upstream/balance.spec.ts`. */
+import { expect, test } from "vitest";
+import { balancer, type Candidate, type Strategy } from "../../lib/upstream/balance.ts";
+import { madeUpExchange } from "../support/exercise.ts";
+import { random } from "../support/random.ts";
+
+export interface MadeUpCandidate extends Candidate {
+  weightNow: number;
+  load: number;
+}
+
+/** "a:5 b:1": ids and weights. */
+export function candidates(text: string): MadeUpCandidate[] {
+  return text.split(" ").map((item) => {
+    const [id, weight = "1"] = item.split(":");
+    return { id: id!, weightNow: Number(weight), load: 0, turn: 0 };
+  });
+}
+
+/** A different client address for each number. */
+export const caller = (i: number) => madeUpExchange({ clientAddress: `10.${(i >> 16) & 255}.${(i >> 8) & 255}.${i & 255}` });
+
+export function balancing(strategy: Strategy): void {
+  const strategyOf = () => balancer(strategy, random(7).next);
+
+  test("has nobody to give where there is nobody", () => {
+    expect(strategyOf().pick([], caller(1))).toBeNull();
+  });
+
+  test("gives the only one there is", () => {
+    const [a] = candidates("a:3");
+    for (let i = 0; i < 5; i++) expect(strategyOf().pick([a!], caller(i))).toBe(a);
+  });
+
+  test("gives only what it is offered, and leaves out nobody for good", () => {
+    const all = candidates("a b c d");
+    const strategy = strategyOf();
+    const seen = new Set<string>();
+    for (let i = 0; i < 400; i++) {
+      const picked = strategy.pick(all.slice(0, 3), caller(i))!;
+      expect(all.indexOf(picked)).toBeLessThan(3);
+      seen.add(picked.id);
+    }
+    expect([...seen].sort()).toEqual(["a", "b", "c"]);
+  });
+
+  test("gives by weight where nobody is busy", () => {
+    const all = candidates("a:5 b:3 c:2");
+    const strategy = strategyOf();
+    const counts = new Map<string, number>();
+    const n = 10_000;
+    for (let i = 0; i < n; i++) {
+      const { id } = strategy.pick(all, caller(i))!;
+      counts.set(id, (counts.get(id) ?? 0) + 1);
+    }
+    for (const { id, weightNow } of all) {
+      expect(counts.get(id)! / n, id).toBeGreaterThan(weightNow / 10 - 0.03);
+      expect(counts.get(id)! / n, id).toBeLessThan(weightNow / 10 + 0.03);
+    }
+  });
+}

@@ -1,0 +1,17 @@
+import type { Clock } from "../../lib/base/clock.ts";
+import { silentLog } from "../../lib/base/log.ts";
+import { Health } from "../../lib/upstream/health.ts";
+import { Peer, type Connections } from "../../lib/upstream/peer.ts";
+import { Pool, type PoolOptions } from "../../lib/upstream/pool.ts";
+import { manualClock } from "./clock.ts";
+
+/** An upstream that belongs to no fleet: nothing puts it out. */
+export function madeUpPeer(id: string, pool: Connections = madeUpPool(), clock: Clock = manualClock()): Peer {
+  const health = new Health({ clock, log: silentLog, service: "s", upstream: id, mayEject: () => false, changed: () => {} });
+  return new Peer(id, pool, health);
+}
+
+/** Connections to nowhere, unless `options` say where. */
+export function madeUpPool(options: Partial<PoolOptions> = {}, maxConnections = 1, clock: Clock = manualClock()): Pool {
+  return new Pool({ protocol: "http", host: "127.0.0.1", port: 80, keepaliveIdleMs: 1000, ...options }, maxConnections, clock);
+}

@@ -1,0 +1,135 @@
+import { describe, expect, test } from "vitest";
+import { Breaker, type BreakerSettings, type Verdict } from "../../lib/upstream/breaker.ts";
+import { manualClock } from "../support/clock.ts";
+import { madeUpTools } from "../support/exercise.ts";
+
+function bench(parts: Partial<BreakerSettings> = {}) {
+  const clock = manualClock();
+  const { log, lines } = madeUpTools();
+  const settings = { errorRatio: 0.5, minRequests: 4, windowMs: 1000, openMs: 500, probes: 1, ...parts };
+  const breaker = new Breaker({ clock, log, service: "s" }, settings);
+  /** One request after the other; "x" where it was refused. */
+  const requests = (verdicts: string) => [...verdicts].map((verdict) => request(verdict === "+" ? "passed" : verdict === "-" ? "failed" : "unknown")).join("");
+  const request = (verdict: Verdict) => {
+    const admission = breaker.admit();
+    if (admission < 0) return "x";
+    breaker.settle(admission, verdict);
+    return verdict === "passed" ? "+" : verdict === "failed" ? "-" : "?";
+  };
+  return { clock, breaker, settings, requests, lines };
+}
+
+describe("closed", () => {
+  test.each([
+    ["---", "closed"],
+    ["----", "open"],
+    ["+++-", "closed"],
+    ["++--", "open"],
+    ["--???", "closed"],
+    ["+++++----", "closed"],
+    ["+++++-----", "open"],
+  ])("%s leaves it %s", (verdicts, state) => {
+    const { breaker, requests } = bench();
+    requests(verdicts);
+    expect(breaker.report.state).toBe(state);
+  });
+
+  test("what is older than the window counts no more", () => {
+    const { breaker, requests, clock } = bench();
+    requests("---");
+    clock.advance(1000);
+    requests("-");
+    expect(breaker.report.state).toBe("closed");
+  });
+});
+
+describe("open", () => {
+  test("refuses everything for open_ms, and says how long that is", () => {
+    const { breaker, requests, clock } = bench();
+    requests("----");
+    expect(breaker.retryAfterMs).toBe(500);
+    clock.advance(499);
+    expect(requests("+++")).toBe("xxx");
+    expect(breaker.retryAfterMs).toBe(1);
+    clock.advance(1);
+    expect(breaker.retryAfterMs).toBe(0);
+    expect(requests("+++")).toBe("+++");
+    expect(breaker.report.state).toBe("closed");
+  });
+
+  test("requests that were let through before say nothing any more", () => {
+    const { breaker, requests, clock } = bench();
+    const late = breaker.admit();
+    requests("----");
+    breaker.settle(late, "passed");
+    expect(breaker.report.state).toBe("open");
+    clock.advance(500);
+    requests("+");
+    breaker.settle(late, "failed");
+    expect(breaker.report.state).toBe("closed");
+  });
+});
+
+describe("half-open", () => {
+  const halfOpen = (parts: Partial<BreakerSettings> = {}) => {
+    const made = bench(parts);
+    made.requests("----");
+    made.clock.advance(500);
+    return made;
+  };
+
+  test("lets no more than `probes` through at a time, and all of them have to pass", () => {
+    const { breaker } = halfOpen({ probes: 2 });
+    const [one, two] = [breaker.admit(), breaker.admit()];
+    expect(breaker.admit()).toBe(-1);
+    breaker.settle(one, "passed");
+    expect(breaker.admit()).toBe(-1);
+    expect(breaker.report.state).toBe("half_open");
+    breaker.settle(two, "passed");
+    expect(breaker.report.state).toBe("closed");
+  });
+
+  test("a probe that fails opens it again, for open_ms", () => {
+    const { breaker, requests, clock } = halfOpen();
+    expect(requests("-+")).toBe("-x");
+    clock.advance(499);
+    expect(requests("+")).toBe("x");
+    clock.advance(1);
+    expect(requests("+")).toBe("+");
+    expect(breaker.report.state).toBe("closed");
+  });
+
+  test("a probe whose client went away is let through once more", () => {
+    const { breaker, requests } = halfOpen();
+    expect(requests("??+")).toBe("??+");
+    expect(breaker.report.state).toBe("closed");
+  });
+
+  test("closed again, it counts from the beginning", () => {
+    const { breaker, requests } = halfOpen();
+    requests("+---");
+    expect(breaker.report.state).toBe("closed");
+    requests("-");
+    expect(breaker.report.state).toBe("open");
+  });
+});
+
+test("each change is logged once, with its reason, and dated", () => {
+  const { breaker, requests, clock, lines } = bench();
+  clock.advance(1000);
+  requests("+------");
+  expect(breaker.report).toEqual({ state: "open", since: "2026-01-01T00:00:01.000Z" });
+  clock.advance(500);
+  requests("+");
+  expect(lines.map(({ message, fields }) => [message, fields?.["reason"]])).toEqual([
+    ["circuit opened: requests are refused", "3 of 4 requests failed within 1000 ms"],
+    ["circuit closed: requests pass again", undefined],
+  ]);
+});
+
+test("new settings leave its state", () => {
+  const { breaker, requests, settings } = bench();
+  requests("----");
+  breaker.configure({ ...settings, windowMs: 9000, minRequests: 1 });
+  expect(requests("+")).toBe("x");
+});

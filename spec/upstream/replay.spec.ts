@@ -1,0 +1,125 @@
+import { Readable } from "node:stream";
+import { describe, expect, test } from "vitest";
+import { Replay, ReplayMemory } from "../../lib/upstream/replay.ts";
+
+/** A body that is sent piece by piece. */
+function source() {
+  const stream = new Readable({ read() {} });
+  stream.on("error", () => {});
+  return stream;
+}
+
+const read = async (body: Readable) => {
+  let text = "";
+  for await (const chunk of body) text += String(chunk);
+  return text;
+};
+const turn = () => new Promise((resolve) => setImmediate(resolve));
+
+function bench(most = 100, memory = new ReplayMemory(1000)) {
+  const body = source();
+  return { body, memory, replay: new Replay(body, most, memory) };
+}
+
+describe("a kept body", () => {
+  test("is the same in every view", async () => {
+    const { body, replay } = bench();
+    for (const chunk of ["a", "b", "c", null]) body.push(chunk);
+    for (let i = 0; i < 3; i++) expect(await read(replay.open())).toBe("abc");
+  });
+
+  test("goes on arriving in the last view", async () => {
+    const { body, replay } = bench();
+    const first = replay.open();
+    body.push("a");
+    first.on("data", () => {});
+    await turn();
+    const second = read(replay.open());
+    body.push("b");
+    body.push(null);
+    expect(await second).toBe("ab");
+    expect(first.destroyed).toBe(true);
+  });
+
+  test("breaks off in the view when the client does", async () => {
+    const { body, replay } = bench();
+    const view = read(replay.open());
+    body.push("a");
+    await turn();
+    body.destroy(new Error("gone"));
+    await expect(view).rejects.toThrow("gone");
+    await expect(read(replay.open())).rejects.toThrow("gone");
+  });
+
+  test("breaks off without an error too", async () => {
+    const { body, replay } = bench();
+    const view = read(replay.open());
+    await turn();
+    body.destroy();
+    await expect(view).rejects.toThrow("the body broke off");
+  });
+});
+
+describe("keeping ends", () => {
+  test("beyond its bound, and the view goes on", async () => {
+    const { body, replay, memory } = bench(3);
+    for (const chunk of ["ab", "cd", null]) body.push(chunk);
+    expect(await read(replay.open())).toBe("abcd");
+    expect(replay.isWhole).toBe(false);
+    expect(memory.used).toBe(0);
+  });
+
+  test("when all bodies together are too many", async () => {
+    const memory = new ReplayMemory(5);
+    const [one, two] = [bench(100, memory), bench(100, memory)];
+    for (const { body } of [one, two]) for (const chunk of ["abc", null]) body.push(chunk);
+    expect(await read(one.replay.open())).toBe("abc");
+    expect(await read(two.replay.open())).toBe("abc");
+    expect([one.replay.isWhole, two.replay.isWhole]).toEqual([true, false]);
+    one.replay.release();
+    expect(memory.used).toBe(0);
+  });
+
+  test("when it is released, once, and the view goes on", async () => {
+    const { body, replay, memory } = bench();
+    const view = read(replay.open());
+    body.push("a");
+    await turn();
+    expect(memory.used).toBe(1);
+    replay.release();
+    replay.release();
+    body.push("b");
+    body.push(null);
+    expect(await view).toBe("ab");
+    expect(memory.used).toBe(0);
+  });
+});
+
+test("a slow reader holds the client back", async () => {
+  const { body, replay } = bench(10_000_000, new ReplayMemory(100_000_000));
+  const view = replay.open();
+  view.on("data", () => view.pause());
+  body.push(Buffer.alloc(1_000_000));
+  body.push(Buffer.alloc(1_000_000));
+  await turn();
+  expect(body.isPaused()).toBe(true);
+  view.resume();
+  await turn();
+  expect(body.isPaused()).toBe(false);
+});
+
+test("a view nobody reads any more holds nobody back", async () => {
+  const { body, replay } = bench(10_000_000, new ReplayMemory(100_000_000));
+  const view = replay.open();
+  const listener = () => {};
+  view.on("data", listener);
+  body.push("a");
+  await turn();
+  view.removeListener("data", listener);
+  body.resume();
+  for (let i = 0; i < 5; i++) body.push(Buffer.alloc(100_000));
+  body.push(null);
+  await turn();
+  await turn();
+  expect(body.readableEnded).toBe(true);
+});
