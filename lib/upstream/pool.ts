@@ -1,12 +1,14 @@
 /**
- * The connections to one upstream: a keep-alive agent, and leases that hold their number under `max_connections`.
- * What is sent over them is `forward.ts`.
+ * The connections to one upstream: a keep-alive agent for each of its addresses, used in turn, and leases that hold the number of
+ * connections under `max_connections`. What is sent over them is `forward.ts`; the addresses are `resolve.ts`'s.
  */
 import http from "node:http";
 import https from "node:https";
+import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { Clock } from "../base/clock.ts";
 import { Fault } from "../base/errors.ts";
+import { towards, type Address, type Name } from "./resolve.ts";
 import { tlsOptions, type UpstreamTls } from "./tls.ts";
 import { WaitingLine } from "./waiting.ts";
 
@@ -18,21 +20,54 @@ export interface PoolOptions {
   readonly keepaliveIdleMs: number;
   /** For "https"; default: verified against the system's certificates. */
   readonly tls?: UpstreamTls;
+  /** The addresses of `host`, if it is a name; default: every connection has it looked up by node. */
+  readonly name?: Name;
+}
+
+/** The way to one address; undefined: to wherever node's own look-up leads. */
+interface Way {
+  readonly address: Address | undefined;
+  agent: http.Agent | null;
 }
 
 export class Pool {
   readonly options: PoolOptions;
-  readonly agent: http.Agent;
+  /** Common to all agents. */
+  readonly #agentOptions: https.AgentOptions;
+  #ways: readonly Way[] = [{ address: undefined, agent: null }];
+  #turn = 0;
+  /** Agents of addresses that have left, while connections of theirs are in use. */
+  readonly #left = new Set<http.Agent>();
+  /** Connections in use that are not to be used again. */
+  readonly #leaving = new WeakSet<Duplex>();
+  #unfollow: (() => void) | null = null;
   #maxConnections: number;
   #leased = 0;
   #state: "open" | "retired" | "destroyed" = "open";
   readonly #waiting: WaitingLine<true>;
 
+  /** Throws when the client certificate and its key do not fit. */
   constructor(options: PoolOptions, maxConnections: number, clock: Clock) {
     this.options = options;
     this.#maxConnections = maxConnections;
     this.#waiting = new WaitingLine(clock, () => this.#lease() || null);
-    this.agent = this.#createAgent();
+    const { protocol, host, keepaliveIdleMs, tls } = options;
+    this.#agentOptions = {
+      // Leases bound the number of sockets, so the agent's own queue, which cannot be left, is never used. Last in, first out keeps
+      // few sockets warm and lets the rest run out.
+      keepAlive: true,
+      maxSockets: Infinity,
+      maxFreeSockets: Infinity,
+      scheduling: "lifo",
+      timeout: keepaliveIdleMs,
+      ...(protocol === "https" ? tlsOptions(host, tls) : {}),
+    };
+  }
+
+  /** The agent whose turn it is, for one request: the addresses of the upstream are used one after the other. */
+  get agent(): http.Agent {
+    if (this.#turn >= this.#ways.length) this.#turn = 0;
+    return this.#ways[this.#turn++]!.agent ?? this.#open();
   }
 
   /** Most connections at one time; a reload may change it. */
@@ -78,22 +113,23 @@ export class Pool {
 
   /** Closes the connections nobody uses: after one of them proved dead, its siblings are likely dead too. */
   dropIdle(): void {
-    for (const sockets of Object.values(this.agent.freeSockets)) {
-      for (const socket of [...(sockets ?? [])]) socket.destroy();
-    }
+    for (const { agent } of this.#ways) if (agent !== null) closeIdle(agent, () => true);
   }
 
   /** The upstream is no longer configured: idle connections close now, the others when their exchange ends. */
   retire(): void {
     if (this.#state === "open") this.#state = "retired";
+    this.#unfollow?.();
     this.dropIdle();
   }
 
   /** Closes every connection, used or not, and lets nobody wait for one. */
   destroy(): void {
     this.#state = "destroyed";
+    this.#unfollow?.();
     this.#waiting.refuse(() => new Fault("upstream_unavailable", "the gateway is shutting down"));
-    this.agent.destroy();
+    for (const { agent } of this.#ways) agent?.destroy();
+    for (const agent of this.#left) agent.destroy();
   }
 
   #lease(): boolean {
@@ -102,22 +138,48 @@ export class Pool {
     return true;
   }
 
-  #createAgent(): http.Agent {
-    const { protocol, host, keepaliveIdleMs, tls } = this.options;
-    // Leases bound the number of sockets, so the agent's own queue, which cannot be left, is never used. Last in, first out keeps
-    // few sockets warm and lets the rest run out.
-    const options: http.AgentOptions = { keepAlive: true, maxSockets: Infinity, maxFreeSockets: Infinity, scheduling: "lifo", timeout: keepaliveIdleMs };
-    const agent = protocol === "https" ? new https.Agent({ ...options, ...tlsOptions(host, tls) }) : new http.Agent(options);
+  /** The agent of the way whose turn it just was, and which has none yet. */
+  #open(): http.Agent {
+    const { name } = this.options;
+    // From its first use on, for a pool may be made for a configuration that never comes into force.
+    if (name !== undefined && this.#unfollow === null && this.#state === "open") {
+      this.#unfollow = name.onChange(() => this.#move(name.addresses));
+      this.#move(name.addresses);
+    }
+    const way = this.#ways[this.#turn - 1]!;
+    return (way.agent ??= this.#createAgent(way.address));
+  }
+
+  /** The upstream has these addresses now: what leads to others is used no more. */
+  #move(addresses: readonly Address[]): void {
+    if (addresses.length === 0) return;
+    const before = this.#ways;
+    this.#ways = addresses.map((address) => before.find((way) => way.address === address) ?? { address, agent: null });
+    const known = new Set<string | undefined>(addresses.map(({ address }) => address));
+    for (const agent of this.#left) if (!isInUse(agent)) this.#left.delete(agent);
+    for (const way of before) {
+      if (way.agent === null) continue;
+      const stays = this.#ways.includes(way);
+      // Where its own address was out of reach, a connection of an agent that stays leads to another one.
+      const leaves = (socket: Socket) => !stays || !known.has(socket.remoteAddress);
+      closeIdle(way.agent, leaves);
+      for (const socket of socketsOf(way.agent.sockets)) if (leaves(socket)) this.#leaving.add(socket);
+      if (!stays && isInUse(way.agent)) this.#left.add(way.agent);
+    }
+  }
+
+  #createAgent(address: Address | undefined): http.Agent {
+    const { protocol, name } = this.options;
+    const options = { ...this.#agentOptions, ...towards(name, address) };
+    const agent = protocol === "https" ? new https.Agent(options) : new http.Agent(options);
     // node's documentation says boolean, its types say void.
     const keep = agent.keepSocketAlive.bind(agent) as unknown as (socket: Duplex) => boolean;
     const reuse = agent.reuseSocket.bind(agent);
     const close = function (this: Duplex) {
-      this.destroy();
-      // Out of the agent's hands at once: it would still hand out a destroyed socket in this very turn of the event loop.
-      this.emit("agentRemove");
+      closeNow(this);
     };
     agent.keepSocketAlive = (socket: Duplex) => {
-      if (this.#state !== "open" || !keep(socket)) return false;
+      if (this.#state !== "open" || this.#leaving.has(socket) || !keep(socket)) return false;
       // Bytes on an idle connection answer no question: a second response, or the answer to a request smuggled past us. Left in the
       // socket they would become the reply to whoever leases it next.
       socket.on("data", close);
@@ -129,4 +191,23 @@ export class Pool {
     };
     return agent;
   }
+}
+
+function closeIdle(agent: http.Agent, which: (socket: Socket) => boolean): void {
+  for (const socket of socketsOf(agent.freeSockets)) if (which(socket)) closeNow(socket);
+}
+
+function closeNow(socket: Duplex): void {
+  socket.destroy();
+  // Out of the agent's hands at once: it would still hand out a destroyed socket in this very turn of the event loop.
+  socket.emit("agentRemove");
+}
+
+function isInUse(agent: http.Agent): boolean {
+  return Object.keys(agent.sockets).length > 0;
+}
+
+/** A copy: sockets that are closed leave the agent's own lists. */
+function socketsOf(lists: NodeJS.ReadOnlyDict<Socket[]>): Socket[] {
+  return Object.values(lists).flatMap((sockets) => sockets ?? []);
 }

@@ -1,12 +1,13 @@
 /**
- * The HTTP/2 connections to one upstream: few sessions with many streams each, no more of either than they and we allow.
- * What is sent on a stream is `forward_h2.ts`.
+ * The HTTP/2 connections to one upstream: few sessions to each of its addresses with many streams each, no more of either than they
+ * and we allow. What is sent on a stream is `forward_h2.ts`; the addresses are `resolve.ts`'s.
  */
 import http2, { type ClientHttp2Session } from "node:http2";
 import net, { type Socket } from "node:net";
 import tls, { type ConnectionOptions } from "node:tls";
 import type { Clock, Timer } from "../base/clock.ts";
 import { Fault } from "../base/errors.ts";
+import { connectFailure, towards, type Address, type Name } from "./resolve.ts";
 import { tlsOptions, type UpstreamTls } from "./tls.ts";
 import { WaitingLine } from "./waiting.ts";
 
@@ -19,6 +20,8 @@ export interface SessionsOptions {
   readonly keepaliveIdleMs: number;
   /** For "h2"; default: verified against the system's certificates. */
   readonly tls?: UpstreamTls;
+  /** The addresses of `host`, if it is a name; default: every connection has it looked up by node. */
+  readonly name?: Name;
 }
 
 export class Sessions {
@@ -32,6 +35,9 @@ export class Sessions {
   readonly #tls: ConnectionOptions | null;
   /** The last TLS session, to resume the next connection from. */
   #ticket: Buffer | undefined;
+  /** How many leases have been asked for: whose turn it is among the addresses. */
+  #turn = 0;
+  #unfollow: (() => void) | null = null;
 
   /** Throws when the client certificate and its key do not fit. */
   constructor(options: SessionsOptions, maxConnections: number, clock: Clock) {
@@ -84,23 +90,64 @@ export class Sessions {
   /** The upstream is no longer configured: idle sessions close now, the others with their last stream. */
   retire(): void {
     if (this.#state === "open") this.#state = "retired";
+    this.#unfollow?.();
     for (const session of [...this.#sessions]) session.closeIfUnused();
   }
 
   /** Closes every session, used or not, and lets nobody wait for one. */
   destroy(): void {
     this.#state = "destroyed";
+    this.#unfollow?.();
     this.#waiting.refuse(shuttingDown);
     for (const session of [...this.#sessions]) session.destroy(shuttingDown());
   }
 
-  /** The first with room: few sessions are kept busy, the rest run out. */
+  /** The first with room on the address whose turn it is, else any with room: few sessions are kept busy, the rest run out. */
   #take(except: Session | null = null): Session | null {
     if (this.#state === "destroyed") return null;
+    const addresses = this.#addresses();
+    const next = addresses[this.#turn++ % addresses.length];
+    let other: Session | null = null;
+    let isUsed = false;
     for (const session of this.#sessions) {
-      if (session.hasRoom && session !== except) return this.#lease(session);
+      const isHere = session.address === next;
+      if (isHere && session.takesStreams) isUsed = true;
+      if (!session.hasRoom || session === except) continue;
+      if (isHere) return this.#lease(session);
+      other ??= session;
     }
-    return this.#sessions.size < this.#maxConnections ? this.#lease(this.#connect()) : null;
+    const mayConnect = this.#sessions.size < this.#maxConnections;
+    if (other !== null && (isUsed || !mayConnect)) return this.#lease(other);
+    return mayConnect ? this.#lease(this.#connect(isUsed ? this.#leastUsed(addresses) : next)) : null;
+  }
+
+  /** None: wherever node's own look-up leads. */
+  #addresses(): readonly Address[] {
+    const { name } = this.options;
+    if (name === undefined) return NONE;
+    // From the first use on, for sessions may be made for a configuration that never comes into force.
+    if (this.#unfollow === null && this.#state === "open") {
+      this.#unfollow = name.onChange(() => {
+        for (const session of [...this.#sessions]) this.#leaveIfGone(session);
+        // A session that takes no more streams is no obstacle to who waits, if there may be another.
+        this.#waiting.grant();
+      });
+    }
+    return name.addresses;
+  }
+
+  #leastUsed(addresses: readonly Address[]): Address | undefined {
+    const counts = new Map(addresses.map((address) => [address, 0]));
+    for (const { address } of this.#sessions) if (address !== undefined && counts.has(address)) counts.set(address, counts.get(address)! + 1);
+    return [...counts].sort(([, a], [, b]) => a - b)[0]?.[0];
+  }
+
+  /** Connections to an address that the upstream no longer has take no new streams, whether it was theirs from the start or not. */
+  #leaveIfGone(session: Session): void {
+    const addresses = this.#addresses();
+    if (addresses.length === 0 || session.remoteAddress === undefined) return;
+    const reached = addresses.some(({ address }) => address === session.remoteAddress);
+    if (!reached || session.address === undefined || !addresses.includes(session.address)) session.leave();
   }
 
   #lease(session: Session): Session {
@@ -109,13 +156,13 @@ export class Sessions {
     return session;
   }
 
-  #connect(): Session {
-    const { host, port, keepaliveIdleMs } = this.options;
+  #connect(address: Address | undefined): Session {
+    const { host, port, keepaliveIdleMs, name } = this.options;
     const ticket = this.#ticket;
-    const socket =
-      this.#tls === null ? net.connect({ host, port }) : tls.connect({ ...this.#tls, host, port, ...(ticket === undefined ? {} : { session: ticket }) });
+    const to = { host, port, ...towards(name, address) };
+    const socket = this.#tls === null ? net.connect(to) : tls.connect({ ...this.#tls, ...to, ...(ticket === undefined ? {} : { session: ticket }) });
     if (this.#tls !== null) socket.on("session", (next: Buffer) => (this.#ticket = next));
-    const session = new Session(socket, {
+    const session = new Session(socket, address, {
       clock: this.#clock,
       idleMs: keepaliveIdleMs,
       isKept: () => this.#state === "open",
@@ -130,6 +177,8 @@ export class Sessions {
       },
     });
     this.#sessions.add(session);
+    // The answer may be another since the connection was begun.
+    if (name !== undefined) session.ready.then(() => this.#leaveIfGone(session), ignore);
     return session;
   }
 }
@@ -157,6 +206,8 @@ export class Session {
   readonly ready: Promise<ClientHttp2Session>;
   /** The last stream the peer has looked at, by its GOAWAY: later ones can be sent again. */
   lastStream = Infinity;
+  /** What it was opened for. Another address took its place if that one was out of reach. */
+  readonly address: Address | undefined;
   readonly #socket: Socket;
   readonly #hooks: SessionHooks;
   #fail: (fault: Fault) => void = ignore;
@@ -166,8 +217,9 @@ export class Session {
   #idleSince = 0;
   #timer: Timer | null = null;
 
-  constructor(socket: Socket, hooks: SessionHooks) {
+  constructor(socket: Socket, address: Address | undefined, hooks: SessionHooks) {
     this.#socket = socket;
+    this.address = address;
     this.#hooks = hooks;
     this.ready = new Promise((resolve, reject) => {
       this.#fail = reject;
@@ -175,7 +227,7 @@ export class Session {
     });
     // Those who wait have given up by then; that nobody hears of it is no fault.
     this.ready.catch(ignore);
-    socket.once("error", (error) => this.destroy(new Fault("upstream_connect_failed", error.message, error)));
+    socket.once("error", (error) => this.destroy(new Fault("upstream_connect_failed", connectFailure(error), error)));
     socket.once("close", () => {
       if (this.#state === "connecting") this.destroy(new Fault("upstream_connect_failed", "the connection closed before it was ready"));
     });
@@ -184,7 +236,16 @@ export class Session {
   }
 
   get hasRoom(): boolean {
-    return this.#streams < this.#mostStreams && (this.#state === "open" || this.#state === "connecting");
+    return this.#streams < this.#mostStreams && this.takesStreams;
+  }
+
+  get takesStreams(): boolean {
+    return this.#state === "open" || this.#state === "connecting";
+  }
+
+  /** Undefined until it is connected. */
+  get remoteAddress(): string | undefined {
+    return this.#socket.remoteAddress;
   }
 
   lease(): void {
@@ -281,5 +342,7 @@ const MAX_HEADER_PAIRS = 1000;
 const STREAM_WINDOW_BYTES = 256 * 1024;
 const SESSION_WINDOW_BYTES = 4 * 1024 * 1024;
 const MAX_SESSION_MEGABYTES = 64;
+
+const NONE: readonly Address[] = [];
 
 function ignore(): void {}

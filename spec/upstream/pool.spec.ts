@@ -1,8 +1,12 @@
-import http from "node:http";
+import http, { type IncomingMessage, type RequestListener } from "node:http";
+import https from "node:https";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { Fault } from "../../lib/base/errors.ts";
-import { Pool } from "../../lib/upstream/pool.ts";
+import { Pool, type PoolOptions } from "../../lib/upstream/pool.ts";
+import { connectFailure } from "../../lib/upstream/resolve.ts";
+import { LOOPBACK, madeUpNames, site } from "../support/addresses.ts";
 import { manualClock } from "../support/clock.ts";
+import { OTHER_CA, SHOP } from "../support/more_certs.ts";
 import { socketOrigin } from "../support/origin.ts";
 import { eventually } from "../support/raw_client.ts";
 
@@ -208,5 +212,191 @@ describe("connections", () => {
     pool.destroy();
     await failed;
     await eventually(() => silent.sockets.size === 0);
+  });
+});
+
+describe("the addresses of a name", () => {
+  const ok: RequestListener = (_request, response) => void response.end("ok");
+
+  /** Servers on `serving`, and a pool to a name that nobody but the test knows, of the addresses `answer`. */
+  async function bench(serving: readonly string[], answer: readonly string[] | Error, listener = ok, parts: Partial<PoolOptions> = {}) {
+    const isSecure = parts.protocol === "https";
+    const origin = await site(serving, () => (isSecure ? https.createServer({ cert: SHOP.cert, key: SHOP.key }, listener) : http.createServer(listener)));
+    const host = parts.host ?? "upstream.invalid";
+    const resolver = madeUpNames(answer);
+    const name = await resolver.named(host);
+    const pool = new Pool({ protocol: "http", host, port: origin.port, keepaliveIdleMs: 30_000, name, ...parts }, 100, manualClock());
+    onTestFinished(() => pool.destroy());
+    const begin = () => (isSecure ? https : http).get({ agent: pool.agent, host, port: origin.port });
+    /** The address that has answered, once the connection is back in the pool or closed. */
+    const ask = () =>
+      new Promise<string>((resolve, reject) => {
+        let reached = "";
+        const request = begin();
+        request.on("response", (response) => {
+          reached = response.socket.remoteAddress!;
+          response.resume();
+        });
+        request.on("error", reject);
+        request.on("close", () => setImmediate(() => resolve(reached)));
+      });
+    return { origin, resolver, name, pool, begin, ask };
+  }
+
+  test("are used in turn, and their connections again, with no look-up for any", async () => {
+    const { origin, resolver, ask } = await bench(LOOPBACK, LOOPBACK);
+    const reached: string[] = [];
+    for (let i = 0; i < LOOPBACK.length * 3; i++) reached.push(await ask());
+    expect(reached).toEqual([...LOOPBACK, ...LOOPBACK, ...LOOPBACK]);
+    expect(origin.total).toEqual(Object.fromEntries(LOOPBACK.map((address) => [address, 1])));
+    expect(resolver.asked).toEqual(["upstream.invalid"]);
+  });
+
+  test("share the leases", async () => {
+    const { pool } = await bench(LOOPBACK, LOOPBACK);
+    pool.maxConnections = 2;
+    expect([pool.tryLease(), pool.tryLease(), pool.tryLease()]).toEqual([true, true, false]);
+  });
+
+  test("one that refuses is no error: the others take its turn", async () => {
+    const { origin, ask } = await bench(["127.0.0.2"], ["127.0.0.1", "127.0.0.2"]);
+    expect([await ask(), await ask(), await ask()]).toEqual(["127.0.0.2", "127.0.0.2", "127.0.0.2"]);
+    expect(origin.total["127.0.0.2"]).toBe(2);
+  });
+
+  test("all refuse: the error has a code, and words for each", async () => {
+    const { ask, origin } = await bench(["127.0.0.3"], ["127.0.0.1", "127.0.0.2"]);
+    const error = (await ask().catch((reason: unknown) => reason)) as NodeJS.ErrnoException;
+    expect(error.code).toBe("ECONNREFUSED");
+    expect(connectFailure(error)).toBe(`connect ECONNREFUSED 127.0.0.1:${origin.port}, connect ECONNREFUSED 127.0.0.2:${origin.port}`);
+  });
+
+  test("a new one is used, one that has left is not, one that stays keeps its connections", async () => {
+    const { origin, resolver, ask } = await bench(["127.0.0.1", "127.0.0.2", "127.0.0.3"], ["127.0.0.1", "127.0.0.2"]);
+    await ask();
+    await ask();
+    await resolver.again(["127.0.0.3", "127.0.0.2"]);
+    await eventually(() => origin.open["127.0.0.1"] === 0, "the end of the idle connection");
+    expect(new Set([await ask(), await ask(), await ask()])).toEqual(new Set(["127.0.0.2", "127.0.0.3"]));
+    expect(origin.total).toEqual({ "127.0.0.1": 1, "127.0.0.2": 1, "127.0.0.3": 1 });
+  });
+
+  test("fewer than before: the turn goes on among those that are left", async () => {
+    const { resolver, ask } = await bench(["127.0.0.1", "127.0.0.2", "127.0.0.3"], ["127.0.0.1", "127.0.0.2", "127.0.0.3"]);
+    for (let i = 0; i < 3; i++) await ask();
+    await resolver.again(["127.0.0.2"]);
+    expect([await ask(), await ask()]).toEqual(["127.0.0.2", "127.0.0.2"]);
+  });
+
+  test("a failed look-up changes nothing", async () => {
+    const { origin, resolver, ask } = await bench(["127.0.0.1", "127.0.0.2"], ["127.0.0.1", "127.0.0.2"]);
+    await ask();
+    await resolver.again(new Error("getaddrinfo EAI_AGAIN"));
+    expect([await ask(), await ask()]).toEqual(["127.0.0.2", "127.0.0.1"]);
+    expect(origin.total).toEqual({ "127.0.0.1": 1, "127.0.0.2": 1 });
+  });
+
+  /** A request to the first address that is answered when the test says so. */
+  async function underWay() {
+    const held: (() => void)[] = [];
+    const made = await bench(["127.0.0.1", "127.0.0.2"], ["127.0.0.1"], (_request, response) => void held.push(() => response.end("late")));
+    const answered = new Promise<IncomingMessage>((resolve, reject) => made.begin().on("response", resolve).on("error", reject));
+    await eventually(() => held.length === 1);
+    return { ...made, held, answered };
+  }
+
+  test("an exchange under way with one that leaves comes to its end, and its connection with it", async () => {
+    const { origin, resolver, held, answered } = await underWay();
+    await resolver.again(["127.0.0.2"]);
+    expect(origin.open["127.0.0.1"]).toBe(1);
+    held[0]!();
+    let text = "";
+    for await (const chunk of await answered) text += String(chunk);
+    expect(text).toBe("late");
+    await eventually(() => origin.open["127.0.0.1"] === 0, "the end of the connection");
+  });
+
+  test("destroy closes connections to those that have left too", async () => {
+    const { origin, resolver, pool, answered } = await underWay();
+    await resolver.again(["127.0.0.2"]);
+    pool.destroy();
+    await expect(answered).rejects.toThrow();
+    await eventually(() => origin.open["127.0.0.1"] === 0);
+  });
+
+  test("a connection that took the place of another address leaves with the one it leads to", async () => {
+    const { origin, resolver, ask } = await bench(["127.0.0.2", "127.0.0.3"], ["127.0.0.1", "127.0.0.2"]);
+    await ask();
+    expect(origin.open).toEqual({ "127.0.0.2": 1, "127.0.0.3": 0 });
+    await resolver.again(["127.0.0.1", "127.0.0.3"]);
+    expect([await ask(), await ask()]).toEqual(["127.0.0.3", "127.0.0.3"]);
+    await eventually(() => origin.open["127.0.0.2"] === 0);
+  });
+
+  test("of all of them dropIdle and retire close the idle connections", async () => {
+    const { origin, pool, ask } = await bench(["127.0.0.1", "127.0.0.2"], ["127.0.0.1", "127.0.0.2"]);
+    const none = () => origin.open["127.0.0.1"] === 0 && origin.open["127.0.0.2"] === 0;
+    await ask();
+    await ask();
+    pool.dropIdle();
+    await eventually(none);
+    await ask();
+    await ask();
+    expect(origin.total).toEqual({ "127.0.0.1": 2, "127.0.0.2": 2 });
+    pool.retire();
+    await eventually(none);
+  });
+
+  test("until there are any, node looks the host up by itself; then those are used", async () => {
+    const { resolver, ask, origin } = await bench(LOOPBACK, new Error("no answer yet"), ok, { host: "localhost" });
+    await ask();
+    resolver.answer = ["127.0.0.2"];
+    await resolver.again(["127.0.0.2"]);
+    expect([await ask(), await ask()]).toEqual(["127.0.0.2", "127.0.0.2"]);
+    await eventually(() => Object.values(origin.open).reduce((a, b) => a + b) === 1, "the end of the first connection");
+  });
+
+  test("are followed from the first use to the end, not before and not after", async () => {
+    const { resolver, name } = await bench([], ["127.0.0.1"]);
+    let following = 0;
+    const counted = {
+      host: name.host,
+      get addresses() {
+        return name.addresses;
+      },
+      onChange(listener: () => void) {
+        following++;
+        const end = name.onChange(listener);
+        return () => {
+          following--;
+          end();
+        };
+      },
+    };
+    const make = () => new Pool({ protocol: "http", host: name.host, port: 1, keepaliveIdleMs: 1, name: counted }, 1, manualClock());
+    const [retired, destroyed] = [make(), make()];
+    expect(following).toBe(0);
+    void [retired.agent, retired.agent, destroyed.agent];
+    expect(following).toBe(2);
+    retired.retire();
+    expect(following).toBe(1);
+    destroyed.destroy();
+    expect(following).toBe(0);
+    await resolver.again(["127.0.0.2"]);
+  });
+
+  test("https: every one has to show a certificate for the name", async () => {
+    const tls = { verify: true, identity: "i", ca: Buffer.from(OTHER_CA.cert) };
+    const right = await bench(["127.0.0.1", "127.0.0.2"], ["127.0.0.1", "127.0.0.2"], ok, { protocol: "https", host: "shop.example.com", tls });
+    expect([await right.ask(), await right.ask(), await right.ask()]).toEqual(["127.0.0.1", "127.0.0.2", "127.0.0.1"]);
+    const wrong = await bench(["127.0.0.1", "127.0.0.2"], ["127.0.0.1", "127.0.0.2"], ok, { protocol: "https", host: "other.example.com", tls });
+    await expect(wrong.ask()).rejects.toMatchObject({ code: "ERR_TLS_CERT_ALTNAME_INVALID" });
+    await expect(wrong.ask()).rejects.toThrow("other.example.com");
+  });
+
+  test("https: one that refuses is no error either", async () => {
+    const tls = { verify: true, identity: "i", ca: Buffer.from(OTHER_CA.cert) };
+    const { ask } = await bench(["127.0.0.2"], ["127.0.0.1", "127.0.0.2"], ok, { protocol: "https", host: "shop.example.com", tls });
+    expect([await ask(), await ask()]).toEqual(["127.0.0.2", "127.0.0.2"]);
   });
 });

@@ -9,9 +9,11 @@ import type { ExchangeParts } from "../../lib/http/exchange.ts";
 import { discard, type Reply } from "../../lib/http/reply.ts";
 import { Sessions, type SessionsOptions } from "../../lib/upstream/sessions.ts";
 import type { UpstreamTls } from "../../lib/upstream/tls.ts";
+import { LOOPBACK, madeUpNames, site } from "../support/addresses.ts";
 import { CA, CLIENT, SERVER } from "../support/certs.ts";
 import { manualClock } from "../support/clock.ts";
 import { madeUpExchange, problemOf } from "../support/exercise.ts";
+import { OTHER_CA, SHOP } from "../support/more_certs.ts";
 import { closedPort } from "../support/origin.ts";
 import { madeUpPeer } from "../support/peer.ts";
 import { eventually } from "../support/raw_client.ts";
@@ -316,4 +318,143 @@ describe("TLS", () => {
     const { send } = bench(port, { protocol: "h2", tls: settings() });
     await expect(send()).rejects.toMatchObject({ code: "upstream_connect_failed" });
   });
+});
+
+describe("the addresses of a name", () => {
+  /** Servers on `serving` that answer with the address they were reached at, or when the test says so; and a name of `answer`. */
+  async function named(serving: readonly string[], answer: readonly string[] | Error, { max = 10, parts = {}, holds = false }: NamedParts = {}) {
+    const held: (() => void)[] = [];
+    const origin = await site(serving, () => {
+      const server = parts.protocol === "h2" ? http2.createSecureServer({ cert: SHOP.cert, key: SHOP.key }) : http2.createServer();
+      server.on("stream", (stream: http2.ServerHttp2Stream) => {
+        const reached = stream.session!.socket.localAddress!;
+        stream.respond();
+        if (holds) held.push(() => stream.end(reached));
+        else stream.end(reached);
+      });
+      return server;
+    });
+    const resolver = madeUpNames(answer);
+    const name = await resolver.named(parts.host ?? "upstream.invalid");
+    const made = bench(origin.port, { host: name.host, name, ...parts }, max);
+    const ask = async () => read(await made.send());
+    return { ...made, origin, resolver, held, ask };
+  }
+
+  interface NamedParts {
+    readonly max?: number;
+    readonly parts?: Partial<SessionsOptions>;
+    readonly holds?: boolean;
+  }
+
+  test("all get streams in turn, on one session each, with no look-up for any", async () => {
+    const { origin, resolver, ask } = await named(LOOPBACK, LOOPBACK);
+    const reached: string[] = [];
+    for (let i = 0; i < LOOPBACK.length * 3; i++) reached.push(await ask());
+    expect(reached).toEqual([...LOOPBACK, ...LOOPBACK, ...LOOPBACK]);
+    expect(origin.total).toEqual(Object.fromEntries(LOOPBACK.map((address) => [address, 1])));
+    expect(resolver.asked).toEqual(["upstream.invalid"]);
+  });
+
+  test("max_connections bounds the sessions to all of them together", async () => {
+    const { ask, pool } = await named(LOOPBACK, ["127.0.0.1", "127.0.0.2"], { max: 1 });
+    expect([await ask(), await ask(), await ask()]).toEqual(["127.0.0.1", "127.0.0.1", "127.0.0.1"]);
+    expect(pool.open).toBe(1);
+  });
+
+  test("one that refuses is no error, and is not tried with each request", async () => {
+    const { origin, ask } = await named(["127.0.0.2"], ["127.0.0.1", "127.0.0.2"]);
+    for (let i = 0; i < 6; i++) expect(await ask()).toBe("127.0.0.2");
+    expect(origin.total["127.0.0.2"]).toBe(2);
+  });
+
+  test("all refuse: upstream_connect_failed, with words for each", async () => {
+    const { send, origin } = await named(["127.0.0.3"], ["127.0.0.1", "127.0.0.2"]);
+    const message = `connect ECONNREFUSED 127.0.0.1:${origin.port}, connect ECONNREFUSED 127.0.0.2:${origin.port}`;
+    await expect(send()).rejects.toMatchObject({ code: "upstream_connect_failed", message });
+  });
+
+  test("the one with the fewest sessions gets the next when all are full", async () => {
+    const [one, two] = [await framePeer(() => {}, maxStreams(1)), ["127.0.0.1", "127.0.0.2"]];
+    const { pool } = bench(one.port, { host: "upstream.invalid", name: await madeUpNames(two).named("upstream.invalid") }, 4);
+    const sessions: string[] = [];
+    for (let i = 0; i < 4; i++) {
+      const session = pool.tryLease()!;
+      sessions.push(session.address!.address);
+      await session.ready;
+      await eventually(() => !session.hasRoom, "the peer's settings");
+    }
+    expect(sessions.sort()).toEqual(["127.0.0.1", "127.0.0.1", "127.0.0.2", "127.0.0.2"]);
+    expect(pool.tryLease()).toBeNull();
+  });
+
+  test("a new one gets streams, one that has left no more, one that stays keeps its session", async () => {
+    const { origin, resolver, ask } = await named(["127.0.0.1", "127.0.0.2", "127.0.0.3"], ["127.0.0.1", "127.0.0.2"]);
+    await ask();
+    await ask();
+    await resolver.again(["127.0.0.3", "127.0.0.2"]);
+    await eventually(() => origin.open["127.0.0.1"] === 0, "the end of the idle session");
+    expect(new Set([await ask(), await ask(), await ask()])).toEqual(new Set(["127.0.0.2", "127.0.0.3"]));
+    expect(origin.total).toEqual({ "127.0.0.1": 1, "127.0.0.2": 1, "127.0.0.3": 1 });
+  });
+
+  test("a failed look-up changes nothing", async () => {
+    const { origin, resolver, ask } = await named(["127.0.0.1", "127.0.0.2"], ["127.0.0.1", "127.0.0.2"]);
+    await ask();
+    await resolver.again(new Error("getaddrinfo EAI_AGAIN"));
+    expect([await ask(), await ask()]).toEqual(["127.0.0.2", "127.0.0.1"]);
+    expect(origin.total).toEqual({ "127.0.0.1": 1, "127.0.0.2": 1 });
+  });
+
+  test("a stream to one that leaves comes to its end, and the session with it", async () => {
+    const { origin, resolver, send, held } = await named(["127.0.0.1", "127.0.0.2"], ["127.0.0.1"], { holds: true });
+    const reply = await send();
+    await resolver.again(["127.0.0.2"]);
+    const next = await send();
+    expect(origin.total).toEqual({ "127.0.0.1": 1, "127.0.0.2": 1 });
+    await eventually(() => held.length === 2);
+    for (const end of held) end();
+    expect([await read(reply), await read(next)]).toEqual(["127.0.0.1", "127.0.0.2"]);
+    await eventually(() => origin.open["127.0.0.1"] === 0);
+  });
+
+  test("a session that took the place of another address leaves with the one it leads to", async () => {
+    const { origin, resolver, ask } = await named(["127.0.0.2", "127.0.0.3"], ["127.0.0.1", "127.0.0.2"]);
+    await ask();
+    expect(origin.open).toEqual({ "127.0.0.2": 1, "127.0.0.3": 0 });
+    await resolver.again(["127.0.0.1", "127.0.0.3"]);
+    expect([await ask(), await ask()]).toEqual(["127.0.0.3", "127.0.0.3"]);
+    await eventually(() => origin.open["127.0.0.2"] === 0);
+  });
+
+  test("one that leaves while its connection is being made has none of the streams that follow", async () => {
+    const { origin, resolver, send, ask } = await named(["127.0.0.1", "127.0.0.2"], ["127.0.0.1"]);
+    const first = send();
+    await resolver.again(["127.0.0.2"]);
+    // Which of them it has reached is a race that nobody minds.
+    await read(await first);
+    expect([await ask(), await ask()]).toEqual(["127.0.0.2", "127.0.0.2"]);
+    await eventually(() => origin.open["127.0.0.1"] === 0);
+  });
+
+  test("until there are any, node looks the host up by itself; then those are used", async () => {
+    const { origin, resolver, ask } = await named(LOOPBACK, new Error("no answer yet"), { parts: { host: "localhost" } });
+    await ask();
+    await resolver.again(["127.0.0.2"]);
+    expect([await ask(), await ask()]).toEqual(["127.0.0.2", "127.0.0.2"]);
+    await eventually(() => Object.values(origin.open).reduce((a, b) => a + b) === 1, "the end of the first session");
+  });
+
+  test("h2: every one has to show a certificate for the name", async () => {
+    const tls = settingsFor(OTHER_CA.cert);
+    const both = ["127.0.0.1", "127.0.0.2"];
+    const right = await named(both, both, { parts: { protocol: "h2", host: "shop.example.com", tls } });
+    expect([await right.ask(), await right.ask()]).toEqual(both);
+    const wrong = await named(both, both, { parts: { protocol: "h2", host: "other.example.com", tls } });
+    await expect(wrong.send()).rejects.toMatchObject({ code: "upstream_connect_failed", message: expect.stringContaining("other.example.com") as string });
+  });
+
+  function settingsFor(ca: string): UpstreamTls {
+    return { verify: true, identity: "i", ca: Buffer.from(ca) };
+  }
 });
