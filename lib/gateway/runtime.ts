@@ -2,8 +2,6 @@
  * What survives a reload: connection pools, the health of upstreams, rate counters, each under the name of what it is, so that an
  * unchanged upstream keeps its sockets and its state, and no limit is refilled. What a configuration makes of them is `snapshot.ts`.
  */
-import { lookup } from "node:dns/promises";
-import { isIP } from "node:net";
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import { memoryCounters, type MemoryCounters } from "../store/memory.ts";
@@ -13,7 +11,7 @@ import { startHealthCheck, type HealthCheck, type HealthCheckSettings } from "..
 import type { Connections, Peer } from "../upstream/peer.ts";
 import { Pool, type PoolOptions } from "../upstream/pool.ts";
 import { ReplayMemory } from "../upstream/replay.ts";
-import { Names, type Lookup } from "../upstream/resolve.ts";
+import { Names, type Address } from "../upstream/resolve.ts";
 import { Sessions, type SessionsOptions } from "../upstream/sessions.ts";
 
 /** What one snapshot uses; all else may go when the snapshot comes into force. */
@@ -22,8 +20,8 @@ export interface InUse {
   /** By the name of their service. */
   readonly fleets: Map<string, FleetPlan>;
   readonly limiters: Set<string>;
-  /** Host names of upstreams. */
-  readonly names: Set<string>;
+  /** Names and addresses of upstreams. */
+  readonly hosts: Set<string>;
   readonly dnsTtlMs: number;
 }
 
@@ -44,8 +42,8 @@ export interface CheckSettings extends HealthCheckSettings {
 export interface RuntimeOptions {
   readonly clock: Clock;
   readonly log: Log;
-  /** Default: the system's (getaddrinfo). */
-  readonly lookup?: Lookup;
+  /** All addresses of a host; default: getaddrinfo. */
+  readonly lookup?: (host: string) => Promise<readonly Address[]>;
   /** Numbers from 0 to below 1. Default `Math.random`. */
   readonly random?: () => number;
 }
@@ -66,17 +64,17 @@ export class Runtime {
   readonly #fleets = new Map<string, Fleet>();
   readonly #checks = new Map<Peer, { readonly settings: string; readonly check: HealthCheck }>();
 
-  constructor({ clock, log, lookup: find = systemLookup, random = Math.random }: RuntimeOptions) {
+  constructor({ clock, log, lookup, random = Math.random }: RuntimeOptions) {
     this.clock = clock;
     this.counters = memoryCounters(clock);
     this.#log = log;
     this.#random = random;
-    this.#names = new Names({ clock, log, lookup: find, random });
+    this.#names = new Names({ clock, log, random, ...(lookup === undefined ? {} : { lookup }) });
   }
 
   /** For one snapshot, to be filled while it is compiled. */
   inUse(dnsTtlMs: number): InUse {
-    return { pools: new Map(), fleets: new Map(), limiters: new Set(), names: new Set(), dnsTtlMs };
+    return { pools: new Map(), fleets: new Map(), limiters: new Set(), hosts: new Set(), dnsTtlMs };
   }
 
   /** The pool of one upstream of one service: the one that is there, or a new one. Throws when its TLS settings cannot be used. */
@@ -85,7 +83,7 @@ export class Runtime {
     // Two upstreams of a service may stand for one address: they share its pool.
     const pool = inUse.pools.get(key)?.pool ?? this.#pools.get(key) ?? this.#connections(options, maxConnections);
     inUse.pools.set(key, { pool, maxConnections });
-    if (isIP(options.host) === 0) inUse.names.add(options.host);
+    inUse.hosts.add(options.host);
     return pool;
   }
 
@@ -96,7 +94,8 @@ export class Runtime {
 
   /** A snapshot comes into force: keeps what it uses and retires the rest. */
   adopt(inUse: InUse): void {
-    this.#names.retain(inUse.names, inUse.dnsTtlMs);
+    this.#names.ttlMs = inUse.dnsTtlMs;
+    this.#names.retain(inUse.hosts);
     this.#adoptPools(inUse);
     for (const [service, fleet] of this.#fleets) if (!inUse.fleets.has(service)) fleet.close();
     this.#fleets.clear();
@@ -163,10 +162,9 @@ export class Runtime {
   }
 
   #connections(options: PoolOptions | SessionsOptions, maxConnections: number): Connections {
-    const name = isIP(options.host) === 0 ? { name: this.#names.name(options.host) } : {};
-    return isHttp1(options)
-      ? new Pool({ ...options, ...name }, maxConnections, this.clock)
-      : new Sessions({ ...options, ...name }, maxConnections, this.clock);
+    const name = this.#names.name(options.host);
+    const named = name === undefined ? options : { ...options, name };
+    return isHttp1(named) ? new Pool(named, maxConnections, this.clock) : new Sessions(named, maxConnections, this.clock);
   }
 }
 
@@ -177,5 +175,3 @@ function describeChecks({ path, intervalMs, timeoutMs, expectStatus }: CheckSett
 function isHttp1(options: PoolOptions | SessionsOptions): options is PoolOptions {
   return options.protocol === "http" || options.protocol === "https";
 }
-
-const systemLookup: Lookup = (host) => lookup(host, { all: true });
