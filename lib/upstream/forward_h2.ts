@@ -8,17 +8,18 @@ import { Fault, type ErrorCode } from "../base/errors.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { resetStream, tellBrokenEnds } from "../http/h2_ends.ts";
 import { h2Fields } from "../http/h2_fields.ts";
-import { endToEnd, hasToken, headerValue, withoutHeader, type HeaderList } from "../http/headers.ts";
+import { endToEnd, hasToken, headerValue, headerValues, withoutHeader, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { deadlines } from "./deadlines.ts";
 import type { Destination } from "./destination.ts";
 import { Unsent } from "./faults.ts";
 import { isReplayable, type ForwardOptions } from "./forward.ts";
 import { requestHead } from "./request_head.ts";
-import { informationHeaders } from "./response_head.ts";
+import { informationHeaders, switchHeaders } from "./response_head.ts";
 import type { Session, Sessions } from "./sessions.ts";
 import { trailerFields } from "./trailers.ts";
 import { stalledUpload, upload } from "./upload.ts";
+import { isWebsocketKey, websocketAccept } from "./websocket.ts";
 
 const { NGHTTP2_CANCEL, NGHTTP2_FLAG_END_STREAM, NGHTTP2_PROTOCOL_ERROR, NGHTTP2_REFUSED_STREAM } = http2.constants;
 
@@ -27,30 +28,35 @@ export async function forwardH2(exchange: Exchange, to: Destination<Sessions>, o
   const { call } = exchange;
   // A plugin may have taken longer than the client cared to wait.
   if (call.aborted) throw new Fault("upstream_reset", "the client went away");
-  if (exchange.upgrade !== null) {
-    return problem(call, "upstream_invalid", { detail: "The service behind this route is reached over HTTP/2, which carries no WebSockets here." });
+  if (exchange.upgrade !== null && exchange.httpVersion !== "2.0" && !isWebsocketKey(headerValues(exchange.headers, "sec-websocket-key"))) {
+    // Over HTTP/2 there is no key: the upstream cannot look at it, and it is we who answer it.
+    return problem(call, "bad_request", { detail: "A request for a WebSocket needs one Sec-WebSocket-Key of 16 bytes in base64." });
   }
   const first = await lease(exchange, to, options, null);
   try {
-    return await send(exchange, to, first, options, endsAt);
+    return await sendIfTaken(exchange, to, first, options, endsAt);
   } catch (fault) {
     if (!(fault instanceof Unserved) || call.aborted) throw fault;
-    return send(exchange, to, await lease(exchange, to, options, first), options, endsAt);
+    return sendIfTaken(exchange, to, await lease(exchange, to, options, first), options, endsAt);
   }
 }
 
 /** The peer says that it has not looked at the request, or an idle connection broke as it was used; and the request can be sent again. */
 class Unserved extends Unsent {}
 
-/** A lease on a session that is connected. */
+/** A lease on a session that is connected and, for a WebSocket, has said whether it takes one. */
 async function lease(exchange: Exchange, { pool }: Destination<Sessions>, options: ForwardOptions, except: Session | null): Promise<Session> {
   const { call } = exchange;
   const session = pool.tryLease(except) ?? pool.tryLease() ?? (await pool.waitForLease(options.connectMs, (run) => call.onAbort(run)));
-  if (session.http2 === null || session.http2.connecting) await connected(session, exchange, options);
+  if (exchange.upgrade !== null) {
+    await within(session.settled, session, exchange, options);
+  } else if (session.http2 === null || session.http2.connecting) {
+    await within(session.ready, session, exchange, options);
+  }
   return session;
 }
 
-function connected(session: Session, { call }: Exchange, { clock, connectMs }: ForwardOptions): Promise<void> {
+function within(usable: Promise<unknown>, session: Session, { call }: Exchange, { clock, connectMs }: ForwardOptions): Promise<void> {
   return new Promise((resolve, reject) => {
     let over = false;
     const giveUp = (fault: Fault) => {
@@ -61,7 +67,7 @@ function connected(session: Session, { call }: Exchange, { clock, connectMs }: F
       reject(fault);
     };
     const timer = clock.after(connectMs, () => giveUp(new Unsent("upstream_timeout", `no connection within ${connectMs} ms`)));
-    session.ready.then(() => {
+    usable.then(() => {
       if (over) return;
       over = true;
       timer.cancel();
@@ -70,6 +76,16 @@ function connected(session: Session, { call }: Exchange, { clock, connectMs }: F
     call.onAbort(() => {
       if (!over) giveUp(new Fault("upstream_reset", "the client went away"));
     });
+  });
+}
+
+/** A peer that has not said that it takes an extended CONNECT must not be sent one (RFC 8441 §3). */
+function sendIfTaken(exchange: Exchange, to: Destination<Sessions>, session: Session, options: ForwardOptions, endsAt: number): Reply | Promise<Reply> {
+  if (exchange.upgrade === null || session.takesWebSockets) return send(exchange, to, session, options, endsAt);
+  session.release();
+  return problem(exchange.call, "upstream_invalid", {
+    detail: "The service behind this route is reached over HTTP/2 and takes no WebSockets there.",
+    why: "the upstream's SETTINGS do not allow extended CONNECT (RFC 8441)",
   });
 }
 
@@ -82,6 +98,8 @@ function send(exchange: Exchange, to: Destination<Sessions>, session: Session, o
     let trailers: HeaderList = [];
     // The client holds its body back until the upstream asks for it; cleared by the upstream's 100.
     let awaitsContinue = body !== null && hasToken(headerValue(exchange.headers, "expect"), "100-continue");
+    // What had come from the peer when the whole request was out.
+    let heard = -1;
     let stopUpload = ignore;
     let stream: ClientHttp2Stream;
     let mayTrail: boolean;
@@ -90,7 +108,7 @@ function send(exchange: Exchange, to: Destination<Sessions>, session: Session, o
       const fields = requestFields(exchange, to, head.headers);
       // A body of stated length has trailers only where the client speaks HTTP/2 too; asking for them costs a frame.
       mayTrail = head.framing === "chunked" || (head.framing === "length" && exchange.httpVersion === "2.0");
-      stream = open(session.http2!, fields, { endStream: body === null, waitForTrailers: mayTrail });
+      stream = open(session.http2!, fields, { endStream: body === null && exchange.upgrade === null, waitForTrailers: mayTrail });
     } catch (error) {
       session.release();
       if (error instanceof Unserved) session.leave();
@@ -109,6 +127,7 @@ function send(exchange: Exchange, to: Destination<Sessions>, session: Session, o
       timer?.cancel();
       bounds.over();
       stopUpload();
+      if (fault.code === "upstream_timeout") session.doubt(heard);
       resetStream(stream, NGHTTP2_CANCEL);
       if (delivered) {
         stream.destroy(fault);
@@ -122,6 +141,7 @@ function send(exchange: Exchange, to: Destination<Sessions>, session: Session, o
     const awaitResponse = () => {
       if (phase !== "sending") return;
       phase = "waiting";
+      heard = session.heard;
       arm(options.responseMs, () => fail(new Fault("upstream_timeout", `no response within ${options.responseMs} ms`)));
     };
 
@@ -142,11 +162,19 @@ function send(exchange: Exchange, to: Destination<Sessions>, session: Session, o
     });
     stream.once("response", (_fields: IncomingHttpHeaders, flags: number, raw: readonly string[]) => {
       if (phase === "over") return;
-      phase = "receiving";
       timer?.cancel();
       bounds.headArrived();
       // Whoever gives the body up has cancelled the request: node's own way would say that nothing was wrong.
       cancelWhenDestroyed(stream);
+      if (exchange.upgrade !== null && isSuccess(Number(raw[1]))) {
+        phase = "over";
+        bounds.over();
+        return resolve(switchReply(exchange, stream, raw, options));
+      }
+      phase = "receiving";
+      heard = -1;
+      // A refused WebSocket is an answered request: nothing more follows on it.
+      if (exchange.upgrade !== null) stream.end();
       resolve(replyOf(exchange, stream, (flags & NGHTTP2_FLAG_END_STREAM) !== 0, raw, options.viaName, () => trailerFields(trailers)));
     });
     stream.once("trailers", (_fields: IncomingHttpHeaders, _flags: number, raw: readonly string[]) => {
@@ -196,6 +224,13 @@ function requestFields(exchange: Exchange, to: Destination<Sessions>, list: Head
   fields[":path"] = exchange.upstreamPath + exchange.query;
   if (h2Fields(list, fields) === null) throw new Fault("internal", "a header of the request cannot be written");
   delete fields["host"];
+  if (exchange.upgrade !== null) {
+    // RFC 8441 §4, §5: what an HTTP/1.1 upgrade says with GET, without its key.
+    fields[":method"] = "CONNECT";
+    fields[":protocol"] = exchange.upgrade;
+    delete fields["sec-websocket-key"];
+    delete fields["content-length"];
+  }
   if (hasToken(headerValue(list, "te"), "trailers")) fields["te"] = "trailers";
   return fields;
 }
@@ -218,6 +253,20 @@ function replyOf(
   return { status, headers: [...headers, "Via", `2.0 ${viaName}`], body: empty ? null : stream, trailers };
 }
 
+/** The answer to an extended CONNECT as the one to an upgrade: the stream carries what a socket would. */
+function switchReply(exchange: Exchange, stream: ClientHttp2Stream, raw: readonly string[], { viaName, idleMs }: ForwardOptions): Reply {
+  const headers = [...withoutHeader(endToEnd(raw.slice(2)), "sec-websocket-accept"), "Via", `2.0 ${viaName}`];
+  if (exchange.httpVersion !== "2.0") headers.push("Sec-WebSocket-Accept", websocketAccept(headerValue(exchange.headers, "sec-websocket-key")!));
+  return { status: 101, headers: switchHeaders(exchange.upgrade!, headers), body: null, tunnel: { socket: stream, head: NOTHING, idleMs } };
+}
+
+/** Any of them answers a CONNECT with a tunnel (RFC 9113 §8.5). */
+function isSuccess(status: number): boolean {
+  return status >= 200 && status < 300;
+}
+
+const NOTHING = Buffer.alloc(0);
+
 function cancelWhenDestroyed(stream: ClientHttp2Stream): void {
   const { destroy } = stream;
   stream.destroy = (error?: Error) => {
@@ -236,7 +285,8 @@ function faultOf(error: Error | null, stream: ClientHttp2Stream, session: Sessio
     const stale = stream.id !== 1 && session.http2!.destroyed && isReplayable(exchange);
     if (unseen || stale) return new Unserved("upstream_reset", why, error ?? undefined);
   }
-  return new Fault(codeOf(error, rstCode), why, error ?? undefined);
+  // Why the session was given up is said by a fault of its own.
+  return error instanceof Fault ? error : new Fault(codeOf(error, rstCode), why, error ?? undefined);
 }
 
 function codeOf(error: (Error & { code?: string }) | null, rstCode: number | undefined): ErrorCode {

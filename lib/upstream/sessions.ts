@@ -204,6 +204,10 @@ export class Session {
   http2: ClientHttp2Session | null = null;
   /** Rejects with a `Fault` when there will be no connection. */
   readonly ready: Promise<ClientHttp2Session>;
+  /** Resolves when the peer has said what it allows; rejects as `ready` does, and when the connection ends before. */
+  readonly settled: Promise<void>;
+  /** Whether the peer takes an extended CONNECT (RFC 8441 §3); known once it is `settled`. */
+  takesWebSockets = false;
   /** The last stream the peer has looked at, by its GOAWAY: later ones can be sent again. */
   lastStream = Infinity;
   /** What it was opened for. Another address took its place if that one was out of reach. */
@@ -211,22 +215,34 @@ export class Session {
   readonly #socket: Socket;
   readonly #hooks: SessionHooks;
   #fail: (fault: Fault) => void = ignore;
-  #state: "connecting" | "open" | "leaving" | "closed" = "connecting";
+  #settle: () => void = ignore;
+  #state: "connecting" | "open" | "doubted" | "leaving" | "closed" = "connecting";
   #streams = 0;
   #mostStreams = STREAMS_BEFORE_SETTINGS;
   #idleSince = 0;
   #timer: Timer | null = null;
+  /** Runs while a sign of life is waited for: the answer to a PING, or the end of the connection. */
+  #proof: Timer | null = null;
 
   constructor(socket: Socket, address: Address | undefined, hooks: SessionHooks) {
     this.#socket = socket;
     this.address = address;
     this.#hooks = hooks;
+    let unsettled: (fault: Fault) => void;
+    this.settled = new Promise((resolve, reject) => {
+      this.#settle = resolve;
+      unsettled = reject;
+    });
     this.ready = new Promise((resolve, reject) => {
-      this.#fail = reject;
+      this.#fail = (fault) => {
+        reject(fault);
+        unsettled(fault);
+      };
       socket.once(socket instanceof tls.TLSSocket ? "secureConnect" : "connect", () => this.#begin(resolve));
     });
     // Those who wait have given up by then; that nobody hears of it is no fault.
     this.ready.catch(ignore);
+    this.settled.catch(ignore);
     socket.once("error", (error) => this.destroy(new Fault("upstream_connect_failed", connectFailure(error), error)));
     socket.once("close", () => {
       if (this.#state === "connecting") this.destroy(new Fault("upstream_connect_failed", "the connection closed before it was ready"));
@@ -248,6 +264,11 @@ export class Session {
     return this.#socket.remoteAddress;
   }
 
+  /** Bytes that have come from the peer, of whatever stream. */
+  get heard(): number {
+    return this.#socket.bytesRead;
+  }
+
   lease(): void {
     if (this.#streams++ === 0) this.http2?.ref();
   }
@@ -258,9 +279,27 @@ export class Session {
     this.#hooks.released();
   }
 
+  /**
+   * Somebody has waited for the peer in vain: it may have vanished without a word, and with it all streams of the connection. A PING
+   * that finds nobody ends them. Where nothing has come since `heard` was that much, nobody new is put on the connection meanwhile.
+   */
+  doubt(heard: number): void {
+    if (this.#proof !== null || this.http2 === null || this.http2.destroyed) return;
+    const now = this.heard;
+    if (this.#state === "open" && heard === now) this.#state = "doubted";
+    this.#proof = this.#hooks.clock.after(PROOF_MS, () => {
+      // Its answer may be stuck behind the bodies of others: whatever comes is a sign of life.
+      if (this.heard !== now) this.#believe();
+      else this.#giveUp(new Fault("upstream_timeout", `the connection is dead: no answer to a PING within ${PROOF_MS} ms`));
+    });
+    this.http2.ping((error) => {
+      if (error === null) this.#believe();
+    });
+  }
+
   /** Takes no new streams; ends with the last it has. */
   leave(): void {
-    if (this.#state === "open") this.#state = "leaving";
+    if (this.#state === "open" || this.#state === "doubted") this.#state = "leaving";
     this.closeIfUnused();
   }
 
@@ -270,12 +309,15 @@ export class Session {
     this.#state = "leaving";
     const session = this.http2!;
     if (!session.closed && !session.destroyed) session.close();
+    // Of a peer that has vanished the system would wait for an end for many minutes.
+    this.#proof ??= this.#hooks.clock.after(PROOF_MS, () => this.#giveUp(new Fault("upstream_reset", "the connection did not close")));
   }
 
   destroy(fault: Fault): void {
     if (this.#state === "closed") return;
     this.#state = "closed";
     this.#timer?.cancel();
+    this.#proof?.cancel();
     this.#fail(fault);
     if (this.http2 === null) this.#socket.destroy();
     else if (!this.http2.destroyed) this.http2.destroy();
@@ -298,11 +340,14 @@ export class Session {
     this.http2 = session;
     session.on("error", ignore);
     session.once("close", () => this.destroy(new Fault("upstream_reset", "the connection closed")));
-    session.on("goaway", (_code: number, lastStream: number) => {
+    session.on("goaway", (code: number, lastStream: number) => {
       this.lastStream = lastStream;
       this.leave();
+      if (code !== http2.constants.NGHTTP2_NO_ERROR) sparePending(session);
     });
-    session.on("remoteSettings", ({ maxConcurrentStreams }) => {
+    session.on("remoteSettings", ({ maxConcurrentStreams, enableConnectProtocol }) => {
+      this.takesWebSockets = enableConnectProtocol === true;
+      this.#settle();
       if (maxConcurrentStreams === undefined) return;
       this.#mostStreams = maxConcurrentStreams;
       this.#hooks.changed();
@@ -315,7 +360,25 @@ export class Session {
     });
   }
 
+  #believe(): void {
+    this.#proof?.cancel();
+    this.#proof = null;
+    if (this.#state === "leaving") return this.closeIfUnused();
+    if (this.#state !== "doubted") return;
+    this.#state = "open";
+    if (this.#streams === 0) this.#becomeIdle();
+    this.#hooks.changed();
+  }
+
+  /** Ends the connection without waiting for the peer to take what was written. */
+  #giveUp(fault: Fault): void {
+    if (!this.http2!.destroyed) this.http2!.destroy(fault, http2.constants.NGHTTP2_NO_ERROR);
+    this.destroy(fault);
+    this.#socket.destroy();
+  }
+
   #becomeIdle(): void {
+    if (this.#state === "doubted" && this.#hooks.isKept()) return;
     if (this.#state !== "open" || !this.#hooks.isKept()) return this.closeIfUnused();
     // An idle connection must not keep the process alive.
     this.http2!.unref();
@@ -333,6 +396,24 @@ export class Session {
   };
 }
 
+/**
+ * Node destroys a session right after the event of a GOAWAY with an error. Its streams up to the last that the GOAWAY names may still be
+ * answered (RFC 9113 §6.8), and nghttp2 goes on with them: they get the gentle end that node gives where there is no error.
+ */
+function sparePending(session: ClientHttp2Session): void {
+  const { destroy } = session;
+  const restore = () => {
+    session.destroy = destroy;
+  };
+  session.destroy = () => {
+    restore();
+    session.close();
+  };
+  process.nextTick(restore);
+}
+
+/** Time for a sign of life: any peer answers a PING ahead of all else. Less than most wait for a connection. */
+const PROOF_MS = 2_500;
 /** What RFC 9113 §6.5.2 asks peers to allow at least. */
 const STREAMS_BEFORE_SETTINGS = 100;
 /** As `forward.ts` has it for HTTP/1. */

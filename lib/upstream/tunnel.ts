@@ -19,7 +19,9 @@ export function joinTunnel(client: Duplex, clientHead: Buffer, tunnel: Tunnel): 
   if (tunnel.head.length > 0) client.write(tunnel.head);
   carry(client, upstream);
   carry(upstream, client);
-  closeWhenIdle(client, upstream, tunnel.idleMs);
+  const move = closeWhenIdle(client, upstream, tunnel.idleMs);
+  client.on("data", move);
+  upstream.on("data", move);
 }
 
 function carry(from: Duplex, to: Duplex): void {
@@ -58,15 +60,16 @@ function isStream(side: Duplex): side is Http2Stream {
 }
 
 /**
- * Each side tells when it has been still for `idleMs`. The tunnel is idle when both have told and nothing has moved on either since
- * the first did.
+ * Each side tells when it has been still for `idleMs`. The tunnel is idle when both have told and no byte has come from either since
+ * the first did. Returns what is to be called for each byte's sake.
  */
-function closeWhenIdle(client: Duplex, upstream: Duplex, idleMs: number): void {
+function closeWhenIdle(client: Duplex, upstream: Duplex, idleMs: number): () => void {
   const sides: Timed[] = [client, upstream];
   const movedWhenStill = [-1, -1];
+  let moved = 0;
   sides.forEach((side, own) => {
-    side.setTimeout?.(idleMs, () => {
-      const moved = bytesMoved(client, upstream);
+    // Not as the argument of `setTimeout`: that would hear of the first silence only.
+    side.on("timeout", () => {
       movedWhenStill[own] = moved;
       if (movedWhenStill[1 - own] === moved) {
         cut(client);
@@ -75,14 +78,9 @@ function closeWhenIdle(client: Duplex, upstream: Duplex, idleMs: number): void {
         side.setTimeout?.(idleMs);
       }
     });
+    side.setTimeout?.(idleMs);
   });
+  return () => void moved++;
 }
 
-type Timed = Duplex & { setTimeout?(ms: number, run?: () => void): void };
-
-/** A stream of HTTP/2 does not count; what passes it passes the other side. */
-function bytesMoved(...sides: Duplex[]): number {
-  let sum = 0;
-  for (const side of sides as (Duplex & { bytesRead?: number; bytesWritten?: number })[]) sum += (side.bytesRead ?? 0) + (side.bytesWritten ?? 0);
-  return sum;
-}
+type Timed = Duplex & { setTimeout?(ms: number): void };

@@ -5,7 +5,7 @@ import net, { type AddressInfo, type Socket } from "node:net";
 import type { Readable } from "node:stream";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { Fault } from "../../lib/base/errors.ts";
-import type { ExchangeParts } from "../../lib/http/exchange.ts";
+import { Call, type ExchangeParts } from "../../lib/http/exchange.ts";
 import { discard, type Reply } from "../../lib/http/reply.ts";
 import { Sessions, type SessionsOptions } from "../../lib/upstream/sessions.ts";
 import type { UpstreamTls } from "../../lib/upstream/tls.ts";
@@ -18,10 +18,12 @@ import { closedPort } from "../support/origin.ts";
 import { madeUpPeer } from "../support/peer.ts";
 import { eventually } from "../support/raw_client.ts";
 
-const [DATA, HEADERS, RST_STREAM, SETTINGS, GOAWAY] = [0, 1, 3, 4, 7];
-const [NO_ERROR, CANCEL, REFUSED_STREAM] = [0, 8, 7];
+const [DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY] = [0, 1, 3, 4, 6, 7];
+const [NO_ERROR, CANCEL, REFUSED_STREAM, ENHANCE_YOUR_CALM] = [0, 8, 7, 11];
 const END_STREAM = 1;
 const STATUS_200 = Buffer.from([0x88]);
+const KEY = ["Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="];
+const WEBSOCKET: Partial<ExchangeParts> = { upgrade: "websocket", headers: KEY };
 
 interface Peer {
   readonly socket: Socket;
@@ -29,9 +31,12 @@ interface Peer {
   answer(stream: number): void;
 }
 
-/** An HTTP/2 peer at the level of frames. `talk` gets each request's stream; `resets` collects RST_STREAM codes. */
-async function framePeer(talk: (peer: Peer, stream: number) => void, settings: Buffer = Buffer.alloc(0)) {
-  const self = { port: 0, connections: 0, open: 0, streams: [] as number[], resets: [] as number[] };
+/**
+ * An HTTP/2 peer at the level of frames. `talk` gets each request's stream; `resets` collects RST_STREAM codes. Without settings it says
+ * nothing of itself; while it is `deaf` it answers no PING.
+ */
+async function framePeer(talk: (peer: Peer, stream: number) => void, settings: Buffer | null = Buffer.alloc(0)) {
+  const self = { port: 0, connections: 0, open: 0, streams: [] as number[], resets: [] as number[], pings: 0, deaf: false };
   const server = net.createServer((socket) => {
     self.connections++;
     self.open++;
@@ -45,7 +50,7 @@ async function framePeer(talk: (peer: Peer, stream: number) => void, settings: B
         peer.send(DATA, END_STREAM, stream, Buffer.from("ok"));
       },
     };
-    peer.send(SETTINGS, 0, 0, settings);
+    if (settings !== null) peer.send(SETTINGS, 0, 0, settings);
     let received = Buffer.alloc(0);
     let preface = 24;
     socket.on("data", (chunk: Buffer) => {
@@ -55,7 +60,11 @@ async function framePeer(talk: (peer: Peer, stream: number) => void, settings: B
       preface = 0;
       for (let size = 0; received.length >= 9 && received.length >= (size = 9 + received.readUIntBE(0, 3)); received = received.subarray(size)) {
         const [type, flags, stream] = [received[3]!, received[4]!, received.readUInt32BE(5)];
-        if (type === SETTINGS && (flags & 1) === 0) peer.send(SETTINGS, 1, 0);
+        if (type === SETTINGS && (flags & 1) === 0 && settings !== null) peer.send(SETTINGS, 1, 0);
+        if (type === PING && (flags & 1) === 0) {
+          self.pings++;
+          if (!self.deaf) peer.send(PING, 1, 0, Buffer.from(received.subarray(9, size)));
+        }
         if (type === RST_STREAM) self.resets.push(received.readUInt32BE(9));
         if (type === HEADERS) {
           self.streams.push(stream);
@@ -191,6 +200,147 @@ describe("sessions", () => {
   });
 });
 
+test("a GOAWAY with an error leaves those under way that the peer still answers", async () => {
+  const upstream = await framePeer((peer, stream) => {
+    if (upstream.connections === 2) return peer.answer(stream);
+    peer.send(HEADERS, 4, stream, STATUS_200);
+    if (stream === 1) return;
+    peer.send(GOAWAY, 0, 0, words(1, ENHANCE_YOUR_CALM));
+    setImmediate(() => setImmediate(() => peer.send(DATA, END_STREAM, 1, Buffer.from("late"))));
+  });
+  const { send, pool } = bench(upstream.port, {}, 2);
+  const early = read(await send());
+  const beyond = await send();
+  await expect(read(beyond)).rejects.toBeInstanceOf(Error);
+  expect(await early).toBe("late");
+  expect(await read(await send())).toBe("ok");
+  await eventually(() => upstream.open === 1 && pool.open === 1);
+});
+
+describe("a peer that does not answer in time", () => {
+  /** Passes bytes on, for each connection until it is told to stall: then not a byte more, and no end. */
+  async function stallingProxy(to: number) {
+    const self = { port: 0, connections: 0, stall: () => {} };
+    const server = net.createServer({ pauseOnConnect: true }, (near) => {
+      self.connections++;
+      const far = net.connect(to, "127.0.0.1");
+      for (const [one, other] of [[near, far], [far, near]] as const) {
+        one.on("error", () => {});
+        one.pipe(other);
+        onTestFinished(() => void one.destroy());
+      }
+      self.stall = () => {
+        for (const one of [near, far]) one.unpipe().pause();
+      };
+    });
+    server.listen(0, "127.0.0.1");
+    await once(server, "listening");
+    onTestFinished(() => void server.close());
+    self.port = (server.address() as AddressInfo).port;
+    return self;
+  }
+
+  /** One request is served on the first connection, then nothing passes on it any more. */
+  async function vanished(maxConnections: number) {
+    const upstream = await framePeer((peer, stream) => {
+      if (upstream.streams.length !== 2) peer.answer(stream);
+      else peer.send(HEADERS, 4, stream, STATUS_200);
+    });
+    const proxy = await stallingProxy(upstream.port);
+    const made = bench(proxy.port, {}, maxConnections);
+    await read(await made.send());
+    await eventually(() => made.pool.leased === 0);
+    const halfWay = await made.send();
+    proxy.stall();
+    const patient = (method: string) => code(made.peer.forward(madeUpExchange({ method }), { ...made.options, responseMs: 60_000 }));
+    return { ...made, upstream, proxy, halfWay, patient };
+  }
+
+  test("and from whom nothing has come since gets no new requests; with PING unanswered, all it has end at once", async () => {
+    const { send, patient, halfWay, clock, proxy, pool } = await vanished(2);
+    const body = read(halfWay).catch((error: unknown) => (error as Fault).code);
+    const late = patient("PATCH");
+    const repeatable = patient("GET");
+    const first = send();
+    await eventually(() => pool.leased === 4 && clock.pending === 4, "all sent");
+    clock.advance(200);
+    expect(await code(first)).toBe("upstream_timeout");
+    expect(await read(await send())).toBe("ok");
+    expect(proxy.connections).toBe(2);
+    clock.advance(2_500);
+    expect(await late).toBe("upstream_timeout");
+    expect(await body).toBe("upstream_timeout");
+    expect(await repeatable).toBe("200");
+    await eventually(() => pool.open === 1);
+  });
+
+  test("does not hold up those who wait for the only connection for longer than that", async () => {
+    const { send, clock, proxy, peer, options } = await vanished(1);
+    const first = send();
+    await eventually(() => clock.pending === 2, "the request sent");
+    clock.advance(200);
+    expect(await code(first)).toBe("upstream_timeout");
+    const waiting = peer.forward(madeUpExchange(), { ...options, connectMs: 3_000 });
+    clock.advance(2_500);
+    expect(await read(await waiting)).toBe("ok");
+    expect(proxy.connections).toBe(2);
+  });
+
+  test("but answers PING, keeps its connection", async () => {
+    const upstream = await framePeer((peer, stream) => upstream.streams.length > 1 && peer.answer(stream));
+    const { send, pool, clock } = bench(upstream.port, {}, 2);
+    const slow = send();
+    await eventually(() => upstream.streams.length === 1);
+    clock.advance(200);
+    expect(await code(slow)).toBe("upstream_timeout");
+    await eventually(() => upstream.pings === 1 && pool.leased === 0 && clock.pending === 1, "the answer");
+    expect(await read(await send())).toBe("ok");
+    clock.advance(10_000);
+    expect(await read(await send())).toBe("ok");
+    expect(upstream).toMatchObject({ connections: 1, streams: [1, 3, 5] });
+  });
+
+  test("but sends on other streams, keeps its connection although it answers no PING", async () => {
+    let events: Peer | null = null;
+    const upstream = await framePeer((peer, stream) => {
+      if (upstream.streams.length === 1) peer.send(HEADERS, 4, stream, STATUS_200);
+      events = peer;
+    });
+    upstream.deaf = true;
+    const { send, pool, clock } = bench(upstream.port, {}, 2);
+    const body = (await send()).body as Readable;
+    const slow = send();
+    await eventually(() => upstream.streams.length === 2);
+    clock.advance(200);
+    expect(await code(slow)).toBe("upstream_timeout");
+    await eventually(() => upstream.pings === 1);
+    events!.send(DATA, 0, 1, Buffer.from("event"));
+    await once(body, "readable");
+    clock.advance(2_500);
+    const next = send();
+    await eventually(() => upstream.streams.length === 3);
+    expect(upstream.connections).toBe(1);
+    clock.advance(2_000);
+    expect(await code(next)).toBe("upstream_timeout");
+    discard({ status: 200, headers: [], body });
+    await eventually(() => pool.leased === 0);
+  });
+
+  test("an idle connection whose peer has vanished is gone soon after keepalive_idle_ms, too", async () => {
+    const upstream = await framePeer((peer, stream) => peer.answer(stream));
+    const proxy = await stallingProxy(upstream.port);
+    const { send, pool, clock } = bench(proxy.port);
+    await read(await send());
+    await eventually(() => pool.leased === 0);
+    proxy.stall();
+    clock.advance(30_000);
+    expect(pool.open).toBe(1);
+    clock.advance(2_500);
+    expect(pool.open).toBe(0);
+    expect(clock.pending).toBe(0);
+  });
+});
+
 describe("what the peer has not looked at is sent once more", () => {
   test.each<[string, (peer: Peer, stream: number) => void]>([
     ["REFUSED_STREAM", (peer, stream) => peer.send(RST_STREAM, 0, stream, words(REFUSED_STREAM))],
@@ -266,9 +416,30 @@ describe("faults", () => {
     expect(upstream.streams).toEqual([]);
   });
 
-  test("a WebSocket: 502, and why", async () => {
-    const { send } = bench(1);
-    expect(problemOf(await send({ upgrade: "websocket" }))).toMatchObject({ status: 502, code: "upstream_invalid" });
+  test("a WebSocket where the peer's SETTINGS do not allow one: 502, why, and nothing is sent", async () => {
+    const upstream = await framePeer((peer, stream) => peer.answer(stream));
+    const { send, pool } = bench(upstream.port);
+    const call = new Call({ id: "1", remoteAddress: "192.0.2.1", trustedRemote: false, startedAt: 0, inform: () => {} });
+    expect(problemOf(await send({ ...WEBSOCKET, call }))).toMatchObject({ status: 502, code: "upstream_invalid" });
+    expect(call.notes.fault).toMatch(/SETTINGS.*extended CONNECT/);
+    expect(upstream.streams).toEqual([]);
+    expect(pool.leased).toBe(0);
+  });
+
+  test("a WebSocket where no SETTINGS come within connect_ms: upstream_timeout", async () => {
+    const upstream = await framePeer(() => {}, null);
+    const { send, clock, pool } = bench(upstream.port);
+    const reply = send(WEBSOCKET);
+    await eventually(() => upstream.connections === 1);
+    clock.advance(100);
+    expect(await code(reply)).toBe("upstream_timeout");
+    expect(pool.leased).toBe(0);
+  });
+
+  test.each([[[]], [["Sec-WebSocket-Key", "c2hvcnQ="]], [[...KEY, ...KEY]]])("a WebSocket over HTTP/1.1 with the key %j: 400", async (headers) => {
+    const { send, pool } = bench(1);
+    expect(problemOf(await send({ upgrade: "websocket", headers }))).toMatchObject({ status: 400, code: "bad_request" });
+    expect(pool).toMatchObject({ leased: 0, open: 0 });
   });
 });
 

@@ -1,4 +1,5 @@
 import net, { type AddressInfo, type Socket } from "node:net";
+import { Duplex } from "node:stream";
 import { expect, onTestFinished, test } from "vitest";
 import { joinTunnel } from "../../lib/upstream/tunnel.ts";
 import { connect, eventually, type RawConnection } from "../support/raw_client.ts";
@@ -98,4 +99,23 @@ test("traffic in one direction keeps both sides", async () => {
   }
   expect([client.near.destroyed, upstream.near.destroyed]).toEqual([false, false]);
   await eventually(() => client.near.destroyed && upstream.near.destroyed);
+});
+
+test("every silence counts, not the first alone, on streams that count no bytes too", async () => {
+  const side = () => new Duplex({ read() {}, write: (_chunk, _encoding, done) => done() });
+  const [client, upstream] = [side(), side()];
+  joinTunnel(client, Buffer.alloc(0), { socket: upstream, head: Buffer.alloc(0), idleMs: 1 });
+  // Once both flow, what is pushed is heard at once.
+  await new Promise((resolve) => setImmediate(resolve));
+  for (const mover of [client, upstream]) {
+    client.emit("timeout");
+    mover.push("x");
+    upstream.emit("timeout");
+    mover.push("y");
+    expect([client.destroyed, upstream.destroyed]).toEqual([false, false]);
+  }
+  client.emit("timeout");
+  expect(client.destroyed).toBe(false);
+  upstream.emit("timeout");
+  expect([client.destroyed, upstream.destroyed]).toEqual([true, true]);
 });
