@@ -1,7 +1,7 @@
 /**
  * Hours of a gateway's life in a minute: every kind of client at once, well and badly behaved, on HTTP/1.1, HTTP/2 and WebSocket,
  * with an upstream that misbehaves as well. Nothing may be left of them: no socket, no lease, no timer, no memory. The clients are
- * `soak_clients.ts`.
+ * `soak_clients.ts`, the upstream, a process of its own, is `soak_origin.ts`.
  */
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
@@ -11,7 +11,8 @@ import { createGateway, type Gateway } from "../../lib/index.ts";
 import { SERVER } from "../support/certs.ts";
 import { random } from "../support/random.ts";
 import { ask } from "../support/raw_client.ts";
-import { CLIENTS, misbehavingOrigin, type Origin, type Ports, type Tally } from "./soak_clients.ts";
+import { CLIENTS, type Ports, type Tally } from "./soak_clients.ts";
+import { startOrigin, type Origin } from "./soak_origin.ts";
 
 const MB = 1024 * 1024;
 const POOL = 64;
@@ -26,8 +27,16 @@ export async function soak([given = "60"]: readonly string[]): Promise<boolean> 
   setFlagsFromString("--expose-gc");
   const collect = runInNewContext("gc") as () => void;
   const resources = resourcesInUse();
+  const origin = await startOrigin();
+  try {
+    return await soakAt(origin, seconds, collect, resources);
+  } finally {
+    await origin.close();
+  }
+}
+
+async function soakAt(origin: Origin, seconds: number, collect: () => void, resources: readonly string[]): Promise<boolean> {
   const clock = countingClock();
-  const origin = await misbehavingOrigin();
   const config = (name: string) => configured(name, origin.port);
   const gateway = createGateway({ config: config("soak"), clock });
   const ports = await listening(gateway);
@@ -43,8 +52,8 @@ export async function soak([given = "60"]: readonly string[]): Promise<boolean> 
   const timers = clock.pending();
   const inFlight = gateway.inFlight;
   const outcome = await gateway.close(5_000);
-  await until(() => origin.connections.open === 0, 5_000);
-  const socketsLeft = origin.connections.open;
+  await until(() => origin.open === 0, 5_000);
+  const socketsLeft = origin.open;
   await origin.close();
   await until(() => resourcesInUse().length <= resources.length, 5_000);
   const left = surplus(resourcesInUse(), resources);
@@ -76,7 +85,7 @@ function configured(name: string, port: number): ConfigInput {
         base_path: "/a",
         upstreams: [{ host: "127.0.0.1", port }],
         routes: [{ path: "/{rest*}" }],
-        // Longer than a busy machine takes: clients, gateway and upstream share one thread here.
+        // Longer than a busy machine takes: clients and gateway share one thread here.
         timeouts: { connect_ms: 10_000, response_ms: 10_000, idle_ms: 10_000 },
         pool: { max_connections: POOL, keepalive_idle_ms: 1_000 },
       },
@@ -125,7 +134,7 @@ async function bounded(work: Promise<void>): Promise<void> {
 
 /** Resolves when nothing is under way any more, or what is left will not go. */
 async function atRest(gateway: Gateway, origin: Origin, clock: CountingClock): Promise<void> {
-  await until(() => gateway.inFlight === 0 && origin.connections.open === 0 && clock.pending().length === 0, 8_000);
+  await until(() => gateway.inFlight === 0 && origin.open === 0 && clock.pending().length === 0, 8_000);
 }
 
 /** The smallest of several looks: finalizers and the streams of closed sockets need a turn or two. */

@@ -1,11 +1,10 @@
 /**
- * The clients of the soak, each one exchange with a check of what came back, and the upstream they talk to. How many of them, for how
- * long, and what must be left of them is `soak.ts`.
+ * The clients of the soak, each one exchange with a check of what came back. How many of them, for how long, and what must be left of
+ * them is `soak.ts`; what answers them is `soak_origin.ts`.
  */
 import { once } from "node:events";
-import http from "node:http";
 import http2, { type ClientHttp2Session } from "node:http2";
-import net, { type AddressInfo, type Socket } from "node:net";
+import net, { type Socket } from "node:net";
 import { CA } from "../support/certs.ts";
 import type { Random } from "../support/random.ts";
 import { ask, connect } from "../support/raw_client.ts";
@@ -24,89 +23,6 @@ export interface Client {
   readonly what: string;
   /** Rejects when what came back is wrong. */
   readonly run: (ports: Ports, dice: Random) => Promise<void>;
-}
-
-export interface Origin {
-  readonly port: number;
-  readonly connections: { total: number; open: number };
-  close(): Promise<void>;
-}
-
-const PIECE = Buffer.alloc(32 * 1024, "z");
-
-/** /small /echo /big/BYTES /slow /events /together/N, and for worse: /cut (mid-body), /reset (no answer at all). Upgrades echo. */
-export async function misbehavingOrigin(): Promise<Origin> {
-  const connections = { total: 0, open: 0 };
-  const waiting: http.ServerResponse[] = [];
-  const server = http.createServer({ keepAliveTimeout: 60_000 }, (request, response) => {
-    request.on("error", ignore);
-    response.on("error", ignore);
-    const [, what, how] = request.url!.split("/");
-    if (what === "echo") return void request.pipe(response);
-    request.resume();
-    if (what === "big") return sendMany(response, Number(how));
-    if (what === "slow") return later(response, 30, () => void response.end("ok"));
-    if (what === "events") return sendEvents(response);
-    if (what === "reset") return void request.socket.resetAndDestroy();
-    if (what === "cut") {
-      response.writeHead(200, { "Content-Length": "100000" });
-      response.write(PIECE);
-      return later(response, 5, () => void request.socket.destroy());
-    }
-    if (what === "together") {
-      waiting.push(response);
-      if (waiting.length === Number(how)) for (const each of waiting.splice(0)) each.end("ok");
-      return;
-    }
-    response.end("ok");
-  });
-  server.on("upgrade", (_request, socket: Socket) => {
-    socket.on("error", ignore);
-    socket.write("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
-    socket.pipe(socket);
-  });
-  server.on("connection", (socket) => {
-    connections.total++;
-    connections.open++;
-    socket.on("error", ignore);
-    socket.on("close", () => connections.open--);
-  });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  return {
-    port: (server.address() as AddressInfo).port,
-    connections,
-    close: () =>
-      new Promise((resolve) => {
-        server.close(() => resolve());
-        server.closeAllConnections();
-      }),
-  };
-}
-
-function sendMany(response: http.ServerResponse, bytes: number): void {
-  response.writeHead(200, { "Content-Length": String(bytes) });
-  let left = bytes;
-  const push = () => {
-    while (left > 0 && !response.destroyed) {
-      const piece = left >= PIECE.length ? PIECE : PIECE.subarray(0, left);
-      left -= piece.length;
-      if (!response.write(piece)) return void response.once("drain", push);
-    }
-    response.end();
-  };
-  push();
-}
-
-function sendEvents(response: http.ServerResponse): void {
-  response.writeHead(200, { "Content-Type": "text/event-stream" });
-  let sent = 0;
-  const timer = setInterval(() => response.write(`data: ${sent++}\n\n`), 5);
-  response.once("close", () => clearInterval(timer));
-}
-
-function later(response: http.ServerResponse, ms: number, run: () => void): void {
-  const timer = setTimeout(run, ms);
-  response.once("close", () => clearTimeout(timer));
 }
 
 /** Each of them runs alone in its loop, so that all kinds are under way at any moment. */
