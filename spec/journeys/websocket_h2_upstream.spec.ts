@@ -16,6 +16,7 @@ import { CA, SERVER } from "../support/certs.ts";
 import { oneService, running, type Running } from "../support/gateway.ts";
 import { fileWith } from "../support/process.ts";
 import { ask, eventually } from "../support/raw_client.ts";
+import { client, get } from "./harness.ts";
 
 const { NGHTTP2_CANCEL, NGHTTP2_NO_ERROR } = http2.constants;
 type Parts = Parameters<typeof oneService>[1];
@@ -186,7 +187,7 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
 
   test("shares its connection with other requests, and gives its place back once when it ends", async () => {
     const to = await upstream(echo, { enableConnectProtocol: true, maxConcurrentStreams: 1 });
-    const { port, gateway } = await before(to, { timeouts: { connect_ms: 100 } });
+    const { port, gateway } = await before(to, { timeouts: { connect_ms: 300 } });
     const { side, received } = await open(port);
     side.write("hello");
     await eventually(() => received().toString() === "hello");
@@ -263,10 +264,10 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
 
   test("bytes keep it, silence for idle_ms ends both", async () => {
     const to = await upstream(echo);
-    const { port, gateway } = await before(to, { timeouts: { idle_ms: 100 } });
+    const { port, gateway } = await before(to, { timeouts: { idle_ms: 400 } });
     const { side, received } = await open(port);
     for (let beats = 1; beats <= 6; beats++) {
-      await new Promise((resolve) => setTimeout(resolve, 40));
+      await new Promise((resolve) => setTimeout(resolve, 80));
       side.write("x");
     }
     await eventually(() => received().length === 6);
@@ -367,4 +368,46 @@ test("an HTTP/1.1 client without a key is refused with 400: nobody else would lo
   const { status } = await overHttp1(port, { "Sec-WebSocket-Key": "short" });
   expect(status).toBe(400);
   expect(to.heads).toEqual([]);
+});
+
+test("what clients send before the upstream has answered is kept for it", async () => {
+  const to = await upstream(() => {});
+  const { port } = await before(to);
+  const first = await client(port);
+  const lines = ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13"];
+  first.send(`${get("/a/x", ...lines)}early`);
+  const session = http2.connect(`http://127.0.0.1:${port}`);
+  session.on("error", () => {});
+  onTestFinished(() => session.destroy());
+  await once(session, "remoteSettings");
+  const second = session.request({ ":method": "CONNECT", ":protocol": "websocket", ":path": "/a/x" }, { endStream: false });
+  const received = collect(second.on("error", () => {}));
+  second.write("early");
+  await eventually(() => to.streams.length === 2);
+  expect(to.streams.map(({ readableLength }) => readableLength)).toEqual([0, 0]);
+  to.streams.forEach(echo);
+  expect(await first.until("early")).toMatch(/^HTTP\/1\.1 101 [^]*\r\n\r\nearly$/);
+  await eventually(() => received().toString() === "early");
+});
+
+test.each(KINDS)("a client over %s that goes while the upstream is thinking: its request is taken back", async (_kind, open) => {
+  const to = await upstream(() => {});
+  const { port, gateway } = await before(to);
+  if (open === overHttp1) {
+    const talk = await client(port);
+    talk.send(get("/a/x", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="));
+    await eventually(() => to.streams.length === 1);
+    talk.socket.destroy();
+  } else {
+    const session = http2.connect(`http://127.0.0.1:${port}`);
+    session.on("error", () => {});
+    await once(session, "remoteSettings");
+    session.request({ ":method": "CONNECT", ":protocol": "websocket", ":path": "/a/x" }, { endStream: false }).on("error", () => {});
+    await eventually(() => to.streams.length === 1);
+    session.destroy();
+  }
+  await eventually(() => to.streams[0]!.closed && gateway.inFlight === 0);
+  expect(to.streams[0]!.rstCode).toBe(NGHTTP2_CANCEL);
+  expect((await ask(port, { path: "/a/x" })).status).toBe(200);
+  expect(to.sessions.size).toBe(1);
 });
