@@ -252,7 +252,7 @@ describe("a peer that does not answer in time", () => {
     await eventually(() => made.pool.leased === 0);
     const halfWay = await made.send();
     proxy.stall();
-    const patient = (method: string) => code(made.peer.forward(madeUpExchange({ method }), { ...made.options, responseMs: 60_000 }));
+    const patient = (method: string) => code(made.peer.forward(madeUpExchange({ method }), { ...made.options, responseMs: 60_000 }, 0));
     return { ...made, upstream, proxy, halfWay, patient };
   }
 
@@ -280,7 +280,7 @@ describe("a peer that does not answer in time", () => {
     await eventually(() => clock.pending === 2, "the request sent");
     clock.advance(200);
     expect(await code(first)).toBe("upstream_timeout");
-    const waiting = peer.forward(madeUpExchange(), { ...options, connectMs: 3_000 });
+    const waiting = peer.forward(madeUpExchange(), { ...options, connectMs: 3_000 }, 0);
     clock.advance(2_500);
     expect(await read(await waiting)).toBe("ok");
     expect(proxy.connections).toBe(2);
