@@ -3,6 +3,7 @@ import { connectFailure, Names, towards, type Address } from "../../lib/upstream
 import { addressOf, madeUpNames, turn } from "../support/addresses.ts";
 import { manualClock } from "../support/clock.ts";
 import { madeUpTools } from "../support/exercise.ts";
+import { eventually } from "../support/raw_client.ts";
 
 interface LookUp {
   readonly host: string;
@@ -117,6 +118,15 @@ describe("a name", () => {
     expect(asked.map(({ host }) => host)).toEqual(["a.example", "b.example", "b.example"]);
     expect(name.addresses).toEqual([addressOf("192.0.2.1")]);
   });
+});
+
+test("unless told otherwise it is the system that is asked", async () => {
+  const names = new Names({ clock: manualClock(), log: madeUpTools().log });
+  onTestFinished(() => names.close());
+  const name = names.name("localhost")!;
+  names.retain([name.host]);
+  await eventually(() => name.addresses.length > 0);
+  expect(["127.0.0.1", "::1"]).toContain(name.addresses[0]!.address);
 });
 
 describe("a look-up that hangs", () => {

@@ -548,14 +548,17 @@ describe("the addresses of a name", () => {
   test("the one with the fewest sessions gets the next when all are full", async () => {
     const [one, two] = [await framePeer(() => {}, maxStreams(1)), ["127.0.0.1", "127.0.0.2"]];
     const { pool } = bench(one.port, { host: "upstream.invalid", name: await madeUpNames(two).named("upstream.invalid") }, 4);
-    const sessions: string[] = [];
-    for (let i = 0; i < 4; i++) {
+    const lease = async () => {
       const session = pool.tryLease()!;
-      sessions.push(session.address!.address);
       await session.ready;
       await eventually(() => !session.hasRoom, "the peer's settings");
-    }
-    expect(sessions.sort()).toEqual(["127.0.0.1", "127.0.0.1", "127.0.0.2", "127.0.0.2"]);
+      return session;
+    };
+    const sessions = [await lease(), await lease(), await lease()];
+    sessions[1]!.release();
+    sessions.push(await lease(), await lease());
+    expect(sessions.map(({ address }) => address!.address)).toEqual(["127.0.0.1", "127.0.0.2", "127.0.0.1", "127.0.0.2", "127.0.0.2"]);
+    expect(pool.open).toBe(4);
     expect(pool.tryLease()).toBeNull();
   });
 
