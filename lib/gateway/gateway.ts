@@ -40,6 +40,8 @@ export interface GatewayOptions {
   readonly environment?: Readonly<Record<string, string | undefined>>;
   /** Default: the system's clock. */
   readonly clock?: Clock;
+  /** Gives all addresses of an upstream's host name, at least one; rejects when there is none. Default: as the system does (getaddrinfo). */
+  readonly lookup?: (host: string) => Promise<readonly { readonly address: string; readonly family: number }[]>;
 }
 
 export interface ListenOptions {
@@ -104,7 +106,7 @@ export class Gateway {
     this.#kinds = allKinds(options.plugins ?? []);
     this.#log = options.log ?? silentLog;
     this.#clock = options.clock ?? systemClock;
-    this.#runtime = new Runtime({ clock: this.#clock, log: this.#log });
+    this.#runtime = new Runtime({ clock: this.#clock, log: this.#log, ...(options.lookup === undefined ? {} : { lookup: options.lookup }) });
     this.#accessLog = options.accessLog === undefined ? null : createAccessLog(options.accessLog, this.#clock);
     this.#source = this.#read(options.config);
     this.#snapshot = this.#compile(this.#load(this.#source));

@@ -17,6 +17,7 @@ import { Unsent } from "./faults.ts";
 import type { Pool } from "./pool.ts";
 import { isIdempotent } from "./retries.ts";
 import { requestHead, type HeadOptions, type RequestHead } from "./request_head.ts";
+import { connectFailure } from "./resolve.ts";
 import { informationHeaders, invalidity, replyHeaders, replyOf, switchHeaders } from "./response_head.ts";
 import { trailerFields } from "./trailers.ts";
 import { stalledUpload, upload } from "./upload.ts";
@@ -191,7 +192,7 @@ function send(exchange: Exchange, peer: Destination<Pool>, options: ForwardOptio
       if (silent && request.reusedSocket && isReset(error) && isReplayable(exchange)) {
         return fail(new StaleConnection("upstream_reset", "the upstream closed an idle connection as it was reused", error));
       }
-      fail(new Fault(faultCode(error, phase), error.message, error));
+      fail(new Fault(faultCode(error, phase), connectFailure(error), error));
     });
     request.once("close", () => {
       stopUpload();

@@ -1,0 +1,175 @@
+import http from "node:http";
+import { describe, expect, test } from "vitest";
+import type { LogFields } from "../../lib/base/log.ts";
+import { LOOPBACK, site } from "../support/addresses.ts";
+import { manualClock } from "../support/clock.ts";
+import { madeUpTools } from "../support/exercise.ts";
+import { backend, oneService, running } from "../support/gateway.ts";
+import { closedPort } from "../support/origin.ts";
+import { ask, eventually } from "../support/raw_client.ts";
+
+const HEALTH = { enabled: true, path: "/up", interval_ms: 1000, timeout_ms: 60_000, healthy_threshold: 1, unhealthy_threshold: 2 };
+
+/** A backend that says by its status on /up whether it is well, and by its body who it is. */
+async function patient(name: string) {
+  const state = { status: 200, checks: 0 };
+  const made = await backend((request, response) => {
+    if (request.url !== "/up") return void response.end(name);
+    state.checks++;
+    response.statusCode = state.status;
+    response.end();
+  });
+  return Object.assign(state, { port: made.port });
+}
+
+function listening() {
+  const { log, lines } = madeUpTools();
+  return { log, said: () => lines.filter(({ level }) => level !== "debug").map(({ message, fields }) => `${message} [${upstreamOf(fields)}]`) };
+}
+
+const upstreamOf = (fields: LogFields | undefined) => String(fields?.["upstream"] ?? fields?.["host"]);
+
+describe("active checks", () => {
+  async function bench(parts: object = {}) {
+    const clock = manualClock();
+    const { log, said } = listening();
+    const [one, two] = [await patient("1"), await patient("2")];
+    const config = oneService([], {
+      upstreams: [
+        { id: "one", host: "127.0.0.1", port: one.port },
+        { id: "two", host: "127.0.0.1", port: two.port },
+      ],
+      health: HEALTH,
+      ...parts,
+    });
+    const { gateway, port } = await running(config, { clock, log });
+    /** Lets time pass, and probes be answered, until the log says so. */
+    const until = async (line: string, times = 1) => {
+      await eventually(() => {
+        clock.advance(50);
+        return said().filter((each) => each === line).length === times;
+      }, line);
+    };
+    const answers = async (n: number) => {
+      let text = "";
+      for (let i = 0; i < n; i++) text += (await ask(port, { path: "/a/x" })).body.toString();
+      return text;
+    };
+    return { clock, said, one, two, config, gateway, until, answers };
+  }
+
+  test("take an upstream out, and back again, each said once", async () => {
+    const { one, said, clock, until, answers } = await bench();
+    await until("upstream healthy: its checks pass [one]");
+    one.status = 500;
+    await until("upstream unhealthy: its checks fail [one]");
+    expect(await answers(3)).toBe("222");
+    const { checks } = one;
+    await eventually(() => {
+      clock.advance(50);
+      return one.checks > checks;
+    }, "another probe");
+    one.status = 204;
+    await until("upstream healthy: its checks pass [one]", 2);
+    expect([...(await answers(4))].sort().join("")).toBe("1122");
+    expect(said().filter((line) => line.includes("[one]"))).toHaveLength(3);
+  });
+
+  test("with all of them unhealthy the client is told 503 upstream_unavailable", async () => {
+    const { one, two, until, answers } = await bench();
+    one.status = two.status = 503;
+    await until("upstream unhealthy: its checks fail [one]");
+    await until("upstream unhealthy: its checks fail [two]");
+    expect(JSON.parse(await answers(1))).toMatchObject({ status: 503, code: "upstream_unavailable" });
+  });
+
+  test("what they found stays over a reload; without them it counts no more", async () => {
+    const { one, config, gateway, clock, until, answers } = await bench();
+    one.status = 500;
+    await until("upstream unhealthy: its checks fail [one]");
+    gateway.reload({ ...config, global: { name: "other" } });
+    expect(await answers(3)).toBe("222");
+    const [service] = config.services;
+    gateway.reload({ services: [{ ...service!, health: { enabled: false } }] });
+    expect([...(await answers(4))].sort().join("")).toBe("1122");
+    expect(clock.pending).toBe(0);
+  });
+
+  test("end with the gateway, and leave no timer", async () => {
+    const { gateway, clock } = await bench();
+    await gateway.close(0);
+    expect(clock.pending).toBe(0);
+  });
+});
+
+describe("names of upstreams", () => {
+  test("all addresses are used, over IPv4 and IPv6, and a new answer is taken", async () => {
+    const clock = manualClock();
+    const made = await site(LOOPBACK, () => http.createServer((request, response) => void response.end(request.socket.localAddress)));
+    let addresses = LOOPBACK.map((address) => ({ address, family: address.includes(":") ? 6 : 4 }));
+    const asked: string[] = [];
+    const { port } = await running(oneService([], { upstreams: [{ host: "backend.test", port: made.port }] }, { dns_ttl_ms: 1000 }), {
+      clock,
+      lookup: async (host) => (asked.push(host), addresses),
+    });
+    const used = async () => new Set(await Promise.all(Array.from({ length: 12 }, async () => (await ask(port, { path: "/a/x" })).body.toString())));
+    expect([...(await used())].sort()).toEqual([...LOOPBACK].sort());
+    addresses = addresses.slice(1, 2);
+    clock.advance(1000);
+    await eventually(() => asked.length === 2, "the second look-up");
+    await new Promise((resolve) => setImmediate(resolve));
+    expect([...(await used())]).toEqual(["127.0.0.2"]);
+    expect(asked).toEqual(["backend.test", "backend.test"]);
+  });
+
+  test("a look-up that fails keeps the last answer, and is said once", async () => {
+    const clock = manualClock();
+    const { log, said } = listening();
+    const origin = await backend();
+    let fails = false;
+    let asked = 0;
+    const { port } = await running(oneService([], { upstreams: [{ host: "backend.test", port: origin.port }] }, { dns_ttl_ms: 1000 }), {
+      clock,
+      log,
+      lookup: async () => {
+        asked++;
+        if (fails) throw new Error("EAI_AGAIN");
+        return [{ address: "127.0.0.1", family: 4 }];
+      },
+    });
+    expect((await ask(port, { path: "/a/x" })).status).toBe(200);
+    fails = true;
+    for (let i = 2; i < 4; i++) {
+      clock.advance(1000);
+      await eventually(() => asked === i, "the next look-up");
+      await new Promise((resolve) => setImmediate(resolve));
+      expect((await ask(port, { path: "/a/x" })).status).toBe(200);
+    }
+    expect(said()).toEqual(["a name could not be looked up: its last addresses stay in use [backend.test]"]);
+  });
+
+  test("an address nobody listens on costs no request", async () => {
+    const made = await site(["127.0.0.1"], () => http.createServer((_request, response) => void response.end("ok")));
+    const { port } = await running(oneService([], { upstreams: [{ host: "backend.test", port: made.port }] }), {
+      lookup: async () => ["127.0.0.2", "127.0.0.1"].map((address) => ({ address, family: 4 })),
+    });
+    for (let i = 0; i < 6; i++) expect((await ask(port, { path: "/a/x" })).body.toString()).toBe("ok");
+  });
+
+  test("a name that nobody knows is 502, and the upstream goes out for it beside a good one", async () => {
+    const origin = await backend();
+    const { log, said } = listening();
+    const upstreams = [
+      { id: "unknown", host: "backend.test", port: await closedPort() },
+      { id: "good", host: "127.0.0.1", port: origin.port },
+    ];
+    const { port } = await running(oneService([], { upstreams, health: { passive: { max_failures: 2 } } }), {
+      log,
+      lookup: async () => Promise.reject(new Error("ENOTFOUND")),
+    });
+    const statuses: number[] = [];
+    for (let i = 0; i < 6; i++) statuses.push((await ask(port, { path: "/a/x" })).status);
+    expect(statuses).toEqual([502, 200, 502, 200, 200, 200]);
+    expect(said()).toContain("upstream ejected: it fails requests [unknown]");
+  });
+});
