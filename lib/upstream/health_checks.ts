@@ -66,7 +66,8 @@ export function startHealthCheck({ target, settings, clock, random, report }: He
       isOver = true;
       timer.cancel();
       end();
-      socket.destroy();
+      // A turn later: what HTTP/2 says at the end is on its way by then.
+      setImmediate(() => socket.destroy());
     };
     const finish = (failure: string | null) => {
       if (isOver) return;

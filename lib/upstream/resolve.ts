@@ -195,11 +195,11 @@ class LookedUp implements Name {
   }
 
   #take(found: readonly Address[]): void {
-    const unique = new Map(found.map(({ address, family }) => [address, { address, family }]));
+    const unique = new Map<string, Address>(found.map(({ address, family }) => [address, { address, family }]));
     // Name servers turn the order with each answer; that is no change.
     if (unique.size === this.addresses.length && this.addresses.every(({ address }) => unique.has(address))) return;
     // Those that stay are the same objects: who holds something for one finds it again.
-    for (const known of this.addresses) if (unique.has(known.address)) unique.set(known.address, known as dns.LookupAddress);
+    for (const known of this.addresses) if (unique.has(known.address)) unique.set(known.address, known);
     this.addresses = [...unique.values()];
     this.#tools.log.debug("the addresses of a name are others now", { host: this.host, addresses: [...unique.keys()].join(" ") });
     for (const listener of [...this.#listeners]) listener();

@@ -587,8 +587,9 @@ describe("the addresses of a name", () => {
     const next = await send();
     expect(origin.total).toEqual({ "127.0.0.1": 1, "127.0.0.2": 1 });
     await eventually(() => held.length === 2);
+    const texts = Promise.all([read(reply), read(next)]);
     for (const end of held) end();
-    expect([await read(reply), await read(next)]).toEqual(["127.0.0.1", "127.0.0.2"]);
+    expect(await texts).toEqual(["127.0.0.1", "127.0.0.2"]);
     await eventually(() => origin.open["127.0.0.1"] === 0);
   });
 
