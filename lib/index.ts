@@ -21,7 +21,18 @@ export { definePlugin, type AnyPlugin, type Plugin, type Scope, type Tools } fro
 export * as schema from "./config/schema.ts";
 export type { Config, ConfigInput } from "./config/model.ts";
 export type { ConfigIssue } from "./config/load.ts";
-export { ConfigError, type Gateway, type GatewayOptions, type ListenOptions, type Reloaded } from "./gateway/gateway.ts";
+export type { Change } from "./gateway/changes.ts";
+export {
+  ConfigError,
+  type Gateway,
+  type GatewayHealth,
+  type GatewayOptions,
+  type GatewayStatus,
+  type LastReload,
+  type ListenOptions,
+  type ReloadCause,
+  type Reloaded,
+} from "./gateway/gateway.ts";
 export type { InjectRequest, InjectResponse } from "./gateway/inject.ts";
 export type { TlsFiles } from "./server/tls.ts";
 export { Exchange, type Call, type ClientCertificate, type ExchangeParts } from "./http/exchange.ts";

@@ -7,6 +7,7 @@ import type { AddressInfo } from "node:net";
 import type { Duplex } from "node:stream";
 import { systemClock, type Clock } from "../base/clock.ts";
 import { silentLog, type Log } from "../base/log.ts";
+import { version } from "../base/version.ts";
 import type { Json } from "../config/json.ts";
 import { formatIssues, loadConfig, readConfigFile, type ConfigIssue, type ConfigSource } from "../config/load.ts";
 import type { ConfigInput } from "../config/model.ts";
@@ -20,6 +21,7 @@ import { createListener, type Listener } from "../server/listener.ts";
 import type { Inbound, ReceiveOptions } from "../server/receive.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import { joinTunnel } from "../upstream/tunnel.ts";
+import { changesBetween, type Change } from "./changes.ts";
 import { collected, injected, type InjectRequest, type InjectResponse } from "./inject.ts";
 import { Runtime } from "./runtime.ts";
 import { serve } from "./serve.ts";
@@ -57,6 +59,44 @@ export interface Reloaded {
   readonly digest: string;
   /** False when the new configuration shows the same as the old one. */
   readonly changed: boolean;
+  /** What was added, removed and altered, part by part; empty when nothing changed. */
+  readonly changes: readonly Change[];
+}
+
+/** Who asked for a reload: the watched file, a signal, the admin interface, or the program that embeds the gateway. */
+export type ReloadCause = "file" | "signal" | "admin" | "api";
+
+export type LastReload = {
+  /** Milliseconds since 1970. */
+  readonly at: number;
+  readonly by: ReloadCause;
+  /** Of the configuration in force after it: when it was refused, that is the old one. */
+  readonly digest: string;
+} & ({ readonly outcome: "taken"; readonly changes: readonly Change[] } | { readonly outcome: "refused"; readonly issues: readonly string[] });
+
+export interface GatewayStatus {
+  readonly version: string;
+  readonly state: State;
+  readonly ready: boolean;
+  /** Milliseconds since the gateway was made. */
+  readonly uptimeMs: number;
+  readonly inFlight: number;
+  readonly digest: string;
+  /** When the configuration in force was taken, in milliseconds since 1970. */
+  readonly loadedAt: number;
+  readonly counts: Snapshot["counts"];
+  /** Null before the first one. */
+  readonly lastReload: LastReload | null;
+}
+
+/** "stopping": not ready any more, but requests are still taken. */
+type State = "serving" | "stopping" | "draining" | "closed";
+
+export interface GatewayHealth {
+  readonly services: readonly {
+    readonly name: string;
+    readonly upstreams: readonly { readonly id: string; readonly host: string; readonly port: number; readonly state: string }[];
+  }[];
 }
 
 /** A configuration that cannot be taken; `message` lists every issue on a line of its own. */
@@ -83,7 +123,10 @@ export class Gateway {
   #snapshot: Snapshot;
   /** What the snapshot in force says of receiving, made once for all requests. */
   #receiving: ReceiveOptions;
-  #state: "serving" | "draining" | "closed" = "serving";
+  readonly #startedAt: number;
+  #loadedAt: number;
+  #lastReload: LastReload | null = null;
+  #state: State = "serving";
   #closing: Promise<"drained" | "cut"> | null = null;
   /** Ends the grace of a `close` under way. */
   #cut = () => {};
@@ -106,6 +149,8 @@ export class Gateway {
     this.#kinds = allKinds(options.plugins ?? []);
     this.#log = options.log ?? silentLog;
     this.#clock = options.clock ?? systemClock;
+    this.#startedAt = this.#clock.now();
+    this.#loadedAt = this.#clock.wall();
     this.#runtime = new Runtime({ clock: this.#clock, log: this.#log, ...(options.lookup === undefined ? {} : { lookup: options.lookup }) });
     this.#accessLog = options.accessLog === undefined ? null : createAccessLog(options.accessLog, this.#clock);
     this.#source = this.#read(options.config);
@@ -146,9 +191,29 @@ export class Gateway {
     return this.#snapshot.counts;
   }
 
-  /** Whether requests are taken: false while draining and after. */
+  /** Whether new requests should come here: false from `announceStop` or `close` on. */
   get ready(): boolean {
     return this.#state === "serving";
+  }
+
+  /** All about the gateway at this moment, as the admin interface tells it. */
+  get status(): GatewayStatus {
+    return {
+      version,
+      state: this.#state,
+      ready: this.ready,
+      uptimeMs: this.#clock.now() - this.#startedAt,
+      inFlight: this.#inFlight,
+      digest: this.digest,
+      loadedAt: this.#loadedAt,
+      counts: this.counts,
+      lastReload: this.#lastReload,
+    };
+  }
+
+  /** What is known of every upstream. */
+  get health(): GatewayHealth {
+    return unknownHealth(this.#snapshot.shown);
   }
 
   /** Requests that are being answered, and open WebSockets. */
@@ -162,27 +227,39 @@ export class Gateway {
    */
   async listen(options: ListenOptions = {}): Promise<AddressInfo> {
     const { host = "127.0.0.1", port = 8008, tls } = options;
-    if (this.#state !== "serving") throw new Error("the gateway is being closed");
+    if (!this.#isOpen()) throw new Error("the gateway is being closed");
     if (tls !== undefined && !this.#hasPlain) throw new Error("a plain listener has to be there before an HTTPS one");
     const address = await (tls === undefined ? this.#listener.listenPlain(host, port) : this.#listener.listenSecure(host, port, tls));
     // Closed while the name was being looked up: the new socket must not outlive the gateway. A drain under way ends it itself.
     if (this.#isClosed()) this.#listener.destroy();
-    if (this.#state !== "serving") throw new Error("the gateway is being closed");
+    if (!this.#isOpen()) throw new Error("the gateway is being closed");
     if (tls === undefined) this.#hasPlain = true;
     return address;
   }
 
   /**
    * Takes a new configuration: the one given, else the file read anew. All or nothing: throws a `ConfigError` (or what a plugin threw
-   * at its creation) and keeps the old one in force. Requests under way end as they began.
+   * at its creation) and keeps the old one in force. Requests under way end as they began. `status.lastReload` tells of it either way,
+   * with `by` as who asked for it.
    */
-  reload(config: ConfigInput | undefined = this.#options.config): Reloaded {
-    const source = this.#read(config);
-    const next = this.#compile(this.#load(source));
-    const changed = next.digest !== this.#snapshot.digest;
-    this.#adopt(next);
-    this.#source = source;
-    return { digest: next.digest, changed };
+  reload(config: ConfigInput | undefined = this.#options.config, by: ReloadCause = "api"): Reloaded {
+    const at = this.#clock.wall();
+    try {
+      const source = this.#read(config);
+      const next = this.#compile(this.#load(source));
+      const { digest } = next;
+      const changed = digest !== this.#snapshot.digest;
+      const changes = changed ? changesBetween(this.#snapshot.shown, next.shown) : [];
+      this.#adopt(next);
+      this.#source = source;
+      this.#loadedAt = at;
+      this.#lastReload = { at, by, digest, outcome: "taken", changes };
+      return { digest, changed, changes };
+    } catch (error) {
+      const issues = error instanceof ConfigError ? error.message.trimEnd().split("\n") : [(error as Error).message];
+      this.#lastReload = { at, by, digest: this.digest, outcome: "refused", issues };
+      throw error;
+    }
   }
 
   /** The files that the configuration in force names: certificates, keys and authorities, as absolute paths. */
@@ -228,23 +305,35 @@ export class Gateway {
   }
 
   /**
-   * Ends the gateway: no new connections, requests under way finish, after `graceMs` (default 30000) what is left is cut off.
-   * Resolves "drained" when nothing had to be cut off, else "cut". Called again, it gives the same outcome; the shorter grace counts.
+   * The first half of a shutdown, for a load balancer that has to learn of it: `ready` turns false, requests and connections are still
+   * taken, and HTTP/1 replies ask their clients to connect anew. The other half, `close`, is to follow. Does nothing after it.
+   */
+  announceStop(): void {
+    if (this.#state !== "serving") return;
+    this.#state = "stopping";
+    this.#listener.announceStop();
+  }
+
+  /**
+   * Ends the gateway: no new connections, requests under way finish, after `graceMs` (default 30000) what is left is cut off. Kept
+   * connections on which nothing is asked are ended after a second (or half of a shorter grace), so that a request that is on its way
+   * still gets its answer. Resolves "drained" when nothing had to be cut off, else "cut". Called again, it gives the same outcome; the
+   * shorter grace counts.
    */
   close(graceMs = 30_000): Promise<"drained" | "cut"> {
-    this.#closing ??= this.#close();
+    this.#closing ??= this.#close(Math.min(IDLE_LINGER_MS, graceMs / 2));
     // A timer of its own, not the clock's: those let the process end, and it must not before the grace is over.
     // node takes what does not fit into its timers for 1 ms.
     const timer = setTimeout(this.#cut, Math.min(graceMs, LONGEST_TIMER_MS));
     return this.#closing.finally(() => clearTimeout(timer));
   }
 
-  async #close(): Promise<"drained" | "cut"> {
+  async #close(lingerMs: number): Promise<"drained" | "cut"> {
     this.#state = "draining";
     const expired = new Promise<"cut">((resolve) => {
       this.#cut = () => resolve("cut");
     });
-    const drained = Promise.all([this.#listener.drain(), this.#untilNoneInFlight()]).then(() => "drained" as const);
+    const drained = Promise.all([this.#listener.drain(lingerMs), this.#untilNoneInFlight()]).then(() => "drained" as const);
     const outcome = await Promise.race([drained, expired]);
     this.#state = "closed";
     this.#listener.destroy();
@@ -288,6 +377,10 @@ export class Gateway {
   #track(end: Duplex): void {
     this.#tunnels.add(end);
     end.once("close", () => this.#tunnels.delete(end));
+  }
+
+  #isOpen(): boolean {
+    return this.#state === "serving" || this.#state === "stopping";
   }
 
   /** Asked after a wait, when what the compiler knows of the state is out of date. */
@@ -337,7 +430,17 @@ function headLimits({ limits }: Snapshot): string {
   return `${limits.maxHeaderBytes} ${limits.maxHeaders}`;
 }
 
+/** The upstreams of a configuration, of whose state nobody keeps account. */
+function unknownHealth(shown: Json): GatewayHealth {
+  const { services } = shown as unknown as { services: readonly { name: string; upstreams: readonly { id: string; host: string; port: number }[] }[] };
+  const of = (upstreams: (typeof services)[number]["upstreams"]) => upstreams.map(({ id, host, port }) => ({ id, host, port, state: "unknown" }));
+  return { services: services.map(({ name, upstreams }) => ({ name, upstreams: of(upstreams) })) };
+}
+
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
+
+/** Longer than a request needs to get here that was sent before its client could know, and than busy clients leave between two. */
+const IDLE_LINGER_MS = 1_000;
 
 /** A plugin that never answers, in a host's server whose sockets are not ours, must not hold up `close` for ever. In milliseconds. */
 const MOST_CUTTING_MS = 1_000;

@@ -7,7 +7,7 @@ import http, { type IncomingMessage, type ServerResponse } from "node:http";
 import type { Server, Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { TLSSocket } from "node:tls";
-import type { Clock } from "../base/clock.ts";
+import type { Clock, Timer } from "../base/clock.ts";
 import type { ErrorCode } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Call } from "../http/exchange.ts";
@@ -38,8 +38,13 @@ export interface Http1 {
   createServer(): http.Server;
   readonly onRequest: (request: IncomingMessage, response: ServerResponse) => void;
   readonly onUpgrade: (request: IncomingMessage, socket: Duplex, behind: Buffer) => void;
-  /** Ends idle connections now, the others with their last reply. */
-  drain(): void;
+  /** Every reply from now on asks its client to connect anew. */
+  announceStop(): void;
+  /**
+   * Ends connections with their next reply, and those that have none to get once no reply has gone out for `lingerMs`: a request on its
+   * way to a connection that is closed under it is lost, and its client cannot know whether it was served.
+   */
+  drain(lingerMs: number): void;
 }
 
 const CONNECTIONS_CHECK_MS = 1_000;
@@ -65,7 +70,8 @@ export function createHttp1(options: Http1Options): Http1 {
   const current = new WeakMap<Duplex, Under>();
   /** Connections on which node's parser has given up, and why. */
   const broken = new WeakMap<Duplex, NodeJS.ErrnoException>();
-  let draining = false;
+  let leaving = false;
+  let endIdleLater: Timer | null = null;
 
   function onRequest(request: IncomingMessage, response: ServerResponse): void {
     enqueue(request, response, "nothing");
@@ -114,11 +120,12 @@ export function createHttp1(options: Http1Options): Http1 {
       current.delete(socket);
       options.ended(inbound);
       turns.over(socket);
-      if (draining) closeIdle();
+      // Its head may have been out before the drain: then the client knows nothing of it.
+      endIdleLater?.restart();
     });
     const send = (reply: Reply) => {
       // A client that was not told to continue may send its body or not: where its next request starts is open (RFC 9110 §10.1.1).
-      const lastOne = draining || !told || inbound.refusal !== null;
+      const lastOne = leaving || !told || inbound.refusal !== null;
       respond(request, response, call, reply, { clock, body: inbound.body, idleMs: CLIENT_IDLE_MS, lastOne });
     };
     options.answer(inbound, send, () => response.destroy());
@@ -210,6 +217,7 @@ export function createHttp1(options: Http1Options): Http1 {
       const how = options.admitted(socket);
       if (how === "new") {
         fresh.add(socket);
+        endIdleLater?.restart();
         socket.once("close", () => fresh.delete(socket));
       }
       enforce(server, options.receiving().limits);
@@ -231,19 +239,25 @@ export function createHttp1(options: Http1Options): Http1 {
     return server;
   }
 
-  function closeIdle(): void {
+  function endIdle(): void {
     for (const server of servers) server.closeIdleConnections();
+    // One that has sent the beginning of a request may finish it.
+    for (const socket of fresh) if (socket.bytesRead === 0 || socket instanceof TLSSocket) socket.destroy();
+  }
+
+  function announceStop(): void {
+    leaving = true;
   }
 
   return {
     onRequest,
     onUpgrade,
     createServer,
-    drain() {
-      draining = true;
-      closeIdle();
-      // One that has sent the beginning of a request may finish it.
-      for (const socket of fresh) if (socket.bytesRead === 0 || socket instanceof TLSSocket) socket.destroy();
+    announceStop,
+    drain(lingerMs) {
+      announceStop();
+      endIdleLater = clock.after(lingerMs, endIdle);
+      if (lingerMs === 0) endIdle();
     },
   };
 }

@@ -6,7 +6,7 @@ import { randomUUID } from "node:crypto";
 import type http from "node:http";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import http2, { type ServerHttp2Stream } from "node:http2";
-import type { AddressInfo, Server, Socket } from "node:net";
+import net, { type AddressInfo, type Server, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import tls from "node:tls";
 import type { Clock } from "../base/clock.ts";
@@ -55,8 +55,13 @@ export interface Listener {
   /** For a host's own `http.Server`: its `request` and `upgrade` events. */
   readonly onRequest: (request: IncomingMessage, response: ServerResponse) => void;
   readonly onUpgrade: (request: IncomingMessage, socket: Duplex, behind: Buffer) => void;
-  /** Stops accepting; connections end as their last reply goes out. Resolves when all have. */
-  drain(): Promise<void>;
+  /** From now on HTTP/1 clients are asked to connect anew with each reply. HTTP/2 ones are told once, by `drain`. */
+  announceStop(): void;
+  /**
+   * Stops accepting; connections end as their last reply goes out, those without a request `lingerMs` after the last one was over.
+   * Resolves when all have.
+   */
+  drain(lingerMs: number): Promise<void>;
   /** Ends every connection at once, upgraded ones too. */
   destroy(): void;
 }
@@ -66,6 +71,7 @@ export function createListener(options: ListenerOptions): Listener {
   const servers: Server[] = [];
   const plainServers: http.Server[] = [];
   const sockets = new Set<Socket>();
+  let taken = 0;
   const tlsServers = createTlsServers(options.certificates, options.handshakeMs);
   const door = createDoor(options.receiving, log, clock);
   let allGone: (() => void) | null = null;
@@ -138,6 +144,7 @@ export function createListener(options: ListenerOptions): Listener {
 
   function track(socket: Socket): void {
     sockets.add(socket);
+    taken++;
     socket.once("close", () => {
       sockets.delete(socket);
       if (sockets.size === 0) allGone?.();
@@ -175,13 +182,17 @@ export function createListener(options: ListenerOptions): Listener {
     },
     renewSessions: (which) => http2Sessions.renew(which),
     renewTls: (files) => tlsServers.renew(files),
-    drain() {
-      for (const server of servers) server.close();
+    announceStop: () => http1.announceStop(),
+    async drain(lingerMs) {
+      if (lingerMs > 0 && servers.length > 0) await untilNoneWaits(() => taken);
+      // node's http.Server would end idle connections with it, and no longer look for requests that never come whole.
+      for (const server of servers) net.Server.prototype.close.call(server);
       http2Sessions.drain();
-      h2c.drain();
-      http1.drain();
-      if (sockets.size === 0) return Promise.resolve();
-      return new Promise((resolve) => {
+      http1.drain(lingerMs);
+      if (lingerMs === 0) h2c.drain();
+      else clock.after(lingerMs, () => h2c.drain());
+      if (sockets.size === 0) return;
+      await new Promise<void>((resolve) => {
         allGone = resolve;
       });
     },
@@ -204,6 +215,21 @@ function listen(server: Server, host: string, port: number): Promise<AddressInfo
     });
   });
 }
+
+/**
+ * The system takes connections before we do, and resets those that still wait when their port is closed. node takes one in a turn of
+ * its event loop: this waits for a turn without any, but not for ever.
+ */
+async function untilNoneWaits(taken: () => number): Promise<void> {
+  for (let turn = 0, before = -1; turn < MOST_TURNS && before !== taken(); turn++) {
+    before = taken();
+    // Two, for the first comes before sockets are looked at.
+    for (let i = 0; i < 2; i++) await new Promise((resolve) => setImmediate(resolve));
+  }
+}
+
+/** As many as wait at most: node's backlog. */
+const MOST_TURNS = 511;
 
 /**
  * Whether the whole reply is out. Node ends the writing side of a stream by itself where the client resets it (then `aborted` tells),

@@ -4,11 +4,12 @@ import http from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Duplex } from "node:stream";
 import { describe, expect, expectTypeOf, it, onTestFinished } from "vitest";
-import { ConfigError, createGateway, createLog, definePlugin, schema, type ConfigInput } from "../../lib/index.ts";
+import { ConfigError, createGateway, createLog, definePlugin, schema, version, type ConfigInput } from "../../lib/index.ts";
 import { SERVER } from "../support/certs.ts";
+import { manualClock } from "../support/clock.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
 import { fileWith } from "../support/process.ts";
-import { ask, connect, eventually } from "../support/raw_client.ts";
+import { ask, connect, eventually, refused } from "../support/raw_client.ts";
 import { behaving, fragile, HANDSHAKE, mark, marking } from "./plugins.ts";
 
 const wrong = { services: [{ name: "s" }] } as unknown as ConfigInput;
@@ -168,10 +169,14 @@ describe("reload", () => {
     const { gateway, port } = await running(oneService(one.port));
     const { digest } = gateway;
     const reloaded = gateway.reload(oneService(two.port));
-    expect(reloaded).toEqual({ digest: gateway.digest, changed: true });
+    const changes = [
+      { kind: "upstream", name: `service "s" / upstream "127.0.0.1:${two.port}"`, change: "added" },
+      { kind: "upstream", name: `service "s" / upstream "127.0.0.1:${one.port}"`, change: "removed" },
+    ];
+    expect(reloaded).toEqual({ digest: gateway.digest, changed: true, changes });
     expect(gateway.digest).not.toBe(digest);
     expect((await ask(port, { path: "/a/x" })).body.toString()).toBe("two");
-    expect(gateway.reload(oneService(two.port)).changed).toBe(false);
+    expect(gateway.reload(oneService(two.port))).toEqual({ digest: gateway.digest, changed: false, changes: [] });
   });
 
   it("reads the file anew when none is given", async () => {
@@ -253,6 +258,62 @@ describe("reload", () => {
   });
 });
 
+describe("status", () => {
+  it("tells version, uptime, what is in force since when, and the last reload, taken or refused", async () => {
+    const clock = manualClock();
+    const { gateway } = await running(oneService(9), { clock });
+    const made = clock.wall();
+    const { digest } = gateway;
+    clock.advance(1_500);
+    expect(gateway.status).toEqual({
+      version,
+      state: "serving",
+      ready: true,
+      uptimeMs: 1_500,
+      inFlight: 0,
+      digest,
+      loadedAt: made,
+      counts: { services: 1, routes: 2, upstreams: 1 },
+      lastReload: null,
+    });
+    const { changes } = gateway.reload({ services: [] }, "signal");
+    expect(gateway.status).toMatchObject({ loadedAt: made + 1_500, digest: gateway.digest, counts: { services: 0 } });
+    expect(gateway.status.lastReload).toEqual({ at: made + 1_500, by: "signal", digest: gateway.digest, outcome: "taken", changes });
+    clock.advance(500);
+    const { issues } = thrown(() => gateway.reload(wrong)) as ConfigError;
+    expect(gateway.status.loadedAt).toBe(made + 1_500);
+    expect(gateway.status.lastReload).toMatchObject({ at: made + 2_000, by: "api", digest: gateway.digest, outcome: "refused" });
+    expect((gateway.status.lastReload as { issues?: unknown }).issues).toHaveLength(issues.length);
+  });
+
+  it("names the fault when a plugin could not be created", async () => {
+    const { gateway } = await running(oneService(9), { plugins: [fragile] });
+    thrown(() => gateway.reload(oneService(9, { plugins: [{ name: "fragile", config: { broken: true } }] })));
+    expect(gateway.status.lastReload).toMatchObject({ outcome: "refused", issues: [expect.stringContaining("the fragile thing broke")] });
+  });
+
+  it("lists the upstreams of every service under health", async () => {
+    const { gateway } = await running(oneService([8, 9]));
+    const upstream = (port: number) => ({ id: `127.0.0.1:${port}`, host: "127.0.0.1", port });
+    expect(gateway.health).toMatchObject({ services: [{ name: "s", upstreams: [upstream(8), upstream(9)] }] });
+  });
+});
+
+describe("announceStop", () => {
+  it("turns ready to false while requests and connections are still taken; HTTP/1 clients are asked to connect anew", async () => {
+    const origin = await backend();
+    const { gateway, port } = await running(oneService(origin.port));
+    gateway.announceStop();
+    expect([gateway.ready, gateway.status.state]).toEqual([false, "stopping"]);
+    const answer = await ask(port, { path: "/a/x", headers: { Connection: "keep-alive" } });
+    expect([answer.status, answer.headers.connection]).toEqual([200, "close"]);
+    expect((await gateway.listen({ port: 0 })).port).toBeGreaterThan(0);
+    expect(await gateway.close()).toBe("drained");
+    gateway.announceStop();
+    expect(gateway.status.state).toBe("closed");
+  });
+});
+
 describe("the access log over a reload", () => {
   it.each([
     [true, false, 1],
@@ -294,21 +355,30 @@ describe("close", () => {
     await expect(connect(port)).rejects.toMatchObject({ code: "ECONNREFUSED" });
   });
 
-  it("closes keep-alive connections that are idle, to clients and to upstreams, without waiting for the grace", async () => {
+  it("closes keep-alive connections that stay idle, to clients and to upstreams, without waiting for the grace", async () => {
     const origin = await backend();
-    const { gateway, port } = await running(oneService(origin.port));
+    const clock = manualClock();
+    const { gateway, port } = await running(oneService(origin.port), { clock });
     const client = await connect(port);
     client.send("GET /a/x HTTP/1.1\r\nHost: h\r\n\r\n");
     await client.until(/\r\n\r\n(.|\r|\n)*ok/);
-    expect(await gateway.close()).toBe("drained");
+    const closing = gateway.close();
+    await refused(port);
+    expect(client.socket.readyState).toBe("open");
+    clock.advance(1_000);
+    expect(await closing).toBe("drained");
     await client.closed();
     await eventually(() => origin.connections.open === 0);
   });
 
-  it("closes connections that never sent a request, without waiting for the grace", async () => {
-    const { gateway, port } = await running(oneService(9));
+  it("closes connections that never sent a request after half of a short grace", async () => {
+    const clock = manualClock();
+    const { gateway, port } = await running(oneService(9), { clock });
     const client = await connect(port);
-    expect(await gateway.close(2_000)).toBe("drained");
+    const closing = gateway.close(1_500);
+    await refused(port);
+    clock.advance(750);
+    expect(await closing).toBe("drained");
     await client.closed();
   });
 
@@ -321,7 +391,8 @@ describe("close", () => {
     const closing = gateway.close();
     expect(gateway.ready).toBe(false);
     expect(gateway.inFlight).toBe(1);
-    await expect(connect(port)).rejects.toMatchObject({ code: "ECONNREFUSED" });
+    await eventually(() => !gateway.ready);
+    await refused(port);
     finish();
     const { status, headers, body } = await answer;
     expect([status, headers.connection, body.toString()]).toEqual([200, "close", "whole"]);

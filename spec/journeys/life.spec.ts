@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { backend, oneService } from "../support/gateway.ts";
 import { logLines, runningProgram } from "../support/process.ts";
-import { ask, connect, eventually } from "../support/raw_client.ts";
+import { ask, connect, eventually, refused } from "../support/raw_client.ts";
 
 /** A running program in front of an upstream that answers when told to. */
 async function slow(words: readonly string[] = [], environment: Record<string, string> = {}) {
@@ -15,14 +15,6 @@ async function slow(words: readonly string[] = [], environment: Record<string, s
   return { ...running, origin, finish: () => finish.forEach((each) => each()) };
 }
 
-const refused = async (port: number) => {
-  for (;;) {
-    const connection = await connect(port).catch((error: NodeJS.ErrnoException) => error);
-    if (connection instanceof Error) return connection.message;
-    connection.socket.destroy();
-  }
-};
-
 describe.each(["SIGTERM", "SIGINT"] as const)("%s", (signal) => {
   it("lets a request in flight finish, refuses new connections meanwhile, and ends with exit 0", async () => {
     const { child, port, origin, finish, says, ended, stderr } = await slow();
@@ -31,7 +23,7 @@ describe.each(["SIGTERM", "SIGINT"] as const)("%s", (signal) => {
     child.kill(signal);
     await says(`${signal}: draining`);
     // A connection that the system had taken before the listener closed is reset instead.
-    expect(await refused(port)).toMatch(/ECONNREFUSED|ECONNRESET/);
+    expect((await refused(port)).code).toMatch(/ECONNREFUSED|ECONNRESET/);
     finish();
     expect((await answer).body.toString()).toBe("begun and finished");
     expect(await ended).toMatchObject({ code: 0, signal: null });

@@ -1,5 +1,6 @@
 import http from "node:http";
-import type { AddressInfo } from "node:net";
+import net, { type AddressInfo } from "node:net";
+import { PassThrough } from "node:stream";
 import tls from "node:tls";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { createGateway } from "../../lib/index.ts";
@@ -11,7 +12,7 @@ import { manualClock } from "../support/clock.ts";
 import { CA, SERVER } from "../support/certs.ts";
 import { backend, oneService } from "../support/gateway.ts";
 import { defaultLimits } from "../support/limits.ts";
-import { connect, eventually, overSocket } from "../support/raw_client.ts";
+import { connect, eventually, overSocket, refused } from "../support/raw_client.ts";
 
 async function listening(serve: ListenerOptions["serve"], handshakeMs?: number) {
   const clock = manualClock();
@@ -119,12 +120,71 @@ test("draining, each connection ends with its reply", async () => {
   const [busy, idle] = [await client(port), await client(port)];
   busy.send(get("/1"));
   await eventually(() => asked.length === 1);
-  const drained = listener.drain();
+  const drained = listener.drain(0);
   await idle.closed();
   asked[0]!(fine());
   expect(await busy.closed()).toMatch(/\r\nConnection: close\r\n/i);
   await drained;
   expect(ended).toHaveLength(1);
+});
+
+test("draining, a request that is on its way to an idle connection is answered as its last; without one it ends after the linger", async () => {
+  const { clock, port, listener } = await listening(fine);
+  const [used, fresh, idle] = [await client(port), await client(port), await client(port)];
+  for (const each of [used, idle]) {
+    each.send(get("/1"));
+    await each.until("ok");
+  }
+  const drained = listener.drain(1_000);
+  await refused(port);
+  used.send(get("/2"));
+  fresh.send(get("/2"));
+  for (const each of [used, fresh]) expect(await each.closed()).toMatch(/\r\nConnection: close\r\n(.+\r\n)*\r\nok$/);
+  clock.advance(999);
+  idle.send(get("/3"));
+  expect(statusesIn(await idle.closed())).toEqual([200, 200]);
+  await drained;
+});
+
+test("draining, a connection whose reply was under way without a word of it is left alone for the linger afterwards", async () => {
+  const body = new PassThrough();
+  const { clock, port, listener } = await listening(() => ({ status: 200, headers: [], body }));
+  const talk = await client(port);
+  talk.send(get("/1"));
+  body.write("part");
+  await talk.until("part");
+  const drained = listener.drain(1_000);
+  await refused(port);
+  clock.advance(5_000);
+  body.end("and end");
+  await talk.until("0\r\n\r\n");
+  await eventually(() => clock.pending > 0);
+  clock.advance(999);
+  expect(talk.socket.readyState).toBe("open");
+  clock.advance(1);
+  await talk.closed();
+  await drained;
+});
+
+test("draining, connections that the system has taken already are served, not reset", async () => {
+  const { clock, port, listener } = await listening(fine);
+  const talks = Array.from({ length: 30 }, () => overSocket(net.connect(port, "127.0.0.1")));
+  for (const talk of talks) talk.send(get("/1"));
+  const drained = listener.drain(1_000);
+  await Promise.all(talks.map((talk) => talk.until("ok")));
+  await refused(port);
+  clock.advance(1_000);
+  await drained;
+});
+
+test("before a drain that is announced, clients are asked to connect anew and can", async () => {
+  const { port, listener } = await listening(fine);
+  const talk = await client(port);
+  listener.announceStop();
+  for (const each of [talk, await client(port)]) {
+    each.send(get("/1"));
+    expect(await each.closed()).toMatch(/^HTTP\/1\.1 200 [^]*\r\nConnection: close\r\n/);
+  }
 });
 
 test("over TLS too, an upgrade that is not for us is an ordinary request", async () => {
@@ -167,5 +227,5 @@ test("a client that never finishes its TLS handshake is cut off, and holds up no
   const { port } = await listener.listenSecure("127.0.0.1", 0, files);
   const silent = await connect(port);
   expect(await silent.closed()).toBe("");
-  await listener.drain();
+  await listener.drain(0);
 });

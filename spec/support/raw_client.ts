@@ -106,6 +106,15 @@ export function overSocket(socket: Socket): RawConnection {
   };
 }
 
+/** Resolves with the error when the port takes no connections any more; what had been taken before it closed may be reset. */
+export async function refused(port: number): Promise<NodeJS.ErrnoException> {
+  for (;;) {
+    const connection = await connect(port).catch((error: NodeJS.ErrnoException) => error);
+    if (connection instanceof Error) return connection;
+    connection.socket.destroy();
+  }
+}
+
 /** Resolves when `holds()` is true, looking again at each turn of the event loop; rejects after two seconds. */
 export async function eventually(holds: () => boolean, what = "the condition"): Promise<void> {
   const deadline = performance.now() + 2_000;
