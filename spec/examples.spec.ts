@@ -10,7 +10,7 @@ import { ERRORS } from "../lib/base/errors.ts";
 import { formatIssues, loadConfig, type LoadResult } from "../lib/config/load.ts";
 import { configJsonSchema } from "../lib/config/model.ts";
 import type { JsonSchema } from "../lib/config/schema.ts";
-import { SETTINGS, type Setting } from "../lib/config/settings.ts";
+import { CLIENT_SETTINGS, SETTINGS, type Setting } from "../lib/config/settings.ts";
 import * as everything from "../lib/index.ts";
 import { builtinPlugins } from "../lib/plugins/builtin.ts";
 import { checkRoutes } from "../lib/route/table.ts";
@@ -156,6 +156,11 @@ describe("README", () => {
   test("lists every setting with its flag, variable and default, and in the order of --help", () => {
     const rows = tableUnder("Settings").map(([flag, variable, fallback]) => [flag, variable, fallback]);
     expect(rows).toEqual(settings.map(({ flag, variable, fallback }) => [flag === null ? "none" : `--${flag}`, variable, fallback ?? "none"]));
+  });
+
+  test("lists the flags of the command reload", () => {
+    const rows = tableUnder("Reload and shutdown").map(([flag, variable, fallback]) => [flag, variable, fallback]);
+    expect(rows).toEqual(Object.values(CLIENT_SETTINGS).map(({ flag, variable, fallback }) => [`--${flag}`, variable, fallback ?? "none"]));
   });
 
   test("lists every error with its status and title", () => {

@@ -11,7 +11,7 @@ import { problemDocument } from "../http/reply.ts";
 import { createCors } from "./cors.ts";
 import { createLogin } from "./login.ts";
 import { createSessions } from "./session.ts";
-import { configView, gatewayView, type AdminSource } from "./views.ts";
+import { configView, gatewayView, statusView, type AdminSource } from "./views.ts";
 
 export interface Answer {
   readonly status: number;
@@ -52,6 +52,9 @@ export function createAnswers(options: AnswersOptions): Answers {
     "/gateway/config": {
       GET: { open: false, answer: () => json(200, configView(source.settings(), options.redactSecrets ? "masked" : "shown")) },
     },
+    "/gateway/status": { GET: { open: false, answer: () => json(200, statusView(source.status())) } },
+    "/gateway/health": { GET: { open: false, answer: () => json(200, source.health()) } },
+    "/gateway/reload": { POST: { open: false, answer: reload } },
     "/healthz": { GET: { open: true, answer: health } },
     "/readyz": { GET: { open: true, answer: readiness } },
   };
@@ -115,6 +118,15 @@ export function createAnswers(options: AnswersOptions): Answers {
     return { status: 204, headers: ["Set-Cookie", sessions.clearing], body: null };
   }
 
+  async function reload({ socket }: IncomingMessage, id: string): Promise<Answer> {
+    log.info("admin asks for a reload", { address: socket.remoteAddress ?? "", request_id: id });
+    const reloaded = await source.reload();
+    const { digest } = reloaded;
+    if (reloaded.outcome === "taken") return json(200, { digest, changed: reloaded.changes.length > 0, changes: reloaded.changes });
+    const detail = `Configuration ${digest} stays in force.`;
+    return refusal("configuration_refused", id, detail, [], { digest, issues: reloaded.issues });
+  }
+
   function readiness(): Answer {
     return source.ready() ? json(200, { status: "ready" }) : json(503, { status: "not_ready" });
   }
@@ -129,10 +141,10 @@ type Endpoint = Readonly<
   Record<string, { readonly open: boolean; readonly answer: (request: IncomingMessage, id: string) => Answer | Promise<Answer> }>
 >;
 
-/** A problem document for an error of the table, with its type. */
-export function refusal(code: ErrorCode, id: string, detail?: string, headers: HeaderList = []): Answer {
+/** A problem document for an error of the table, with its type; `members` are those of its own. */
+export function refusal(code: ErrorCode, id: string, detail?: string, headers: HeaderList = [], members?: object): Answer {
   const { status, title } = ERRORS[code];
-  return withBody(status, "application/problem+json", problemDocument({ code, status, title }, id, detail), headers);
+  return withBody(status, "application/problem+json", problemDocument({ code, status, title }, id, detail, members), headers);
 }
 
 /** For every answer: what is shown here is nobody else's affair, and is what its type says. */

@@ -1,15 +1,20 @@
 /**
- * What the admin interface shows of the gateway: the ProxyConfig and the admin configuration object.
+ * What the admin interface shows of the gateway: the ProxyConfig, the admin configuration object, its status.
  * Where they come from is an `AdminSource`, which the assembly provides.
  */
+import type { GatewayHealth, GatewayStatus, LastReload } from "../gateway/gateway.ts";
 
 /** What the admin interface asks the rest of the program; may change between requests. */
 export interface AdminSource {
   /** The configuration as written, defaults filled in, references to secrets unresolved. */
   proxyConfig(): ProxyConfig;
   settings(): AdminSettings;
-  /** Whether the gateway serves: false before the first snapshot and while draining. */
+  /** Whether the gateway serves: false before the first snapshot, from the announcement of its end on, and while draining. */
   ready(): boolean;
+  status(): GatewayStatus;
+  health(): GatewayHealth;
+  /** Reloads as a change of the file does, and tells what became of it. */
+  reload(): Promise<LastReload>;
 }
 
 export interface ProxyConfig {
@@ -32,6 +37,26 @@ export interface AdminSettings {
 /** Named field by field: whatever else a source may hold is not shown. */
 export function gatewayView({ services, plugins, global }: ProxyConfig): ProxyConfig {
   return { services, plugins, global: { name: global.name, plugins: global.plugins } };
+}
+
+/** In the snake_case of JSON; moments as RFC 3339 writes them. */
+export function statusView(status: GatewayStatus): object {
+  const { version, state, ready, uptimeMs, inFlight, digest, loadedAt, counts, lastReload } = status;
+  return {
+    version,
+    state,
+    ready,
+    uptime_s: Math.floor(uptimeMs / 1000),
+    in_flight: inFlight,
+    digest,
+    loaded_at: moment(loadedAt),
+    counts,
+    last_reload: lastReload === null ? null : { ...lastReload, at: moment(lastReload.at) },
+  };
+}
+
+function moment(ms: number): string {
+  return new Date(ms).toISOString();
 }
 
 /** Exactly the six keys. The password as configured (a hash, where a hash was), or masked. */

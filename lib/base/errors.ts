@@ -36,6 +36,7 @@ export const ERRORS = Object.freeze({
   uri_too_long: client(414, "The request target is too long"),
   expectation_failed: client(417, "The expectation cannot be met"),
   misdirected: client(421, "The request reached a server that does not serve this host"),
+  configuration_refused: client(422, "The configuration is not valid"),
   rate_limited: client(429, "Too many requests", true),
   headers_too_large: client(431, "The request header fields are too large"),
   internal: gateway(500, "The gateway failed to handle the request", false),

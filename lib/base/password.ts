@@ -11,9 +11,14 @@ export async function hashPassword(password: string): Promise<string> {
   return `${PREFIX}32768$8$1$${salt.toString("base64url")}$${hash.toString("base64url")}`;
 }
 
+/** Whether a stored password is a hash: of those nobody can log in with what is stored. */
+export function isHashed(stored: string): boolean {
+  return stored.startsWith(PREFIX);
+}
+
 /** Whether `given` is the stored password, which is a hash of the form above or else plain text. A malformed hash matches nothing. */
 export async function verifyPassword(given: string, stored: string): Promise<boolean> {
-  if (!stored.startsWith(PREFIX)) return sameText(given, stored);
+  if (!isHashed(stored)) return sameText(given, stored);
   const parsed = parse(stored);
   if (typeof parsed === "string") return false;
   return timingSafeEqual(await derive(given, parsed.parameters), parsed.hash);
@@ -22,7 +27,7 @@ export async function verifyPassword(given: string, stored: string): Promise<boo
 /** Why `stored` cannot serve as a password; null when it can. To be asked at start, where a slip in a hash can still be mended. */
 export function passwordProblem(stored: string): string | null {
   if (stored === "") return "the password is empty";
-  if (!stored.startsWith(PREFIX)) return null;
+  if (!isHashed(stored)) return null;
   const parsed = parse(stored);
   return typeof parsed === "string" ? parsed : null;
 }

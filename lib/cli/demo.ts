@@ -9,7 +9,7 @@ import { version } from "../base/version.ts";
 import type { ConfigInput } from "../config/model.ts";
 import { UsageError, type Arguments } from "./arguments.ts";
 import type { ExitCode } from "./failure.ts";
-import { logFor, settingsFrom, untilStopped } from "./run.ts";
+import { logFor, reloadFrom, settingsFrom, untilStopped } from "./run.ts";
 import { start } from "./start.ts";
 
 const DEMO_KEY = "demo-key";
@@ -21,11 +21,12 @@ export async function demo(given: Arguments): Promise<ExitCode> {
   const password = randomBytes(9).toString("base64url");
   const own = { ADMIN_USER: "admin", ADMIN_PASSWORD: password, ADMIN_PASSWORD_FILE: "" };
   const environment = { LOG_FORMAT: "text", ...process.env, ...own };
-  const settings = settingsFrom(given, environment);
+  const settings = { ...settingsFrom(given, environment), configPath: "(demo)" };
   const log = logFor(settings);
   const backends = await Promise.all([startBackend("one"), startBackend("two")]);
   try {
-    const started = await start({ ...settings, configPath: "(demo)" }, { config: demoConfig(backends.map(portOf)) }, log);
+    const config = demoConfig(backends.map(portOf));
+    const started = await start(settings, { config, reload: async (begun) => reloadFrom((await begun).gateway, "admin", settings, log) }, log);
     const stopped = untilStopped(started, settings, log);
     process.stdout.write(tour(reachable(started.http[0]!), reachable(started.adminUrl!), settings.admin!));
     return await stopped;

@@ -6,7 +6,7 @@ import { createLog, type Log } from "../base/log.ts";
 import { version } from "../base/version.ts";
 import { readSettings, type Settings } from "../config/settings.ts";
 import { watchFile } from "../config/watch.ts";
-import { ConfigError, type Gateway } from "../gateway/gateway.ts";
+import type { Gateway, LastReload, ReloadCause } from "../gateway/gateway.ts";
 import { UsageError, type Arguments } from "./arguments.ts";
 import type { ExitCode } from "./failure.ts";
 import { createTlsRenewal, rereadFrom, watchFiles } from "./renewal.ts";
@@ -20,33 +20,19 @@ export async function run(given: Arguments): Promise<ExitCode> {
   const settings = settingsFrom(given);
   const log = logFor(settings);
   // Watched before they are read: a change that falls into the start is a change, too.
-  const watcher = watchFile(resolve(settings.configPath), { onChange: () => reload() });
-  const tlsFiles = watchFiles(() => renew());
+  const watcher = watchFile(resolve(settings.configPath), { onChange: whenStarted((started) => void reload(started, "file")) });
+  const renew = createTlsRenewal(settings, log);
+  const tlsFiles = watchFiles(whenStarted(renew));
   tlsFiles.follow(tlsPaths(settings));
-  const namedFiles = watchFiles(() => reread());
-  const renewal = createTlsRenewal(settings, log);
-  const starting = start(settings, { configFile: settings.configPath, accessLog: toStandardOutput }, log);
-  const whenStarted = (act: (started: Started) => void) => () => void starting.then(act).catch(() => {});
-  let taken = true;
-  const renew = whenStarted(renewal);
-  const reload = whenStarted((started) => {
-    taken = reloadFrom(started.gateway, settings, log);
-    followFiles(started);
-  });
-  const reread = whenStarted((started) => {
+  const namedFiles = watchFiles(whenStarted((started) => {
     // A configuration that was refused may have been so for these files. Whatever else is wrong with it, they are renewed.
-    if (!taken) taken = reloadFrom(started.gateway, settings, log);
-    followFiles(started);
-  });
-  const followFiles = ({ gateway }: Started) => {
-    namedFiles.follow(gateway.files);
-    rereadFrom(gateway, log); // what has changed before they were watched, too
-  };
-  const reloadAll = () => {
-    renew();
-    reload();
-  };
-  process.on("SIGHUP", reloadAll);
+    if (started.gateway.status.lastReload?.outcome === "refused") reload(started, "file");
+    else followFiles(started);
+  }));
+  const onHangup = whenStarted((started) => void reloadAll(started, "signal"));
+  process.on("SIGHUP", onHangup);
+  const options = { configFile: settings.configPath, accessLog: toStandardOutput };
+  const starting = start(settings, { ...options, reload: async (started) => reloadAll(await started, "admin") }, log);
   try {
     const started = await starting;
     followFiles(started);
@@ -56,7 +42,28 @@ export async function run(given: Arguments): Promise<ExitCode> {
     return await stopped;
   } finally {
     for (const each of [watcher, tlsFiles, namedFiles]) each.close();
-    process.off("SIGHUP", reloadAll);
+    process.off("SIGHUP", onHangup);
+  }
+
+  function whenStarted(act: (started: Started) => void): () => void {
+    return () => void starting.then(act).catch(() => {});
+  }
+
+  /** The configuration, and every file that it or the settings name. */
+  function reloadAll(started: Started, by: ReloadCause): LastReload {
+    renew(started);
+    return reload(started, by);
+  }
+
+  function reload(started: Started, by: ReloadCause): LastReload {
+    const reloaded = reloadFrom(started.gateway, by, settings, log);
+    followFiles(started);
+    return reloaded;
+  }
+
+  function followFiles({ gateway }: Started): void {
+    namedFiles.follow(gateway.files);
+    rereadFrom(gateway, log); // what has changed before they were watched, too
   }
 }
 
@@ -74,19 +81,21 @@ function toStandardOutput(lines: string): void {
   process.stdout.write(lines);
 }
 
-/** Takes the file's new content, or says why not and stays with the old. */
-function reloadFrom(gateway: Gateway, settings: Settings, log: Log): boolean {
+/** Takes the configuration's new content, or says why not and stays with the old. */
+export function reloadFrom(gateway: Gateway, by: ReloadCause, settings: Settings, log: Log): LastReload {
   try {
-    const { digest, changed } = gateway.reload();
-    log.info(changed ? "configuration reloaded" : "configuration read again: its text is the same, its secrets were resolved anew", { digest, ...gateway.counts });
-    return true;
+    const { digest, changed } = gateway.reload(undefined, by);
+    const message = changed ? "configuration reloaded" : "configuration read again: its text is the same, its secrets were resolved anew";
+    log.info(message, { digest, by, ...gateway.counts });
   } catch (error) {
-    const issues = error instanceof ConfigError ? error.message.trimEnd().split("\n") : [(error as Error).message];
+    const { lastReload } = gateway.status;
+    if (lastReload?.outcome !== "refused") throw error;
+    const { issues } = lastReload;
     const inLine = settings.logFormat === "json" ? { issues } : {};
-    log.error(`reload refused, configuration ${gateway.digest} stays in force`, { file: settings.configPath, ...inLine });
+    log.error(`reload refused, configuration ${gateway.digest} stays in force`, { file: settings.configPath, by, ...inLine });
     if (settings.logFormat === "text") for (const issue of issues) log.error(`  ${issue}`);
-    return false;
   }
+  return gateway.status.lastReload!;
 }
 
 function announce({ gateway, http, https, adminUrl }: Started, settings: Settings, log: Log): void {
@@ -100,7 +109,7 @@ function announce({ gateway, http, https, adminUrl }: Started, settings: Setting
     ["http", http.join("  ")],
     ["https", https.length === 0 ? off.https : `${https.join("  ")} (HTTP/2 and HTTP/1.1${clients})`],
     ["admin", adminUrl ?? off.admin],
-    ["reload", "when the file changes, and on SIGHUP"],
+    ["reload", `when the file changes, and on SIGHUP${adminUrl === null ? "" : ", and by edge-gateway reload"}`],
   ];
   if (settings.logFormat === "json") {
     const listeners = { http, https: https.length === 0 ? off.https : https, admin: adminUrl ?? off.admin };
@@ -135,7 +144,10 @@ interface Shown {
 
 const LINGER_MS = 500;
 
-/** SIGTERM and SIGINT: not ready, stop accepting, finish what is in flight within the grace, exit 0. A second one ends at once. */
+/**
+ * SIGTERM and SIGINT: not ready, serve on for as long as load balancers need to learn of it, stop accepting, finish what is in flight
+ * within the grace, exit 0. A second one ends at once.
+ */
 export function untilStopped({ gateway, admin }: Started, settings: Settings, log: Log): Promise<ExitCode> {
   return new Promise((resolveWith) => {
     let stopping = false;
@@ -145,6 +157,11 @@ export function untilStopped({ gateway, admin }: Started, settings: Settings, lo
         process.exit(1);
       }
       stopping = true;
+      gateway.announceStop();
+      if (settings.preStopDelayS > 0) {
+        log.info(`${signal}: not ready any more, still serving`, { in_flight: gateway.inFlight, delay_s: settings.preStopDelayS });
+        await new Promise((resolve) => setTimeout(resolve, settings.preStopDelayS * 1000));
+      }
       log.info(`${signal}: draining`, { in_flight: gateway.inFlight, grace_s: settings.shutdownGraceS });
       const outcome = await gateway.close(settings.shutdownGraceS * 1000);
       await admin?.close();

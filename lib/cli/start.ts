@@ -8,7 +8,7 @@ import { systemClock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import { version } from "../base/version.ts";
 import type { Settings } from "../config/settings.ts";
-import { Gateway, type GatewayOptions } from "../gateway/gateway.ts";
+import { Gateway, type GatewayOptions, type LastReload } from "../gateway/gateway.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import { listenFailure, StartError } from "./failure.ts";
 import { readTlsFiles } from "./tls_files.ts";
@@ -26,11 +26,22 @@ export interface Started {
   readonly tls: TlsFiles | null;
 }
 
+export interface StartOptions extends Pick<GatewayOptions, "config" | "configFile" | "accessLog"> {
+  /** What the admin interface does when it is asked to reload. */
+  readonly reload: (started: Promise<Started>) => Promise<LastReload>;
+}
+
 /** Throws a `ConfigError` or a `StartError`; nothing listens then. */
-export async function start(settings: Settings, options: Pick<GatewayOptions, "config" | "configFile" | "accessLog">, log: Log): Promise<Started> {
-  const gateway = new Gateway({ ...options, log });
+export function start(settings: Settings, options: StartOptions, log: Log): Promise<Started> {
+  const started: Promise<Started> = open(settings, options, () => options.reload(started), log);
+  return started;
+}
+
+async function open(settings: Settings, options: StartOptions, reload: () => Promise<LastReload>, log: Log): Promise<Started> {
+  const { reload: _, ...gatewayOptions } = options;
+  const gateway = new Gateway({ ...gatewayOptions, log });
   const tls = readTlsFiles(settings, log);
-  const admin = settings.admin === null ? null : openAdmin(settings, settings.admin, gateway, tls, log);
+  const admin = settings.admin === null ? null : openAdmin(settings, settings.admin, gateway, tls, reload, log);
   try {
     const http = await listenOnAll(gateway, settings, settings.httpPort, "HTTP_PORT", null);
     const https = tls === null ? [] : await listenOnAll(gateway, settings, settings.httpsPort, "HTTPS_PORT", tls);
@@ -60,7 +71,14 @@ async function listenOnAll(gateway: Gateway, settings: Settings, port: number, n
   return urls;
 }
 
-function openAdmin(settings: Settings, own: NonNullable<Settings["admin"]>, gateway: Gateway, tls: TlsFiles | null, log: Log): Admin {
+function openAdmin(
+  settings: Settings,
+  own: NonNullable<Settings["admin"]>,
+  gateway: Gateway,
+  tls: TlsFiles | null,
+  reload: () => Promise<LastReload>,
+  log: Log,
+): Admin {
   try {
     return createAdmin({
       user: own.user,
@@ -84,6 +102,9 @@ function openAdmin(settings: Settings, own: NonNullable<Settings["admin"]>, gate
           ConfigFilePath: settings.configPath,
         }),
         ready: () => gateway.ready,
+        status: () => gateway.status,
+        health: () => gateway.health,
+        reload,
       },
     });
   } catch (error) {

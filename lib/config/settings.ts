@@ -3,6 +3,7 @@
  * One table lists them all. Opening what they name (ports, certificates, the configuration) is left to others.
  */
 import { readFileSync } from "node:fs";
+import { isHashed } from "../base/password.ts";
 import { suggest } from "../base/suggest.ts";
 import { LOG_FORMATS, LOG_LEVELS } from "../base/log.ts";
 import { hostProblem } from "./model.ts";
@@ -24,6 +25,8 @@ export interface Settings {
   /** Null when the admin interface is off. */
   readonly admin: AdminSettings | null;
   readonly shutdownGraceS: number;
+  /** How long a gateway that is told to end still takes requests, in seconds. */
+  readonly preStopDelayS: number;
   readonly workers: 1;
   readonly logLevel: (typeof LOG_LEVELS)[number];
   readonly logFormat: (typeof LOG_FORMATS)[number];
@@ -75,6 +78,7 @@ const HOST: Parser<string> = {
 };
 const HOSTS = list({ ...HOST, value: "HOST,…", expects: "host names or IP addresses, separated by commas" });
 const ORIGINS = list({ value: "ORIGIN,…", expects: "origins such as https://ui.example.com, separated by commas", parse: origin });
+const ORIGIN: Parser<string> = { value: "URL", expects: "a URL such as https://gateway.example.com:8081, without a path", parse: origin };
 const DBLESS: Parser<"dbless"> = {
   value: "dbless",
   expects: "dbless (this build keeps its configuration in the file only: there is no database to persist to)",
@@ -118,10 +122,35 @@ export const SETTINGS = {
   adminRedactSecrets: setting("ADMIN_REDACT_SECRETS", BOOLEAN, "false", "Mask the password in GET /gateway/config."),
   adminCorsOrigins: setting("ADMIN_CORS_ORIGIN", ORIGINS, "http://localhost:5173", "Web origins that may use the admin interface."),
   shutdownGraceS: setting("SHUTDOWN_GRACE_S", integer("SECONDS", 0, 86_400), "30", "Time for requests in flight to finish on SIGTERM."),
+  preStopDelayS: setting(
+    "PRE_STOP_DELAY_S",
+    integer("SECONDS", 0, 3600),
+    "0",
+    "Time between SIGTERM, when /readyz turns to 503, and the end of accepting.",
+  ),
   workers: setting("WORKERS", ONE, "1", "Number of processes."),
   logLevel: setting("LOG_LEVEL", choice(...LOG_LEVELS), "info", "Least severity that is logged."),
   logFormat: setting("LOG_FORMAT", choice(...LOG_FORMATS), null, "text on a terminal, json elsewhere."),
 };
+
+/** How a command finds a running gateway's admin interface, beside the settings that it shares with the gateway. */
+export const CLIENT_SETTINGS = {
+  adminUrl: setting("ADMIN_URL", ORIGIN, null, "Where the admin interface is; without it, where ADMIN_HOST, ADMIN_PORT and ADMIN_TLS say."),
+  adminCaPath: {
+    ...setting("ADMIN_CA_PATH", FILE, null, "CA certificate (PEM) by which its HTTPS certificate is verified, in place of Node's own list."),
+    flag: "ca",
+  },
+};
+
+export interface ClientSettings {
+  /** "http://127.0.0.1:8081" */
+  readonly url: string;
+  readonly user: string;
+  /** Plain. */
+  readonly password: string;
+  /** Null: Node's own list of authorities. */
+  readonly caPath: string | null;
+}
 
 type Values = { readonly [K in keyof typeof SETTINGS]: (typeof SETTINGS)[K] extends Setting<infer T> ? T | null : never };
 
@@ -138,7 +167,7 @@ export function readSettings(
   environment: Readonly<Record<string, string | undefined>>,
   host: Host = {},
 ): { readonly ok: true; readonly settings: Settings } | { readonly ok: false; readonly issues: readonly string[] } {
-  const issues: string[] = unknownFlags(flags);
+  const issues: string[] = unknownFlags(flags, SETTINGS);
   const values = Object.fromEntries(
     Object.entries(SETTINGS).map(([name, row]) => [name, readValue<unknown>(row, flags, environment, issues)]),
   ) as unknown as Values;
@@ -146,6 +175,40 @@ export function readSettings(
   checkTogether(values, password, issues);
   if (issues.length > 0) return { ok: false, issues };
   return { ok: true, settings: assemble(values as Present, password, host.terminal === true) };
+}
+
+/** As `readSettings`, for commands that ask a running gateway: other settings may stand in the environment, and mean nothing here. */
+export function readClientSettings(
+  flags: Readonly<Record<string, string | true | undefined>>,
+  environment: Readonly<Record<string, string | undefined>>,
+  host: Host = {},
+): { readonly ok: true; readonly settings: ClientSettings } | { readonly ok: false; readonly issues: readonly string[] } {
+  const { adminUser, adminPassword: plain, adminPasswordFile, adminHost, adminPort, adminTls } = SETTINGS;
+  const rows = { ...CLIENT_SETTINGS, adminUser, adminPassword: plain, adminPasswordFile, adminHost, adminPort, adminTls };
+  const issues: string[] = unknownFlags(flags, rows);
+  const read = <T>(row: Setting<T>) => readValue(row, flags, environment, issues);
+  const url = read(CLIENT_SETTINGS.adminUrl) ?? adminOrigin(read(adminHost), read(adminPort), read(adminTls), issues);
+  const caPath = read(CLIENT_SETTINGS.adminCaPath);
+  const user = read(adminUser);
+  // Where the gateway's own environment holds a hash, the flag is the way to name the password.
+  const given = flags[adminPasswordFile.flag!] === undefined ? read(plain) : null;
+  const password = adminPassword({ adminPassword: given, adminPasswordFile: read(adminPasswordFile) }, host, issues);
+  if (issues.length === 0) {
+    if (user === null) issues.push("ADMIN_USER is not set: it names who logs in to the admin interface");
+    if (password === null) issues.push("neither ADMIN_PASSWORD nor ADMIN_PASSWORD_FILE is set: one of them has to hold the admin password");
+    else if (isHashed(password)) {
+      issues.push("the admin password that is set is a hash, with which nobody can log in: give the password itself, in ADMIN_PASSWORD or by --admin-password-file");
+    }
+  }
+  if (user === null || password === null || issues.length > 0) return { ok: false, issues };
+  return { ok: true, settings: { url, user, password, caPath } };
+}
+
+/** Where the gateway of these settings has its admin interface, seen from the same machine. */
+function adminOrigin(host: string | null, port: number | null, tls: boolean | null, issues: string[]): string {
+  if (port === 0) issues.push("ADMIN_PORT is 0, any free port: say with --admin-url which one it has become");
+  const near = host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "::1" : (host ?? "");
+  return `${tls === true ? "https" : "http"}://${near.includes(":") ? `[${near}]` : near}:${port}`;
 }
 
 /** Rows with a default have a value once nothing has been reported. */
@@ -178,6 +241,7 @@ function assemble(values: Present, password: string | null, terminal: boolean): 
       corsOrigins: values.adminCorsOrigins,
     },
     shutdownGraceS: values.shutdownGraceS,
+    preStopDelayS: values.preStopDelayS,
     workers: values.workers,
     logLevel: values.logLevel,
     logFormat: values.logFormat ?? (terminal ? "text" : "json"),
@@ -185,7 +249,7 @@ function assemble(values: Present, password: string | null, terminal: boolean): 
 }
 
 /** The password itself, whichever way it came; null when there is none, or when that has been reported. */
-function adminPassword(values: Values, host: Host, issues: string[]): string | null {
+function adminPassword(values: Pick<Values, "adminPassword" | "adminPasswordFile">, host: Host, issues: string[]): string | null {
   const { adminPassword: given, adminPasswordFile: file } = values;
   if (file === null) return given;
   if (given !== null) {
@@ -254,8 +318,8 @@ function readValue<T>(
   return value;
 }
 
-function unknownFlags(flags: Readonly<Record<string, string | true | undefined>>): string[] {
-  const known = Object.values(SETTINGS).flatMap((row) => row.flag ?? []);
+function unknownFlags(flags: Readonly<Record<string, string | true | undefined>>, rows: Readonly<Record<string, Setting<unknown>>>): string[] {
+  const known = Object.values(rows).flatMap((row) => row.flag ?? []);
   const unknown = Object.keys(flags).filter((flag) => flags[flag] !== undefined && !known.includes(flag));
   return unknown.map((flag) => {
     const secretRow = Object.values(SETTINGS).find((row) => row.flag === null && kebab(row.variable) === flag);

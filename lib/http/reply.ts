@@ -59,9 +59,8 @@ export function problemReply(call: Call, kind: { code: string; status: number; t
   };
 }
 
-/** The bytes of a problem document: `type`, `title`, `status`, `detail`, `code`, `request_id` (RFC 9457 §3). */
-export function problemDocument(kind: { code: string; status: number; title: string }, requestId: string, detail?: string): Buffer {
-  return Buffer.from(
-    JSON.stringify({ type: "about:blank", title: kind.title, status: kind.status, detail, code: kind.code, request_id: requestId }) + "\n",
-  );
+/** The bytes of a problem document: `type`, `title`, `status`, `detail`, `code`, `request_id`, and members of its own (RFC 9457 §3). */
+export function problemDocument(kind: { code: string; status: number; title: string }, requestId: string, detail?: string, members?: object): Buffer {
+  const { code, status, title } = kind;
+  return Buffer.from(JSON.stringify({ type: "about:blank", title, status, detail, code, request_id: requestId, ...members }) + "\n");
 }

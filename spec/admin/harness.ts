@@ -5,6 +5,7 @@ import { connect } from "node:net";
 import { afterEach } from "vitest";
 import { createAdmin, type Admin, type AdminOptions, type AdminSource } from "../../lib/admin/server.ts";
 import { silentLog } from "../../lib/base/log.ts";
+import type { GatewayStatus, LastReload } from "../../lib/index.ts";
 import { manualClock, type ManualClock } from "../support/clock.ts";
 
 export const USER = "ädmin";
@@ -66,7 +67,36 @@ afterEach(async () => {
   await closed;
 });
 
-export const source: AdminSource = { proxyConfig: () => PROXY_CONFIG, settings: () => SETTINGS, ready: () => true };
+export const STATUS: GatewayStatus = {
+  version: "1.2.3",
+  state: "serving",
+  ready: true,
+  uptimeMs: 61_999,
+  inFlight: 2,
+  digest: "0123456789ab",
+  loadedAt: Date.UTC(2026, 0, 2),
+  counts: { services: 1, routes: 1, upstreams: 1 },
+  lastReload: null,
+};
+
+export const TAKEN: LastReload = {
+  at: Date.UTC(2026, 0, 2),
+  by: "admin",
+  digest: "0123456789ab",
+  outcome: "taken",
+  changes: [{ kind: "route", name: 'service "a" / route "r"', change: "added" }],
+};
+
+export const HEALTH = { services: [{ name: "a", upstreams: [{ id: "u", host: "h", port: 1, state: "unknown" }] }] };
+
+export const source: AdminSource = {
+  proxyConfig: () => PROXY_CONFIG,
+  settings: () => SETTINGS,
+  ready: () => true,
+  status: () => STATUS,
+  health: () => HEALTH,
+  reload: () => Promise.resolve(TAKEN),
+};
 
 export function optionsWith(changes: Partial<AdminOptions> = {}): AdminOptions {
   return {

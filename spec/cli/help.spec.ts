@@ -1,11 +1,11 @@
 import { describe, expect, it } from "vitest";
 import { helpText } from "../../lib/cli/help.ts";
-import { SETTINGS, type Setting } from "../../lib/config/settings.ts";
+import { CLIENT_SETTINGS, SETTINGS, type Setting } from "../../lib/config/settings.ts";
 
-const rows = Object.values(SETTINGS) as Setting<unknown>[];
+const rows = [...Object.values(SETTINGS), ...Object.values(CLIENT_SETTINGS)] as Setting<unknown>[];
 
 describe("--help", () => {
-  it.each(["run", "demo", "validate", "schema", "hash-password"])("lists the command %s", (verb) => {
+  it.each(["run", "demo", "validate", "reload", "schema", "hash-password"])("lists the command %s", (verb) => {
     expect(helpText()).toMatch(new RegExp(`^  ${verb}\\b`, "m"));
   });
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { readSettings, SETTINGS, type Host, type Settings } from "../../lib/config/settings.ts";
+import { readClientSettings, readSettings, SETTINGS, type Host, type Settings } from "../../lib/config/settings.ts";
 
 type Flags = Parameters<typeof readSettings>[0];
 
@@ -32,6 +32,7 @@ describe("readSettings", () => {
       listenHosts: ["0.0.0.0", "::"],
       admin: null,
       shutdownGraceS: 30,
+      preStopDelayS: 0,
       workers: 1,
       logLevel: "info",
       logFormat: "json",
@@ -153,5 +154,48 @@ describe("SETTINGS", () => {
     const flags = rows.flatMap((row) => row.flag ?? []);
     expect(new Set(flags).size).toBe(flags.length);
     expect(flags).toContain("config");
+  });
+});
+
+describe("readClientSettings", () => {
+  const read = (flags: Flags = {}, environment: Record<string, string> = {}, host: Host = {}) => {
+    const result = readClientSettings(flags, environment, host);
+    return result.ok ? result.settings : result.issues;
+  };
+
+  it.each<[string, Flags, Record<string, string>, string]>([
+    ["the defaults of the settings", {}, {}, "http://127.0.0.1:8081"],
+    ["port and scheme of the settings", {}, { ADMIN_PORT: "9000", ADMIN_TLS: "true", ADMIN_HOST: "10.0.0.1" }, "https://10.0.0.1:9000"],
+    ["this machine where it listens on all addresses", {}, { ADMIN_HOST: "0.0.0.0" }, "http://127.0.0.1:8081"],
+    ["this machine by IPv6", {}, { ADMIN_HOST: "::" }, "http://[::1]:8081"],
+    ["ADMIN_URL before those", {}, { ADMIN_URL: "https://gw.example/", ADMIN_PORT: "0" }, "https://gw.example"],
+    ["the flag before ADMIN_URL", { "admin-url": "http://localhost:1" }, { ADMIN_URL: "https://gw.example" }, "http://localhost:1"],
+  ])("finds the admin interface by %s", (_what, flags, environment, url) => {
+    expect(read(flags, { ...ADMIN, ...environment })).toEqual({ url, user: "admin", password: "pw", caPath: null });
+  });
+
+  it("takes --ca, the password of a file, and leaves settings of the gateway alone, wrong ones too", () => {
+    const environment = { ADMIN_USER: "admin", HTTP_PORT: "x", SERVER_CERT_PATH: "c.pem" };
+    expect(read({ ca: "ca.pem", "admin-password-file": "f" }, environment, { readFile: () => "secret\n" })).toMatchObject({ password: "secret", caPath: "ca.pem" });
+  });
+
+  it("takes the file named by the flag rather than the gateway's own ADMIN_PASSWORD, which may be a hash", () => {
+    const environment = { ...ADMIN, ADMIN_PASSWORD: "scrypt$1$2$3$4$5" };
+    expect(read({ "admin-password-file": "f" }, environment, { readFile: () => "secret" })).toMatchObject({ password: "secret" });
+    expect(read({}, environment)).toEqual([expect.stringContaining("is a hash, with which nobody can log in")]);
+    expect(read({}, { ADMIN_USER: "a", ADMIN_PASSWORD_FILE: "f" }, { readFile: () => environment.ADMIN_PASSWORD })).toHaveLength(1);
+  });
+
+  it.each<[string, Flags, Record<string, string>, string[]]>([
+    ["no user and no password", {}, {}, ["ADMIN_USER is not set", "neither ADMIN_PASSWORD nor ADMIN_PASSWORD_FILE is set"]],
+    ["a URL with a path", { "admin-url": "http://h/x" }, ADMIN, ["--admin-url: expected a URL"]],
+    ["a URL with a password in it", { "admin-url": "http://a:b@h" }, ADMIN, ["--admin-url: expected a URL"]],
+    ["any free port", {}, { ...ADMIN, ADMIN_PORT: "0" }, ["ADMIN_PORT is 0"]],
+    ["flags of other commands and unknown ones", { config: "x", "admin-ulr": "x" }, ADMIN, ["--config is not a known flag", "did you mean --admin-url?"]],
+    ["a password on the command line", { "admin-password": "x" }, ADMIN, ["--admin-password is no flag"]],
+  ])("says what is wrong with %s", (_what, flags, environment, told) => {
+    const issues = read(flags, environment) as readonly string[];
+    expect(issues).toHaveLength(told.length);
+    told.forEach((text, i) => expect(issues[i]).toContain(text));
   });
 });

@@ -88,7 +88,7 @@ describe("the configuration file", () => {
     await running.says(/^ {2}reload/m);
     writeFileSync(file, "{}");
     const text = await running.says(/error .*\n\S+ error .*\n/);
-    expect(text).toMatch(/error +reload refused, configuration [0-9a-f]{12} stays in force file=\S+gw\.json\n\S+ error +\S+gw\.json:1:1 .*services.*\n$/);
+    expect(text).toMatch(/error +reload refused, configuration [0-9a-f]{12} stays in force file=\S+gw\.json by=file\n\S+ error +\S+gw\.json:1:1 .*services.*\n$/);
   });
 
   it("is shown by GET /gateway as it is in force, after a reload too", async () => {

@@ -32,7 +32,7 @@ export async function whole(config: unknown, environment: Record<string, string>
     { CONFIG_FILE_PATH: file, ADMIN_USER: USER, ADMIN_PASSWORD: PASSWORD, PERSISTENCE_CONFIG: "dbless", ...environment },
   );
   if (!read.ok) throw new Error(read.issues.join("\n"));
-  const started = await start(read.settings, { configFile: read.settings.configPath }, silentLog);
+  const started = await start(read.settings, { configFile: read.settings.configPath, reload: () => Promise.reject(new Error("nobody asks for it")) }, silentLog);
   onTestFinished(async () => {
     await started.gateway.close(0);
     await started.admin?.close();

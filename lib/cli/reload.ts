@@ -1,0 +1,47 @@
+/**
+ * `edge-gateway reload`: has a running gateway take its configuration anew, and prints what changed or what is wrong with it.
+ * Talking to the admin interface is `admin_client.ts`.
+ */
+import { certificatesProblem } from "../base/pem.ts";
+import { readClientSettings } from "../config/settings.ts";
+import { asAdmin, unexpected, type AdminAnswer } from "./admin_client.ts";
+import { UsageError, type Arguments } from "./arguments.ts";
+import { readNamedFile, StartError, type ExitCode } from "./failure.ts";
+
+/** 0: taken. 2: refused, the old configuration stays. Throws a `StartError` (1) when nobody can be asked. */
+export async function reloadCommand(given: Arguments): Promise<ExitCode> {
+  if (given.operands.length > 0) throw new UsageError(`"${given.operands[0]}" is one word too many; the gateway reads the file it was started with`);
+  const read = readClientSettings(given.flags, process.env);
+  if (!read.ok) throw new UsageError(read.issues.join("\nedge-gateway: "));
+  const { url, user, password, caPath } = read.settings;
+  const answer = await asAdmin({ url, user, password, ca: caPath === null ? null : readCa(caPath) }, (ask) => ask("POST", "/gateway/reload"));
+  return tell(answer, url);
+}
+
+function readCa(path: string): Buffer {
+  const content = readNamedFile(path, "ADMIN_CA_PATH", "CA certificate of the admin interface");
+  const problem = certificatesProblem(content);
+  if (problem !== undefined) throw new StartError(`${path} (ADMIN_CA_PATH) ${problem}`, 2);
+  return content;
+}
+
+function tell(answer: AdminAnswer, url: string): ExitCode {
+  const { digest, changes, issues } = answer.json;
+  if (answer.status === 200 && Array.isArray(changes)) {
+    const lines = (changes as readonly Record<string, unknown>[]).map(({ change, name }) => `${String(change).padEnd(9)}${String(name)}`);
+    if (lines.length === 0) lines.push("nothing changed");
+    process.stdout.write(`${[...lines, `configuration ${String(digest)} is in force`].map(printable).join("\n")}\n`);
+    return 0;
+  }
+  if (answer.status === 422 && Array.isArray(issues)) {
+    const lines = [...issues.map(String), `The configuration was refused; ${String(digest)} stays in force.`];
+    process.stderr.write(`${lines.map(printable).join("\n")}\n`);
+    return 2;
+  }
+  throw unexpected(answer, "POST /gateway/reload", url);
+}
+
+/** Whatever answered: nothing of it may drive the terminal. */
+function printable(text: string): string {
+  return text.replace(/\p{Cc}/gu, "?");
+}

@@ -1,0 +1,109 @@
+import { describe, expect, it } from "vitest";
+import type { LastReload } from "../../lib/index.ts";
+import { HEALTH, source, startAdmin, STATUS, TAKEN, UI } from "./harness.ts";
+
+async function loggedIn(changes: Parameters<typeof startAdmin>[0] = {}) {
+  const running = await startAdmin(changes);
+  const cookie = await running.session();
+  const headers = { cookie };
+  return { ...running, headers, get: (path: string) => running.ask("GET", path, { headers }) };
+}
+
+/** A source that counts how often it is asked to reload. */
+function reloading(outcome: LastReload = TAKEN) {
+  const asked = { count: 0 };
+  const reload = async () => {
+    asked.count++;
+    return outcome;
+  };
+  return { asked, source: { ...source, reload } };
+}
+
+describe("POST /gateway/reload", () => {
+  it("reloads, and tells the digest and what changed", async () => {
+    const { asked, source } = reloading();
+    const { ask, headers } = await loggedIn({ source });
+    const got = await ask("POST", "/gateway/reload", { headers });
+    expect(got).toMatchObject({ status: 200, json: { digest: "0123456789ab", changed: true, changes: [{ change: "added", kind: "route" }] } });
+    expect(Object.keys(got.json)).toEqual(["digest", "changed", "changes"]);
+    expect(asked.count).toBe(1);
+  });
+
+  it("tells that nothing changed", async () => {
+    const { ask, headers } = await loggedIn(reloading({ ...TAKEN, outcome: "taken", changes: [] }));
+    expect((await ask("POST", "/gateway/reload", { headers })).json).toEqual({ digest: "0123456789ab", changed: false, changes: [] });
+  });
+
+  it("answers a configuration that is refused with 422 configuration_refused, every issue and the digest that stays", async () => {
+    const issues = ["gw.json:3:5  services[0].base_pth  is not a known field", "gw.json:4:1  services[1]  expected an object"];
+    const { at, by, digest } = TAKEN;
+    const { ask, headers } = await loggedIn(reloading({ at, by, digest, outcome: "refused", issues }));
+    const got = await ask("POST", "/gateway/reload", { headers });
+    expect([got.status, got.headers["content-type"]]).toEqual([422, "application/problem+json"]);
+    expect(got.json).toMatchObject({ type: "about:blank", status: 422, code: "configuration_refused", digest, issues });
+    expect(got.json.detail).toBe("Configuration 0123456789ab stays in force.");
+  });
+
+  it("answers a fault with 500 and says nothing of it", async () => {
+    const reload = () => Promise.reject(new Error("the inside"));
+    const { ask, headers } = await loggedIn({ source: { ...source, reload } });
+    const got = await ask("POST", "/gateway/reload", { headers });
+    expect([got.status, got.json.code]).toEqual([500, "internal"]);
+    expect(got.text).not.toContain("inside");
+  });
+
+  it("does nothing without a token, for a foreign page, or by another method", async () => {
+    const { asked, source } = reloading();
+    const { ask, headers } = await loggedIn({ source });
+    expect((await ask("POST", "/gateway/reload")).status).toBe(401);
+    expect((await ask("POST", "/gateway/reload", { headers: { ...headers, origin: "https://evil.example" } })).status).toBe(403);
+    for (const method of ["GET", "PUT", "DELETE"]) {
+      const got = await ask(method, "/gateway/reload", { headers });
+      expect([got.status, got.headers.allow]).toEqual([405, "POST, OPTIONS"]);
+    }
+    expect((await ask("POST", "/gateway/reload/", { headers })).status).toBe(404);
+    expect(asked.count).toBe(0);
+    expect((await ask("POST", "/gateway/reload", { headers: { ...headers, origin: UI } })).status).toBe(200);
+    expect(asked.count).toBe(1);
+  });
+});
+
+describe("GET /gateway/status", () => {
+  it("tells what the gateway is doing, in snake_case", async () => {
+    const { get } = await loggedIn();
+    expect((await get("/gateway/status")).json).toEqual({
+      version: "1.2.3",
+      state: "serving",
+      ready: true,
+      uptime_s: 61,
+      in_flight: 2,
+      digest: "0123456789ab",
+      loaded_at: "2026-01-02T00:00:00.000Z",
+      counts: { services: 1, routes: 1, upstreams: 1 },
+      last_reload: null,
+    });
+  });
+
+  it("tells of the last reload, taken or refused", async () => {
+    const { at, by, digest } = TAKEN;
+    const refused: LastReload = { at, by, digest, outcome: "refused", issues: ["gw.json:1:1  expected an object"] };
+    for (const lastReload of [TAKEN, refused]) {
+      const { get } = await loggedIn({ source: { ...source, status: () => ({ ...STATUS, lastReload }) } });
+      expect((await get("/gateway/status")).json.last_reload).toEqual({ ...lastReload, at: "2026-01-02T00:00:00.000Z" });
+    }
+  });
+});
+
+describe("GET /gateway/health", () => {
+  it("tells of every upstream of every service", async () => {
+    const { get } = await loggedIn();
+    expect((await get("/gateway/health")).json).toEqual(HEALTH);
+  });
+});
+
+it.each(["/gateway/status", "/gateway/health"])("%s needs a token, and is read only", async (path) => {
+  const { ask, headers } = await loggedIn();
+  expect((await ask("GET", path)).status).toBe(401);
+  const got = await ask("POST", path, { headers });
+  expect([got.status, got.headers.allow]).toEqual([405, "GET, HEAD, OPTIONS"]);
+});

@@ -1,0 +1,188 @@
+import { writeFileSync } from "node:fs";
+import http from "node:http";
+import type { AddressInfo } from "node:net";
+import net from "node:net";
+import tls from "node:tls";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { asAdmin, type AdminTarget } from "../../lib/cli/admin_client.ts";
+import { CA, SERVER } from "../support/certs.ts";
+import { oneService } from "../support/gateway.ts";
+import { closedPort } from "../support/origin.ts";
+import { fileWith, logLines, program, runningProgram } from "../support/process.ts";
+import { pem } from "./pem.ts";
+
+const CREDENTIALS = { ADMIN_USER: "anna", ADMIN_PASSWORD: "secret" };
+
+async function gateway(environment: Record<string, string> = {}) {
+  const running = await runningProgram(oneService(9), [], { ...CREDENTIALS, ...environment });
+  const url = String(running.started.admin);
+  const reload = (words: readonly string[] = [], own: Record<string, string> = {}) =>
+    program(["reload", ...words], { environment: { ...CREDENTIALS, ADMIN_URL: url, ...own } }).ended;
+  return { ...running, url, reload };
+}
+
+/** Whether the watcher or the command was first: what the file says is in force, and who took it does not matter here. */
+const REFUSED = /^\S+gw\.json:1:1 +services +is required .*\nThe configuration was refused; [0-9a-f]{12} stays in force\.\n$/;
+
+describe("edge-gateway reload", () => {
+  it("prints what changed and exits 0; what is the same, and exits 0; what is wrong, and exits 2", async () => {
+    // What is referred to is not watched, so nothing is taken before the command asks for it.
+    const name = fileWith("one", "name.txt");
+    const running = await runningProgram(oneService(9, { name: `\${file:${name}}` }), [], CREDENTIALS);
+    const reload = () => program(["reload"], { environment: { ...CREDENTIALS, ADMIN_URL: String(running.started.admin) } }).ended;
+    const inForce = `configuration ${String(running.started.digest)} is in force\n`;
+    expect(await reload()).toMatchObject({ code: 0, stdout: `nothing changed\n${inForce}`, stderr: "" });
+    const lines = logLines(running.stderr()).map(({ message }) => message);
+    expect(lines.slice(1)).toEqual(["admin logged in", "admin asks for a reload", "configuration read again: its text is the same, its secrets were resolved anew"]);
+    writeFileSync(name, "");
+    const { code, stdout, stderr } = await reload();
+    expect([code, stdout]).toEqual([2, ""]);
+    expect(stderr).toMatch(/^\S+gw\.json:1:\d+ +services\[0\]\.name .*\nThe configuration was refused; [0-9a-f]{12} stays in force\.\n$/);
+  });
+
+  it("names each part that is new, gone or altered", async () => {
+    const changes = [
+      { kind: "route", name: 'service "s" / route "x"', change: "added" },
+      { kind: "plugin", name: "global / plugin key_auth", change: "removed" },
+      { kind: "service", name: 'service "\u001b[31m"', change: "altered" },
+    ];
+    const { url, asked } = await fake({ "/gateway/reload": [200, { digest: "0123456789ab", changed: true, changes }] });
+    const { code, stdout } = await program(["reload", "--admin-url", url], { environment: CREDENTIALS }).ended;
+    const lines = ['added    service "s" / route "x"', "removed  global / plugin key_auth", 'altered  service "?[31m"', "configuration 0123456789ab is in force"];
+    expect([code, stdout]).toEqual([0, `${lines.join("\n")}\n`]);
+    expect(asked).toEqual(["POST /login", "POST /gateway/reload", "DELETE /logout"]);
+  });
+
+  it("over HTTPS verifies the certificate, by Node's list or by --ca", async () => {
+    const files = pem({ cert: SERVER.cert, key: SERVER.key, ca: CA.cert, broken: "garbage" });
+    const { url, reload } = await gateway({ SERVER_CERT_PATH: files.cert!, SERVER_KEY_PATH: files.key!, ADMIN_TLS: "true" });
+    const named = url.replace("127.0.0.1", "localhost");
+    const good = await reload(["--admin-url", named, "--ca", files.ca!]);
+    expect(good).toMatchObject({ code: 0, stderr: "" });
+    const bad = await reload(["--admin-url", named]);
+    expect(bad).toMatchObject({ code: 1, stdout: "" });
+    expect(bad.stderr).toContain("name its CA certificate with --ca (ADMIN_CA_PATH)");
+    const broken = await reload(["--admin-url", named, "--ca", files.broken!]);
+    expect(broken.code).toBe(2);
+    expect(broken.stderr).toContain("(ADMIN_CA_PATH) is not a certificate in PEM form");
+  });
+
+  it("exits 1 when the credentials are refused, and when nothing listens", async () => {
+    const { reload, url } = await gateway();
+    expect(await reload([], { ADMIN_PASSWORD: "wrong" })).toMatchObject({ code: 1, stdout: "", stderr: `edge-gateway: ${url} refused the user name or the password\n` });
+    const { code, stderr } = await reload(["--admin-url", `http://127.0.0.1:${await closedPort()}`]);
+    expect(code).toBe(1);
+    expect(stderr).toContain("nothing listens there; is the gateway running");
+  });
+
+  it.each([
+    [["reload"], {}, "ADMIN_USER is not set"],
+    [["reload", "gw.json"], CREDENTIALS, '"gw.json" is one word too many'],
+    [["reload", "--insecure"], CREDENTIALS, "--insecure is not a known flag"],
+    [["reload"], { ADMIN_USER: "a", ADMIN_PASSWORD: "scrypt$x" }, "is a hash"],
+    [["reload", "--ca", "/nowhere.pem"], CREDENTIALS, "there is no such file"],
+  ])("%j with %j exits 2", async (words, environment, message) => {
+    const { code, stdout, stderr } = await program(words, { environment: environment as Record<string, string> }).ended;
+    expect([code, stdout]).toEqual([2, ""]);
+    expect(stderr).toContain(message);
+  });
+
+  it("says the log's line for a refused configuration in the same words as the log", async () => {
+    const { reload, file, says, stderr } = await gateway();
+    writeFileSync(file, "{}");
+    await says("reload refused");
+    const answer = await reload();
+    expect(answer).toMatchObject({ code: 2, stderr: expect.stringMatching(REFUSED) as string });
+    const logged = logLines(stderr()).filter(({ message }) => String(message).startsWith("reload refused"));
+    expect(logged.map(({ by }) => by)).toEqual(["file", "admin"]);
+    expect(answer.stderr.split("\n")[0]).toBe((logged[1]!.issues as string[])[0]);
+  });
+});
+
+type Answers = Readonly<Record<string, readonly [number, unknown, Readonly<Record<string, string>>?]>>;
+
+/** What looks like an admin interface as far as `answers` say otherwise. */
+async function fake(answers: Answers) {
+  const asked: string[] = [];
+  const usual: Answers = { "/login": [200, {}, { "Set-Cookie": "token=t; HttpOnly" }], "/logout": [204, null] };
+  const server = http.createServer((request, response) => {
+    asked.push(`${request.method} ${request.url}`);
+    const [status, body, headers] = answers[request.url!] ?? usual[request.url!] ?? [404, {}];
+    response.writeHead(status, headers).end(body === null ? "" : JSON.stringify(body));
+  });
+  return { url: `http://127.0.0.1:${await listening(server)}`, asked };
+}
+
+async function listening(server: net.Server): Promise<number> {
+  const sockets = new Set<net.Socket>();
+  server.on("connection", (socket: net.Socket) => sockets.add(socket.on("error", () => {})));
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  onTestFinished(() => {
+    for (const socket of sockets) socket.destroy();
+    return new Promise((resolve) => void server.close(() => resolve()));
+  });
+  return (server.address() as AddressInfo).port;
+}
+
+describe("asAdmin", () => {
+  const ask = (url: string, more: Partial<AdminTarget> = {}) =>
+    asAdmin({ url, user: "u", password: "p", ca: null, ...more }, (asking) => asking("POST", "/gateway/reload"));
+  const failure = (url: string, more?: Partial<AdminTarget>) => ask(url, more).then(() => "nothing", (error: { message: string; exitCode?: number }) => `${error.exitCode} ${error.message}`);
+
+  it.each<[string, Answers, string | RegExp]>([
+    ["is no gateway", { "/login": [404, {}] }, /^1 \S+ answered POST \/login with 404: it is not the admin interface/],
+    ["gives no session", { "/login": [200, {}] }, /^1 \S+ answered POST \/login with 200: it is not/],
+    ["throttles", { "/login": [429, {}, { "Retry-After": "7" }] }, /^1 \S+ has seen too many failed logins from here; try again in 7 s$/],
+    ["is busy", { "/login": [503, {}] }, /^1 \S+ is too busy$/],
+    ["redirects", { "/login": [302, {}, { Location: "https://elsewhere/" }] }, /redirects to "https:\/\/elsewhere\/", which is not followed/],
+  ])("says of a server that %s what it is, and asks it no more", async (_what, answers, message) => {
+    const { url, asked } = await fake(answers);
+    expect(await failure(url)).toMatch(message);
+    expect(asked).toEqual(["POST /login"]);
+  });
+
+  it("gives up on an answer without end", async () => {
+    const port = await listening(http.createServer((_request, response) => {
+      const more = () => void (response.destroyed || response.write("x".repeat(60_000), () => setImmediate(more)));
+      more();
+    }));
+    expect(await failure(`http://127.0.0.1:${port}`, { mostBytes: 200_000 })).toMatch(/has more than 200000 bytes$/);
+  });
+
+  it.each([
+    ["says nothing", () => {}],
+    ["stops in the middle", (socket: net.Socket) => void socket.write("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{")],
+  ])("gives up in time on a server that %s", async (_what, talk) => {
+    const port = await listening(net.createServer(talk));
+    expect(await failure(`http://127.0.0.1:${port}`, { timeoutMs: 50 })).toMatch(/has not answered within 0.05 s$/);
+  });
+
+  it.each([
+    ["hangs up", (socket: net.Socket) => void socket.once("data", () => socket.destroy()), /closed without an answer$/],
+    ["breaks off", (socket: net.Socket) => void socket.once("data", () => socket.end("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{")), /^1 cannot ask/],
+    ["speaks another protocol", (socket: net.Socket) => void socket.once("data", () => socket.end("220 smtp ready\r\n")), /speaks no HTTP/],
+  ])("says so of a server that %s", async (_what, talk, message) => {
+    expect(await failure(`http://127.0.0.1:${await listening(net.createServer(talk))}`)).toMatch(message);
+  });
+
+  it("says so where plain HTTP and HTTPS are mistaken for each other, and of a certificate for another name", async () => {
+    const { url } = await fake({});
+    expect(await failure(url.replace("http:", "https:"))).toMatch(/speaks no TLS$/);
+    const secure = await listening(tls.createServer({ cert: SERVER.cert, key: SERVER.key }).on("tlsClientError", () => {}));
+    expect(await failure(`http://127.0.0.1:${secure}`)).toMatch(/^1 cannot ask/);
+    const wanted = { ca: Buffer.from(CA.cert) };
+    expect(await failure(`https://127.0.0.2:${secure}`, wanted)).toMatch(/^1 cannot ask/);
+  });
+
+  it("ends its session, and an admin interface that does not let it changes nothing", async () => {
+    const { url, asked } = await fake({ "/gateway/reload": [200, { changes: [] }], "/logout": [500, {}] });
+    expect((await ask(url)).status).toBe(200);
+    expect(asked).toEqual(["POST /login", "POST /gateway/reload", "DELETE /logout"]);
+  });
+
+  it("ends its session, too, when what was asked fails", async () => {
+    const { url, asked } = await fake({});
+    await expect(asAdmin({ url, user: "u", password: "p", ca: null }, () => Promise.reject(new Error("mine")))).rejects.toThrow("mine");
+    expect(asked).toEqual(["POST /login", "DELETE /logout"]);
+  });
+});
