@@ -157,8 +157,8 @@ export function untilStopped({ gateway, admin }: Started, settings: Settings, lo
         process.exit(1);
       }
       stopping = true;
-      gateway.announceStop();
       if (settings.preStopDelayS > 0) {
+        gateway.announceStop();
         log.info(`${signal}: not ready any more, still serving`, { in_flight: gateway.inFlight, delay_s: settings.preStopDelayS });
         await new Promise((resolve) => setTimeout(resolve, settings.preStopDelayS * 1000));
       }

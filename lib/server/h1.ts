@@ -38,8 +38,8 @@ export interface Http1 {
   createServer(): http.Server;
   readonly onRequest: (request: IncomingMessage, response: ServerResponse) => void;
   readonly onUpgrade: (request: IncomingMessage, socket: Duplex, behind: Buffer) => void;
-  /** Every reply from now on asks its client to connect anew. */
-  announceStop(): void;
+  /** Whether replies from now on ask their clients to connect anew. */
+  sendAway(away: boolean): void;
   /**
    * Ends connections with their next reply, and those that have none to get once no reply has gone out for `lingerMs`: a request on its
    * way to a connection that is closed under it is lost, and its client cannot know whether it was served.
@@ -245,17 +245,15 @@ export function createHttp1(options: Http1Options): Http1 {
     for (const socket of fresh) if (socket.bytesRead === 0 || socket instanceof TLSSocket) socket.destroy();
   }
 
-  function announceStop(): void {
-    leaving = true;
-  }
-
   return {
     onRequest,
     onUpgrade,
     createServer,
-    announceStop,
+    sendAway(away) {
+      leaving = away;
+    },
     drain(lingerMs) {
-      announceStop();
+      leaving = true;
       endIdleLater = clock.after(lingerMs, endIdle);
       if (lingerMs === 0) endIdle();
     },

@@ -72,6 +72,7 @@ export function createListener(options: ListenerOptions): Listener {
   const plainServers: http.Server[] = [];
   const sockets = new Set<Socket>();
   let taken = 0;
+  let announced = false;
   const tlsServers = createTlsServers(options.certificates, options.handshakeMs);
   const door = createDoor(options.receiving, log, clock);
   let allGone: (() => void) | null = null;
@@ -182,9 +183,14 @@ export function createListener(options: ListenerOptions): Listener {
     },
     renewSessions: (which) => http2Sessions.renew(which),
     renewTls: (files) => tlsServers.renew(files),
-    announceStop: () => http1.announceStop(),
+    announceStop() {
+      announced = true;
+      http1.sendAway(true);
+    },
     async drain(lingerMs) {
-      if (lingerMs > 0 && servers.length > 0) await untilNoneWaits(() => taken);
+      // Who is sent away while the port is open comes back to it, and must not do so just when it closes.
+      if (announced) http1.sendAway(false);
+      if (lingerMs > 0 && servers.length > 0) await untilNoneComes(() => taken, announced ? { pauseMs: 20, most: lingerMs / 20 } : WAITING_ALREADY);
       // node's http.Server would end idle connections with it, and no longer look for requests that never come whole.
       for (const server of servers) net.Server.prototype.close.call(server);
       http2Sessions.drain();
@@ -217,19 +223,20 @@ function listen(server: Server, host: string, port: number): Promise<AddressInfo
 }
 
 /**
- * The system takes connections before we do, and resets those that still wait when their port is closed. node takes one in a turn of
- * its event loop: this waits for a turn without any, but not for ever.
+ * The system takes connections before we do, and resets those that still wait when their port is closed. This waits for a pause in which
+ * none comes, but not for ever.
  */
-async function untilNoneWaits(taken: () => number): Promise<void> {
-  for (let turn = 0, before = -1; turn < MOST_TURNS && before !== taken(); turn++) {
+async function untilNoneComes(taken: () => number, { pauseMs, most }: { readonly pauseMs: number; readonly most: number }): Promise<void> {
+  for (let pause = 0, before = -1; pause < most && before !== taken(); pause++) {
     before = taken();
-    // Two, for the first comes before sockets are looked at.
-    for (let i = 0; i < 2; i++) await new Promise((resolve) => setImmediate(resolve));
+    if (pauseMs > 0) await new Promise((resolve) => setTimeout(resolve, pauseMs));
+    // A turn of the event loop, in which node takes one: the first of two comes before it looks at sockets.
+    else for (let i = 0; i < 2; i++) await new Promise((resolve) => setImmediate(resolve));
   }
 }
 
-/** As many as wait at most: node's backlog. */
-const MOST_TURNS = 511;
+/** As many turns as connections wait at most: node's backlog. */
+const WAITING_ALREADY = { pauseMs: 0, most: 511 };
 
 /**
  * Whether the whole reply is out. Node ends the writing side of a stream by itself where the client resets it (then `aborted` tells),

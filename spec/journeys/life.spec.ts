@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { backend, oneService } from "../support/gateway.ts";
 import { logLines, runningProgram } from "../support/process.ts";
 import { ask, connect, eventually, refused } from "../support/raw_client.ts";
+import { load } from "./load.ts";
 
 /** A running program in front of an upstream that answers when told to. */
 async function slow(words: readonly string[] = [], environment: Record<string, string> = {}) {
@@ -32,7 +33,28 @@ describe.each(["SIGTERM", "SIGINT"] as const)("%s", (signal) => {
 });
 
 describe("SIGTERM", () => {
-  it("ends at once when nothing is in flight, idle keep-alive connections closed", async () => {
+  it("ends at once when nothing is connected", async () => {
+    const { child, ended, stderr } = await slow();
+    child.kill("SIGTERM");
+    expect(await ended).toMatchObject({ code: 0, signal: null });
+    const [draining, stopped] = logLines(stderr()).slice(-2).map(({ time }) => Date.parse(String(time)));
+    expect(stopped! - draining!).toBeLessThan(500);
+  });
+
+  it("answers what is asked on an idle keep-alive connection meanwhile as its last, and ends with it", async () => {
+    const { child, port, says, ended } = await slow();
+    const client = await connect(port);
+    client.send("GET /a/quick HTTP/1.1\r\nHost: h\r\n\r\n");
+    await client.until("quick");
+    child.kill("SIGTERM");
+    await says("SIGTERM: draining");
+    await refused(port);
+    client.send("GET /a/quick HTTP/1.1\r\nHost: h\r\n\r\n");
+    expect(await client.closed()).toMatch(/\r\n\r\nquickHTTP\/1\.1 200 OK\r\n(.+\r\n)*Connection: close\r\n(.+\r\n)*\r\nquick$/);
+    expect(await ended).toMatchObject({ code: 0, signal: null });
+  });
+
+  it("ends soon when nothing is in flight, idle keep-alive connections closed", async () => {
     const { child, port, ended } = await slow();
     const client = await connect(port);
     client.send("GET /a/quick HTTP/1.1\r\nHost: h\r\n\r\n");
@@ -91,5 +113,64 @@ describe("SIGTERM", () => {
     finish();
     expect((await answer).status).toBe(200);
     expect((await ended).code).toBe(0);
+  });
+});
+
+describe.each(["0", "1"])("SIGTERM under load with PRE_STOP_DELAY_S=%s", (PRE_STOP_DELAY_S) => {
+  it("fails no request of clients that go to another gateway when they cannot connect to this one", async () => {
+    const origin = await backend((request, response) => response.end(request.url));
+    const [first, second] = await Promise.all([runningProgram(oneService(origin.port), [], { PRE_STOP_DELAY_S }), runningProgram(oneService(origin.port))]);
+    // Half of them leave their connections idle at times.
+    const clients = load({ ports: [first.port, second.port], clients: 12, pauseMs: (i) => (i % 2 === 0 ? 0 : 3 * i) });
+    await clients.more(600);
+    first.child.kill("SIGTERM");
+    expect(await first.ended).toMatchObject({ code: 0, signal: null });
+    await clients.more(200);
+    await clients.stop();
+    expect(clients.failures).toEqual([]);
+    expect(clients.by.get(first.port)).toBeGreaterThanOrEqual(600);
+    expect(clients.by.get(second.port)).toBeGreaterThanOrEqual(100);
+    expect(logLines(first.stderr()).at(-1)).toMatchObject({ message: "stopped" });
+  });
+});
+
+describe("PRE_STOP_DELAY_S", () => {
+  const environment = { ADMIN_USER: "a", ADMIN_PASSWORD: "b" };
+
+  it("keeps serving after SIGTERM: not ready, connections taken, clients asked to connect anew; a second signal ends it with exit 1", async () => {
+    const { child, port, started, says, ended, stderr } = await slow([], { ...environment, PRE_STOP_DELAY_S: "3600" });
+    const admin = Number(new URL(started.admin as string).port);
+    const kept = await connect(port);
+    kept.send("GET /a/quick HTTP/1.1\r\nHost: h\r\n\r\n");
+    await kept.until("quick");
+    child.kill("SIGTERM");
+    await says("SIGTERM: not ready any more, still serving");
+    expect((await ask(admin, { path: "/readyz" })).status).toBe(503);
+    expect((await ask(admin, { path: "/healthz" })).status).toBe(200);
+    for (const each of [kept, await connect(port)]) {
+      each.send("GET /a/quick HTTP/1.1\r\nHost: h\r\n\r\n");
+      expect(await each.closed()).toMatch(/\r\nConnection: close\r\n[^]*quick$/);
+    }
+    child.kill("SIGTERM");
+    expect(await ended).toMatchObject({ code: 1, signal: null });
+    expect(logLines(stderr()).slice(-2)).toMatchObject([
+      { message: "SIGTERM: not ready any more, still serving", delay_s: 3600 },
+      { level: "warn", message: "SIGTERM again: ending at once" },
+    ]);
+  });
+
+  it("over, the gateway drains and ends with exit 0", async () => {
+    const { child, port, origin, finish, says, ended, stderr } = await slow([], { PRE_STOP_DELAY_S: "1" });
+    child.kill("SIGTERM");
+    await says("SIGTERM: not ready any more, still serving");
+    const answer = ask(port, { path: "/a/slow" });
+    await eventually(() => origin.seen.length === 1);
+    await says("SIGTERM: draining");
+    await refused(port);
+    finish();
+    expect((await answer).body.toString()).toBe("begun and finished");
+    expect((await ended).code).toBe(0);
+    const times = logLines(stderr()).slice(-3).map(({ time }) => Date.parse(String(time)));
+    expect(times[1]! - times[0]!).toBeGreaterThanOrEqual(990);
   });
 });

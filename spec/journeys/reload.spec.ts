@@ -1,8 +1,12 @@
-import { renameSync, writeFileSync } from "node:fs";
+import { readdirSync, renameSync, writeFileSync } from "node:fs";
+import type { Duplex } from "node:stream";
 import { describe, expect, it } from "vitest";
 import { backend, oneService } from "../support/gateway.ts";
 import { fileWith, logLines, program, runningProgram, type RunningProgram } from "../support/process.ts";
+import { HANDSHAKE } from "../gateway/plugins.ts";
 import { ask } from "../support/raw_client.ts";
+import { client } from "./harness.ts";
+import { load } from "./load.ts";
 
 async function started() {
   const origin = await backend();
@@ -13,6 +17,17 @@ async function started() {
 
 const RELOADED = /"message":"configuration reloaded"/;
 const REFUSED = /"message":"reload refused, configuration [0-9a-f]{12} stays in force"/;
+
+/** What a logged-in administrator asks of a running program. */
+async function admin({ started }: RunningProgram) {
+  const port = Number(new URL(String(started.admin)).port);
+  const login = await ask(port, { method: "POST", path: "/login", headers: { Authorization: `Basic ${Buffer.from("a:b").toString("base64")}` } });
+  const Cookie = login.headers["set-cookie"]![0]!.split(";")[0]!;
+  return async (method: string, path: string) => {
+    const { status, body } = await ask(port, { method, path, headers: { Cookie } });
+    return { status, json: JSON.parse(body.toString()) as any };
+  };
+}
 
 async function statuses({ port }: RunningProgram): Promise<number[]> {
   return [(await ask(port, { path: "/a/x" })).status, (await ask(port, { path: "/next/x" })).status];
@@ -93,16 +108,93 @@ describe("the configuration file", () => {
 
   it("is shown by GET /gateway as it is in force, after a reload too", async () => {
     const running = await started();
-    const admin = Number(new URL(running.started.admin as string).port);
-    const login = await ask(admin, { method: "POST", path: "/login", headers: { Authorization: `Basic ${Buffer.from("a:b").toString("base64")}` } });
-    const Cookie = login.headers["set-cookie"]![0]!.split(";")[0]!;
+    const asked = await admin(running);
     const shown = async () => {
-      const { body } = await ask(admin, { path: "/gateway", headers: { Cookie } });
-      return (JSON.parse(body.toString()) as { services: { base_path: string }[] }).services.map((service) => service.base_path);
+      const { json } = await asked("GET", "/gateway");
+      return (json as { services: { base_path: string }[] }).services.map((service) => service.base_path);
     };
     expect(await shown()).toEqual(["/a"]);
     writeFileSync(running.file, running.next);
     await running.says(RELOADED);
     expect(await shown()).toEqual(["/next"]);
+  });
+});
+
+describe("POST /gateway/reload", () => {
+  it("takes what stands in the file, tells what changed, and is remembered in the status", async () => {
+    const running = await started();
+    const asked = await admin(running);
+    expect((await asked("GET", "/gateway/status")).json).toMatchObject({ state: "serving", digest: running.started.digest, last_reload: null });
+    writeFileSync(running.file, running.next);
+    const { status, json } = await asked("POST", "/gateway/reload");
+    expect(status).toBe(200);
+    await running.says(RELOADED);
+    expect(await statuses(running)).toEqual([404, 200]);
+    expect(json).toMatchObject({ changes: expect.any(Array) as unknown, digest: logLines(running.stderr()).at(-1)!.digest });
+    expect((await asked("GET", "/gateway/health")).json).toMatchObject({ services: [{ name: "s", upstreams: [{ port: running.origin.port }] }] });
+  });
+
+  it("refuses what is wrong with every place, keeps the old one, and says so in the status until a good one is taken", async () => {
+    const running = await started();
+    const asked = await admin(running);
+    writeFileSync(running.file, '{\n  "services": [{}],\n  "servces": []\n}');
+    const { status, json } = await asked("POST", "/gateway/reload");
+    expect([status, json.code, json.digest]).toEqual([422, "configuration_refused", running.started.digest]);
+    expect((json.issues as string[]).join("\n")).toContain(`${running.file}:3:3`);
+    expect((await asked("GET", "/gateway/status")).json.last_reload).toMatchObject({ outcome: "refused", issues: json.issues, digest: running.started.digest });
+    expect(await statuses(running)).toEqual([200, 404]);
+    writeFileSync(running.file, running.next);
+    expect((await asked("POST", "/gateway/reload")).status).toBe(200);
+    expect((await asked("GET", "/gateway/status")).json.last_reload.outcome).toBe("taken");
+  });
+});
+
+describe("fifty reloads under load", () => {
+  it("fail no request, refill no limit, end no WebSocket, and leave no connection behind", async () => {
+    const origin = await backend((request, response) => response.end(request.url));
+    origin.server.on("upgrade", (_request, socket: Duplex) => {
+      socket.on("error", () => {});
+      socket.write("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
+      socket.pipe(socket);
+    });
+    const other = await backend();
+    const limited = { name: "limited", base_path: "/limited", upstreams: [{ host: "127.0.0.1", port: origin.port }] };
+    const limit = { name: "rate_limit", config: { limit_hour: 20 } };
+    /** All but the service under load changes from one to the next. */
+    const config = (round: number) => ({
+      global: { name: `round ${round}`, access_log: { enabled: false } },
+      services: [
+        ...oneService(origin.port).services,
+        { ...limited, routes: [{ path: "/", plugins: [limit] }, { path: `/${round}` }] },
+        ...oneService(other.port, { name: `s${round % 2}`, base_path: "/other" }).services,
+      ],
+    });
+    const running = await runningProgram(config(0), [], { ADMIN_USER: "a", ADMIN_PASSWORD: "b" });
+    const asked = await admin(running);
+    const socket = await client(running.port);
+    socket.send(HANDSHAKE);
+    await socket.until("\r\n\r\n");
+    const clients = load({ ports: [running.port], clients: 6 });
+    await clients.more(200);
+    const limits: number[] = [];
+    const openFiles = () => (process.platform === "linux" ? readdirSync(`/proc/${running.child.pid}/fd`).length : 0);
+    const before = openFiles();
+    for (let round = 1; round <= 50; round++) {
+      writeFileSync(`${running.file}.new`, JSON.stringify(config(round)));
+      renameSync(`${running.file}.new`, running.file);
+      expect((await asked("POST", "/gateway/reload")).status).toBe(200);
+      limits.push((await ask(running.port, { path: "/limited" })).status);
+      socket.send(`<${round}>`);
+      await socket.until(`<${round}>`);
+      await clients.more(20);
+    }
+    expect((await asked("GET", "/gateway")).json.global.name).toBe("round 50");
+    await clients.stop();
+    expect(clients.failures).toEqual([]);
+    expect(clients.answered()).toBeGreaterThan(1_200);
+    expect(limits.filter((status) => status === 200)).toHaveLength(20);
+    // One for each client, the WebSocket, and the limited route.
+    expect(origin.connections.total).toBeLessThanOrEqual(8);
+    expect(openFiles()).toBeLessThanOrEqual(before + 3);
   });
 });
