@@ -8,14 +8,14 @@ import type { Server, Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { TLSSocket } from "node:tls";
 import type { Clock, Timer } from "../base/clock.ts";
-import type { ErrorCode } from "../base/errors.ts";
+import { ERRORS, type ErrorCode } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Call } from "../http/exchange.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import { head, refuseBare, respondBare } from "./bare.ts";
 import { createUploads, guard, type Limits } from "./limits.ts";
-import { isWebSocket, receive, type Inbound, type ReceiveOptions, type Refusal } from "./receive.ts";
+import { isWebSocket, receive, UNKNOWN_EXPECTATION, type Inbound, type ReceiveOptions } from "./receive.ts";
 import { respond } from "./respond.ts";
 import { createTurns } from "./turns.ts";
 
@@ -96,7 +96,7 @@ export function createHttp1(options: Http1Options): Http1 {
       if (!told && !response.headersSent) response.writeContinue();
       told = true;
     });
-    const inbound: Inbound = expects === "unknown" ? { ...received, refusal: UNKNOWN_EXPECTATION } : received;
+    const inbound: Inbound = expects === "unknown" ? { ...received, refusal: received.refusal ?? UNKNOWN_EXPECTATION } : received;
     const { call } = inbound;
     const under: Under = { request, response, call };
     current.set(socket, under);
@@ -191,15 +191,19 @@ export function createHttp1(options: Http1Options): Http1 {
 
   /** Ends an exchange whose request will not come whole: the client is told why where that is still possible. */
   function giveUp(socket: Duplex, { response, call }: Under, error: NodeJS.ErrnoException): void {
+    // One that has ended its side in the middle has gone; all else is us ending it, and the access log has to say so.
+    const gone = error.code === "HPE_INVALID_EOF_STATE";
+    const code = clientErrorCode(error, options.receiving().limits.maxUriBytes);
+    if (!gone) call.fail(code, error.message);
     if (response.headersSent) return void socket.destroy();
+    if (!gone) call.notes.status = ERRORS[code].status;
     call.abort();
-    refuse(socket, error);
+    refuse(socket, error, call.id);
   }
 
-  function refuse(socket: Duplex, error: NodeJS.ErrnoException): void {
+  function refuse(socket: Duplex, error: NodeJS.ErrnoException, requestId: string = randomUUID()): void {
     const { limits } = options.receiving();
     const code = clientErrorCode(error, limits.maxUriBytes);
-    const requestId = randomUUID();
     log.debug("a request could not be read", { request_id: requestId, code, error: error.message });
     refuseBare(socket, code, { requestId, clock, detail: clientErrorDetail(code, limits) });
   }
@@ -330,8 +334,6 @@ function writeInformation(request: IncomingMessage, response: ServerResponse, st
   if (request.httpVersion === "1.0" || response.headersSent || socket === null || !socket.writable || socket.writableNeedDrain) return;
   socket.write(head(`HTTP/1.1 ${status} ${http.STATUS_CODES[status] ?? ""}`, headers), "latin1");
 }
-
-const UNKNOWN_EXPECTATION: Refusal = { code: "expectation_failed", detail: "The only expectation that can be met is 100-continue." };
 
 function clientErrorCode(error: NodeJS.ErrnoException & { rawPacket?: Buffer }, maxUriBytes: number): ErrorCode {
   if (error.code === "HPE_HEADER_OVERFLOW") return isLongTarget(error.rawPacket, maxUriBytes) ? "uri_too_long" : "headers_too_large";

@@ -6,22 +6,37 @@
  * connection, TE beside "trailers", pseudo-headers that are missing, unknown, repeated, late, or of a response, a path without "/",
  * a second Content-Length or Host, and a body that is not as long as its Content-Length says.
  */
+import { METHODS } from "node:http";
 import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import type { Socket } from "node:net";
 import { tellBrokenEnds } from "../http/h2_ends.ts";
 import { hasHeader, headerValues, type HeaderList } from "../http/headers.ts";
 import { informStream } from "./h2_respond.ts";
-import { boundBody, connectionOf, isCertificateHeader, isHost, receiveParts, refuseSize, withoutCertificateHeaders } from "./receive.ts";
-import type { Inbound, ReceiveOptions, Refusal } from "./receive.ts";
+import type { Limits } from "./limits.ts";
+import {
+  boundBody,
+  connectionOf,
+  isCertificateHeader,
+  isHost,
+  receiveParts,
+  refuseSize,
+  UNKNOWN_EXPECTATION,
+  withoutCertificateHeaders,
+  type Inbound,
+  type ReceiveOptions,
+  type Refusal,
+} from "./receive.ts";
 
 /** `block` is node's flat list, the pseudo-headers in front. */
 export function receiveStream(stream: ServerHttp2Stream, block: readonly string[], endOfStream: boolean, options: ReceiveOptions): Inbound {
   const pseudo: Pseudo = { method: "", target: "", scheme: "", authority: undefined, protocol: undefined };
   const headers: string[] = [];
   let crumbs: string | undefined;
+  let listBytes = 0;
   for (let i = 0; i < block.length; i += 2) {
     const name = block[i]!;
     const value = block[i + 1]!;
+    listBytes += name.length + value.length + FIELD_BYTES;
     if (name.charCodeAt(0) === COLON) setPseudo(pseudo, name, value);
     // One header line for HTTP/1.1 upstreams, whatever the crumbs (RFC 9113 §8.2.3).
     else if (name === "cookie") crumbs = crumbs === undefined ? value : `${crumbs}; ${value}`;
@@ -54,14 +69,19 @@ export function receiveStream(stream: ServerHttp2Stream, block: readonly string[
     trailers: () => trailers,
     upgrade,
     refusal:
+      refuseMethod(pseudo.method) ??
       refuseConnect(pseudo, headers, endOfStream) ??
       refuseTarget(pseudo) ??
       refuseAuthority(pseudo.authority, hosts) ??
-      refuseSize(pseudo.target, headers, options.limits),
+      refuseSize(pseudo.target, headers, options.limits) ??
+      refuseList(listBytes, options.limits) ??
+      refuseExpectation(headers),
   };
 }
 
 const COLON = 0x3a;
+/** What a field counts beside its name and value (RFC 9113 §6.5.2). */
+const FIELD_BYTES = 32;
 
 interface Pseudo {
   method: string;
@@ -91,6 +111,27 @@ function setPseudo(pseudo: Pseudo, name: string, value: string): void {
       break;
   }
 }
+
+/** What node's HTTP/1 parser knows, so that the protocols take the same; an upstream's may know no more. */
+const KNOWN_METHODS = new Set(METHODS);
+
+function refuseMethod(method: string): Refusal | null {
+  return KNOWN_METHODS.has(method) ? null : malformed("The method is not a known one.");
+}
+
+/** Node lets through somewhat more than a list may have, so that there is an answer: see `h2_sessions.ts`. */
+function refuseList(bytes: number, { maxHeaderBytes }: Limits): Refusal | null {
+  if (bytes <= maxHeaderBytes) return null;
+  return { code: "headers_too_large", detail: `The header list of a request may have ${maxHeaderBytes} bytes, ${FIELD_BYTES} for each line included.` };
+}
+
+/** The same test as node's of HTTP/1.1. */
+function refuseExpectation(headers: HeaderList): Refusal | null {
+  const expected = headerValues(headers, "expect");
+  return expected.length === 0 || CONTINUE.test(expected.join(", ")) ? null : UNKNOWN_EXPECTATION;
+}
+
+const CONTINUE = /(?:^|\W)100-continue(?:$|\W)/i;
 
 function refuseConnect({ method, protocol }: Pseudo, headers: HeaderList, endOfStream: boolean): Refusal | null {
   if (protocol === undefined) return method === "CONNECT" ? malformed("The gateway is no forward proxy: CONNECT is not served.") : null;

@@ -3,18 +3,26 @@
  * happens on one stream is the caller's affair.
  */
 import http2, { type Http2Server, type IncomingHttpHeaders, type ServerHttp2Session, type ServerHttp2Stream } from "node:http2";
-import type { Duplex } from "node:stream";
+import type { Socket } from "node:net";
 import type { Clock, Timer } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import {
   Allowance,
+  ANSWER_MS,
+  LEAST_REQUEST_BYTES,
+  LOOK_MS,
   MAX_INVALID_FRAMES,
+  MAX_LINGER_MS,
   MAX_REJECTED_STREAMS,
   MAX_SESSION_MEGABYTES,
   MAX_STREAMS,
+  MAX_UNHEARD,
   PINGS,
   RESETS,
   SETTINGS,
+  SILENCE_MS,
+  SURPLUS_HEAD_BYTES,
+  SURPLUS_LINES,
 } from "./h2_limits.ts";
 import type { Limits } from "./limits.ts";
 
@@ -23,7 +31,7 @@ export interface SessionsOptions {
   readonly log: Log;
   /** In force for connections that begin now. */
   readonly limits: () => Limits;
-  /** Milliseconds that a connection without streams is kept. */
+  /** Milliseconds that a connection without streams is kept; before its first one it is `limits.headersTimeoutMs`, if that is less. */
   readonly keepAliveMs: number;
   /**
    * Gets each request: `block` is its header list with the pseudo-headers in front. Has to call `takenBack` when the client has reset
@@ -34,7 +42,7 @@ export interface SessionsOptions {
 
 export interface Sessions {
   /** Speaks HTTP/2 on a connection; what has been read of it and put back counts. */
-  take(socket: Duplex): void;
+  take(socket: Socket): void;
   /** Tells clients to go elsewhere with new requests; each connection ends with its last stream. */
   drain(): void;
   /**
@@ -47,15 +55,14 @@ export interface Sessions {
   readonly open: number;
 }
 
-/** How long an idle connection that was told to go may stay. */
-const MAX_LINGER_MS = 5_000;
-/** Header lists are measured in bytes while they are read, 32 of them for each line (RFC 9113 §6.5.2); and lines are counted after. */
-const SURPLUS_PAIRS = 64;
-
 export function createSessions(options: SessionsOptions): Sessions {
-  const { log } = options;
+  const { clock, log } = options;
   const open = new Set<Session>();
   let draining = false;
+  /** The connection that is being taken: node's session hides it. */
+  let taken: Socket;
+  let timer: Timer | null = null;
+  let lookedAt = 0;
   let server: { readonly limits: Limits; readonly http2: Http2Server } | null = null;
 
   /** Node's settings for a connection stand in a server object, one for each set of limits; it listens nowhere. */
@@ -66,13 +73,24 @@ export function createSessions(options: SessionsOptions): Sessions {
       maxSessionInvalidFrames: MAX_INVALID_FRAMES,
       maxSessionRejectedStreams: MAX_REJECTED_STREAMS,
       // A client that never acknowledges our settings is not held to them; to this it is.
-      maxHeaderListPairs: limits.maxHeaders + SURPLUS_PAIRS,
-      settings: { maxConcurrentStreams: MAX_STREAMS, maxHeaderListSize: limits.maxHeaderBytes, enableConnectProtocol: true },
+      maxHeaderListPairs: limits.maxHeaders + SURPLUS_LINES,
+      // What node is to hold clients to is what it tells them; what they may really have is less, and checked in h2_receive.ts.
+      settings: {
+        maxConcurrentStreams: MAX_STREAMS,
+        maxHeaderListSize: limits.maxHeaderBytes + SURPLUS_HEAD_BYTES,
+        enableConnectProtocol: true,
+      },
     });
     made.on("session", (session) => {
-      const own = new Session(session, options);
+      const own = new Session(session, taken, limits, options);
       open.add(own);
-      session.once("close", () => open.delete(own));
+      startLooking();
+      session.once("close", () => {
+        open.delete(own);
+        if (open.size > 0) return;
+        timer?.cancel();
+        timer = null;
+      });
       session.on("error", (error) => log.debug("HTTP/2 connection failed", { error: error.message }));
       if (draining) own.drain();
     });
@@ -81,10 +99,27 @@ export function createSessions(options: SessionsOptions): Sessions {
     return made;
   }
 
+  /** One timer for all connections, running only while there are some. */
+  function startLooking(): void {
+    if (timer !== null) return;
+    lookedAt = clock.now();
+    timer = clock.after(LOOK_MS, look);
+  }
+
+  function look(): void {
+    const now = clock.now();
+    // A pause of our own, with bytes waiting in the sockets, is not held against the clients.
+    const elapsed = Math.min(now - lookedAt, 2 * LOOK_MS);
+    lookedAt = now;
+    for (const session of open) session.look(now, elapsed);
+    timer = open.size > 0 ? clock.after(LOOK_MS, look) : null;
+  }
+
   return {
     take(socket) {
       // A client that has closed its side has left: half an HTTP/2 connection is none, and its streams would never hear of the end.
       socket.allowHalfOpen = false;
+      taken = socket;
       serverFor(options.limits()).emit("connection", socket);
     },
     drain() {
@@ -106,28 +141,42 @@ export function createSessions(options: SessionsOptions): Sessions {
 
 class Session {
   readonly #session: ServerHttp2Session;
+  readonly #socket: Socket;
   readonly #options: SessionsOptions;
   readonly #resets: Allowance;
   readonly #settings: Allowance;
   readonly #pings: Allowance;
+  /** Milliseconds without streams after which it is told to go. */
+  #keepMs: number;
   #streams = 0;
   /** Since when there has been no stream. */
   #idleSince: number;
-  #idleTimer: Timer;
+  /** When it was first seen to be going, without streams. */
+  #goingSince: number | null = null;
+  /** Requests that we have heard of since the last look, and before. */
+  #delivered = 0;
+  /** What the last look saw: bytes read, the last stream's number, requests refused unheard of. */
+  #bytesRead = 0;
+  #lastStream = 0;
+  #unheard = 0;
+  /** How many of these have been counted. */
+  #counted = 0;
+  #silentMs = 0;
 
-  constructor(session: ServerHttp2Session, options: SessionsOptions) {
+  constructor(session: ServerHttp2Session, socket: Socket, limits: Limits, options: SessionsOptions) {
     this.#session = session;
+    this.#socket = socket;
     this.#options = options;
+    this.#keepMs = Math.min(options.keepAliveMs, limits.headersTimeoutMs);
     const now = options.clock.now();
     this.#resets = new Allowance(RESETS, now);
     this.#settings = new Allowance(SETTINGS, now);
     this.#pings = new Allowance(PINGS, now);
     this.#idleSince = now;
-    this.#idleTimer = options.clock.after(options.keepAliveMs, this.#lookWhetherIdle);
+    this.#bytesRead = socket.bytesRead;
     session.on("stream", this.#onStream);
     session.on("remoteSettings", () => this.#count(this.#settings, "SETTINGS"));
     session.on("ping", () => this.#count(this.#pings, "PING"));
-    session.once("close", () => this.#idleTimer.cancel());
   }
 
   /**
@@ -147,10 +196,28 @@ class Session {
     if (!this.#session.destroyed) this.#session.destroy();
   }
 
+  /** Finds what no event tells of. `elapsed`: milliseconds since the last look. */
+  look(now: number, elapsed: number): void {
+    const bytes = this.#socket.bytesRead - this.#bytesRead;
+    this.#bytesRead += bytes;
+    if (bytes > 0) this.#countUnheard(bytes);
+    if (this.#streams > 0) return this.#lookWhetherAlive(bytes > 0, elapsed);
+    this.#silentMs = 0;
+    if (!this.#session.closed && !this.#session.destroyed) {
+      if (now - this.#idleSince < this.#keepMs) return;
+      this.drain();
+    }
+    // Node waits for the client to close its side.
+    this.#goingSince ??= now;
+    if (now - this.#goingSince >= MAX_LINGER_MS) this.#socket.destroy();
+  }
+
   readonly #onStream = (stream: ServerHttp2Stream, _headers: IncomingHttpHeaders, flags: number, block: readonly string[]): void => {
     stream.on("error", ignore);
+    this.#delivered++;
     // Reset in the same breath: nobody has to hear of it.
     if (stream.destroyed || stream.closed) return this.#takenBack();
+    this.#keepMs = this.#options.keepAliveMs;
     this.#streams++;
     stream.once("close", this.#onStreamClose);
     this.#options.onStream(stream, block, (flags & http2.constants.NGHTTP2_FLAG_END_STREAM) !== 0, this.#takenBack);
@@ -162,29 +229,42 @@ class Session {
 
   readonly #takenBack = (): void => this.#count(this.#resets, "RST_STREAM");
 
+  /**
+   * A request whose head is not valid, or much too large, is reset by node without an event: its stream's number is all that is seen.
+   * Numbers may be left out, too, though nobody does: no more of them count than requests can have come in so many bytes.
+   */
+  #countUnheard(bytes: number): void {
+    if (this.#session.destroyed) return;
+    const last = this.#session.state.lastProcStreamID ?? 0;
+    const came = Math.min(Math.ceil((last - this.#lastStream) / 2), Math.ceil(bytes / LEAST_REQUEST_BYTES));
+    this.#lastStream = last;
+    // One whose head is under way has its number already, and makes up for that when it is heard of.
+    this.#unheard += came - this.#delivered;
+    this.#delivered = 0;
+    for (; this.#counted < this.#unheard && !this.#session.destroyed; this.#counted++) {
+      this.#count(this.#resets, "requests that cannot be served");
+    }
+    if (this.#unheard >= MAX_UNHEARD) this.drain();
+  }
+
+  #lookWhetherAlive(heard: boolean, elapsed: number): void {
+    const silentBefore = this.#silentMs;
+    this.#silentMs = heard ? 0 : silentBefore + elapsed;
+    if (this.#session.destroyed) return;
+    if (silentBefore < SILENCE_MS && this.#silentMs >= SILENCE_MS) this.#session.ping(ignore);
+    else if (this.#silentMs >= SILENCE_MS + ANSWER_MS) this.#session.destroy(SILENT, http2.constants.NGHTTP2_NO_ERROR);
+  }
+
   #count(allowance: Allowance, what: string): void {
     const session = this.#session;
     if (allowance.spend(this.#options.clock.now()) || session.destroyed) return;
-    this.#options.log.warn(`an HTTP/2 connection was ended: too many ${what}`, { client_ip: session.socket.remoteAddress });
+    this.#options.log.warn(`an HTTP/2 connection was ended: too many ${what}`, { client_ip: this.#socket.remoteAddress });
     session.destroy(TOO_MUCH, http2.constants.NGHTTP2_ENHANCE_YOUR_CALM);
   }
-
-  /** One timer for a connection, not one for each of its quiet moments. */
-  readonly #lookWhetherIdle = (): void => {
-    const { clock, keepAliveMs } = this.#options;
-    const idleMs = this.#streams > 0 ? 0 : clock.now() - this.#idleSince;
-    let waitMs = keepAliveMs - idleMs;
-    if (waitMs <= 0) {
-      // Asked to go before, and it does not even read that.
-      if (this.#session.closed) return this.#session.destroy();
-      this.drain();
-      waitMs = MAX_LINGER_MS;
-    }
-    this.#idleTimer = clock.after(waitMs, this.#lookWhetherIdle);
-  };
 }
 
 /** Made once: an attack must not buy a stack trace for each connection. Without an error, node would say NO_ERROR. */
 const TOO_MUCH = new Error("the client asks for too much");
+const SILENT = new Error("the client gives no sign of life");
 
 function ignore(): void {}

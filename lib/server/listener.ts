@@ -12,15 +12,16 @@ import tls from "node:tls";
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import { resetStream } from "../http/h2_ends.ts";
-import type { Reply } from "../http/reply.ts";
+import { problem, type Reply } from "../http/reply.ts";
 import { refuseBare } from "./bare.ts";
 import { CLIENT_IDLE_MS, createHttp1, KEEP_ALIVE_MS } from "./h1.ts";
 import { receiveStream } from "./h2_receive.ts";
 import { respondStream } from "./h2_respond.ts";
 import { createSessions } from "./h2_sessions.ts";
+import { watchStream } from "./h2_upload.ts";
 import { createH2c } from "./h2c.ts";
 import type { HostCertificates } from "./certificates.ts";
-import { createDoor, guard } from "./limits.ts";
+import { createDoor, createUploads, guard } from "./limits.ts";
 import type { Inbound, ReceiveOptions } from "./receive.ts";
 import { createTlsServers, type TlsFiles } from "./tls.ts";
 
@@ -78,6 +79,7 @@ export function createListener(options: ListenerOptions): Listener {
   let allGone: (() => void) | null = null;
   const http1 = createHttp1({ clock, log, receiving: options.receiving, answer, ended: options.ended, join: options.join, admitted });
   const limits = () => options.receiving().limits;
+  const uploads = createUploads(clock);
   const http2Sessions = createSessions({ clock, log, limits, keepAliveMs: KEEP_ALIVE_MS, onStream });
   const h2c = createH2c({
     clock,
@@ -89,7 +91,8 @@ export function createListener(options: ListenerOptions): Listener {
   });
 
   function onStream(stream: ServerHttp2Stream, block: readonly string[], endOfStream: boolean, takenBack: () => void): void {
-    const inbound = receiveStream(stream, block, endOfStream, options.receiving());
+    const rules = options.receiving();
+    const inbound = receiveStream(stream, block, endOfStream, rules);
     const { call } = inbound;
     let state: "open" | "tunnel" | "given up" = "open";
     const giveUp = () => {
@@ -113,6 +116,16 @@ export function createListener(options: ListenerOptions): Listener {
       call.close();
       options.join(stream, NOTHING, reply.tunnel!);
     };
+    const tooSlow = (why: string) => {
+      if (!stream.headersSent) {
+        send(problem(call, "request_timeout", { detail: "The request did not arrive in time.", why }));
+        return call.abort();
+      }
+      call.fail("request_timeout", why);
+      state = "given up";
+      resetStream(stream, http2.constants.NGHTTP2_CANCEL);
+    };
+    if (inbound.body !== null) watchStream({ stream, headers: inbound.headers, limits: rules.limits, tooSlow }, uploads, clock);
     answer(inbound, send, giveUp);
   }
 

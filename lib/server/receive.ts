@@ -108,6 +108,9 @@ export function refuseSize(target: string, headers: HeaderList, { maxUriBytes, m
   return null;
 }
 
+/** For an `Expect` other than 100-continue. */
+export const UNKNOWN_EXPECTATION: Refusal = { code: "expectation_failed", detail: "The only expectation that can be met is 100-continue." };
+
 /** A body that does not say how long it is, is measured as it comes; one that does cannot be longer than it says. */
 export function boundBody(body: Readable, headers: HeaderList, { maxBodyBytes }: Limits): Readable {
   return maxBodyBytes === 0 || headerValue(headers, "content-length") !== undefined ? body : new LimitedBody(body, maxBodyBytes);

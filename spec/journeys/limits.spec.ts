@@ -9,6 +9,7 @@ import { CA, SERVER } from "../support/certs.ts";
 import { manualClock } from "../support/clock.ts";
 import { oneService, running } from "../support/gateway.ts";
 import { closedPort } from "../support/origin.ts";
+import { ACK, CODES, DATA, END_STREAM, frame, HEADERS, PING, POST, rawSession, WINDOW_UPDATE, type RawSession } from "../support/h2_raw.ts";
 import { ask, connect, eventually } from "../support/raw_client.ts";
 import { backend, client, codeIn, gate, get, rawBackend, statusesIn } from "./harness.ts";
 
@@ -17,6 +18,30 @@ type Limits = NonNullable<NonNullable<ConfigInput["global"]>["limits"]>;
 const post = (...lines: string[]) => ["POST /a/x HTTP/1.1", "Host: h", ...lines, "", ""].join("\r\n");
 const chunk = (text: string) => `${text.length.toString(16)}\r\n${text}\r\n`;
 const FILES = { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: null, requireClientCert: false };
+
+/** Lines of the access log of a gateway, once there are so many. */
+function accessLines() {
+  const lines: string[] = [];
+  const until = async (count: number) => {
+    const found = () => lines.join("").split("\n").filter((line) => line !== "");
+    await eventually(() => found().length === count, `${count} lines in the access log`);
+    return found().map((line) => JSON.parse(line) as Record<string, unknown>);
+  };
+  return { accessLog: (text: string) => void lines.push(text), until };
+}
+
+/** HTTP/2 without TLS, frame by frame; with the problem document that a stream was answered with. */
+async function frames(port: number) {
+  const talk = await rawSession(port);
+  onTestFinished(() => void talk.socket.destroy());
+  return Object.assign(talk, { problemOn });
+}
+
+async function problemOn(this: RawSession, stream: number): Promise<string> {
+  await this.until((got) => got.type === DATA && got.stream === stream && (got.flags & END_STREAM) !== 0);
+  const text = this.frames.filter((got) => got.type === DATA && got.stream === stream).map(({ payload }) => payload.toString());
+  return codeIn(text.join("")) ?? text.join("");
+}
 
 const limited = (port: number, limits: Limits, parts: Parameters<typeof oneService>[1] = {}) => oneService(port, parts, { limits });
 
@@ -72,8 +97,12 @@ describe("max_uri_bytes, max_headers, max_header_bytes", () => {
     const over = await session(gateway);
     expect(await ask2(over, { ":path": "/a/" + "x".repeat(98) }, true).answered).toBe("414 uri_too_long");
     expect(await ask2(over, { a: "1", b: "2", c: "3", d: "4", e: "5" }, true).answered).toBe("431 headers_too_large");
+    // Lines count 32 bytes beside their name and value, those of node's pseudo-headers too.
+    expect(await ask2(over, { a: "x".repeat(700) }, true).answered).toBe("200 ok");
+    expect(await ask2(over, { a: "x".repeat(1_024) }, true).answered).toBe("431 headers_too_large");
+    expect(await ask2(over, { a: "x".repeat(60_000) }, true).answered).toBe("431 headers_too_large");
     expect(await ask2(over, {}, true).answered).toBe("200 ok");
-    expect(upstream.seen).toHaveLength(1);
+    expect(upstream.seen).toHaveLength(2);
   });
 });
 
@@ -121,6 +150,69 @@ describe("request_timeout_ms", () => {
     const received = await talk.closed();
     expect([statusesIn(received), codeIn(received)]).toEqual([[408], "request_timeout"]);
     await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
+  });
+
+  test("stands in the access log as what it is, for the request id that the client was told", async () => {
+    const upstream = await rawBackend(() => {});
+    const { accessLog, until } = accessLines();
+    const { port } = await running(limited(upstream.port, { request_timeout_ms: 100 }), { accessLog });
+    const talk = await client(port);
+    talk.send(post("Content-Length: 10") + "begun");
+    const id = /"request_id":"([^"]+)"/.exec(await talk.closed())?.[1];
+    expect((await until(1))[0]).toMatchObject({ status: 408, code: "request_timeout", request_id: id, upstream: `127.0.0.1:${upstream.port}` });
+  });
+
+  test("after the head of the answer the connection breaks, and the access log says why", async () => {
+    const upstream = await rawBackend((request, response) => {
+      request.on("error", () => {});
+      response.on("error", () => {}).write("begun");
+    });
+    const { accessLog, until } = accessLines();
+    const { port } = await running(limited(upstream.port, { request_timeout_ms: 500 }), { accessLog });
+    const talk = await client(port);
+    talk.send(post("Content-Length: 10") + "begun");
+    expect(statusesIn(await talk.closed())).toEqual([200]);
+    expect((await until(1))[0]).toMatchObject({ status: 200, code: "request_timeout" });
+  });
+
+  test("holds for HTTP/2: 408, the rest of the upload stopped, the upstream's request cancelled, other streams untouched", async () => {
+    const clock = manualClock();
+    let whole = 0;
+    const upstream = await rawBackend((request) => void request.on("error", () => {}).on("end", () => whole++).resume());
+    const { accessLog, until } = accessLines();
+    const config = oneService(upstream.port, {}, { h2c: true, limits: { request_timeout_ms: 2_000 } });
+    const { port, gateway } = await running(config, { clock, accessLog });
+    const talk = await frames(port);
+    talk.headers(1, POST, 0);
+    talk.headers(3, POST, 0);
+    talk.send(frame(DATA, 0, 1, Buffer.from("begun")), frame(DATA, END_STREAM, 3, Buffer.from("whole")));
+    await eventually(() => upstream.connections.open === 2 && whole === 1);
+    clock.advance(1_999);
+    expect(gateway.inFlight).toBe(2);
+    clock.advance(1);
+    expect(await talk.problemOn(1)).toBe("request_timeout");
+    expect(await talk.reset(1)).toBe(CODES.NO_ERROR);
+    await eventually(() => upstream.connections.open === 1 && gateway.inFlight === 1, "the upstream's request being cancelled");
+    expect((await until(1))[0]).toMatchObject({ protocol: "HTTP/2.0", status: 408, code: "request_timeout" });
+  });
+
+  test("and where the answer has begun, the stream is reset", async () => {
+    const clock = manualClock();
+    const upstream = await rawBackend((request, response) => {
+      request.on("error", () => {}).resume();
+      response.on("error", () => {}).write("begun");
+    });
+    const { accessLog, until } = accessLines();
+    const config = oneService(upstream.port, {}, { h2c: true, limits: { request_timeout_ms: 2_000 } });
+    const { port, gateway } = await running(config, { clock, accessLog });
+    const talk = await frames(port);
+    talk.headers(1, POST, 0);
+    await talk.until(({ type, stream }) => type === HEADERS && stream === 1);
+    clock.advance(2_000);
+    expect(await talk.reset(1)).toBe(CODES.CANCEL);
+    await eventually(() => upstream.connections.open === 0 && gateway.inFlight === 0);
+    expect((await until(1))[0]).toMatchObject({ status: 200, code: "request_timeout" });
+    expect(talk.isClosed()).toBe(false);
   });
 
   test("does not limit the answer to a request that is whole", async () => {
@@ -172,17 +264,123 @@ describe("min_body_bytes_per_s", () => {
   });
 
   test("0 lets it be", async () => {
-    const { talk, pass, upstream } = await uploading(post("Content-Length: 100000"), "x", { min_body_bytes_per_s: 0 });
+    const { talk, pass, port, upstream } = await uploading(post("Content-Length: 100000"), "x", { min_body_bytes_per_s: 0 });
     pass(600);
+    await ask(port, { path: "/none" });
     expect(upstream.connections.open).toBe(1);
     expect(talk.text()).toBe("");
   });
 
   test("a chunked body may stream as slowly as it likes", async () => {
-    const { talk, pass, upstream } = await uploading(post("Transfer-Encoding: chunked"), chunk("x"));
+    const { talk, pass, port, upstream } = await uploading(post("Transfer-Encoding: chunked"), chunk("x"));
     pass(600);
+    await ask(port, { path: "/none" });
     expect(upstream.connections.open).toBe(1);
     expect(talk.text()).toBe("");
+  });
+
+  test("is logged as 408 request_timeout", async () => {
+    const clock = manualClock();
+    const upstream = await rawBackend((request) => void request.on("error", () => {}).resume());
+    const { accessLog, until } = accessLines();
+    const { port } = await running(limited(upstream.port, {}, patient), { clock, accessLog });
+    const talk = await client(port);
+    talk.send(post("Content-Length: 100000") + "x");
+    await eventually(() => upstream.connections.open === 1);
+    for (let i = 0; i < 12; i++) clock.advance(1_000);
+    await talk.closed();
+    expect((await until(1))[0]).toMatchObject({ status: 408, code: "request_timeout", fault: "the body arrives too slowly" });
+  });
+
+  describe("over HTTP/2", () => {
+    type Fields = readonly (readonly [string, string])[];
+
+    /** Leaves requests for /held alone. */
+    const holder = definePlugin({
+      name: "holder",
+      schema: schema.object({}),
+      create: () => (next) => (exchange) => exchange.path === "/a/held" ? new Promise(() => {}) : next(exchange),
+    });
+
+    async function streaming(limits: Limits = {}) {
+      const clock = manualClock();
+      let arrived = 0;
+      const upstream = await rawBackend((request) => {
+        request.on("error", () => {});
+        request.on("data", (piece: Buffer) => (arrived += piece.length));
+      });
+      const { accessLog, until } = accessLines();
+      const config = oneService(upstream.port, { ...patient, plugins: [{ name: "holder" }] }, { h2c: true, limits });
+      const { port, gateway } = await running(config, { clock, accessLog, plugins: [holder] });
+      const talk = await frames(port);
+      const begin = async (stream: number, fields: Fields, body: string) => {
+        const before = arrived;
+        talk.headers(stream, fields, 0);
+        talk.send(frame(DATA, 0, stream, Buffer.from(body)));
+        await eventually(() => arrived === before + body.length, "the beginning of the body");
+      };
+      const pass = (seconds: number) => {
+        for (let i = 0; i < seconds; i++) clock.advance(1_000);
+      };
+      let trips = 0;
+      /** Whatever either side has sent by now has come to the other after this. */
+      const roundTrip = async () => {
+        const mark = Buffer.alloc(8, ++trips);
+        talk.send(frame(PING, 0, 0, mark));
+        await talk.until(({ type, flags, payload }) => type === PING && (flags & ACK) !== 0 && payload.equals(mark));
+      };
+      return { upstream, gateway, talk, begin, pass, until, roundTrip };
+    }
+    const length: Fields = [...POST, ["content-length", "100000"]];
+
+    test("a body of stated length that dribbles is 408 after ten seconds, and stopped; the connection goes on", async () => {
+      const { upstream, gateway, talk, begin, pass, until } = await streaming();
+      await begin(1, length, "x".repeat(900));
+      await begin(3, length, "x".repeat(12_000));
+      pass(10);
+      expect(gateway.inFlight).toBe(2);
+      pass(1);
+      expect(await talk.problemOn(1)).toBe("request_timeout");
+      expect(await talk.reset(1)).toBe(CODES.NO_ERROR);
+      await eventually(() => upstream.connections.open === 1 && gateway.inFlight === 1, "the upstream's request being cancelled");
+      expect((await until(1))[0]).toMatchObject({ status: 408, code: "request_timeout" });
+    });
+
+    test("one without a length, and any with 0, may stream as slowly as they like", async () => {
+      for (const [limits, fields] of [[{}, POST], [{ min_body_bytes_per_s: 0 }, length]] as const) {
+        const { gateway, talk, begin, pass, roundTrip } = await streaming(limits);
+        await begin(1, fields, "x");
+        pass(60);
+        await roundTrip();
+        expect([gateway.inFlight, talk.frames.some(({ type }) => type === HEADERS)]).toEqual([1, false]);
+      }
+    });
+
+    test("a body that cannot be sent, since others that are not read fill the connection's window, is not too slow", async () => {
+      const { gateway, talk, begin, pass, roundTrip } = await streaming();
+      await begin(1, length, "x");
+      const held = POST.map(([name, value]) => [name, name === ":path" ? "/a/held" : value] as const);
+      const unread = [3, 5, 7, 9];
+      for (const stream of unread) talk.headers(stream, held, 0);
+      const sent = new Map([[0, 1], ...unread.map((stream) => [stream, 0] as const)]);
+      const room = (window: number) => {
+        const updates = talk.frames.filter(({ type, stream }) => type === WINDOW_UPDATE && stream === window);
+        return updates.reduce((sum, { payload }) => sum + payload.readUInt32BE(0), 65_535) - sent.get(window)!;
+      };
+      for (let before = -1; before !== sent.get(0); await roundTrip()) {
+        before = sent.get(0)!;
+        for (const stream of unread) {
+          const size = Math.min(16_384, room(0), room(stream));
+          if (size === 0) continue;
+          talk.send(frame(DATA, 0, stream, Buffer.alloc(size)));
+          for (const window of [0, stream]) sent.set(window, sent.get(window)! + size);
+        }
+      }
+      expect(room(0)).toBe(0);
+      pass(30);
+      await roundTrip();
+      expect([gateway.inFlight, talk.frames.some(({ type }) => type === HEADERS)]).toEqual([5, false]);
+    });
   });
 
   test("no timer outlives the uploads", async () => {

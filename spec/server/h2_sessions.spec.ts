@@ -1,22 +1,45 @@
-import net, { type AddressInfo } from "node:net";
+import net, { type AddressInfo, type Socket } from "node:net";
 import type { ServerHttp2Stream } from "node:http2";
-import { expect, onTestFinished, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
+import { ANSWER_MS, MAX_LINGER_MS, MAX_UNHEARD, RESETS, SILENCE_MS, SURPLUS_HEAD_BYTES } from "../../lib/server/h2_limits.ts";
 import { createSessions } from "../../lib/server/h2_sessions.ts";
 import { manualClock } from "../support/clock.ts";
-import { frame, GET, GOAWAY, HEADERS, rawSession, SETTINGS } from "../support/h2_raw.ts";
+import {
+  block,
+  CODES,
+  DATA,
+  END_HEADERS,
+  END_STREAM,
+  frame,
+  GET,
+  GOAWAY,
+  HEADERS,
+  number32,
+  PING,
+  PRIORITY,
+  rawSession,
+  RST_STREAM,
+  SETTINGS,
+  type RawSession,
+} from "../support/h2_raw.ts";
 import { defaultLimits } from "../support/limits.ts";
 import { eventually } from "../support/raw_client.ts";
 
 async function listening(keepAliveMs = 1_000) {
   const clock = manualClock();
   const streams: ServerHttp2Stream[] = [];
+  const sockets: Socket[] = [];
   let limits = defaultLimits;
   const sessions = createSessions({ clock, log: silentLog, limits: () => limits, keepAliveMs, onStream: (stream) => void streams.push(stream) });
-  const server = net.createServer({ allowHalfOpen: true }, (socket) => sessions.take(socket.on("error", () => {})));
+  const server = net.createServer({ allowHalfOpen: true }, (socket) => {
+    sockets.push(socket);
+    sessions.take(socket.on("error", () => {}));
+  });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   onTestFinished(() => {
     sessions.destroy();
+    for (const socket of sockets) socket.destroy();
     server.close();
   });
   const { port } = server.address() as AddressInfo;
@@ -26,7 +49,10 @@ async function listening(keepAliveMs = 1_000) {
     await talk.until(({ type, flags }) => type === SETTINGS && flags === 1);
     return talk;
   };
-  return { clock, streams, sessions, connect, setLimits: (next: typeof limits) => (limits = next) };
+  const pass = (ms: number) => {
+    for (let passed = 0; passed < ms; passed += 1_000) clock.advance(1_000);
+  };
+  return { clock, pass, streams, sockets, sessions, connect, setLimits: (next: typeof limits) => (limits = next) };
 }
 
 test("a connection without streams is closed after keepAliveMs, with a GOAWAY; its timer goes with it", async () => {
@@ -75,9 +101,9 @@ test("new connections are held to the limits in force when they begin", async ()
     const at = payload.indexOf(Buffer.from([0, 6]));
     return payload.readUInt32BE(at + 2);
   };
-  expect(await listSize()).toBe(defaultLimits.maxHeaderBytes);
+  expect(await listSize()).toBe(defaultLimits.maxHeaderBytes + SURPLUS_HEAD_BYTES);
   setLimits({ ...defaultLimits, maxHeaderBytes: 4096 });
-  expect(await listSize()).toBe(4096);
+  expect(await listSize()).toBe(4096 + SURPLUS_HEAD_BYTES);
 });
 
 test("what is no HTTP/2 ends that connection and no other", async () => {
@@ -88,4 +114,163 @@ test("what is no HTTP/2 ends that connection and no other", async () => {
   await bad.closed();
   await eventually(() => sessions.open === 1);
   expect(good.isClosed()).toBe(false);
+});
+
+describe("a connection without a whole head", () => {
+  test.each<[string, (talk: RawSession) => void]>([
+    ["nothing behind its preface", () => {}],
+    ["half a head", (talk) => talk.send(frame(HEADERS, END_STREAM, 1, block(GET)))],
+    ["less than a frame", (talk) => talk.send(frame(HEADERS, END_STREAM, 1, block(GET)).subarray(0, 12))],
+  ])("that has sent %s is ended after headersTimeoutMs", async (_what, begin) => {
+    const { clock, pass, sockets, sessions, connect, setLimits } = await listening(75_000);
+    setLimits({ ...defaultLimits, headersTimeoutMs: 3_000 });
+    const talk = await connect();
+    const before = sockets[0]!.bytesRead;
+    begin(talk);
+    if (talk.socket.bytesWritten > before) await eventually(() => sockets[0]!.bytesRead === talk.socket.bytesWritten);
+    clock.advance(2_999);
+    expect(talk.isClosed()).toBe(false);
+    pass(1 + MAX_LINGER_MS);
+    await talk.closed();
+    await eventually(() => sessions.open === 0 && clock.pending === 0);
+  });
+
+  test("has the longer time between requests once it had one", async () => {
+    const { clock, streams, connect, setLimits } = await listening(75_000);
+    setLimits({ ...defaultLimits, headersTimeoutMs: 3_000 });
+    const talk = await connect();
+    talk.headers(1, GET);
+    await eventually(() => streams.length === 1);
+    streams[0]!.respond({ ":status": 200 }, { endStream: true });
+    await eventually(() => streams[0]!.destroyed);
+    clock.advance(10_000);
+    talk.headers(3, GET);
+    await eventually(() => streams.length === 2);
+  });
+});
+
+describe("requests that are reset without an event", () => {
+  /** A field for HPACK's table, and then a list that names it so often that it is far too large. */
+  const FIELD = Buffer.concat([Buffer.from([0x40]), block([["x", "y".repeat(3_900)]]).subarray(1)]);
+  const HUGE = Buffer.concat([block(GET), Buffer.alloc(30, 0xbe)]);
+  const send = async (talk: RawSession, from: number, count: number) => {
+    for (let i = from; i < from + count; i++) {
+      talk.send(frame(HEADERS, END_STREAM | END_HEADERS, 1 + 2 * i, i === 0 ? Buffer.concat([FIELD, HUGE]) : HUGE));
+      // In portions: node itself ends a connection on which many have come before it has cleared the first away.
+      if (i % 10 === 9 || i === from + count - 1) await talk.until(({ type, stream }) => type === RST_STREAM && stream === 1 + 2 * i);
+    }
+  };
+
+  test("end the connection with ENHANCE_YOUR_CALM when they are too many", async () => {
+    const { clock, sessions, streams, connect } = await listening(75_000);
+    const talk = await connect();
+    await send(talk, 0, RESETS.burst + 100);
+    expect(streams).toEqual([]);
+    clock.advance(1_000);
+    expect(await talk.goaway()).toBe(CODES.ENHANCE_YOUR_CALM);
+    await talk.closed();
+    await eventually(() => sessions.open === 0 && clock.pending === 0);
+  });
+
+  test("do not when they are few, nor do numbers of streams that were left out", async () => {
+    const { clock, streams, connect } = await listening(75_000);
+    const talk = await connect();
+    for (let second = 0; second < 5; second++) {
+      await send(talk, second * 10, 10);
+      clock.advance(1_000);
+    }
+    talk.headers(100_001, GET);
+    await eventually(() => streams.length === 1);
+    clock.advance(1_000);
+    talk.headers(100_003, GET);
+    await eventually(() => streams.length === 2);
+    expect(talk.frames.some(({ type }) => type === GOAWAY)).toBe(false);
+  });
+
+  test("send the client to a new connection when they have taken up half the places, however slowly; what is under way finishes", async () => {
+    const { clock, streams, connect } = await listening(75_000);
+    const talk = await connect();
+    await send(talk, 0, 10);
+    talk.headers(21, GET);
+    await eventually(() => streams.length === 1);
+    for (let sent = 11; sent <= MAX_UNHEARD; sent += 10) {
+      await send(talk, sent, 10);
+      clock.advance(10_000);
+    }
+    expect(await talk.goaway()).toBe(CODES.NO_ERROR);
+    streams[0]!.respond({ ":status": 200 }, { endStream: true });
+    await talk.until(({ type, stream }) => type === HEADERS && stream === 21);
+    await talk.closed();
+  });
+
+  test("are not confused with those that are served", async () => {
+    const { clock, streams, connect } = await listening(75_000);
+    const talk = await connect();
+    for (let i = 0; i < 700; i++) {
+      talk.headers(1 + 2 * i, GET);
+      if (i % 100 < 99) continue;
+      await eventually(() => streams.length === i + 1);
+      for (const stream of streams.slice(-100)) stream.respond({ ":status": 200 }, { endStream: true });
+      await eventually(() => streams.every(({ destroyed }) => destroyed));
+    }
+    clock.advance(1_000);
+    talk.headers(1_401, GET);
+    await eventually(() => streams.length === 701);
+  });
+});
+
+describe("a connection on which nghttp2 has given up, unseen", () => {
+  const BREAKS: readonly [string, (talk: RawSession) => void][] = [
+    ["DATA on a stream that has ended", (talk) => talk.send(frame(DATA, 0, 1, Buffer.from("x")))],
+    ["a stream that depends on itself", (talk) => talk.send(frame(PRIORITY, 0, 1, Buffer.concat([number32(1), Buffer.from([1])])))],
+  ];
+
+  test.each(BREAKS)("%s: the GOAWAY comes at once, and the connection ends with its streams though its client never closes", async (_what, offend) => {
+    const { clock, pass, streams, sockets, sessions, connect } = await listening(75_000);
+    const talk = await connect();
+    talk.socket.allowHalfOpen = true;
+    talk.headers(1, GET);
+    await eventually(() => streams.length === 1);
+    offend(talk);
+    expect(await talk.goaway()).not.toBe(CODES.NO_ERROR);
+    pass(SILENCE_MS + ANSWER_MS + 1_000);
+    await eventually(() => streams[0]!.destroyed && sockets[0]!.destroyed && sessions.open === 0 && clock.pending === 0);
+  });
+
+  test("without a stream it ends by the rule for idle ones", async () => {
+    const { clock, pass, sockets, sessions, connect } = await listening(20_000);
+    const talk = await connect();
+    talk.socket.allowHalfOpen = true;
+    talk.send(frame(PRIORITY, 0, 1, Buffer.concat([number32(1), Buffer.from([1])])));
+    expect(await talk.goaway()).not.toBe(CODES.NO_ERROR);
+    pass(20_000 + MAX_LINGER_MS);
+    await eventually(() => sockets[0]!.destroyed && sessions.open === 0 && clock.pending === 0);
+  });
+
+  test("one that is merely silent is asked for a sign of life, and stays when it gives one", async () => {
+    const { pass, streams, connect } = await listening(75_000);
+    const talk = await connect();
+    talk.headers(1, GET);
+    await eventually(() => streams.length === 1);
+    for (let asked = 1; asked <= 3; asked++) {
+      pass(SILENCE_MS + 1_000);
+      await eventually(() => talk.frames.filter(({ type, flags }) => type === PING && flags === 0).length === asked);
+      // Behind the answer to the PING, so that has been read too.
+      talk.headers(1 + 2 * asked, GET);
+      await eventually(() => streams.length === asked + 1);
+      pass(ANSWER_MS - 2_000);
+    }
+    expect([talk.isClosed(), streams[0]!.destroyed]).toEqual([false, false]);
+  });
+});
+
+test("a client that was told to go and never closes its side is cut off", async () => {
+  const { clock, pass, sockets, sessions, connect } = await listening(2_000);
+  const talk = await connect();
+  talk.socket.allowHalfOpen = true;
+  pass(2_000);
+  expect(await talk.goaway()).toBe(CODES.NO_ERROR);
+  expect(sockets[0]!.destroyed).toBe(false);
+  pass(MAX_LINGER_MS);
+  await eventually(() => sockets[0]!.destroyed && sessions.open === 0 && clock.pending === 0);
 });

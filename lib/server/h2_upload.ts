@@ -1,0 +1,70 @@
+/**
+ * Ends a request over HTTP/2 whose body takes too long to arrive, or comes too slowly: what `limits.ts` and node's own check do for
+ * HTTP/1. How the request is ended then is the caller's affair.
+ */
+import type { ServerHttp2Stream } from "node:http2";
+import type { Clock } from "../base/clock.ts";
+import { headerValue, type HeaderList } from "../http/headers.ts";
+import type { Limits, Uploads } from "./limits.ts";
+
+export interface StreamUpload {
+  readonly stream: ServerHttp2Stream;
+  readonly headers: HeaderList;
+  readonly limits: Limits;
+  /** Called once at most, with the reason for the log. */
+  readonly tooSlow: (why: string) => void;
+}
+
+/** Watches the body of a request whose stream has not ended with its head, until the stream closes. */
+export function watchStream({ stream, headers, limits, tooSlow }: StreamUpload, uploads: Uploads, clock: Clock): void {
+  const { minBodyBytesPerS, requestTimeoutMs } = limits;
+  const measured = minBodyBytesPerS > 0 && headerValue(headers, "content-length") !== undefined;
+  if (!measured && requestTimeoutMs === 0) return;
+  if (measured) {
+    const received = countBytes(stream);
+    const asks = headerValue(headers, "expect") !== undefined;
+    const endWatch = uploads.watch(
+      {
+        received,
+        awaited: () => stream.readableFlowing === true && !isWhole(stream) && (!asks || isContinued(stream)) && maySend(stream),
+        tooSlow: () => tooSlow("the body arrives too slowly"),
+      },
+      minBodyBytesPerS,
+    );
+    stream.once("close", endWatch);
+  }
+  if (requestTimeoutMs > 0) {
+    const timer = clock.after(requestTimeoutMs, () => {
+      if (!isWhole(stream)) tooSlow(`the request was not whole after ${requestTimeoutMs} ms`);
+    });
+    stream.once("close", () => timer.cancel());
+  }
+}
+
+/** Of the body, read or not. */
+function countBytes(stream: ServerHttp2Stream): () => number {
+  // What came in one packet with the head is there already.
+  let received = stream.readableLength;
+  const { push } = stream;
+  stream.push = (chunk: Buffer | null, encoding?: BufferEncoding) => {
+    if (chunk !== null) received += chunk.length;
+    return push.call(stream, chunk, encoding);
+  };
+  return () => received;
+}
+
+/** Whether the client has sent its END_STREAM. */
+function isWhole(stream: ServerHttp2Stream): boolean {
+  return stream.destroyed || stream.state.remoteClose === 1;
+}
+
+function isContinued({ sentInfoHeaders }: ServerHttp2Stream): boolean {
+  return sentInfoHeaders?.some((fields) => fields[":status"] === 100) === true;
+}
+
+/** Not while bodies that others have not read fill the connection's window: this client could not send if it would. */
+function maySend({ session }: ServerHttp2Stream): boolean {
+  if (session === undefined || session.destroyed) return false;
+  const { effectiveLocalWindowSize = 0, effectiveRecvDataLength = 0 } = session.state;
+  return effectiveRecvDataLength < effectiveLocalWindowSize;
+}
