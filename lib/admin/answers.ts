@@ -11,7 +11,7 @@ import { problemDocument } from "../http/reply.ts";
 import { createCors } from "./cors.ts";
 import { createLogin } from "./login.ts";
 import { createSessions } from "./session.ts";
-import { configView, gatewayView, statusView, type AdminSource } from "./views.ts";
+import { configView, gatewayView, healthView, statusView, type AdminSource } from "./views.ts";
 
 export interface Answer {
   readonly status: number;
@@ -53,7 +53,7 @@ export function createAnswers(options: AnswersOptions): Answers {
       GET: { open: false, answer: () => json(200, configView(source.settings(), options.redactSecrets ? "masked" : "shown")) },
     },
     "/gateway/status": { GET: { open: false, answer: () => json(200, statusView(source.status())) } },
-    "/gateway/health": { GET: { open: false, answer: () => json(200, source.health()) } },
+    "/gateway/health": { GET: { open: false, answer: () => json(200, healthView(source.health())) } },
     "/gateway/reload": { POST: { open: false, answer: reload } },
     "/healthz": { GET: { open: true, answer: health } },
     "/readyz": { GET: { open: true, answer: readiness } },

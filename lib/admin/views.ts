@@ -55,6 +55,31 @@ export function statusView(status: GatewayStatus): object {
   };
 }
 
+export function healthView({ services }: GatewayHealth): object {
+  return {
+    services: services.map(({ name, circuitBreaker, upstreams }) => ({
+      name,
+      circuit_breaker: circuitBreaker === null ? null : { state: circuitBreaker.state, since: momentOrNull(circuitBreaker.since) },
+      upstreams: upstreams.map(({ id, host, port, weight, state, usable, since, until, reason, inFlight }) => ({
+        id,
+        host,
+        port,
+        weight,
+        state,
+        usable,
+        since: momentOrNull(since),
+        until: momentOrNull(until),
+        reason,
+        in_flight: inFlight,
+      })),
+    })),
+  };
+}
+
+function momentOrNull(ms: number | null): string | null {
+  return ms === null ? null : moment(ms);
+}
+
 function moment(ms: number): string {
   return new Date(ms).toISOString();
 }

@@ -20,6 +20,7 @@ import { checkRoutes } from "../route/table.ts";
 import { createListener, type Listener } from "../server/listener.ts";
 import type { Inbound, ReceiveOptions } from "../server/receive.ts";
 import type { TlsFiles } from "../server/tls.ts";
+import type { FleetReport } from "../upstream/fleet.ts";
 import { joinTunnel } from "../upstream/tunnel.ts";
 import { changesBetween, type Change } from "./changes.ts";
 import { collected, injected, type InjectRequest, type InjectResponse } from "./inject.ts";
@@ -93,10 +94,8 @@ export interface GatewayStatus {
 type State = "serving" | "stopping" | "draining" | "closed";
 
 export interface GatewayHealth {
-  readonly services: readonly {
-    readonly name: string;
-    readonly upstreams: readonly { readonly id: string; readonly host: string; readonly port: number; readonly state: string }[];
-  }[];
+  /** In the order of the configuration. */
+  readonly services: readonly FleetReport[];
 }
 
 /** A configuration that cannot be taken; `message` lists every issue on a line of its own. */
@@ -211,9 +210,9 @@ export class Gateway {
     };
   }
 
-  /** What is known of every upstream. */
+  /** How every upstream is, and every circuit breaker. */
   get health(): GatewayHealth {
-    return unknownHealth(this.#snapshot.shown);
+    return { services: this.#runtime.health };
   }
 
   /** Requests that are being answered, and open WebSockets. */
@@ -428,13 +427,6 @@ export class Gateway {
 
 function headLimits({ limits }: Snapshot): string {
   return `${limits.maxHeaderBytes} ${limits.maxHeaders}`;
-}
-
-/** The upstreams of a configuration, of whose state nobody keeps account. */
-function unknownHealth(shown: Json): GatewayHealth {
-  const { services } = shown as unknown as { services: readonly { name: string; upstreams: readonly { id: string; host: string; port: number }[] }[] };
-  const of = (upstreams: (typeof services)[number]["upstreams"]) => upstreams.map(({ id, host, port }) => ({ id, host, port, state: "unknown" }));
-  return { services: services.map(({ name, upstreams }) => ({ name, upstreams: of(upstreams) })) };
 }
 
 const LONGEST_TIMER_MS = 2 ** 31 - 1;

@@ -26,8 +26,8 @@ export type BreakerState = "closed" | "open" | "half_open";
 
 export interface BreakerReport {
   readonly state: BreakerState;
-  /** Since when it has been in that state, as ISO 8601; null where it never left "closed". */
-  readonly since: string | null;
+  /** Since when it has been in that state, in milliseconds since 1970; null where it never left "closed". */
+  readonly since: number | null;
 }
 
 /** How a request that was let through has ended; "unknown" when its client went away first. */
@@ -92,7 +92,7 @@ export class Breaker {
   }
 
   get report(): BreakerReport {
-    return { state: this.#state, since: this.#since === null ? null : new Date(this.#since).toISOString() };
+    return { state: this.#state, since: this.#since };
   }
 
   #count(verdict: "passed" | "failed"): void {

@@ -41,12 +41,12 @@ export type HealthState = "unknown" | "healthy" | "unhealthy" | "ejected";
 
 export interface HealthReport {
   readonly state: HealthState;
-  /** Since when, as ISO 8601; null while nothing has been found out. */
-  readonly since: string | null;
+  /** Since when, in milliseconds since 1970; null while nothing has been found out. */
+  readonly since: number | null;
   /** Why it is unhealthy or ejected. */
   readonly reason: string | null;
-  /** When an ejection ends, as ISO 8601. */
-  readonly until: string | null;
+  /** When an ejection ends, in milliseconds since 1970. */
+  readonly until: number | null;
 }
 
 /** An ejection is a repetition when it follows the return from the last within this many times `ejectMs`. */
@@ -163,10 +163,10 @@ export class Health {
   get report(): HealthReport {
     const ejection = this.#ejection;
     if (this.#active === "unhealthy" || ejection === null) {
-      const since = this.#activeSince === null ? null : iso(this.#activeSince);
-      return { state: this.#active, since, reason: this.#activeReason, until: null };
+      return { state: this.#active, since: this.#activeSince, reason: this.#activeReason, until: null };
     }
-    return { state: "ejected", since: iso(ejection.since), reason: ejection.reason, until: iso(ejection.until) };
+    const { since, until, reason } = ejection;
+    return { state: "ejected", since, reason, until };
   }
 
   /** The upstream is no longer configured. */
@@ -209,8 +209,4 @@ export class Health {
     this.usable = this.#active !== "unhealthy" && this.#ejection === null;
     this.#options.changed();
   }
-}
-
-function iso(wall: number): string {
-  return new Date(wall).toISOString();
 }

@@ -5,7 +5,7 @@ import { connect } from "node:net";
 import { afterEach } from "vitest";
 import { createAdmin, type Admin, type AdminOptions, type AdminSource } from "../../lib/admin/server.ts";
 import { silentLog } from "../../lib/base/log.ts";
-import type { GatewayStatus, LastReload } from "../../lib/index.ts";
+import type { GatewayHealth, GatewayStatus, LastReload } from "../../lib/index.ts";
 import { manualClock, type ManualClock } from "../support/clock.ts";
 
 export const USER = "ädmin";
@@ -87,7 +87,18 @@ export const TAKEN: LastReload = {
   changes: [{ kind: "route", name: 'service "a" / route "r"', change: "added" }],
 };
 
-export const HEALTH = { services: [{ name: "a", upstreams: [{ id: "u", host: "h", port: 1, state: "unknown" }] }] };
+export const HEALTH: GatewayHealth = {
+  services: [
+    {
+      name: "a",
+      circuitBreaker: { state: "open", since: Date.UTC(2026, 0, 3) },
+      upstreams: [
+        { id: "u", host: "h", port: 1, weight: 2, state: "ejected", usable: false, since: Date.UTC(2026, 0, 1), until: Date.UTC(2026, 0, 2), reason: "status 503", inFlight: 4 },
+      ],
+    },
+    { name: "b", circuitBreaker: null, upstreams: [{ id: "v", host: "h", port: 2, weight: 1, state: "unknown", usable: true, since: null, until: null, reason: null, inFlight: 0 }] },
+  ],
+};
 
 export const source: AdminSource = {
   proxyConfig: () => PROXY_CONFIG,

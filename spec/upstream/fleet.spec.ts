@@ -145,7 +145,7 @@ test("the report says of each how it is, and whether it gets requests", () => {
     name: "s",
     circuitBreaker: null,
     upstreams: [
-      { id: "a", ...at, weight: 1, state: "ejected", since: "2026-01-01T00:00:00.000Z", reason: "connect ECONNREFUSED", until: "2026-01-01T00:00:00.100Z", usable: false },
+      { id: "a", ...at, weight: 1, state: "ejected", since: Date.UTC(2026, 0, 1), reason: "connect ECONNREFUSED", until: Date.UTC(2026, 0, 1) + 100, usable: false },
       { id: "b", ...at, weight: 1, state: "unknown", since: null, reason: null, until: null, usable: true },
       { id: "c", ...at, weight: 0, state: "draining", since: null, reason: null, until: null, usable: false },
     ],

@@ -53,7 +53,7 @@ describe("active checks", () => {
     clock.advance(5000);
     run(health, "-----++++");
     expect(said()).toEqual(["warn upstream unhealthy: its checks fail (status 500)", "info upstream healthy: its checks pass"]);
-    expect(health.report).toEqual({ state: "healthy", since: "2026-01-01T00:00:05.000Z", reason: null, until: null });
+    expect(health.report).toEqual({ state: "healthy", since: Date.UTC(2026, 0, 1) + 5000, reason: null, until: null });
   });
 
   test("switched off, what they found counts no more", () => {
@@ -75,7 +75,7 @@ describe("passive checks", () => {
     fail(1);
     expect(health.usable).toBe(false);
     expect(health.ejected).toBe(true);
-    expect(health.report).toMatchObject({ state: "ejected", reason: "connect ECONNREFUSED", until: "2026-01-01T00:00:00.100Z" });
+    expect(health.report).toMatchObject({ state: "ejected", reason: "connect ECONNREFUSED", until: Date.UTC(2026, 0, 1) + 100 });
     clock.advance(99);
     expect(health.usable).toBe(false);
     clock.advance(1);
