@@ -197,7 +197,8 @@ export function readClientSettings(
     if (user === null) issues.push("ADMIN_USER is not set: it names who logs in to the admin interface");
     if (password === null) issues.push("neither ADMIN_PASSWORD nor ADMIN_PASSWORD_FILE is set: one of them has to hold the admin password");
     else if (isHashed(password)) {
-      issues.push("the admin password that is set is a hash, with which nobody can log in: give the password itself, in ADMIN_PASSWORD or by --admin-password-file");
+      const remedy = "give the password itself, in ADMIN_PASSWORD or by --admin-password-file";
+      issues.push(`the admin password that is set is a hash, with which nobody can log in: ${remedy}`);
     }
   }
   if (user === null || password === null || issues.length > 0) return { ok: false, issues };

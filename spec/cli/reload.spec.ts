@@ -69,7 +69,8 @@ describe("edge-gateway reload", () => {
 
   it("exits 1 when the credentials are refused, and when nothing listens", async () => {
     const { reload, url } = await gateway();
-    expect(await reload([], { ADMIN_PASSWORD: "wrong" })).toMatchObject({ code: 1, stdout: "", stderr: `edge-gateway: ${url} refused the user name or the password\n` });
+    const stderrOfWrong = `edge-gateway: ${url} refused the user name or the password\n`;
+    expect(await reload([], { ADMIN_PASSWORD: "wrong" })).toMatchObject({ code: 1, stdout: "", stderr: stderrOfWrong });
     const { code, stderr } = await reload(["--admin-url", `http://127.0.0.1:${await closedPort()}`]);
     expect(code).toBe(1);
     expect(stderr).toContain("nothing listens there; is the gateway running");
@@ -127,7 +128,8 @@ async function listening(server: net.Server): Promise<number> {
 describe("asAdmin", () => {
   const ask = (url: string, more: Partial<AdminTarget> = {}) =>
     asAdmin({ url, user: "u", password: "p", ca: null, ...more }, (asking) => asking("POST", "/gateway/reload"));
-  const failure = (url: string, more?: Partial<AdminTarget>) => ask(url, more).then(() => "nothing", (error: { message: string; exitCode?: number }) => `${error.exitCode} ${error.message}`);
+  const failure = (url: string, more?: Partial<AdminTarget>) =>
+    ask(url, more).then(() => "nothing", (error: { message: string; exitCode?: number }) => `${error.exitCode} ${error.message}`);
 
   it.each<[string, Answers, string | RegExp]>([
     ["is no gateway", { "/login": [404, {}] }, /^1 \S+ answered POST \/login with 404: it is not the admin interface/],
