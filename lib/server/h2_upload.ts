@@ -26,7 +26,8 @@ export function watchStream({ stream, headers, limits, tooSlow }: StreamUpload, 
     const endWatch = uploads.watch(
       {
         received,
-        awaited: () => stream.readableFlowing === true && !isWhole(stream) && (!asks || isContinued(stream)) && maySend(stream),
+        // Bodies of others that are not read do not hold this one back: node gives the connection's window back as bytes come.
+        awaited: () => stream.readableFlowing === true && !isWhole(stream) && (!asks || isContinued(stream)),
         tooSlow: () => tooSlow("the body arrives too slowly"),
       },
       minBodyBytesPerS,
@@ -60,11 +61,4 @@ function isWhole(stream: ServerHttp2Stream): boolean {
 
 function isContinued({ sentInfoHeaders }: ServerHttp2Stream): boolean {
   return sentInfoHeaders?.some((fields) => fields[":status"] === 100) === true;
-}
-
-/** Not while bodies that others have not read fill the connection's window: this client could not send if it would. */
-function maySend({ session }: ServerHttp2Stream): boolean {
-  if (session === undefined || session.destroyed) return false;
-  const { effectiveLocalWindowSize = 0, effectiveRecvDataLength = 0 } = session.state;
-  return effectiveRecvDataLength < effectiveLocalWindowSize;
 }

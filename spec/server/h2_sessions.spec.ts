@@ -130,7 +130,9 @@ describe("a connection without a whole head", () => {
     if (talk.socket.bytesWritten > before) await eventually(() => sockets[0]!.bytesRead === talk.socket.bytesWritten);
     clock.advance(2_999);
     expect(talk.isClosed()).toBe(false);
-    pass(1 + MAX_LINGER_MS);
+    clock.advance(1);
+    expect(await talk.goaway()).toBe(CODES.NO_ERROR);
+    pass(MAX_LINGER_MS);
     await talk.closed();
     await eventually(() => sessions.open === 0 && clock.pending === 0);
   });
