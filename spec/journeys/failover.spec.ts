@@ -1,0 +1,264 @@
+import type { Http2ServerResponse } from "node:http2";
+import { describe, expect, test } from "vitest";
+import type { ConfigInput } from "../../lib/config/model.ts";
+import { manualClock } from "../support/clock.ts";
+import { oneService, running } from "../support/gateway.ts";
+import { ask, eventually } from "../support/raw_client.ts";
+import { client, closedLoop, get, mortalBackend, PROTOCOLS, readableLog, speaking, type Protocol } from "./harness.ts";
+
+type Parts = Partial<ConfigInput["services"][number]>;
+
+const EJECT_MS = 5_000;
+const passive = { max_failures: 3, eject_ms: EJECT_MS };
+
+/** Three backends behind a gateway whose time stands still, but for what the test says. */
+async function three(parts: Parts = {}, protocol: Protocol = "http") {
+  const clock = manualClock();
+  const told = readableLog();
+  const backends = [await mortalBackend(protocol), await mortalBackend(protocol), await mortalBackend(protocol)] as const;
+  const ports = backends.map(({ port }) => port);
+  const config = oneService(ports, { ...speaking(protocol), retries: {}, health: { passive }, ...parts });
+  const { port, gateway } = await running(config, { clock, log: told.log });
+  /** How many of so many requests, one after the other, each backend gets. */
+  const shares = async (requests: number) => {
+    const before = backends.map(({ asked }) => asked);
+    for (let i = 0; i < requests; i++) expect((await ask(port, { path: "/a/x" })).status).toBe(200);
+    return backends.map(({ asked }, i) => asked - before[i]!);
+  };
+  return { clock, told, backends, config, port, gateway, shares };
+}
+
+describe("one of three backends, under load", () => {
+  test.each(PROTOCOLS)("over %s: killed costs no request, is ejected, and gets requests again when it is back", async (protocol) => {
+    const { clock, told, backends, port } = await three({}, protocol);
+    const mortal = backends[1];
+    const load = closedLoop(port);
+    await load.more(100);
+    await mortal.kill();
+    await eventually(() => told.upstreams("upstream ejected").length > 0, "the ejection");
+    await load.more(100);
+    await mortal.start();
+    const before = mortal.asked;
+    await load.more(100);
+    expect(mortal.asked).toBe(before);
+    clock.advance(EJECT_MS);
+    await eventually(() => mortal.asked >= before + 20, "requests to the one that is back");
+    await load.stop();
+    expect(load.lost).toEqual([]);
+    expect(load.outcomes).toHaveLength(load.asked);
+    expect(told.upstreams("upstream ejected")).toEqual([mortal.id]);
+    expect(told.upstreams("upstream back")).toEqual([mortal.id]);
+  });
+
+  test("each restarted in turn costs no request", async () => {
+    const { clock, backends, port } = await three();
+    const load = closedLoop(port);
+    for (const mortal of backends) {
+      await load.more(50);
+      await mortal.kill();
+      await load.more(50);
+      await mortal.start();
+      clock.advance(EJECT_MS);
+    }
+    await load.more(50);
+    await load.stop();
+    expect(load.lost).toEqual([]);
+    expect(load.outcomes).toHaveLength(load.asked);
+  });
+
+  test("that stays dead costs no request at its returns either, and stays out longer each time", async () => {
+    const { clock, told, backends, port } = await three();
+    const load = closedLoop(port);
+    await backends[1].kill();
+    for (let times = 1; times <= 3; times++) {
+      await eventually(() => told.upstreams("upstream ejected").length === times, "the next ejection");
+      clock.advance(EJECT_MS * 2 ** (times - 1));
+    }
+    await load.stop();
+    expect(load.lost).toEqual([]);
+    const ejections = told.lines.filter(({ message }) => String(message).startsWith("upstream ejected"));
+    expect(ejections.slice(0, 3).map(({ for_ms }) => for_ms)).toEqual([EJECT_MS, 2 * EJECT_MS, 4 * EJECT_MS]);
+  });
+
+  test.each<Protocol>(["http", "h2c"])("over %s: hung costs no request, and is ejected", async (protocol) => {
+    const told = readableLog();
+    const backends = [await mortalBackend(protocol), await mortalBackend(protocol), await mortalBackend(protocol)] as const;
+    const config = oneService(
+      backends.map(({ port }) => port),
+      { protocol, retries: { per_try_ms: 150 }, health: { passive } },
+    );
+    const { port } = await running(config, { log: told.log });
+    const load = closedLoop(port);
+    await load.more(100);
+    const [, hung] = backends;
+    hung.answer = () => {};
+    await eventually(() => told.upstreams("upstream ejected").length > 0, "the ejection");
+    const { asked } = hung;
+    await load.more(100);
+    await load.stop();
+    expect(load.lost).toEqual([]);
+    expect(load.outcomes).toHaveLength(load.asked);
+    expect(told.upstreams("upstream ejected")).toEqual([hung.id]);
+    expect(hung.asked).toBe(asked);
+  });
+
+  test("slow gets fewer of them by least_connections, and none fails", async () => {
+    const { told, backends, port } = await three({ load_balancing_strategy: "least_connections" });
+    const [slow, ...quick] = backends;
+    const held: (() => void)[] = [];
+    let answered = 0;
+    slow.answer = (_request, response) => void held.push(() => response.end("late"));
+    for (const each of quick) {
+      each.answer = (_request, response) => {
+        response.end("at once");
+        if (++answered % 20 === 0) for (const answer of held.splice(0)) answer();
+      };
+    }
+    const load = closedLoop(port);
+    await load.more(400);
+    slow.answer = (_request, response) => void response.end("late");
+    for (const answer of held.splice(0)) answer();
+    expect(slow.asked).toBeGreaterThan(0);
+    expect(slow.asked).toBeLessThan(quick[0]!.asked / 2);
+    await load.stop();
+    expect(load.lost).toEqual([]);
+    expect(told.lines).toEqual([]);
+  });
+});
+
+describe("without retries", () => {
+  test("only the failures that eject it reach clients", async () => {
+    const { backends, told, port } = await three({ retries: { attempts: 0 } });
+    const load = closedLoop(port, 1);
+    await load.more(10);
+    await backends[1].kill();
+    await load.more(50);
+    await load.stop();
+    expect(told.upstreams("upstream ejected")).toEqual([backends[1].id]);
+    expect(load.lost).toHaveLength(passive.max_failures);
+    expect(load.lost.every((outcome) => outcome.startsWith("502 "))).toBe(true);
+  });
+});
+
+describe("the last usable one", () => {
+  test("is asked however it fails: the service is back with it, not when an ejection ends", async () => {
+    const { backends, told, port } = await three();
+    for (const each of backends) await each.kill();
+    for (let i = 0; i < 20; i++) expect((await ask(port, { path: "/a/x" })).status).toBe(502);
+    const out = told.upstreams("upstream ejected");
+    expect(out).toHaveLength(2);
+    const last = backends.find(({ id }) => !out.includes(id))!;
+    await last.start();
+    expect((await ask(port, { path: "/a/x" })).body.toString()).toBe(`from ${last.id}`);
+  });
+});
+
+describe("an upstream that is back", () => {
+  test("gets its share little by little within slow_start_ms", async () => {
+    const { clock, backends, shares } = await three({ health: { passive: { ...passive, slow_start_ms: 10_000 } } });
+    expect(await shares(30)).toEqual([10, 10, 10]);
+    await backends[1].kill();
+    const [, gone] = await shares(30);
+    expect(gone).toBe(0);
+    await backends[1].start();
+    clock.advance(EJECT_MS);
+    const [first, back, last] = await shares(42);
+    expect(back).toBe(2);
+    expect([first, last]).toEqual([20, 20]);
+    clock.advance(10_000);
+    expect(await shares(30)).toEqual([10, 10, 10]);
+  });
+});
+
+describe("an upstream that answers, but badly", () => {
+  test("is ejected for the statuses listed", async () => {
+    const { backends, told, port } = await three({ health: { passive: { ...passive, statuses: [500] } } });
+    backends[1].answer = (_request, response) => void response.writeHead(500).end();
+    const statuses = [];
+    for (let i = 0; i < 12; i++) statuses.push((await ask(port, { path: "/a/x" })).status);
+    expect(statuses.filter((status) => status === 500)).toHaveLength(passive.max_failures);
+    expect(told.upstreams("upstream ejected")).toEqual([backends[1].id]);
+  });
+
+  /** Codes of the RST_STREAM that breaks it off; null: the connection does. */
+  const breaks: [Protocol, number | null][] = [...PROTOCOLS.map((protocol): [Protocol, null] => [protocol, null]), ["h2c", 2], ["h2c", 8], ["h2", 0]];
+  test.each(breaks)("over %s (RST_STREAM %s): is ejected for responses that break off in the middle", async (protocol, code) => {
+    const { backends, told, port } = await three({}, protocol);
+    backends[1].answer = (request, response) => {
+      response.writeHead(200, { "Content-Length": "10" });
+            response.write("half", () => {
+        if (code === null) request.socket.destroy();
+        else (response as unknown as Http2ServerResponse).stream.close(code);
+      });
+    };
+    const ends: string[] = [];
+    for (let i = 0; i < 12; i++) ends.push(await ask(port, { path: "/a/x" }).then(({ status }) => String(status), () => "broken"));
+    expect(ends.filter((end) => end === "broken")).toHaveLength(passive.max_failures);
+    expect(ends.filter((end) => end === "200")).toHaveLength(12 - passive.max_failures);
+    expect(told.upstreams("upstream ejected")).toEqual([backends[1].id]);
+  });
+});
+
+test.each(PROTOCOLS)("an upstream over %s whose clients leave in the middle of its responses is not ejected for it", async (protocol) => {
+  const { backends, told, port } = await three({}, protocol);
+  let open = 0;
+  for (const each of backends) {
+    each.answer = (_request, response) => {
+      open++;
+      response.on("close", () => open--);
+      response.write("begun");
+    };
+  }
+  for (let i = 0; i < 12; i++) {
+    const talk = await client(port);
+    talk.send(get());
+    await talk.until("begun");
+    talk.socket.destroy();
+    await eventually(() => open === 0, "the end of the response");
+  }
+  expect(told.upstreams("upstream ejected")).toEqual([]);
+});
+
+describe("an upstream that is to go", () => {
+  test("gets no new requests from a reload with weight 0 on, and what it is sending goes on to its end", async () => {
+    const { backends, config, port, gateway, shares } = await three();
+    let streaming: ((text: string) => void) | null = null;
+    for (const each of backends) {
+      each.answer = (request, response) => {
+        if (request.url !== "/stream") return void response.end(`from ${each.id}`);
+        response.write(`from ${each.id},begun,`);
+        streaming = (text) => void response.end(text);
+      };
+    }
+    const talk = await client(port);
+    talk.send(get("/a/stream", "Connection: close"));
+    const begun = await talk.until("begun");
+    const leaving = backends.find(({ id }) => begun.includes(`from ${id}`))!;
+    const service = config.services[0]!;
+    const upstreams = backends.map((each) => ({ host: "127.0.0.1", port: each.port, weight: each === leaving ? 0 : 1 }));
+    gateway.reload({ ...config, services: [{ ...service, upstreams }] });
+    const given = await shares(20);
+    expect(given[backends.indexOf(leaving)]).toBe(0);
+    streaming!("ended");
+    expect(await talk.closed()).toContain("ended");
+    gateway.reload(config);
+    expect(await shares(30)).toEqual([10, 10, 10]);
+  });
+
+  test("is taken out, and others come in, by reloads under load that cost no request", async () => {
+    const { backends, config, port, gateway } = await three();
+    const service = config.services[0]!;
+    const only = (...which: number[]) =>
+      gateway.reload({ ...config, services: [{ ...service, upstreams: which.map((i) => ({ host: "127.0.0.1", port: backends[i]!.port })) }] });
+    only(0);
+    const load = closedLoop(port);
+    for (const which of [[0, 1], [1], [1, 2], [2], [2, 0], [0, 1, 2]]) {
+      only(...which);
+      await load.more(40);
+    }
+    await load.stop();
+    expect(load.lost).toEqual([]);
+    expect(load.outcomes).toHaveLength(load.asked);
+    for (const { asked } of backends) expect(asked).toBeGreaterThan(20);
+  });
+});
