@@ -2,6 +2,7 @@
  * The innermost handler of a service's routes: circuit breaker, choice of an upstream, tries, and faults turned into replies. How
  * the bytes go is `forward.ts`; when a try is repeated is `retries.ts`.
  */
+import type { Readable } from "node:stream";
 import { ERRORS, Fault, type ErrorCode } from "../base/errors.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
@@ -72,7 +73,7 @@ function repeatedly({ picker, forwarding, totalMs }: AttemptsOptions, { policy, 
     const tried: Peer[] = [first];
     const another = (): Peer | null => {
       if (exchange.call.aborted || tried.length > policy.attempts || (endsAt !== 0 && clock.now() >= endsAt)) return null;
-      if (exchange.body !== null && replay?.isWhole !== true) return null;
+      if (exchange.body !== null && !(replay === null ? isUntouched(exchange.body) : replay.isWhole)) return null;
       const next = picker.pick(exchange, tried);
       return next !== null && budget.take(policy.budgetRatio) ? next : null;
     };
@@ -99,6 +100,11 @@ function repeatedly({ picker, forwarding, totalMs }: AttemptsOptions, { policy, 
 function replayOf({ body, headers }: Exchange, { maxReplayBytes }: RetryPolicy, memory: ReplayMemory): Replay | null {
   if (body === null || Number(headerValue(headers, "content-length") ?? 0) > maxReplayBytes) return null;
   return new Replay(body, maxReplayBytes, memory);
+}
+
+/** Nobody has begun to read it. */
+function isUntouched(body: Readable): boolean {
+  return body.readableFlowing === null && !body.readableDidRead;
 }
 
 /** Bytes of an answer nobody gets that are read so that its connection can be used again. */

@@ -5,7 +5,7 @@
 import http, { type ClientRequest, type IncomingMessage } from "node:http";
 import https from "node:https";
 import type { Socket } from "node:net";
-import type { Duplex } from "node:stream";
+import type { Duplex, Readable } from "node:stream";
 import type { Clock, Timer } from "../base/clock.ts";
 import { Fault, type ErrorCode } from "../base/errors.ts";
 import type { Exchange } from "../http/exchange.ts";
@@ -124,7 +124,22 @@ function send(exchange: Exchange, peer: Destination<Pool>, options: ForwardOptio
       if (phase !== "connecting") return;
       timer?.cancel();
       phase = "sending";
-      if (head.framing === "none" || request.writableFinished) awaitResponse();
+      if (exchange.body !== null) sendBody(exchange.body);
+      else if (head.framing === "none" || request.writableFinished) awaitResponse();
+    };
+    // Not before there is a connection: a body nobody has read from can still be sent elsewhere, however long it is.
+    const sendBody = (body: Readable) => {
+      stopUpload = upload(body, request, {
+        done() {
+          if (head.framing === "chunked") request.addTrailers(pairs(trailerFields(exchange.trailers())));
+          request.end();
+        },
+        broken: (cause) => fail(cause instanceof Fault ? cause : new Fault("bad_request", "the request body broke off", cause)),
+      });
+      // By the next tick a small body that came with the head is in the same write; a slow one must not hold the head back.
+      process.nextTick(() => {
+        if (!request.writableEnded && !request.destroyed) request.write(NOTHING);
+      });
     };
 
     request.once("socket", (assigned: Socket) => {
@@ -206,18 +221,7 @@ function send(exchange: Exchange, peer: Destination<Pool>, options: ForwardOptio
       if (phase !== "over") fail(new Fault("upstream_reset", "the client went away"));
     });
 
-    if (exchange.body === null || call.aborted) return void request.end();
-    stopUpload = upload(exchange.body, request, {
-      done() {
-        if (head.framing === "chunked") request.addTrailers(pairs(trailerFields(exchange.trailers())));
-        request.end();
-      },
-      broken: (cause) => fail(cause instanceof Fault ? cause : new Fault("bad_request", "the request body broke off", cause)),
-    });
-    // By the next tick a small body that came with the head is in the same write; a slow one must not hold the head back.
-    process.nextTick(() => {
-      if (!request.writableEnded && !request.destroyed) request.write(NOTHING);
-    });
+    if (exchange.body === null || call.aborted) request.end();
   });
 }
 
