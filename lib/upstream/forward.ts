@@ -258,10 +258,15 @@ function isReset(error: NodeJS.ErrnoException): boolean {
 }
 
 function faultCode(error: NodeJS.ErrnoException, phase: string): ErrorCode {
-  // TLS 1.3 tells of a client certificate that it does not like only after the handshake.
-  if (phase === "connecting" || error.code?.startsWith("ERR_SSL_")) return "upstream_connect_failed";
+  if (phase === "connecting" || (error.code !== undefined && REFUSED_BY_TLS.test(error.code))) return "upstream_connect_failed";
   return error.code?.startsWith("HPE_") ? "upstream_invalid" : "upstream_reset";
 }
+
+/**
+ * TLS 1.3 tells of a client certificate that it does not like only after the handshake; nobody has looked at the request then. Any
+ * other trouble with TLS comes from a peer that may have.
+ */
+const REFUSED_BY_TLS = /^ERR_SSL_\w*ALERT_\w*(?:CERT|UNKNOWN_CA|ACCESS_DENIED|HANDSHAKE)/;
 
 /** Sends the head by itself; `flushHeaders` would encode its Latin-1 bytes as UTF-8. */
 const NOTHING = Buffer.alloc(0);
