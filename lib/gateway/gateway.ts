@@ -227,6 +227,7 @@ export class Gateway {
   async listen(options: ListenOptions = {}): Promise<AddressInfo> {
     const { host = "127.0.0.1", port = 8008, tls } = options;
     if (!this.#isOpen()) throw new Error("the gateway is being closed");
+    this.#runtime.activate();
     if (tls !== undefined && !this.#hasPlain) throw new Error("a plain listener has to be there before an HTTPS one");
     const address = await (tls === undefined ? this.#listener.listenPlain(host, port) : this.#listener.listenSecure(host, port, tls));
     // Closed while the name was being looked up: the new socket must not outlive the gateway. A drain under way ends it itself.
@@ -359,6 +360,7 @@ export class Gateway {
   #serve(inbound: Inbound): Reply | Promise<Reply> {
     inbound.call.notes.logged = this.#snapshot.accessLog;
     if (this.#state === "closed") return problem(inbound.call, "overloaded", { detail: "The gateway has been shut down." });
+    this.#runtime.activate();
     const most = this.#snapshot.limits.maxRequestsInFlight;
     if (most > 0 && this.#inFlight - this.#shed.size > most) {
       this.#shed.add(inbound);

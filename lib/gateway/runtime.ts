@@ -63,6 +63,8 @@ export class Runtime {
   readonly #retired = new Set<Connections>();
   readonly #fleets = new Map<string, Fleet>();
   readonly #checks = new Map<Peer, { readonly settings: string; readonly check: HealthCheck }>();
+  #inUse: InUse | null = null;
+  #isActive = false;
 
   constructor({ clock, log, lookup, random = Math.random }: RuntimeOptions) {
     this.clock = clock;
@@ -94,8 +96,7 @@ export class Runtime {
 
   /** A snapshot comes into force: keeps what it uses and retires the rest. */
   adopt(inUse: InUse): void {
-    this.#names.ttlMs = inUse.dnsTtlMs;
-    this.#names.retain(inUse.hosts);
+    this.#inUse = inUse;
     this.#adoptPools(inUse);
     for (const [service, fleet] of this.#fleets) if (!inUse.fleets.has(service)) fleet.close();
     this.#fleets.clear();
@@ -103,8 +104,21 @@ export class Runtime {
       this.#fleets.set(service, fleet);
       fleet.adopt(members, breaker);
     }
-    this.#adoptChecks(inUse);
+    if (this.#isActive) this.#ask(inUse);
     this.counters.retire(inUse.limiters);
+  }
+
+  /** From now on names are looked up and upstreams probed: nothing goes out for a configuration that is only looked at. */
+  activate(): void {
+    if (this.#isActive) return;
+    this.#isActive = true;
+    if (this.#inUse !== null) this.#ask(this.#inUse);
+  }
+
+  #ask(inUse: InUse): void {
+    this.#names.ttlMs = inUse.dnsTtlMs;
+    this.#names.retain(inUse.hosts);
+    this.#adoptChecks(inUse);
   }
 
   /** How the upstreams of every service are, in the order of the configuration. */

@@ -24,7 +24,7 @@ export interface PoolOptions {
   readonly name?: Name;
 }
 
-/** The way to one address; undefined: to wherever node's own look-up leads. */
+/** The way to one address; undefined: to what the first look-up gives, or wherever node's own leads where there is no name. */
 interface Way {
   readonly address: Address | undefined;
   agent: http.Agent | null;

@@ -17,6 +17,8 @@ export interface Name {
   readonly host: string;
   /** As the last good look-up gave them, the same array as long as they are the same; empty until there was one. */
   readonly addresses: readonly Address[];
+  /** `addresses` as soon as there are any; where a look-up gives none, its error. */
+  known(): Promise<readonly Address[]>;
   /** Calls `listener` whenever `addresses` has become another array. Returns what ends that. */
   onChange(listener: () => void): () => void;
 }
@@ -88,17 +90,22 @@ export class Names {
 
 /**
  * Options for a connection to a host by that name: to `first`, and when that one cannot be reached to the others that it has.
- * Without `first` node looks the host up by itself.
+ * Without `first` it waits for the first answer. Without a name node does what it does.
  */
 export function towards(name: Name | undefined, first: Address | undefined): { readonly lookup?: LookupFunction; readonly autoSelectFamily?: true } {
-  if (name === undefined || first === undefined) return {};
+  if (name === undefined) return {};
   const lookup: LookupFunction = (_host, { all }, done) => {
-    const { addresses } = name;
-    // It may have left by now; and the answer is never empty again once there was one.
-    const start = Math.max(0, addresses.indexOf(first));
-    const list = [...addresses.slice(start), ...addresses.slice(0, start)] as dns.LookupAddress[];
     // Not in the turn of the call: no look-up answers then, and connections are not prepared for it.
-    process.nextTick(() => (all === true ? done(null, list) : done(null, list[0]!.address, list[0]!.family)));
+    name.known().then(
+      (addresses) => {
+        // It may have left by now; and the answer is never empty again once there was one.
+        const start = first === undefined ? 0 : Math.max(0, addresses.indexOf(first));
+        const list = [...addresses.slice(start), ...addresses.slice(0, start)] as dns.LookupAddress[];
+        if (all === true) done(null, list);
+        else done(null, list[0]!.address, list[0]!.family);
+      },
+      (error: NodeJS.ErrnoException) => done(error, [] as dns.LookupAddress[]),
+    );
   };
   return { lookup, autoSelectFamily: true };
 }
@@ -123,6 +130,7 @@ class LookedUp implements Name {
   addresses: readonly Address[] = [];
   readonly #tools: Tools;
   readonly #listeners = new Set<() => void>();
+  readonly #awaiting: { readonly resolve: (addresses: readonly Address[]) => void; readonly reject: (error: Error) => void }[] = [];
   #state: "stopped" | "waiting" | "looking" = "stopped";
   #isRetained = false;
   /** In a row. */
@@ -146,6 +154,15 @@ class LookedUp implements Name {
     const own = () => listener();
     this.#listeners.add(own);
     return () => void this.#listeners.delete(own);
+  }
+
+  known(): Promise<readonly Address[]> {
+    if (this.addresses.length > 0) return Promise.resolve(this.addresses);
+    return new Promise((resolve, reject) => {
+      this.#awaiting.push({ resolve, reject });
+      this.#timer?.cancel();
+      if (this.#state !== "looking") this.#look();
+    });
   }
 
   start(): void {
@@ -181,6 +198,10 @@ class LookedUp implements Name {
 
   #end(found: readonly Address[] | null, error: Error | null): void {
     const { clock, random, ended } = this.#tools;
+    for (const { resolve, reject } of this.#awaiting.splice(0)) {
+      if (found !== null) resolve(found);
+      else reject(error!);
+    }
     if (!this.#isRetained) {
       this.#state = "stopped";
       return ended(this);

@@ -121,7 +121,7 @@ export class Sessions {
     return mayConnect ? this.#lease(this.#connect(isUsed ? this.#leastUsed(addresses) : next)) : null;
   }
 
-  /** None: wherever node's own look-up leads. */
+  /** None: what the first look-up gives, or wherever node's own leads where there is no name. */
   #addresses(): readonly Address[] {
     const { name } = this.options;
     if (name === undefined) return NONE;

@@ -1,6 +1,7 @@
 import http from "node:http";
 import { describe, expect, test } from "vitest";
 import type { LogFields } from "../../lib/base/log.ts";
+import { createGateway } from "../../lib/index.ts";
 import { LOOPBACK, site } from "../support/addresses.ts";
 import { manualClock } from "../support/clock.ts";
 import { madeUpTools } from "../support/exercise.ts";
@@ -121,6 +122,21 @@ describe("names of upstreams", () => {
     await new Promise((resolve) => setImmediate(resolve));
     expect([...(await used())]).toEqual(["127.0.0.2"]);
     expect(asked).toEqual(["backend.test", "backend.test"]);
+  });
+
+  test("are looked up only by a gateway that serves: nothing goes out for one that only checks its configuration", async () => {
+    const origin = await patient("1");
+    const asked: string[] = [];
+    const config = oneService([], { upstreams: [{ host: "backend.test", port: origin.port }], health: HEALTH });
+    const clock = manualClock();
+    const gateway = createGateway({ config, clock, lookup: async (host) => (asked.push(host), [{ address: "127.0.0.1", family: 4 }]) });
+    gateway.reload({ ...config, global: { name: "other" } });
+    clock.advance(100_000);
+    await new Promise((resolve) => setImmediate(resolve));
+    expect({ asked, checks: origin.checks, pending: clock.pending }).toEqual({ asked: [], checks: 0, pending: 0 });
+    expect((await gateway.inject({ path: "/a/x" })).text()).toBe("1");
+    expect(asked).toEqual(["backend.test"]);
+    await gateway.close(0);
   });
 
   test("a look-up that fails keeps the last answer, and is said once", async () => {

@@ -238,9 +238,36 @@ describe("what a connection is told", () => {
     expect(await ask(name, second, true)).toEqual([null, ["192.0.2.1", "192.0.2.3"].map(addressOf)]);
   });
 
-  test("is nothing of ours where there is no address yet", () => {
+  test("is nothing of ours where there is no name", () => {
     expect(towards(undefined, undefined)).toEqual({});
-    expect(towards(madeUpNames([]).names.name("a.example"), undefined)).toEqual({});
+  });
+});
+
+describe("whoever cannot wait for the first answer", () => {
+  test("shares the look-up under way, and gets what it gives", async () => {
+    const { names, asked } = madeUpNames(["192.0.2.1"]);
+    names.retain(["a.example"]);
+    const name = names.name("a.example")!;
+    const all = await Promise.all([name.known(), name.known()]);
+    expect(all).toEqual([[addressOf("192.0.2.1")], [addressOf("192.0.2.1")]]);
+    expect(await name.known()).toBe(name.addresses);
+    expect(asked).toEqual(["a.example"]);
+  });
+
+  test("has one made at once after a failure, each time, and the rhythm goes on", async () => {
+    const made = madeUpNames(new Error("ENOTFOUND"));
+    const name = await made.named("a.example");
+    for (let i = 0; i < 2; i++) await expect(name.known()).rejects.toThrow("ENOTFOUND");
+    expect(made.asked).toHaveLength(3);
+    await made.again(["192.0.2.1"]);
+    expect(made.asked).toHaveLength(4);
+    expect(name.addresses).toEqual([addressOf("192.0.2.1")]);
+  });
+
+  test("gets one also from a name that nobody keeps fresh", async () => {
+    const { names, asked } = madeUpNames(["192.0.2.1"]);
+    expect(await names.name("a.example")!.known()).toEqual([addressOf("192.0.2.1")]);
+    expect(asked).toEqual(["a.example"]);
   });
 });
 
