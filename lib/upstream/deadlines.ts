@@ -12,12 +12,13 @@ export interface Deadlines {
   over(): void;
 }
 
-/** `tryMs` 0 and `endsAt` 0 (monotonic): no such deadline. Calls `expired` once at most. */
-export function deadlines(clock: Clock, tryMs: number, endsAt: number, expired: (fault: Fault) => void): Deadlines {
-  if (tryMs === 0 && endsAt === 0) return NONE;
-  const tried = tryMs === 0 ? null : clock.after(tryMs, () => expired(new Fault("upstream_timeout", `no response within the ${tryMs} ms of one try`)));
-  const whole: Timer | null =
-    endsAt === 0 ? null : clock.after(Math.max(0, endsAt - clock.now()), () => expired(new Fault("upstream_timeout", "the time for the whole exchange is over")));
+/** Both monotonic, 0: no such deadline. Calls `expired` once at most. */
+export function deadlines(clock: Clock, tryEndsAt: number, endsAt: number, expired: (fault: Fault) => void): Deadlines {
+  if (tryEndsAt === 0 && endsAt === 0) return NONE;
+  const at = (moment: number, why: string): Timer | null =>
+    moment === 0 ? null : clock.after(Math.max(0, moment - clock.now()), () => expired(new Fault("upstream_timeout", why)));
+  const tried = at(tryEndsAt, "no response within the time for one try");
+  const whole = at(endsAt, "the time for the whole exchange is over");
   return {
     headArrived: () => tried?.cancel(),
     over() {
@@ -25,6 +26,12 @@ export function deadlines(clock: Clock, tryMs: number, endsAt: number, expired: 
       whole?.cancel();
     },
   };
+}
+
+/** `ms`, or less where a deadline comes before. */
+export function atMost(ms: number, clock: Clock, tryEndsAt: number, endsAt: number): number {
+  if (tryEndsAt === 0 && endsAt === 0) return ms;
+  return Math.max(0, Math.min(ms, ...[tryEndsAt, endsAt].filter((moment) => moment !== 0).map((moment) => moment - clock.now())));
 }
 
 const NONE: Deadlines = { headArrived() {}, over() {} };

@@ -11,7 +11,7 @@ import { Fault, type ErrorCode } from "../base/errors.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { hasToken, headerValue, pairs } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
-import { deadlines } from "./deadlines.ts";
+import { atMost, deadlines } from "./deadlines.ts";
 import type { Destination } from "./destination.ts";
 import { Unsent } from "./faults.ts";
 import type { Pool } from "./pool.ts";
@@ -43,24 +43,29 @@ export async function forward(exchange: Exchange, peer: Destination<Pool>, optio
   const { call } = exchange;
   // A plugin may have taken longer than the client cared to wait.
   if (call.aborted) throw new Fault("upstream_reset", "the client went away");
-  if (!peer.pool.tryLease()) await peer.pool.waitForLease(options.connectMs, (run) => call.onAbort(run));
+  const tryEndsAt = options.tryMs === 0 ? 0 : options.clock.now() + options.tryMs;
+  if (!peer.pool.tryLease()) await waitForLease(exchange, peer, options, tryEndsAt, endsAt);
   try {
-    return await send(exchange, peer, options, endsAt);
+    return await send(exchange, peer, options, tryEndsAt, endsAt);
   } catch (fault) {
     if (!(fault instanceof StaleConnection)) throw fault;
     // The peer closed an idle connection just as it was reused: nothing was answered, so ask once more on a fresh one
     // (RFC 9112 §9.3.1). Its idle siblings are of the same age; they go.
     peer.pool.dropIdle();
-    if (!peer.pool.tryLease()) await peer.pool.waitForLease(options.connectMs, (run) => call.onAbort(run));
-    return send(exchange, peer, options, endsAt);
+    if (!peer.pool.tryLease()) await waitForLease(exchange, peer, options, tryEndsAt, endsAt);
+    return send(exchange, peer, options, tryEndsAt, endsAt);
   }
+}
+
+function waitForLease({ call }: Exchange, { pool }: Destination<Pool>, { clock, connectMs }: ForwardOptions, tryEndsAt: number, endsAt: number): Promise<void> {
+  return pool.waitForLease(atMost(connectMs, clock, tryEndsAt, endsAt), (run) => call.onAbort(run));
 }
 
 /** A reused connection broke before any byte of a response, and the request can be sent again. */
 class StaleConnection extends Fault {}
 
 /** One try on one connection. The lease it was given ends when the connection is free again. */
-function send(exchange: Exchange, peer: Destination<Pool>, options: ForwardOptions, endsAt: number): Promise<Reply> {
+function send(exchange: Exchange, peer: Destination<Pool>, options: ForwardOptions, tryEndsAt: number, endsAt: number): Promise<Reply> {
   return new Promise((resolve, reject) => {
     const { call } = exchange;
     const { pool } = peer;
@@ -114,7 +119,7 @@ function send(exchange: Exchange, peer: Destination<Pool>, options: ForwardOptio
       request.destroy();
       if (!delivered) reject(fault);
     };
-    const bounds = deadlines(options.clock, options.tryMs, endsAt, (fault) => fail(phase === "connecting" ? new Unsent(fault.code, fault.message) : fault));
+    const bounds = deadlines(options.clock, tryEndsAt, endsAt, (fault) => fail(phase === "connecting" ? new Unsent(fault.code, fault.message) : fault));
     const awaitResponse = () => {
       if (phase !== "connecting" && phase !== "sending") return;
       phase = "waiting";

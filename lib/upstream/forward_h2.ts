@@ -3,14 +3,14 @@
  * three deadlines of the service. Sessions are `sessions.ts`; choosing the peer and turning faults into replies is `attempts.ts`.
  */
 import http2, { type ClientHttp2Session, type ClientHttp2Stream, type IncomingHttpHeaders, type OutgoingHttpHeaders } from "node:http2";
-import type { Timer } from "../base/clock.ts";
+import type { Clock, Timer } from "../base/clock.ts";
 import { Fault, type ErrorCode } from "../base/errors.ts";
-import type { Exchange } from "../http/exchange.ts";
+import type { Call, Exchange } from "../http/exchange.ts";
 import { resetStream, tellBrokenEnds } from "../http/h2_ends.ts";
 import { h2Fields } from "../http/h2_fields.ts";
 import { endToEnd, hasToken, headerValue, headerValues, withoutHeader, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import { deadlines } from "./deadlines.ts";
+import { atMost, deadlines } from "./deadlines.ts";
 import type { Destination } from "./destination.ts";
 import { Unsent } from "./faults.ts";
 import { isReplayable, type ForwardOptions } from "./forward.ts";
@@ -32,12 +32,14 @@ export async function forwardH2(exchange: Exchange, to: Destination<Sessions>, o
     // Over HTTP/2 there is no key: the upstream cannot look at it, and it is we who answer it.
     return problem(call, "bad_request", { detail: "A request for a WebSocket needs one Sec-WebSocket-Key of 16 bytes in base64." });
   }
-  const first = await lease(exchange, to, options, null);
+  const tryEndsAt = options.tryMs === 0 ? 0 : options.clock.now() + options.tryMs;
+  const longest = () => atMost(options.connectMs, options.clock, tryEndsAt, endsAt);
+  const first = await lease(exchange, to, longest, options.clock, null);
   try {
-    return await sendIfTaken(exchange, to, first, options, endsAt);
+    return await sendIfTaken(exchange, to, first, options, tryEndsAt, endsAt);
   } catch (fault) {
     if (!(fault instanceof Unserved) || call.aborted) throw fault;
-    return sendIfTaken(exchange, to, await lease(exchange, to, options, first), options, endsAt);
+    return sendIfTaken(exchange, to, await lease(exchange, to, longest, options.clock, first), options, tryEndsAt, endsAt);
   }
 }
 
@@ -45,18 +47,17 @@ export async function forwardH2(exchange: Exchange, to: Destination<Sessions>, o
 class Unserved extends Unsent {}
 
 /** A lease on a session that is connected and, for a WebSocket, has said whether it takes one. */
-async function lease(exchange: Exchange, { pool }: Destination<Sessions>, options: ForwardOptions, except: Session | null): Promise<Session> {
-  const { call } = exchange;
-  const session = pool.tryLease(except) ?? pool.tryLease() ?? (await pool.waitForLease(options.connectMs, (run) => call.onAbort(run)));
-  if (exchange.upgrade !== null) {
-    await within(session.settled, session, exchange, options);
+async function lease({ call, upgrade }: Exchange, { pool }: Destination<Sessions>, longest: () => number, clock: Clock, except: Session | null): Promise<Session> {
+  const session = pool.tryLease(except) ?? pool.tryLease() ?? (await pool.waitForLease(longest(), (run) => call.onAbort(run)));
+  if (upgrade !== null) {
+    await within(session.settled, session, call, longest(), clock);
   } else if (session.http2 === null || session.http2.connecting) {
-    await within(session.ready, session, exchange, options);
+    await within(session.ready, session, call, longest(), clock);
   }
   return session;
 }
 
-function within(usable: Promise<unknown>, session: Session, { call }: Exchange, { clock, connectMs }: ForwardOptions): Promise<void> {
+function within(usable: Promise<unknown>, session: Session, call: Call, ms: number, clock: Clock): Promise<void> {
   return new Promise((resolve, reject) => {
     let over = false;
     const giveUp = (fault: Fault) => {
@@ -66,7 +67,7 @@ function within(usable: Promise<unknown>, session: Session, { call }: Exchange, 
       session.release();
       reject(fault);
     };
-    const timer = clock.after(connectMs, () => giveUp(new Unsent("upstream_timeout", `no connection within ${connectMs} ms`)));
+    const timer = clock.after(ms, () => giveUp(new Unsent("upstream_timeout", `no connection within ${ms} ms`)));
     usable.then(() => {
       if (over) return;
       over = true;
@@ -80,8 +81,9 @@ function within(usable: Promise<unknown>, session: Session, { call }: Exchange, 
 }
 
 /** A peer that has not said that it takes an extended CONNECT must not be sent one (RFC 8441 §3). */
-function sendIfTaken(exchange: Exchange, to: Destination<Sessions>, session: Session, options: ForwardOptions, endsAt: number): Reply | Promise<Reply> {
-  if (exchange.upgrade === null || session.takesWebSockets) return send(exchange, to, session, options, endsAt);
+function sendIfTaken(...args: Parameters<typeof send>): Reply | Promise<Reply> {
+  const [exchange, , session] = args;
+  if (exchange.upgrade === null || session.takesWebSockets) return send(...args);
   session.release();
   return problem(exchange.call, "upstream_invalid", {
     detail: "The service behind this route is reached over HTTP/2 and takes no WebSockets there.",
@@ -90,7 +92,7 @@ function sendIfTaken(exchange: Exchange, to: Destination<Sessions>, session: Ses
 }
 
 /** One try on one stream. The lease ends with the stream. */
-function send(exchange: Exchange, to: Destination<Sessions>, session: Session, options: ForwardOptions, endsAt: number): Promise<Reply> {
+function send(exchange: Exchange, to: Destination<Sessions>, session: Session, options: ForwardOptions, tryEndsAt: number, endsAt: number): Promise<Reply> {
   return new Promise((resolve, reject) => {
     const { call, body } = exchange;
     let phase: "sending" | "waiting" | "receiving" | "over" = "sending";
@@ -137,7 +139,7 @@ function send(exchange: Exchange, to: Destination<Sessions>, session: Session, o
       stream.destroy();
       reject(fault);
     };
-    const bounds = deadlines(options.clock, options.tryMs, endsAt, fail);
+    const bounds = deadlines(options.clock, tryEndsAt, endsAt, fail);
     const awaitResponse = () => {
       if (phase !== "sending") return;
       phase = "waiting";
