@@ -1,0 +1,522 @@
+import { once } from "node:events";
+import http2, { type Http2ServerResponse } from "node:http2";
+import net from "node:net";
+import { describe, expect, onTestFinished, test } from "vitest";
+import type { ConfigInput } from "../../lib/config/model.ts";
+import type { GatewayOptions } from "../../lib/index.ts";
+import { manualClock } from "../support/clock.ts";
+import { oneService, running } from "../support/gateway.ts";
+import { CODES, frame, GOAWAY, HEADERS, number32, PREFACE, SETTINGS } from "../support/h2_raw.ts";
+import { closedPort } from "../support/origin.ts";
+import { ask, eventually } from "../support/raw_client.ts";
+import { backend, byteBackend, client, codeIn, get, headBackend, mortalBackend, PROTOCOLS, rawBackend, speaking, statusesIn, type Head, type Protocol } from "./harness.ts";
+
+type Parts = Partial<ConfigInput["services"][number]>;
+
+const KIB = 1024;
+const ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+/** No two stretches of it are alike. */
+const bytes = (length: number) => Buffer.from(Array.from({ length }, (_, i) => (i * 31 + (i >> 8) * 7) & 0xff));
+/** Nobody is ejected: round robin goes on in the order of the configuration. */
+const calm: Parts = { health: { passive: { max_failures: 0 } } };
+
+/** Upstreams in the order in which they are asked. */
+const inOrder = (ports: readonly number[], parts: Parts = {}, options: Partial<GatewayOptions> = {}, global: ConfigInput["global"] = {}) =>
+  running(oneService(ports, { retries: {}, ...calm, ...parts }, global), options);
+
+/** Reads a request to its end, then breaks the connection. */
+async function breaking() {
+  const requests: { method: string; body: Buffer }[] = [];
+  const made = await rawBackend((request) => {
+    const chunks: Buffer[] = [];
+    request.on("data", (chunk: Buffer) => chunks.push(chunk));
+    request.on("end", () => {
+      requests.push({ method: request.method!, body: Buffer.concat(chunks) });
+      request.socket.destroy();
+    });
+  });
+  return { port: made.port, requests };
+}
+
+const said = ({ status, body }: { status: number; body: Buffer }) => `${status} ${codeIn(body.toString()) ?? body}`;
+
+describe("a request without a body", () => {
+  test.each(["GET", "HEAD", "OPTIONS", "DELETE"])("%s that was read and not answered is answered by the next upstream", async (method) => {
+    const [first, second] = [await breaking(), await backend()];
+    const { port } = await inOrder([first.port, second.port]);
+    expect((await ask(port, { method, path: "/a/x?q=1" })).status).toBe(200);
+    expect([first.requests.length, second.seen.length]).toEqual([1, 1]);
+    expect(second.seen[0]).toMatchObject({ method, url: "/x?q=1" });
+  });
+
+  test("of HTTP/2 as well", async () => {
+    const [first, second] = [await breaking(), await backend()];
+    const { port } = await inOrder([first.port, second.port], {}, {}, { h2c: true });
+    const session = http2.connect(`http://127.0.0.1:${port}`);
+    onTestFinished(() => session.destroy());
+    const [headers] = (await once(session.request({ ":path": "/a/x" }), "response")) as [{ ":status": number }];
+    expect(headers[":status"]).toBe(200);
+    expect([first.requests.length, second.seen.length]).toEqual([1, 1]);
+  });
+
+  test("is tried attempts times more, each time elsewhere, and then gets the last failure", async () => {
+    const all = [await breaking(), await breaking(), await breaking(), await breaking()];
+    const { port } = await inOrder(all.map((each) => each.port));
+    expect(said(await ask(port, { path: "/a/x" }))).toBe("502 upstream_reset");
+    expect(all.map(({ requests }) => requests.length)).toEqual([1, 1, 1, 0]);
+  });
+
+  test("whose client has gone is not tried again", async () => {
+    const first = await headBackend(() => {});
+    const second = await backend();
+    const { port, gateway } = await inOrder([first.port, second.port]);
+    const talk = await client(port);
+    talk.send(get());
+    await eventually(() => first.heads.length === 1);
+    talk.socket.destroy();
+    await eventually(() => gateway.inFlight === 0 && first.sockets.size === 0);
+    expect(second.connections.total).toBe(0);
+  });
+});
+
+describe("a PUT that was read and not answered", () => {
+  const body = bytes(60_000);
+
+  test("is sent again byte for byte, with the length the client stated", async () => {
+    const [first, second] = [await breaking(), await backend()];
+    const { port } = await inOrder([first.port, second.port]);
+    expect((await ask(port, { method: "PUT", path: "/a/x", body })).status).toBe(200);
+    expect(first.requests[0]!.body.equals(body)).toBe(true);
+    expect(second.seen[0]!.body.equals(body)).toBe(true);
+    expect(second.seen[0]!.headers.join("\n")).toMatch(/content-length\n60000/i);
+  });
+
+  test("in chunks is sent again byte for byte, in chunks, with its trailers", async () => {
+    const [first, second] = [await breaking(), await backend()];
+    const { port } = await inOrder([first.port, second.port]);
+    const talk = await client(port);
+    talk.send("PUT /a/x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n");
+    for (let at = 0; at < body.length; at += 7_000) {
+      const piece = body.subarray(at, at + 7_000);
+      talk.send(`${piece.length.toString(16)}\r\n`);
+      talk.send(piece);
+      talk.send("\r\n");
+    }
+    talk.send("0\r\nX-Sum: 42\r\n\r\n");
+    expect(statusesIn(await talk.until("\r\n\r\nok"))).toEqual([200]);
+    expect(second.seen[0]!.body.equals(body)).toBe(true);
+    expect(second.seen[0]!.trailers).toEqual(["X-Sum", "42"]);
+  });
+
+  test("is sent again while the client is still sending it", async () => {
+    const first = await byteBackend((socket) => socket.on("data", (chunk: Buffer) => chunk.includes("one") && socket.destroy()));
+    const second = await backend();
+    const { port } = await inOrder([first.port, second.port]);
+    const talk = await client(port);
+    talk.send("PUT /a/x HTTP/1.1\r\nHost: h\r\nContent-Length: 6\r\n\r\none");
+    await eventually(() => second.connections.total === 1);
+    talk.send("two");
+    await talk.until("\r\nok");
+    expect(second.seen.map((each) => each.body.toString())).toEqual(["onetwo"]);
+  });
+
+  test.each<[title: string, length: number, max: number, status: number]>([
+    ["as long as max_replay_bytes is sent again", 64 * KIB, 64 * KIB, 200],
+    ["a byte longer is not", 64 * KIB + 1, 64 * KIB, 502],
+    ["is not with max_replay_bytes 0", 1, 0, 502],
+  ])("%s", async (_title, length, max, status) => {
+    for (const lines of ["Content-Length", "Transfer-Encoding"]) {
+      const [first, second] = [await breaking(), await backend()];
+      const { port } = await inOrder([first.port, second.port], { retries: { max_replay_bytes: max } });
+      const headers = lines === "Content-Length" ? { [lines]: String(length) } : { [lines]: "chunked" };
+      expect((await ask(port, { method: "PUT", path: "/a/x", headers, body: bytes(length) })).status).toBe(status);
+      expect(first.requests[0]!.body).toHaveLength(length);
+      expect(second.seen.map((each) => each.body.length)).toEqual(status === 200 ? [length] : []);
+    }
+  });
+});
+
+describe("a POST", () => {
+  test.each(["", "text"])("that was read is never sent twice (body %j)", async (body) => {
+    const [first, second] = [await breaking(), await backend()];
+    const { port } = await inOrder([first.port, second.port]);
+    expect(said(await ask(port, { method: "POST", path: "/a/x", body }))).toBe("502 upstream_reset");
+    expect([first.requests.length, second.connections.total]).toEqual([1, 0]);
+  });
+
+  test("over a kept connection that breaks is never sent twice", async () => {
+    const first = await headBackend(({ socket, nth }) => void (nth === 0 ? socket.write(ok) : socket.destroy()));
+    const second = await backend();
+    const { port } = await inOrder([first.port, second.port]);
+    // One each, in turn: the next is the first's again, on the connection it has kept.
+    for (let i = 0; i < 2; i++) await ask(port, { path: "/a/x" });
+    expect(said(await ask(port, { method: "POST", path: "/a/x", body: "" }))).toBe("502 upstream_reset");
+    expect([first.heads.length, second.seen.length]).toEqual([2, 1]);
+  });
+
+  test("that ends in per_try_ms is never sent twice", async () => {
+    const clock = manualClock();
+    const [first, second] = [await headBackend(() => {}), await backend()];
+    const { port } = await inOrder([first.port, second.port], { retries: { per_try_ms: 100 } }, { clock });
+    const answer = ask(port, { method: "POST", path: "/a/x", body: "" });
+    await eventually(() => first.heads.length === 1);
+    clock.advance(100);
+    expect(said(await answer)).toBe("504 upstream_timeout");
+    expect(second.connections.total).toBe(0);
+  });
+
+  test("with a listed status is never sent twice", async () => {
+    const [first, second] = [await backend((_request, response) => void response.writeHead(503).end("no")), await backend()];
+    const { port } = await inOrder([first.port, second.port], { retries: { on: [503] } });
+    expect(said(await ask(port, { method: "POST", path: "/a/x", body: "" }))).toBe("503 no");
+    expect(second.connections.total).toBe(0);
+  });
+
+  test.each<[title: string, length: number]>([
+    ["that fits max_replay_bytes", 60_000],
+    ["that does not", 1_000_000],
+  ])("that finds no connection is sent elsewhere, with a body %s", async (_title, length) => {
+    const second = await backend();
+    const { port } = await inOrder([await closedPort(), second.port]);
+    const body = bytes(length);
+    expect((await ask(port, { method: "POST", path: "/a/x", body })).status).toBe(200);
+    expect(second.seen.map((each) => each.body.equals(body))).toEqual([true]);
+  });
+
+  test("to an upstream that breaks its TLS once it has the request is never sent twice", async () => {
+    const [first, second] = [await brokenTls(), await mortalBackend("https")];
+    const { port } = await inOrder([first.port, second.port], speaking("https"));
+    expect((await ask(port, { method: "POST", path: "/a/x", body: "text" })).status).toBe(502);
+    expect([first.requests, second.asked]).toEqual([1, 0]);
+  });
+});
+
+/** Takes a request over TLS, then goes on in plain text. */
+async function brokenTls() {
+  const secure = await mortalBackend("https");
+  const front = await byteBackend((socket) => {
+    const behind = net.connect(secure.port, "127.0.0.1");
+    behind.on("error", () => {});
+    socket.on("close", () => behind.destroy());
+    socket.pipe(behind);
+    behind.pipe(socket);
+    secure.answer = () => void socket.write("lorem ipsum dolor sit amet");
+  });
+  return {
+    port: front.port,
+    get requests() {
+      return secure.asked;
+    },
+  };
+}
+
+describe("a response that has begun", () => {
+  test.each(PROTOCOLS)("over %s and breaks off is not asked for again: the client sees it broken", async (protocol) => {
+    const [first, second] = [await mortalBackend(protocol), await mortalBackend(protocol)];
+    first.answer = (request, response) => {
+      response.writeHead(200, { "Content-Length": "10" });
+      response.write("half", () => request.socket.destroy());
+    };
+    const { port } = await inOrder([first.port, second.port], speaking(protocol));
+    await expect(ask(port, { path: "/a/x" })).rejects.toThrow();
+    expect([first.asked, second.asked]).toEqual([1, 0]);
+  });
+});
+
+describe("per_try_ms", () => {
+  test.each(PROTOCOLS)("over %s: an upstream that takes longer to answer is left for the next, and its answer is not waited for", async (protocol) => {
+    const clock = manualClock();
+    const [first, second] = [await mortalBackend(protocol), await mortalBackend(protocol)];
+    let closed = false;
+    first.answer = (_request, response) => void response.on("close", () => (closed = true));
+    const { port } = await inOrder([first.port, second.port], { ...speaking(protocol), retries: { per_try_ms: 100 } }, { clock });
+    const answer = ask(port, { path: "/a/x" });
+    await eventually(() => first.asked === 1);
+    clock.advance(99);
+    await ask(port, { path: "/none" });
+    expect(closed).toBe(false);
+    clock.advance(1);
+    expect(said(await answer)).toBe(`200 from ${second.id}`);
+    await eventually(() => closed);
+  });
+
+  test("ends with the head of the response", async () => {
+    const clock = manualClock();
+    const first = await headBackend(({ socket }) => void socket.write("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nbe"));
+    const { port } = await inOrder([first.port, (await backend()).port], { retries: { per_try_ms: 100 } }, { clock });
+    const talk = await client(port);
+    talk.send(get());
+    await talk.until("be");
+    clock.advance(1_000);
+    for (const socket of first.sockets) socket.write("gun");
+    await talk.until("begun");
+  });
+
+  test("counts the wait for a connection that another request has", async () => {
+    const clock = manualClock();
+    const [first, second] = [await headBackend(({ socket }) => void socket.write("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nbe")), await backend()];
+    const { port, gateway } = await inOrder([first.port, second.port], { pool: { max_connections: 1 }, retries: { per_try_ms: 100 } }, { clock });
+    const talk = await client(port);
+    talk.send(get());
+    await talk.until("be");
+    await ask(port, { path: "/a/x" });
+    const waiting = ask(port, { path: "/a/x" });
+    await eventually(() => gateway.inFlight === 2);
+    clock.advance(100);
+    expect((await waiting).status).toBe(200);
+    expect(second.seen).toHaveLength(2);
+  });
+});
+
+describe("total_ms", () => {
+  const hangs = () => headBackend(() => {});
+
+  test("holds over all tries: 504, and no further one", async () => {
+    const clock = manualClock();
+    const all = [await hangs(), await hangs(), await backend()] as const;
+    const { port } = await inOrder(all.map((each) => each.port), { retries: { per_try_ms: 100 }, timeouts: { total_ms: 150 } }, { clock });
+    const answer = ask(port, { path: "/a/x" });
+    await eventually(() => all[0].heads.length === 1);
+    clock.advance(100);
+    await eventually(() => all[1].heads.length === 1);
+    clock.advance(50);
+    expect(said(await answer)).toBe("504 upstream_timeout");
+    expect(all[2].connections.total).toBe(0);
+  });
+
+  test.each(PROTOCOLS)("over %s ends a response in its middle: the client sees it broken", async (protocol) => {
+    const clock = manualClock();
+    const upstream = await mortalBackend(protocol);
+    let closed = false;
+    upstream.answer = (_request, response) => {
+      response.on("close", () => (closed = true));
+      response.writeHead(200, { "Content-Length": "5" });
+      response.write("be");
+    };
+    const { port } = await inOrder([upstream.port], { ...speaking(protocol), timeouts: { total_ms: 150 } }, { clock });
+    const talk = await client(port);
+    talk.send(get());
+    await talk.until("be");
+    clock.advance(149);
+    await ask(port, { path: "/none" });
+    expect([closed, talk.socket.destroyed]).toEqual([false, false]);
+    clock.advance(1);
+    expect(statusesIn(await talk.closed())).toEqual([200]);
+    await eventually(() => closed);
+  });
+
+  test("holds while a request waits for a connection", async () => {
+    const clock = manualClock();
+    const upstream = await hangs();
+    const { port, gateway } = await inOrder([upstream.port], { pool: { max_connections: 1 }, timeouts: { total_ms: 150, connect_ms: 5_000, response_ms: 5_000 } }, { clock });
+    const answers = [ask(port, { path: "/a/x" }), ask(port, { path: "/a/x" })];
+    await eventually(() => gateway.inFlight === 2 && upstream.heads.length === 1);
+    clock.advance(150);
+    expect((await Promise.all(answers)).map(({ status }) => status).sort()).toEqual([503, 504]);
+  });
+
+  test.each<Protocol>(["https", "h2", "h2c"])("over %s holds while a connection is made", async (protocol) => {
+    const clock = manualClock();
+    // Takes the connection and says nothing: for h2c that is a connection, and what is missing is the response.
+    const upstream = await byteBackend(() => {});
+    const { port, gateway } = await inOrder([upstream.port], { ...speaking(protocol), timeouts: { total_ms: 150, connect_ms: 5_000, response_ms: 5_000 } }, { clock });
+    const answer = ask(port, { path: "/a/x" });
+    await eventually(() => upstream.sockets.size === 1 && gateway.inFlight === 1);
+    clock.advance(150);
+    expect(said(await answer)).toBe("504 upstream_timeout");
+  });
+});
+
+describe("listed statuses", () => {
+  test.each(PROTOCOLS)("over %s are tried elsewhere; the connection that brought a short one stays", async (protocol) => {
+    const [first, second] = [await mortalBackend(protocol), await mortalBackend(protocol)];
+    first.answer = (_request, response) => void response.writeHead(503, { "Content-Length": "4" }).end("busy");
+    const { port } = await inOrder([first.port, second.port], { ...speaking(protocol), retries: { on: [503] } });
+    for (let i = 0; i < 4; i++) expect(said(await ask(port, { path: "/a/x" }))).toBe(`200 from ${second.id}`);
+    expect(second.asked).toBe(4);
+  });
+
+  test("are passed on whole by the last one left", async () => {
+    const all = await Promise.all([1, 2].map((nth) => backend((_request, response) => void response.writeHead(503, { "X-Nth": nth }).end(`busy ${nth}`))));
+    const { port } = await inOrder(all.map((each) => each.port), { retries: { on: [503] } });
+    const answer = await ask(port, { path: "/a/x" });
+    expect([said(answer), answer.headers["x-nth"]]).toEqual(["503 busy 2", "2"]);
+  });
+
+  test("that come before a PUT is all there are tried elsewhere with the whole body", async () => {
+    const first = await rawBackend((_request, response) => void response.writeHead(503).end("busy"));
+    const second = await backend();
+    const { port } = await inOrder([first.port, second.port], { retries: { on: [503] } });
+    const talk = await client(port);
+    talk.send("PUT /a/x HTTP/1.1\r\nHost: h\r\nContent-Length: 6\r\n\r\none");
+    await eventually(() => second.connections.total === 1);
+    talk.send("two");
+    await talk.until("\r\nok");
+    expect(second.seen.map((each) => each.body.toString())).toEqual(["onetwo"]);
+  });
+});
+
+describe("an upstream over HTTP/2", () => {
+  test.each(["GET", "POST"])("that refuses the stream of a %s has not looked at it: the next one gets it", async (method) => {
+    const [first, second] = [await mortalBackend("h2c"), await mortalBackend("h2c")];
+    first.answer = (_request, response) => (response as unknown as Http2ServerResponse).stream.close(CODES.REFUSED_STREAM);
+    second.answer = (request, response) => void request.pipe(response);
+    const { port } = await inOrder([first.port, second.port], { protocol: "h2c" });
+    const body = method === "GET" ? {} : { body: "text" };
+    expect(said(await ask(port, { method, path: "/a/x", ...body }))).toBe(method === "GET" ? "200 " : "200 text");
+    expect(second.asked).toBe(1);
+  });
+
+  test.each(["GET", "POST"])("that says GOAWAY before it has looked at a %s: the next one gets it", async (method) => {
+    const first = await goingAway();
+    const second = await mortalBackend("h2c");
+    const { port } = await inOrder([first.port, second.port], { protocol: "h2c" });
+    const body = method === "GET" ? {} : { body: "text" };
+    expect(said(await ask(port, { method, path: "/a/x", ...body }))).toBe(`200 from ${second.id}`);
+  });
+
+  test("whose connection dies: a GET goes elsewhere, a POST it may have looked at does not", async () => {
+    const [first, second] = [await mortalBackend("h2c"), await mortalBackend("h2c")];
+    first.answer = (request) => void request.socket.destroy();
+    const { port } = await inOrder([first.port, second.port], { protocol: "h2c" });
+    expect(said(await ask(port, { path: "/a/x" }))).toBe(`200 from ${second.id}`);
+    const asked = second.asked;
+    const answers = [];
+    for (let i = 0; i < 2; i++) answers.push(said(await ask(port, { method: "POST", path: "/a/x", body: "text" })));
+    expect(answers.sort()).toEqual([`200 from ${second.id}`, "502 upstream_reset"]);
+    expect(second.asked).toBe(asked + 1);
+  });
+
+  test("that was idle and is gone costs no request", async () => {
+    const [first, second] = [await mortalBackend("h2c"), await mortalBackend("h2c")];
+    const { port } = await inOrder([first.port, second.port], { protocol: "h2c" });
+    for (let i = 0; i < 2; i++) await ask(port, { path: "/a/x" });
+    await first.kill();
+    for (let i = 0; i < 4; i++) expect((await ask(port, { method: "POST", path: "/a/x", body: "text" })).status).toBe(200);
+  });
+});
+
+/** Speaks HTTP/2, and says to every request that it has not looked at it and will look at none. */
+function goingAway() {
+  return byteBackend((socket) => {
+    socket.write(frame(SETTINGS, 0, 0));
+    let received = Buffer.alloc(0);
+    const look = (chunk: Buffer) => {
+      received = Buffer.concat([received, chunk]);
+      for (let at = PREFACE.length; received.length >= at + 9; at += 9 + received.readUIntBE(at, 3)) {
+        if (received[at + 3] !== HEADERS) continue;
+        socket.removeListener("data", look);
+        socket.resume();
+        return void socket.write(frame(GOAWAY, 0, 0, Buffer.concat([number32(0), number32(CODES.NO_ERROR)])));
+      }
+    };
+    socket.on("data", look);
+  });
+}
+
+describe("an upstream over TLS", () => {
+  test.each(["GET", "POST"])("that fails the handshake has seen nothing: the next one gets the %s", async (method) => {
+    const first = await byteBackend((socket) => void socket.end("HTTP/1.1 400 Bad Request\r\n\r\n"));
+    const second = await mortalBackend("https");
+    const { port } = await inOrder([first.port, second.port], speaking("https"));
+    expect(said(await ask(port, { method, path: "/a/x", body: "" }))).toBe(`200 from ${second.id}`);
+  });
+});
+
+describe("Expect: 100-continue", () => {
+  const put = "PUT /a/x HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n";
+
+  test("is asked of the next upstream when the first has no connection: the body is sent once", async () => {
+    const second = await backend();
+    const { port } = await inOrder([await closedPort(), second.port]);
+    const talk = await client(port);
+    talk.send(put);
+    await talk.until("HTTP/1.1 100 Continue");
+    talk.send("body");
+    await talk.until("\r\nok");
+    expect(statusesIn(talk.text())).toEqual([100, 200]);
+    expect(second.seen.map((each) => each.body.toString())).toEqual(["body"]);
+  });
+
+  test("of an upstream that breaks once it has the body: the next one gets it without another word from the client", async () => {
+    const [first, second] = [await breaking(), await backend()];
+    const { port } = await inOrder([first.port, second.port]);
+    const talk = await client(port);
+    talk.send(put);
+    await talk.until("HTTP/1.1 100 Continue");
+    talk.send("body");
+    await talk.until("\r\nok");
+    expect([first.requests[0]!.body.toString(), second.seen[0]!.body.toString()]).toEqual(["body", "body"]);
+  });
+
+  test("of an upstream that refuses it: what it says is the answer, and the body is not asked for", async () => {
+    const first = await headBackend(({ socket }) => void socket.write("HTTP/1.1 417 Expectation Failed\r\nContent-Length: 0\r\n\r\n"));
+    const { port } = await inOrder([first.port, (await backend()).port]);
+    const talk = await client(port);
+    talk.send(put);
+    await talk.until("417");
+    expect(statusesIn(talk.text())).toEqual([417]);
+  });
+});
+
+describe("a WebSocket", () => {
+  const asks = ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13"];
+  const yes = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
+  const echo = () =>
+    byteBackend((socket) =>
+      socket.once("data", () => {
+        socket.write(yes);
+        socket.pipe(socket);
+      }),
+    );
+  const firsts: [string, () => Promise<number>][] = [
+    ["refuses the connection", closedPort],
+    ["breaks it before an answer", async () => (await byteBackend((socket) => socket.once("data", () => socket.destroy()))).port],
+  ];
+
+  test.each(firsts)("whose first upstream %s is opened with the second, early bytes and all; total_ms does not end it", async (_how, first) => {
+    const clock = manualClock();
+    const { port } = await inOrder([await first(), (await echo()).port], { timeouts: { total_ms: 1_000, idle_ms: 100_000 } }, { clock });
+    const talk = await client(port);
+    talk.send(get("/a/x", ...asks) + "early;");
+    expect(await talk.until("early;")).toMatch(/^HTTP\/1\.1 101 /);
+    clock.advance(2_000);
+    talk.send("late;");
+    await talk.until("late;");
+  });
+});
+
+describe("the access log", () => {
+  test.each<[title: string, attempts: number]>([
+    ["counts the tries, and names the upstream of the last", 3],
+    ["counts one where nothing went wrong", 1],
+  ])("%s", async (_title, attempts) => {
+    let lines = "";
+    const last = await backend();
+    const dead = await Promise.all(Array.from({ length: attempts - 1 }, closedPort));
+    const { port, gateway } = await inOrder([...dead, last.port], {}, { accessLog: (text) => void (lines += text) }, { access_log: { enabled: true } });
+    expect((await ask(port, { path: "/a/x" })).status).toBe(200);
+    await gateway.close();
+    expect(JSON.parse(lines)).toMatchObject({ status: 200, code: null, attempts, upstream: `127.0.0.1:${last.port}` });
+  });
+
+  test("names the upstream of the last try also where that failed", async () => {
+    let lines = "";
+    const dead = [await closedPort(), await closedPort()];
+    const { port, gateway } = await inOrder(dead, {}, { accessLog: (text) => void (lines += text) }, { access_log: { enabled: true } });
+    expect((await ask(port, { path: "/a/x" })).status).toBe(502);
+    await gateway.close();
+    expect(JSON.parse(lines)).toMatchObject({ status: 502, code: "upstream_connect_failed", attempts: 2, upstream: `127.0.0.1:${dead[1]}` });
+  });
+});
+
+describe("the budget", () => {
+  test("keeps retries under a share of the requests when the whole fleet is dying", async () => {
+    let tries = 0;
+    const dying = () => headBackend(({ socket }: Head) => (tries++, socket.destroy()));
+    const all = [await dying(), await dying(), await dying()];
+    const { port } = await inOrder(all.map((each) => each.port), { retries: { budget_ratio: 0.25 } }, { clock: manualClock() });
+    for (let i = 0; i < 80; i++) expect((await ask(port, { path: "/a/x" })).status).toBe(502);
+    expect(tries).toBe(80 + 20);
+  });
+});
