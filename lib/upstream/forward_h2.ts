@@ -280,12 +280,13 @@ function cancelWhenDestroyed(stream: ClientHttp2Stream): void {
 function faultOf(error: Error | null, stream: ClientHttp2Stream, session: Session, phase: string, exchange: Exchange): Fault {
   const { rstCode } = stream;
   const why = error?.message ?? `the upstream reset the stream (code ${rstCode})`;
-  if (phase !== "receiving" && exchange.body === null) {
+  if (phase !== "receiving") {
     // RFC 9113 §8.7: what was refused, or is beyond a GOAWAY, has not been processed, whatever the method.
     const unseen = rstCode === NGHTTP2_REFUSED_STREAM || stream.id === undefined || stream.id > session.lastStream;
     // Without a word from the peer, only on a connection that had served before, as in HTTP/1.
     const stale = stream.id !== 1 && session.http2!.destroyed && isReplayable(exchange);
-    if (unseen || stale) return new Unserved("upstream_reset", why, error ?? undefined);
+    // A body is on its way: only who has kept it can send it again.
+    if (unseen || stale) return new (exchange.body === null ? Unserved : Unsent)("upstream_reset", why, error ?? undefined);
   }
   // Why the session was given up is said by a fault of its own.
   return error instanceof Fault ? error : new Fault(codeOf(error, rstCode), why, error ?? undefined);
