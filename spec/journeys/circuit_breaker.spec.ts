@@ -1,0 +1,170 @@
+import type { ServerResponse } from "node:http";
+import { describe, expect, test } from "vitest";
+import { manualClock } from "../support/clock.ts";
+import { oneService, running } from "../support/gateway.ts";
+import { ask, eventually } from "../support/raw_client.ts";
+import { client, codeIn, get, mortalBackend, PROTOCOLS, readableLog, speaking, type Protocol } from "./harness.ts";
+
+const OPEN_MS = 4_500;
+const circuit_breaker = { error_ratio: 0.5, min_requests: 4, window_ms: 10_000, open_ms: OPEN_MS };
+/** Nothing but the breaker keeps requests from the upstream. */
+const parts = { circuit_breaker, health: { passive: { max_failures: 0 } } };
+
+async function bench({ probes = 1, protocol = "http" as Protocol} = {}) {
+  const clock = manualClock();
+  const told = readableLog();
+  const backend = await mortalBackend(protocol);
+  const config = oneService(backend.port, { ...speaking(protocol), ...parts, circuit_breaker: { ...circuit_breaker, probes } });
+  const { port, gateway } = await running(config, { clock, log: told.log });
+  const fails = (_request: unknown, response: ServerResponse) => void response.writeHead(500).end("failed");
+  const works = backend.answer;
+  const one = async () => {
+    const { status, body } = await ask(port, { path: "/a/x" });
+    return `${status} ${codeIn(body.toString()) ?? ""}`.trim();
+  };
+  const several = async (requests: number) => {
+    const answers = [];
+    for (let i = 0; i < requests; i++) answers.push(await one());
+    return answers;
+  };
+  /** Fails until it is open. */
+  const open = async () => {
+    backend.answer = fails;
+    await several(circuit_breaker.min_requests);
+    backend.asked = 0;
+  };
+  const circuit = () => told.lines.map(({ message }) => String(message)).filter((message) => message.startsWith("circuit"));
+  return { clock, backend, config, port, gateway, fails, works, one, several, open, circuit };
+}
+
+const OPENED = "circuit opened: requests are refused";
+const CLOSED = "circuit closed: requests pass again";
+
+describe("a circuit breaker", () => {
+  test.each(PROTOCOLS)("over %s opens when the upstream is gone, and refuses without a connection to it", async (protocol) => {
+    const { backend, several, port, circuit } = await bench({ protocol });
+    await backend.kill();
+    expect(await several(5)).toEqual([...Array<string>(4).fill("502 upstream_connect_failed"), "503 circuit_open"]);
+    await backend.start();
+    expect(await several(20)).toEqual(Array<string>(20).fill("503 circuit_open"));
+    expect(backend.asked).toBe(0);
+    const { headers } = await ask(port, { path: "/a/x" });
+    expect(headers["retry-after"]).toBe("5");
+    expect(headers["content-type"]).toBe("application/problem+json");
+    expect(circuit()).toEqual([OPENED]);
+  });
+
+  test("opens at error_ratio, not below it nor before min_requests", async () => {
+    const { backend, fails, works, several } = await bench();
+    await several(3);
+    backend.answer = fails;
+    expect(await several(2)).toEqual(["500", "500"]);
+    backend.answer = works;
+    await several(1);
+    backend.answer = fails;
+    expect(await several(3)).toEqual(["500", "500", "503 circuit_open"]);
+  });
+
+  test("says in Retry-After how long it is still open", async () => {
+    const { clock, open, port } = await bench();
+    await open();
+    clock.advance(2_000);
+    expect((await ask(port, { path: "/a/x" })).headers["retry-after"]).toBe("3");
+    clock.advance(2_499);
+    expect((await ask(port, { path: "/a/x" })).headers["retry-after"]).toBe("1");
+  });
+
+  test("refuses an upload unread", async () => {
+    const { open, port, backend } = await bench();
+    await open();
+    const { status } = await ask(port, { method: "POST", path: "/a/x", body: "x".repeat(1_000_000) });
+    expect(status).toBe(503);
+    expect(backend.asked).toBe(0);
+  });
+
+  test("lets a probe through after open_ms, and closes when it passes", async () => {
+    const { clock, backend, works, open, several, circuit } = await bench();
+    await open();
+    backend.answer = works;
+    clock.advance(OPEN_MS - 1);
+    expect(await several(1)).toEqual(["503 circuit_open"]);
+    clock.advance(1);
+    expect(await several(10)).toEqual(Array<string>(10).fill("200"));
+    expect(circuit()).toEqual([OPENED, CLOSED]);
+  });
+
+  test("opens again when the probe fails, for open_ms from then on", async () => {
+    const { clock, open, several, backend, circuit } = await bench();
+    await open();
+    clock.advance(OPEN_MS);
+    expect(await several(3)).toEqual(["500", "503 circuit_open", "503 circuit_open"]);
+    clock.advance(OPEN_MS - 1);
+    expect(await several(1)).toEqual(["503 circuit_open"]);
+    expect(backend.asked).toBe(1);
+    expect(circuit()).toEqual([OPENED, OPENED]);
+  });
+
+  test.each([1, 3])("lets no more than %i probes through at a time, however many ask at once", async (probes) => {
+    const { clock, backend, open, one, circuit } = await bench({ probes });
+    await open();
+    clock.advance(OPEN_MS);
+    const held: ServerResponse[] = [];
+    backend.answer = (_request, response) => void held.push(response);
+    const answers = Array.from({ length: 20 }, one);
+    let refused = 0;
+    for (const answer of answers) void answer.then((text) => text === "503 circuit_open" && refused++);
+    await eventually(() => held.length === probes && refused === 20 - probes, "the refusals");
+    for (const response of held) response.end("ok");
+    expect((await Promise.all(answers)).filter((text) => text === "200")).toHaveLength(probes);
+    expect(backend.asked).toBe(probes);
+    expect(circuit()).toEqual([OPENED, CLOSED]);
+  });
+
+  test("gives the place of a probe whose client has gone to the next", async () => {
+    const { clock, backend, works, open, one, port, gateway } = await bench();
+    await open();
+    clock.advance(OPEN_MS);
+    let held = 0;
+    backend.answer = () => void held++;
+    const talk = await client(port);
+    talk.send(get());
+    await eventually(() => held === 1);
+    talk.socket.destroy();
+    await eventually(() => gateway.inFlight === 0);
+    backend.answer = works;
+    expect(await one()).toBe("200");
+  });
+
+  test("stays as it is over a reload, and is gone with one that does not ask for it", async () => {
+    const { clock, backend, works, config, gateway, open, several } = await bench();
+    await open();
+    backend.answer = works;
+    const service = config.services[0]!;
+    gateway.reload({ ...config, services: [{ ...service, base_path: "/a", circuit_breaker: { ...circuit_breaker, open_ms: 2 * OPEN_MS } }] });
+    clock.advance(OPEN_MS);
+    expect(await several(2)).toEqual(["503 circuit_open", "503 circuit_open"]);
+    const { circuit_breaker: _none, ...without } = service;
+    gateway.reload({ ...config, services: [without] });
+    expect(await several(2)).toEqual(["200", "200"]);
+  });
+
+  test("judges a request by what came of it in the end: one that a retry has saved has passed", async () => {
+    const good = await mortalBackend();
+    const bad = await mortalBackend();
+    bad.answer = (request) => void request.socket.destroy();
+    const { port } = await running(oneService([bad.port, good.port], { ...parts, retries: {} }));
+    for (let i = 0; i < 12; i++) expect((await ask(port, { path: "/a/x" })).status).toBe(200);
+    expect(bad.asked).toBe(6);
+  });
+
+  test("is its service's own: others go on", async () => {
+    const { backend, config, gateway, open, one, port } = await bench();
+    const other = await mortalBackend();
+    const service = config.services[0]!;
+    gateway.reload({ ...config, services: [service, { ...service, name: "other", base_path: "/b", upstreams: [{ host: "127.0.0.1", port: other.port }] }] });
+    await open();
+    expect(await one()).toBe("503 circuit_open");
+    expect((await ask(port, { path: "/b/x" })).status).toBe(200);
+    expect(backend.asked).toBe(0);
+  });
+});
