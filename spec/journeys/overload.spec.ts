@@ -1,0 +1,111 @@
+import type { ServerResponse } from "node:http";
+import http2 from "node:http2";
+import { describe, expect, onTestFinished, test } from "vitest";
+import type { ConfigInput } from "../../lib/config/model.ts";
+import { oneService, running } from "../support/gateway.ts";
+import { ask, eventually } from "../support/raw_client.ts";
+import { client, closedLoop, codeIn, get, mortalBackend, statusesIn } from "./harness.ts";
+
+const MOST = 5;
+
+/** A gateway all of whose places are taken by requests that hang. */
+async function full(global: NonNullable<ConfigInput["global"]> = {}, parts: Parameters<typeof oneService>[1] = {}) {
+  const backend = await mortalBackend();
+  const held: ServerResponse[] = [];
+  const works = backend.answer;
+  backend.answer = (_request, response) => void held.push(response);
+  const config = oneService(backend.port, parts, { ...global, limits: { max_requests_in_flight: MOST } });
+  const { port, gateway } = await running(config);
+  const accepted = Array.from({ length: MOST }, () => ask(port, { path: "/a/x" }));
+  await eventually(() => held.length === MOST, "the accepted requests");
+  /** Those that hang are answered, and so is who comes now. */
+  const release = () => {
+    backend.answer = works;
+    for (const response of held.splice(0)) response.end("late");
+  };
+  return { backend, config, port, gateway, accepted, release };
+}
+
+describe("a gateway with max_requests_in_flight under way", () => {
+  test("refuses many more at once, without their upstream, and finishes every one it has accepted", async () => {
+    const { backend, port, gateway, accepted, release } = await full();
+    const load = closedLoop(port, 20);
+    await load.more(500);
+    expect(gateway.inFlight).toBeLessThanOrEqual(MOST + 20);
+    await load.stop();
+    expect(load.outcomes).toHaveLength(load.asked);
+    expect(load.outcomes.every((outcome) => outcome.startsWith("503 ") && codeIn(outcome) === "overloaded")).toBe(true);
+    expect(backend.asked).toBe(MOST);
+    release();
+    const answers = await Promise.all(accepted);
+    expect(answers.map(({ status, body }) => `${status} ${body}`)).toEqual(Array<string>(MOST).fill("200 late"));
+    expect((await ask(port, { path: "/a/x" })).status).toBe(200);
+    expect(gateway.inFlight).toBe(0);
+  });
+
+  test("keeps the connection of whom it refuses: the next request on it may have a place", async () => {
+    const { port, release, accepted } = await full();
+    const talk = await client(port);
+    talk.send(get() + get());
+    await talk.until(/overloaded[^]*overloaded/);
+    release();
+    await Promise.all(accepted);
+    talk.send(get("/a/x", "Connection: close"));
+    expect(statusesIn(await talk.closed())).toEqual([503, 503, 200]);
+  });
+
+  test("refuses an upload without reading it to its end", async () => {
+    const { backend, port, accepted, release } = await full();
+    const talk = await client(port);
+    talk.send("POST /a/x HTTP/1.1\r\nHost: h\r\nContent-Length: 100000000\r\n\r\nbeginning");
+    await talk.until("overloaded");
+    expect(backend.asked).toBe(MOST);
+    release();
+    await Promise.all(accepted);
+  });
+
+  test("refuses streams of HTTP/2 one by one, and gives the places of those that end to the next", async () => {
+    const { port, accepted, release } = await full({ h2c: true });
+    const session = http2.connect(`http://127.0.0.1:${port}`);
+    onTestFinished(() => session.destroy());
+    const status = () =>
+      new Promise<number>((resolve, reject) => {
+        const stream = session.request({ ":path": "/a/x" });
+        stream.on("error", reject);
+        stream.on("response", (headers) => resolve(headers[":status"]!));
+        stream.resume();
+      });
+    expect(await Promise.all(Array.from({ length: 50 }, status))).toEqual(Array<number>(50).fill(503));
+    release();
+    await Promise.all(accepted);
+    expect(await status()).toBe(200);
+  });
+
+  test("counts a request that is tried again once", async () => {
+    const { backend, config, port, gateway, accepted, release } = await full();
+    const dead = await mortalBackend();
+    await dead.kill();
+    release();
+    await Promise.all(accepted);
+    const service = config.services[0]!;
+    const upstreams = [dead, backend].map((each) => ({ host: "127.0.0.1", port: each.port }));
+    gateway.reload({ ...config, services: [{ ...service, upstreams, retries: {} }] });
+    const load = closedLoop(port, MOST);
+    await load.more(100);
+    await load.stop();
+    expect(load.lost).toEqual([]);
+  });
+
+  test("refuses no fewer for a reload, and takes more when that allows more", async () => {
+    const { backend, config, port, gateway, accepted, release } = await full();
+    gateway.reload(config);
+    expect((await ask(port, { path: "/a/x" })).status).toBe(503);
+    gateway.reload({ ...config, global: { ...config.global, limits: { max_requests_in_flight: MOST + 1 } } });
+    const one = ask(port, { path: "/a/x" });
+    await eventually(() => backend.asked === MOST + 1);
+    expect((await ask(port, { path: "/a/x" })).status).toBe(503);
+    release();
+    expect((await one).status).toBe(200);
+    await Promise.all(accepted);
+  });
+});
