@@ -2,9 +2,12 @@
  * Runs one benchmark by name: `npm run bench -- soak 60`. Exit code 1 when it does not hold what it promises.
  * Benchmarks take minutes and want a quiet machine: they are no part of the test run, nor of the package.
  */
+import { failover } from "./failover.ts";
+import { overload } from "./overload.ts";
+import { reload } from "./reload.ts";
 import { soak } from "./soak.ts";
 
-const BENCHMARKS: Readonly<Record<string, (words: readonly string[]) => Promise<boolean>>> = { soak };
+const BENCHMARKS: Readonly<Record<string, (words: readonly string[]) => Promise<boolean>>> = { failover, overload, reload, soak };
 
 const [name = "", ...words] = process.argv.slice(2);
 const run = BENCHMARKS[name];
