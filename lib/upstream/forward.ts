@@ -218,7 +218,12 @@ function send(exchange: Exchange, peer: Destination<Pool>, options: ForwardOptio
       stopUpload();
       bounds.over();
       if (leaseHeldBy === "request") pool.release();
-      if (phase === "receiving") phase = "over";
+      if (phase === "receiving") {
+        phase = "over";
+        // Node says it of the response alone when the connection ends in good order, but too early.
+        const cut = response?.errored as NodeJS.ErrnoException | null | undefined;
+        if (cut?.code === "ECONNRESET" && !call.aborted) peer.broken(new Fault("upstream_reset", "the connection closed in the middle of a response", cut));
+      }
       // A request given up before it had a socket ends without an error of its own.
       if (phase !== "over") fail(new Fault("upstream_reset", "the connection closed before a response"));
     });

@@ -167,7 +167,7 @@ function send(exchange: Exchange, to: Destination<Sessions>, session: Session, o
       timer?.cancel();
       bounds.headArrived();
       // Whoever gives the body up has cancelled the request: node's own way would say that nothing was wrong.
-      cancelWhenDestroyed(stream);
+      cancelWhenDestroyed(stream, () => (phase = "over"));
       if (exchange.upgrade !== null && isSuccess(Number(raw[1]))) {
         phase = "over";
         bounds.over();
@@ -190,7 +190,11 @@ function send(exchange: Exchange, to: Destination<Sessions>, session: Session, o
       session.release();
       timer?.cancel();
       bounds.over();
-      if (phase === "receiving") phase = "over";
+      if (phase === "receiving") {
+        phase = "over";
+        // Neither a reset of some codes nor the end of the connection is an error to node.
+        if (!stream.readableEnded && !call.aborted) to.broken(new Fault("upstream_reset", "the stream ended in the middle of a response"));
+      }
       // A reset that node does not take for an error: CANCEL, or NO_ERROR.
       if (phase !== "over") fail(faultOf(null, stream, session, phase, exchange));
     });
@@ -269,9 +273,11 @@ function isSuccess(status: number): boolean {
 
 const NOTHING = Buffer.alloc(0);
 
-function cancelWhenDestroyed(stream: ClientHttp2Stream): void {
+/** `givenUp` is called when it was us, not what node makes of the peer's doings. */
+function cancelWhenDestroyed(stream: ClientHttp2Stream, givenUp: () => void): void {
   const { destroy } = stream;
   stream.destroy = (error?: Error) => {
+    if (error === undefined && !stream.closed && !stream.destroyed) givenUp();
     resetStream(stream, NGHTTP2_CANCEL);
     return destroy.call(stream, error);
   };
