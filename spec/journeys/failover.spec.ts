@@ -93,6 +93,8 @@ describe("one of three backends, under load", () => {
     const [, hung] = backends;
     hung.answer = () => {};
     await eventually(() => told.upstreams("upstream ejected").length > 0, "the ejection");
+    // Those that were on their way to it have come by then.
+    await load.more(100);
     const { asked } = hung;
     await load.more(100);
     await load.stop();
