@@ -1,9 +1,11 @@
 import { once } from "node:events";
 import http2, { type Http2ServerResponse } from "node:http2";
-import net from "node:net";
+import https from "node:https";
+import net, { type AddressInfo } from "node:net";
 import { describe, expect, onTestFinished, test } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
 import type { GatewayOptions } from "../../lib/index.ts";
+import { CA, SERVER } from "../support/certs.ts";
 import { manualClock } from "../support/clock.ts";
 import { oneService, running } from "../support/gateway.ts";
 import { CODES, frame, GOAWAY, HEADERS, number32, PREFACE, SETTINGS } from "../support/h2_raw.ts";
@@ -421,6 +423,16 @@ describe("an upstream over TLS", () => {
     const { port } = await inOrder([first.port, second.port], speaking("https"));
     expect(said(await ask(port, { method, path: "/a/x", body: "" }))).toBe(`200 from ${second.id}`);
   });
+});
+
+test("an upstream that refuses our client certificate behind the handshake (TLS 1.3) has seen nothing: the next one gets the POST", async () => {
+  const first = https.createServer({ cert: SERVER.cert, key: SERVER.key, ca: CA.cert, requestCert: true, minVersion: "TLSv1.3" });
+  first.listen(0, "127.0.0.1");
+  await once(first, "listening");
+  onTestFinished(() => void first.close());
+  const second = await mortalBackend("https");
+  const { port } = await inOrder([(first.address() as AddressInfo).port, second.port], speaking("https"));
+  expect(said(await ask(port, { method: "POST", path: "/a/x", body: "text" }))).toBe(`200 from ${second.id}`);
 });
 
 describe("Expect: 100-continue", () => {
