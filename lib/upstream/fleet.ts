@@ -57,19 +57,16 @@ export class Fleet {
     return this.#peers;
   }
 
-  /** The one there is for this upstream and these connections, or a new one, which counts from `adopt` on. */
+  /**
+   * The one there is for this upstream and these connections, or a new one, which counts from `adopt` on. New connections to the same
+   * place, because of a renewed certificate for instance, do not make an upstream well.
+   */
   peer(id: string, pool: Connections): Peer {
-    const known = this.#peers.find((peer) => peer.id === id && peer.pool === pool);
-    if (known !== undefined) return known;
-    const health: Health = new Health({
-      clock: this.#clock,
-      log: this.#log,
-      service: this.service,
-      upstream: id,
-      mayEject: () => this.#peers.some((peer) => peer.health !== health && peer.weight > 0 && peer.health.usable),
-      changed: () => void this.#version++,
-    });
-    return new Peer(id, pool, health);
+    const { protocol, host, port } = pool.options;
+    const before = this.#peers.find((peer) => peer.id === id);
+    if (before?.pool === pool) return before;
+    const same = before !== undefined && before.host === host && before.port === port && before.pool.options.protocol === protocol;
+    return new Peer(id, pool, same ? before.health : this.#newHealth(id));
   }
 
   /** The breaker there is, or a new one, which counts from `adopt` on. */
@@ -81,7 +78,7 @@ export class Fleet {
   adopt(members: readonly Member[], breaker: { readonly breaker: Breaker; readonly settings: BreakerSettings } | null): void {
     const before = this.#peers;
     this.#peers = members.map(({ peer }) => peer);
-    for (const peer of before) if (!this.#peers.includes(peer)) peer.health.close();
+    for (const { health } of before) if (!this.#peers.some((peer) => peer.health === health)) health.close();
     for (const { peer, weight, health } of members) {
       peer.weight = weight;
       peer.health.configure(health);
@@ -124,6 +121,18 @@ export class Fleet {
         return { id, host, port, weight, state: weight === 0 ? "draining" : state, since, reason, until, usable: given.includes(peer), inFlight: load };
       }),
     };
+  }
+
+  #newHealth(id: string): Health {
+    const health: Health = new Health({
+      clock: this.#clock,
+      log: this.#log,
+      service: this.service,
+      upstream: id,
+      mayEject: () => this.#peers.some((peer) => peer.health !== health && peer.weight > 0 && peer.health.usable),
+      changed: () => void this.#version++,
+    });
+    return health;
   }
 }
 

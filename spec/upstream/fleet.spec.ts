@@ -114,6 +114,21 @@ describe("a reload", () => {
     expect(fleet.peer("a", madeUpPool())).not.toBe(peers[0]);
   });
 
+  test("that has new connections made to the same place keeps what is known of it, an ejection with its end; another place is unknown", () => {
+    const { fleet, peers, adopt, clock } = bench("a b");
+    peers[0]!.health.failed("broken");
+    const next = fleet.peer("a", madeUpPool({ keepaliveIdleMs: 2 }));
+    expect(fleet.peer("a", madeUpPool({ port: 81 })).health.usable).toBe(true);
+    expect(fleet.peer("b", madeUpPool({ host: "127.0.0.2" })).health).not.toBe(peers[1]!.health);
+    fleet.adopt([{ peer: next, weight: 1, health: HEALTH }, { peer: peers[1]!, weight: 1, health: HEALTH }], null);
+    expect(fleet.report.upstreams).toMatchObject([{ id: "a", state: "ejected", usable: false }, { id: "b", usable: true }]);
+    clock.advance(100);
+    expect(fleet.report.upstreams[0]).toMatchObject({ state: "unknown", usable: true });
+    next.health.failed("broken");
+    adopt("b");
+    expect(clock.pending).toBe(0);
+  });
+
   test("that takes an upstream away leaves no timer of it, nor does the end of the service", () => {
     const { peers, adopt, clock, fleet } = bench("a b c");
     peers[0]!.health.failed("broken");
