@@ -240,11 +240,13 @@ export class Gateway {
   /**
    * Takes a new configuration: the one given, else the file read anew. All or nothing: throws a `ConfigError` (or what a plugin threw
    * at its creation) and keeps the old one in force. Requests under way end as they began. `status.lastReload` tells of it either way,
-   * with `by` as who asked for it.
+   * with `by` as who asked for it. Throws, too, once the gateway has been closed.
    */
   reload(config: ConfigInput | undefined = this.#options.config, by: ReloadCause = "api"): Reloaded {
     const at = this.#clock.wall();
     try {
+      // What a configuration in force starts, probes and look-ups, nobody would end any more.
+      if (this.#isClosed()) throw new Error("the gateway has been closed");
       const source = this.#read(config);
       const next = this.#compile(this.#load(source));
       const { digest } = next;
@@ -269,10 +271,10 @@ export class Gateway {
 
   /**
    * Takes new content of `files`, under the configuration in force, whatever stands in the configuration file by now: a fault there
-   * must not let a certificate run out. All or nothing as `reload`. False when they hold what they held.
+   * must not let a certificate run out. All or nothing as `reload`. False when they hold what they held, and once it has been closed.
    */
   rereadFiles(): boolean {
-    if (this.#snapshot.files.length === 0) return false;
+    if (this.#snapshot.files.length === 0 || this.#isClosed()) return false;
     const loaded = this.#load(this.#source);
     const old = this.#snapshot.files;
     if (filesOf(loaded.config).every(({ content }, i) => old[i]?.content.equals(content))) return false;

@@ -355,6 +355,17 @@ describe("close", () => {
     await expect(connect(port)).rejects.toMatchObject({ code: "ECONNREFUSED" });
   });
 
+  it("ends reloads, too: what one would start, nobody would end any more", async () => {
+    const clock = manualClock();
+    const { gateway } = await running(oneService(9), { clock });
+    await gateway.close();
+    const pending = clock.pending;
+    expect(() => gateway.reload(oneService(9, { health: { enabled: true } }))).toThrow("the gateway has been closed");
+    expect(gateway.status.lastReload).toMatchObject({ outcome: "refused", issues: ["the gateway has been closed"] });
+    expect(gateway.rereadFiles()).toBe(false);
+    expect(clock.pending).toBe(pending);
+  });
+
   it("closes keep-alive connections that stay idle, to clients and to upstreams, without waiting for the grace", async () => {
     const origin = await backend();
     const clock = manualClock();
