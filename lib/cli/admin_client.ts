@@ -44,7 +44,7 @@ export async function asAdmin<T>(target: AdminTarget, act: (ask: Ask) => Promise
 }
 
 /** What to say of an answer that no admin interface of a gateway gives here. */
-export function unexpected({ status, headers }: AdminAnswer, asked: string, url: string): StartError {
+export function unexpected({ status, headers, json }: AdminAnswer, asked: string, url: string): StartError {
   const seconds = headers["retry-after"] ?? "";
   const wait = /^\d{1,9}$/.test(seconds) ? `; try again in ${seconds} s` : "";
   if (status === 429) return new StartError(`${url} has seen too many failed logins from here${wait}`, 1);
@@ -54,6 +54,11 @@ export function unexpected({ status, headers }: AdminAnswer, asked: string, url:
     const where = JSON.stringify(headers.location ?? "nowhere");
     return new StartError(`${url} redirects to ${where}, which is not followed: name the admin interface itself with --admin-url`, 1);
   }
+  if (status === 401) {
+    const remedy = "name one of them with --admin-url, or give all the same ADMIN_JWT_SECRET";
+    return new StartError(`${url} does not know the session it has just begun; where several gateways answer there, ${remedy}`, 1);
+  }
+  if (json.code === "internal") return new StartError(`${url} failed at ${asked}: the gateway's log says why`, 1);
   return new StartError(`${url} answered ${asked} with ${status}: it is not the admin interface of a gateway that knows this command`, 1);
 }
 
@@ -107,7 +112,7 @@ const UNVERIFIED = "its certificate is not signed by an authority that is truste
 
 const REASONS: Readonly<Record<string, string>> = {
   ECONNREFUSED: "nothing listens there; is the gateway running, with ADMIN_USER and a password set, and is the address right (--admin-url)?",
-  ECONNRESET: "the connection was closed without an answer",
+  ECONNRESET: "the connection was closed without an answer; with ADMIN_TLS=true the gateway speaks HTTPS",
   ENOTFOUND: "the name has no address",
   EPROTO: "what answers there speaks no TLS",
   ERR_TLS_CERT_ALTNAME_INVALID: "its certificate is for other names; write one of them in --admin-url",

@@ -4,6 +4,7 @@
  */
 import { certificatesProblem } from "../base/pem.ts";
 import { readClientSettings } from "../config/settings.ts";
+import type { Change } from "../gateway/changes.ts";
 import { asAdmin, unexpected, type AdminAnswer } from "./admin_client.ts";
 import { UsageError, type Arguments } from "./arguments.ts";
 import { readNamedFile, StartError, type ExitCode } from "./failure.ts";
@@ -28,8 +29,8 @@ function readCa(path: string): Buffer {
 function tell(answer: AdminAnswer, url: string): ExitCode {
   const { digest, changes, issues } = answer.json;
   if (answer.status === 200 && Array.isArray(changes)) {
-    const lines = (changes as readonly Record<string, unknown>[]).map(({ change, name }) => `${String(change).padEnd(9)}${String(name)}`);
-    if (lines.length === 0) lines.push("nothing changed");
+    const lines = (changes as readonly (Partial<Change> | null)[]).map((each) => `${String(each?.change).padEnd(9)}${String(each?.name)}`);
+    if (lines.length === 0) lines.push("nothing changed in the text; the secrets that it refers to were resolved anew");
     process.stdout.write(`${[...lines, `configuration ${String(digest)} is in force`].map(printable).join("\n")}\n`);
     return 0;
   }

@@ -31,7 +31,7 @@ describe("edge-gateway reload", () => {
     const running = await runningProgram(oneService(9, { name: `\${file:${name}}` }), [], CREDENTIALS);
     const reload = () => program(["reload"], { environment: { ...CREDENTIALS, ADMIN_URL: String(running.started.admin) } }).ended;
     const inForce = `configuration ${String(running.started.digest)} is in force\n`;
-    expect(await reload()).toMatchObject({ code: 0, stdout: `nothing changed\n${inForce}`, stderr: "" });
+    expect(await reload()).toMatchObject({ code: 0, stdout: `nothing changed in the text; the secrets that it refers to were resolved anew\n${inForce}`, stderr: "" });
     const lines = logLines(running.stderr()).map(({ message }) => message);
     expect(lines.slice(1)).toEqual(["admin logged in", "admin asks for a reload", "configuration read again: its text is the same, its secrets were resolved anew"]);
     writeFileSync(name, "");
@@ -143,6 +143,15 @@ describe("asAdmin", () => {
     expect(asked).toEqual(["POST /login"]);
   });
 
+  it.each([
+    ["that does not know it, as several behind one address", 401, /does not know the session it has just begun; where several gateways answer there, name one/],
+    ["that fails", 500, /failed at POST \/gateway\/reload: the gateway's log says why$/],
+  ])("says so of a gateway %s after the login", async (_what, status, message) => {
+    const { url } = await fake({ "/gateway/reload": [status, { code: status === 500 ? "internal" : "unauthenticated" }] });
+    const { code, stderr } = await program(["reload", "--admin-url", url], { environment: CREDENTIALS }).ended;
+    expect([code, stderr.trim()]).toEqual([1, expect.stringMatching(message)]);
+  });
+
   it("gives up on an answer without end", async () => {
     const port = await listening(http.createServer((_request, response) => {
       const more = () => void (response.destroyed || response.write("x".repeat(60_000), () => setImmediate(more)));
@@ -160,7 +169,7 @@ describe("asAdmin", () => {
   });
 
   it.each([
-    ["hangs up", (socket: net.Socket) => void socket.once("data", () => socket.destroy()), /closed without an answer$/],
+    ["hangs up", (socket: net.Socket) => void socket.once("data", () => socket.destroy()), /closed without an answer; with ADMIN_TLS=true the gateway speaks HTTPS$/],
     ["breaks off", (socket: net.Socket) => void socket.once("data", () => socket.end("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{")), /^1 cannot ask/],
     ["speaks another protocol", (socket: net.Socket) => void socket.once("data", () => socket.end("220 smtp ready\r\n")), /speaks no HTTP/],
   ])("says so of a server that %s", async (_what, talk, message) => {
@@ -171,7 +180,7 @@ describe("asAdmin", () => {
     const { url } = await fake({});
     expect(await failure(url.replace("http:", "https:"))).toMatch(/speaks no TLS$/);
     const secure = await listening(tls.createServer({ cert: SERVER.cert, key: SERVER.key }).on("tlsClientError", () => {}));
-    expect(await failure(`http://127.0.0.1:${secure}`)).toMatch(/^1 cannot ask/);
+    expect(await failure(`http://127.0.0.1:${secure}`)).toMatch(/^1 cannot ask .* with ADMIN_TLS=true the gateway speaks HTTPS$/);
     const wanted = { ca: Buffer.from(CA.cert) };
     expect(await failure(`https://127.0.0.2:${secure}`, wanted)).toMatch(/^1 cannot ask/);
   });
