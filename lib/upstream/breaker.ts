@@ -64,6 +64,8 @@ export class Breaker {
       this.#failures = new RollingCount(settings.windowMs);
     }
     this.#settings = settings;
+    // As many as are asked for now may have passed: no other would be let through to find that out.
+    if (this.#state === "half_open" && this.#probesPassed >= settings.probes) this.#close();
   }
 
   /** Lets a request through and returns what `settle` has to be called with, once; -1 when it is refused. */

@@ -129,7 +129,8 @@ export class Health {
     const now = this.#options.clock.now();
     const failures = this.#failures;
     failures.push(now);
-    if (failures.length > maxFailures) failures.shift();
+    // More than one where a reload has lowered the bound.
+    while (failures.length > maxFailures) failures.shift();
     if (failures.length < maxFailures || now - failures[0]! > windowMs || !this.#options.mayEject()) return;
     this.#eject(now, reason);
   }
@@ -169,9 +170,10 @@ export class Health {
     return { state: "ejected", since, reason, until };
   }
 
-  /** The upstream is no longer configured. */
+  /** The upstream is no longer configured: what requests under way still find out about it concerns nobody. */
   close(): void {
     this.#ejection?.timer.cancel();
+    this.#settings = UNTROUBLED;
   }
 
   #eject(now: number, reason: string): void {

@@ -133,3 +133,15 @@ test("new settings leave its state", () => {
   breaker.configure({ ...settings, windowMs: 9000, minRequests: 1 });
   expect(requests("+")).toBe("x");
 });
+
+test("when fewer probes are asked for than have passed already, it closes", () => {
+  const { breaker, requests, settings, clock } = bench({ probes: 5 });
+  requests("----");
+  clock.advance(500);
+  requests("++");
+  breaker.configure({ ...settings, probes: 3 });
+  expect(breaker.report.state).toBe("half_open");
+  breaker.configure({ ...settings, probes: 2 });
+  expect(breaker.report.state).toBe("closed");
+  expect(requests("+")).toBe("+");
+});

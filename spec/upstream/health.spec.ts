@@ -137,6 +137,17 @@ describe("passive checks", () => {
     expect(health.usable).toBe(true);
   });
 
+  test("a lower max_failures counts the latest ones only", () => {
+    const { health, fail, configure, clock } = bench({ passive: { maxFailures: 5 } });
+    fail(4);
+    configure({ passive: { maxFailures: 2 } });
+    clock.advance(1001);
+    fail(1);
+    expect(health.usable).toBe(true);
+    fail(1);
+    expect(health.usable).toBe(false);
+  });
+
   test("an ejection stays over other new settings", () => {
     const { health, fail, configure, clock } = bench();
     fail(3);
@@ -159,6 +170,15 @@ describe("passive checks", () => {
     fail(3);
     health.close();
     expect(clock.pending).toBe(0);
+  });
+
+  test("closed, requests that are still under way put it out no more, and nothing is said of it", () => {
+    const { health, fail, clock, said } = bench();
+    health.close();
+    fail(3);
+    expect(health.usable).toBe(true);
+    expect(clock.pending).toBe(0);
+    expect(said()).toEqual([]);
   });
 });
 
