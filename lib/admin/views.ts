@@ -41,7 +41,7 @@ export function gatewayView({ services, plugins, global }: ProxyConfig): ProxyCo
 
 /** In the snake_case of JSON; moments as RFC 3339 writes them. */
 export function statusView(status: GatewayStatus): object {
-  const { version, state, ready, uptimeMs, inFlight, digest, loadedAt, counts, lastReload } = status;
+  const { version, state, ready, uptimeMs, inFlight, digest, loadedAt, counts, lastReload, lastChange } = status;
   return {
     version,
     state,
@@ -52,6 +52,7 @@ export function statusView(status: GatewayStatus): object {
     loaded_at: moment(loadedAt),
     counts,
     last_reload: lastReload === null ? null : { ...lastReload, at: moment(lastReload.at) },
+    last_change: lastChange === null ? null : { ...lastChange, at: moment(lastChange.at) },
   };
 }
 

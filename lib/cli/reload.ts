@@ -15,8 +15,12 @@ export async function reloadCommand(given: Arguments): Promise<ExitCode> {
   const read = readClientSettings(given.flags, process.env);
   if (!read.ok) throw new UsageError(read.issues.join("\nedge-gateway: "));
   const { url, user, password, caPath } = read.settings;
-  const answer = await asAdmin({ url, user, password, ca: caPath === null ? null : readCa(caPath) }, (ask) => ask("POST", "/gateway/reload"));
-  return tell(answer, url);
+  return asAdmin({ url, user, password, ca: caPath === null ? null : readCa(caPath) }, async (ask) => {
+    const answer = await ask("POST", "/gateway/reload");
+    // As a rule the changed file has been taken before anybody has typed the command: then that is what is asked about.
+    const before = Array.isArray(answer.json.changes) && answer.json.changes.length === 0 ? await ask("GET", "/gateway/status") : null;
+    return tell(answer, before?.json.last_change, url);
+  });
 }
 
 function readCa(path: string): Buffer {
@@ -26,11 +30,13 @@ function readCa(path: string): Buffer {
   return content;
 }
 
-function tell(answer: AdminAnswer, url: string): ExitCode {
+function tell(answer: AdminAnswer, lastChange: unknown, url: string): ExitCode {
   const { digest, changes, issues } = answer.json;
   if (answer.status === 200 && Array.isArray(changes)) {
-    const lines = (changes as readonly (Partial<Change> | null)[]).map((each) => `${String(each?.change).padEnd(9)}${String(each?.name)}`);
+    const lines = linesOf(changes);
     if (lines.length === 0) lines.push("nothing changed in the text; the secrets that it refers to were resolved anew");
+    const { at, by, changes: earlier } = (lastChange ?? {}) as Readonly<Record<string, unknown>>;
+    if (Array.isArray(earlier)) lines.push(`the last change was taken at ${String(at)} (${String(by)}):`, ...linesOf(earlier));
     process.stdout.write(`${[...lines, `configuration ${String(digest)} is in force`].map(printable).join("\n")}\n`);
     return 0;
   }
@@ -40,6 +46,10 @@ function tell(answer: AdminAnswer, url: string): ExitCode {
     return 2;
   }
   throw unexpected(answer, "POST /gateway/reload", url);
+}
+
+function linesOf(changes: readonly (Partial<Change> | null)[]): string[] {
+  return changes.map((each) => `${String(each?.change).padEnd(9)}${String(each?.name)}`);
 }
 
 /** Whatever answered: nothing of it may drive the terminal. */

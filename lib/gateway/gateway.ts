@@ -88,6 +88,8 @@ export interface GatewayStatus {
   readonly counts: Snapshot["counts"];
   /** Null before the first one. */
   readonly lastReload: LastReload | null;
+  /** The last one that changed anything: reading the same text again does not hide it. Null before the first one. */
+  readonly lastChange: Extract<LastReload, { readonly outcome: "taken" }> | null;
 }
 
 /** "stopping": not ready any more, but requests are still taken. */
@@ -125,6 +127,7 @@ export class Gateway {
   readonly #startedAt: number;
   #loadedAt: number;
   #lastReload: LastReload | null = null;
+  #lastChange: GatewayStatus["lastChange"] = null;
   #state: State = "serving";
   #closing: Promise<"drained" | "cut"> | null = null;
   /** Ends the grace of a `close` under way. */
@@ -207,6 +210,7 @@ export class Gateway {
       loadedAt: this.#loadedAt,
       counts: this.counts,
       lastReload: this.#lastReload,
+      lastChange: this.#lastChange,
     };
   }
 
@@ -255,7 +259,9 @@ export class Gateway {
       this.#adopt(next);
       this.#source = source;
       this.#loadedAt = at;
-      this.#lastReload = { at, by, digest, outcome: "taken", changes };
+      const taken = { at, by, digest, outcome: "taken", changes } as const;
+      this.#lastReload = taken;
+      if (changed) this.#lastChange = taken;
       return { digest, changed, changes };
     } catch (error) {
       const issues = error instanceof ConfigError ? error.message.trimEnd().split("\n") : [(error as Error).message];

@@ -77,9 +77,10 @@ export const STATUS: GatewayStatus = {
   loadedAt: Date.UTC(2026, 0, 2),
   counts: { services: 1, routes: 1, upstreams: 1 },
   lastReload: null,
+  lastChange: null,
 };
 
-export const TAKEN: LastReload = {
+export const TAKEN: Extract<LastReload, { readonly outcome: "taken" }> = {
   at: Date.UTC(2026, 0, 2),
   by: "admin",
   digest: "0123456789ab",

@@ -81,6 +81,7 @@ describe("GET /gateway/status", () => {
       loaded_at: "2026-01-02T00:00:00.000Z",
       counts: { services: 1, routes: 1, upstreams: 1 },
       last_reload: null,
+      last_change: null,
     });
   });
 
@@ -91,6 +92,8 @@ describe("GET /gateway/status", () => {
       const { get } = await loggedIn({ source: { ...source, status: () => ({ ...STATUS, lastReload }) } });
       expect((await get("/gateway/status")).json.last_reload).toEqual({ ...lastReload, at: "2026-01-02T00:00:00.000Z" });
     }
+    const { get } = await loggedIn({ source: { ...source, status: () => ({ ...STATUS, lastReload: refused, lastChange: TAKEN }) } });
+    expect((await get("/gateway/status")).json.last_change).toEqual({ ...TAKEN, at: "2026-01-02T00:00:00.000Z" });
   });
 });
 

@@ -53,6 +53,15 @@ describe("edge-gateway reload", () => {
     expect(asked).toEqual(["POST /login", "POST /gateway/reload", "DELETE /logout"]);
   });
 
+  it("tells the last change and when it was taken, where the changed file has been taken already", async () => {
+    const running = await gateway();
+    writeFileSync(running.file, JSON.stringify(oneService(9, { name: "t" })));
+    await running.says("configuration reloaded");
+    const { code, stdout } = await running.reload();
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/^nothing changed in the text.*\nthe last change was taken at \d{4}-\S+Z \(file\):\nadded +service "t"\n(.*\n)+removed +service "s"\n(.*\n)+configuration [0-9a-f]{12} is in force\n$/);
+  });
+
   it("over HTTPS verifies the certificate, by Node's list or by --ca", async () => {
     const files = pem({ cert: SERVER.cert, key: SERVER.key, ca: CA.cert, broken: "garbage" });
     const { url, reload } = await gateway({ SERVER_CERT_PATH: files.cert!, SERVER_KEY_PATH: files.key!, ADMIN_TLS: "true" });

@@ -275,6 +275,7 @@ describe("status", () => {
       loadedAt: made,
       counts: { services: 1, routes: 2, upstreams: 1 },
       lastReload: null,
+      lastChange: null,
     });
     const { changes } = gateway.reload({ services: [] }, "signal");
     expect(gateway.status).toMatchObject({ loadedAt: made + 1_500, digest: gateway.digest, counts: { services: 0 } });
@@ -284,6 +285,9 @@ describe("status", () => {
     expect(gateway.status.loadedAt).toBe(made + 1_500);
     expect(gateway.status.lastReload).toMatchObject({ at: made + 2_000, by: "api", digest: gateway.digest, outcome: "refused" });
     expect((gateway.status.lastReload as { issues?: unknown }).issues).toHaveLength(issues.length);
+    gateway.reload({ services: [] });
+    expect(gateway.status.lastReload).toMatchObject({ by: "api", outcome: "taken", changes: [] });
+    expect(gateway.status.lastChange).toEqual({ at: made + 1_500, by: "signal", digest: gateway.digest, outcome: "taken", changes });
   });
 
   it("names the fault when a plugin could not be created", async () => {
