@@ -327,6 +327,7 @@ function unknownFlags(flags: Readonly<Record<string, string | true | undefined>>
     if (secretRow !== undefined) {
       return `--${flag} is no flag, as others could read it: set the environment variable ${secretRow.variable}`;
     }
+    if (Object.values(SETTINGS).some((row) => row.flag === flag)) return `--${flag} is for starting a gateway; one that runs keeps what it was started with`;
     const nearest = suggest(flag, known);
     return `--${flag} is not a known flag${nearest === undefined ? "" : `; did you mean --${nearest}?`}`;
   });

@@ -191,7 +191,7 @@ describe("readClientSettings", () => {
     ["a URL with a path", { "admin-url": "http://h/x" }, ADMIN, ["--admin-url: expected a URL"]],
     ["a URL with a password in it", { "admin-url": "http://a:b@h" }, ADMIN, ["--admin-url: expected a URL"]],
     ["any free port", {}, { ...ADMIN, ADMIN_PORT: "0" }, ["ADMIN_PORT is 0"]],
-    ["flags of other commands and unknown ones", { config: "x", "admin-ulr": "x" }, ADMIN, ["--config is not a known flag", "did you mean --admin-url?"]],
+    ["flags of other commands and unknown ones", { config: "x", "admin-ulr": "x" }, ADMIN, ["--config is for starting a gateway; one that runs keeps what it was started with", "did you mean --admin-url?"]],
     ["a password on the command line", { "admin-password": "x" }, ADMIN, ["--admin-password is no flag"]],
   ])("says what is wrong with %s", (_what, flags, environment, told) => {
     const issues = read(flags, environment) as readonly string[];
