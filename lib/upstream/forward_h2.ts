@@ -46,15 +46,18 @@ export async function forwardH2(exchange: Exchange, to: Destination<Sessions>, o
 /** The peer says that it has not looked at the request, or an idle connection broke as it was used; and the request can be sent again. */
 class Unserved extends Unsent {}
 
-/** A lease on a session that is connected and, for a WebSocket, has said whether it takes one. */
-async function lease({ call, upgrade }: Exchange, { pool }: Destination<Sessions>, longest: () => number, clock: Clock, except: Session | null): Promise<Session> {
-  const session = pool.tryLease(except) ?? pool.tryLease() ?? (await pool.waitForLease(longest(), (run) => call.onAbort(run)));
-  if (upgrade !== null) {
-    await within(session.settled, session, call, longest(), clock);
-  } else if (session.http2 === null || session.http2.connecting) {
-    await within(session.ready, session, call, longest(), clock);
+/**
+ * A lease on a session whose peer has said what it takes: how many streams, and whether WebSockets. More sent at once would be refused,
+ * or wait in node behind the others while another connection could have them.
+ */
+async function lease({ call }: Exchange, { pool }: Destination<Sessions>, longest: () => number, clock: Clock, except: Session | null): Promise<Session> {
+  for (let full = except; ; ) {
+    const session = pool.tryLease(full) ?? pool.tryLease() ?? (await pool.waitForLease(longest(), (run) => call.onAbort(run)));
+    if (!session.isSettled) await within(session.settled, session, call, longest(), clock);
+    if (!session.isOverfull) return session;
+    session.release();
+    full = session;
   }
-  return session;
 }
 
 function within(usable: Promise<unknown>, session: Session, call: Call, ms: number, clock: Clock): Promise<void> {

@@ -37,6 +37,8 @@ export class Sessions {
   #ticket: Buffer | undefined;
   /** How many leases have been asked for: whose turn it is among the addresses. */
   #turn = 0;
+  /** Streams that the peer allowed on the last connection it said so of: what is expected of the next. */
+  #usualStreams = STREAMS_BEFORE_SETTINGS;
   #unfollow: (() => void) | null = null;
 
   /** Throws when the client certificate and its key do not fit. */
@@ -165,12 +167,16 @@ export class Sessions {
     const session = new Session(socket, address, {
       clock: this.#clock,
       idleMs: keepaliveIdleMs,
+      mostStreams: this.#usualStreams,
       isKept: () => this.#state === "open",
       released: () => {
         this.#leased--;
         this.#waiting.grant();
       },
-      changed: () => this.#waiting.grant(),
+      changed: (mostStreams) => {
+        this.#usualStreams = mostStreams;
+        this.#waiting.grant();
+      },
       closed: () => {
         this.#sessions.delete(session);
         this.#waiting.grant();
@@ -190,11 +196,13 @@ function shuttingDown(): Fault {
 interface SessionHooks {
   readonly clock: Clock;
   readonly idleMs: number;
+  /** Leases that are given before the peer has said what it allows. */
+  readonly mostStreams: number;
   /** Whether a session without streams is kept for later. */
   readonly isKept: () => boolean;
   readonly released: () => void;
   /** It may have room that it had not before. */
-  readonly changed: () => void;
+  readonly changed: (mostStreams: number) => void;
   readonly closed: () => void;
 }
 
@@ -206,6 +214,7 @@ export class Session {
   readonly ready: Promise<ClientHttp2Session>;
   /** Resolves when the peer has said what it allows; rejects as `ready` does, and when the connection ends before. */
   readonly settled: Promise<void>;
+  isSettled = false;
   /** Whether the peer takes an extended CONNECT (RFC 8441 §3); known once it is `settled`. */
   takesWebSockets = false;
   /** The last stream the peer has looked at, by its GOAWAY: later ones can be sent again. */
@@ -218,7 +227,7 @@ export class Session {
   #settle: () => void = ignore;
   #state: "connecting" | "open" | "doubted" | "leaving" | "closed" = "connecting";
   #streams = 0;
-  #mostStreams = STREAMS_BEFORE_SETTINGS;
+  #mostStreams: number;
   #idleSince = 0;
   #timer: Timer | null = null;
   /** Runs while a sign of life is waited for: the answer to a PING, or the end of the connection. */
@@ -228,6 +237,7 @@ export class Session {
     this.#socket = socket;
     this.address = address;
     this.#hooks = hooks;
+    this.#mostStreams = hooks.mostStreams;
     let unsettled: (fault: Fault) => void;
     this.settled = new Promise((resolve, reject) => {
       this.#settle = resolve;
@@ -245,7 +255,7 @@ export class Session {
     this.settled.catch(ignore);
     socket.once("error", (error) => this.destroy(new Fault("upstream_connect_failed", connectFailure(error), error)));
     socket.once("close", () => {
-      if (this.#state === "connecting") this.destroy(new Fault("upstream_connect_failed", "the connection closed before it was ready"));
+      if (this.#state === "connecting") this.destroy(new Fault("upstream_connect_failed", CLOSED_EARLY));
     });
     // Nagle's algorithm would hold back the last small frame of each message.
     socket.setNoDelay(true);
@@ -253,6 +263,11 @@ export class Session {
 
   get hasRoom(): boolean {
     return this.#streams < this.#mostStreams && this.takesStreams;
+  }
+
+  /** More were given leases than the peer turned out to allow: some have to go elsewhere. Of a peer that allows none, one waits for more. */
+  get isOverfull(): boolean {
+    return this.#streams > Math.max(1, this.#mostStreams);
   }
 
   get takesStreams(): boolean {
@@ -339,7 +354,10 @@ export class Session {
     });
     this.http2 = session;
     session.on("error", ignore);
-    session.once("close", () => this.destroy(new Fault("upstream_reset", "the connection closed")));
+    session.once("close", () => {
+      // Without the peer's SETTINGS, which come first, nothing was sent.
+      this.destroy(this.isSettled ? new Fault("upstream_reset", "the connection closed") : new Fault("upstream_connect_failed", CLOSED_EARLY));
+    });
     session.on("goaway", (code: number, lastStream: number) => {
       this.lastStream = lastStream;
       this.leave();
@@ -347,10 +365,10 @@ export class Session {
     });
     session.on("remoteSettings", ({ maxConcurrentStreams, enableConnectProtocol }) => {
       this.takesWebSockets = enableConnectProtocol === true;
+      if (maxConcurrentStreams !== undefined) this.#mostStreams = maxConcurrentStreams;
+      this.isSettled = true;
       this.#settle();
-      if (maxConcurrentStreams === undefined) return;
-      this.#mostStreams = maxConcurrentStreams;
-      this.#hooks.changed();
+      this.#hooks.changed(this.#mostStreams);
     });
     session.once("connect", () => {
       if (this.#state !== "connecting") return;
@@ -367,7 +385,7 @@ export class Session {
     if (this.#state !== "doubted") return;
     this.#state = "open";
     if (this.#streams === 0) this.#becomeIdle();
-    this.#hooks.changed();
+    this.#hooks.changed(this.#mostStreams);
   }
 
   /** Ends the connection without waiting for the peer to take what was written. */
@@ -414,6 +432,7 @@ function sparePending(session: ClientHttp2Session): void {
 
 /** Time for a sign of life: any peer answers a PING ahead of all else. Less than most wait for a connection. */
 const PROOF_MS = 2_500;
+const CLOSED_EARLY = "the connection closed before it was ready";
 /** What RFC 9113 §6.5.2 asks peers to allow at least. */
 const STREAMS_BEFORE_SETTINGS = 100;
 /** As `forward.ts` has it for HTTP/1. */

@@ -36,10 +36,11 @@ interface Peer {
  * nothing of itself; while it is `deaf` it answers no PING.
  */
 async function framePeer(talk: (peer: Peer, stream: number) => void, settings: Buffer | null = Buffer.alloc(0)) {
-  const self = { port: 0, connections: 0, open: 0, streams: [] as number[], resets: [] as number[], pings: 0, deaf: false };
+  const self = { port: 0, connections: 0, open: 0, sockets: [] as Socket[], streams: [] as number[], resets: [] as number[], pings: 0, deaf: false };
   const server = net.createServer((socket) => {
     self.connections++;
     self.open++;
+    self.sockets.push(socket);
     socket.on("close", () => self.open--);
     socket.on("error", () => {});
     const peer: Peer = {
@@ -147,6 +148,32 @@ describe("sessions", () => {
     held[2]!();
     await Promise.all([read(await second), read(await third)]);
     expect(upstream.connections).toBe(2);
+  });
+
+  test("more at once than the peer allows, before it has said so, go to as many as that takes; none is refused", async () => {
+    const held = new Map<Peer, number[]>();
+    const upstream = await framePeer((peer, stream) => held.set(peer, [...(held.get(peer) ?? []), stream]), maxStreams(2));
+    const { send, pool } = bench(upstream.port, {}, 3);
+    const texts = Array.from({ length: 7 }, async () => read(await send()));
+    await eventually(() => upstream.streams.length === 6 && pool.waiting === 1);
+    expect([...held.values()].map((streams) => streams.length)).toEqual([2, 2, 2]);
+    const answered = [...held].flatMap(([peer, streams]) => streams.map((stream) => [peer, stream] as const));
+    for (const [peer, stream] of answered) peer.answer(stream);
+    await eventually(() => upstream.streams.length === 7, "the turn of the one that waits");
+    for (const [peer, streams] of held) for (const stream of streams.slice(2)) peer.answer(stream);
+    expect(await Promise.all(texts)).toEqual(Array(7).fill("ok"));
+    await eventually(() => pool.leased === 0);
+  });
+
+  test("one that closes before its peer has said what it allows was sent nothing: upstream_connect_failed", async () => {
+    const upstream = await framePeer(() => {}, null);
+    const { send, pool } = bench(upstream.port);
+    const sent = send({ method: "POST" });
+    await eventually(() => upstream.sockets.length === 1);
+    upstream.sockets[0]!.end();
+    expect(await code(sent)).toBe("upstream_connect_failed");
+    expect(upstream.streams).toEqual([]);
+    expect(pool.leased).toBe(0);
   });
 
   test("a larger max_connections lets those go on who wait", async () => {
