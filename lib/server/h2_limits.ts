@@ -36,9 +36,8 @@ export const SURPLUS_HEAD_BYTES = 64 * 1024;
 export const SURPLUS_LINES = 256;
 
 /**
- * Requests that the client takes back before they are answered, or breaks (CVE-2023-44487, "rapid reset"), and such as nghttp2 refuses
- * before we hear of them. A page that is left, or a map that is moved, takes back all its streams at once, some times over; a flood does
- * so thousands of times a second.
+ * Requests that the client takes back before they are answered, or breaks (CVE-2023-44487, "rapid reset"). A page that is left, or a
+ * map that is moved, takes back all its streams at once, some times over; a flood does so thousands of times a second.
  */
 export const RESETS: Rate = { burst: 512, perSecond: 64 };
 
@@ -50,7 +49,7 @@ export const PINGS: Rate = { burst: 2_000, perSecond: 1_000 };
 
 /**
  * Requests of one connection, in its life, that node refuses before we hear of them: it never frees their places among MAX_STREAMS (probed
- * with Node 20). Beyond that its client is sent to a new connection.
+ * with Node 20). Beyond that its client is sent to a new connection, and nghttp2 looks at none of the requests that still come.
  */
 export const MAX_UNHEARD = 64;
 

@@ -159,8 +159,6 @@ class Session {
   #bytesRead = 0;
   #lastStream = 0;
   #unheard = 0;
-  /** How many of these have been counted. */
-  #counted = 0;
   #silentMs = 0;
 
   constructor(session: ServerHttp2Session, socket: Socket, limits: Limits, options: SessionsOptions) {
@@ -231,7 +229,8 @@ class Session {
 
   /**
    * A request whose head is not valid, or much too large, is reset by node without an event: its stream's number is all that is seen.
-   * Numbers may be left out, too, though nobody does: no more of them count than requests can have come in so many bytes.
+   * Numbers are left out, too, by clients that take back what has waited in them (nghttp2's do): so no more of them count than requests
+   * can have come in so many bytes, and it costs nobody what is under way.
    */
   #countUnheard(bytes: number): void {
     if (this.#session.destroyed) return;
@@ -241,9 +240,6 @@ class Session {
     // One whose head is under way has its number already, and makes up for that when it is heard of.
     this.#unheard += came - this.#delivered;
     this.#delivered = 0;
-    for (; this.#counted < this.#unheard && !this.#session.destroyed; this.#counted++) {
-      this.#count(this.#resets, "requests that cannot be served");
-    }
     if (this.#unheard >= MAX_UNHEARD) this.drain();
   }
 
