@@ -23,6 +23,10 @@ import { isWebsocketKey, websocketAccept } from "./websocket.ts";
 
 const { NGHTTP2_CANCEL, NGHTTP2_FLAG_END_STREAM, NGHTTP2_PROTOCOL_ERROR, NGHTTP2_REFUSED_STREAM } = http2.constants;
 
+/** Most that nghttp2 reckons with for packing a field, and a list. */
+const FIELD_BYTES = 12;
+const LIST_BYTES = 32;
+
 /** As `forward` of `forward.ts`. */
 export async function forwardH2(exchange: Exchange, to: Destination<Sessions>, options: ForwardOptions, endsAt: number): Promise<Reply> {
   const { call } = exchange;
@@ -111,6 +115,10 @@ function send(exchange: Exchange, to: Destination<Sessions>, session: Session, o
     try {
       const head = requestHead(exchange, to, options);
       const fields = requestFields(exchange, to, head.headers);
+      if (listBytes(fields) > MAX_HEAD_BYTES) {
+        session.release();
+        return resolve(problem(call, "headers_too_large", { detail: HEAD_TOO_LARGE, why: "nghttp2 sends no more than 64 KiB in one head" }));
+      }
       // A body of stated length has trailers only where the client speaks HTTP/2 too; asking for them costs a frame.
       mayTrail = head.framing === "chunked" || (head.framing === "length" && exchange.httpVersion === "2.0");
       stream = open(session.http2!, fields, { endStream: body === null && exchange.upgrade === null, waitForTrailers: mayTrail });
@@ -242,6 +250,20 @@ function requestFields(exchange: Exchange, to: Destination<Sessions>, list: Head
   }
   if (hasToken(headerValue(list, "te"), "trailers")) fields["te"] = "trailers";
   return fields;
+}
+
+/** Beyond that node sends nothing, and gives up the connection: what nghttp2 takes a head for before it has packed it. */
+const MAX_HEAD_BYTES = 64 * 1024 - LIST_BYTES;
+const HEAD_TOO_LARGE = "The service behind this route is reached over HTTP/2, where a request's header fields may have 64 KiB together.";
+
+function listBytes(fields: OutgoingHttpHeaders): number {
+  let bytes = 0;
+  for (const name in fields) {
+    const value = fields[name];
+    if (typeof value === "string") bytes += name.length + value.length + FIELD_BYTES;
+    else if (Array.isArray(value)) for (const each of value) bytes += name.length + each.length + FIELD_BYTES;
+  }
+  return bytes;
 }
 
 /** The response as a Reply whose body is the stream itself, unread. */

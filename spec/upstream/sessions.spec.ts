@@ -443,6 +443,17 @@ describe("faults", () => {
     expect(upstream.streams).toEqual([]);
   });
 
+  test("a head of more than 64 KiB, which node would not send: 431, and the connection stays", async () => {
+    const upstream = await framePeer((peer, stream) => peer.answer(stream));
+    const { send, pool } = bench(upstream.port);
+    const large = (bytes: number) => ({ headers: Array.from({ length: 8 }, (_, i) => [`x-${i}`, "y".repeat(bytes / 8)]).flat() });
+    expect(await read(await send(large(65_000)))).toBe("ok");
+    expect(problemOf(await send(large(66_000))).code).toBe("headers_too_large");
+    expect(await read(await send())).toBe("ok");
+    await eventually(() => pool.leased === 0);
+    expect(upstream.connections).toBe(1);
+  });
+
   test("a WebSocket where the peer's SETTINGS do not allow one: 502, why, and nothing is sent", async () => {
     const upstream = await framePeer((peer, stream) => peer.answer(stream));
     const { send, pool } = bench(upstream.port);
