@@ -74,7 +74,10 @@ function within(usable: Promise<unknown>, session: Session, call: Call, ms: numb
       session.release();
       reject(fault);
     };
-    const timer = clock.after(ms, () => giveUp(new Unsent("upstream_timeout", `no connection within ${ms} ms`)));
+    const timer = clock.after(ms, () => {
+      session.isOverdue = true;
+      giveUp(new Unsent("upstream_timeout", `no connection within ${ms} ms`));
+    });
     usable.then(() => {
       if (over) return;
       over = true;

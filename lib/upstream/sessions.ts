@@ -215,6 +215,8 @@ export class Session {
   /** Resolves when the peer has said what it allows; rejects as `ready` does, and when the connection ends before. */
   readonly settled: Promise<void>;
   isSettled = false;
+  /** Somebody has waited for it to be settled as long as he would: nobody new is to wait. Those who do may be luckier. */
+  isOverdue = false;
   /** Whether the peer takes an extended CONNECT (RFC 8441 §3); known once it is `settled`. */
   takesWebSockets = false;
   /** The last stream the peer has looked at, by its GOAWAY: later ones can be sent again. */
@@ -271,7 +273,7 @@ export class Session {
   }
 
   get takesStreams(): boolean {
-    return this.#state === "open" || this.#state === "connecting";
+    return (this.#state === "open" || this.#state === "connecting") && (this.isSettled || !this.isOverdue);
   }
 
   /** Undefined until it is connected. */
@@ -320,7 +322,10 @@ export class Session {
 
   closeIfUnused(): void {
     if (this.#streams > 0 || this.#state === "closed") return;
-    if (this.#state === "connecting") return this.destroy(new Fault("upstream_connect_failed", "nobody needs the connection any more"));
+    if (!this.isSettled) {
+      this.destroy(new Fault("upstream_connect_failed", "nobody needs the connection any more"));
+      return void this.#socket.destroy();
+    }
     this.#state = "leaving";
     const session = this.http2!;
     if (!session.closed && !session.destroyed) session.close();
@@ -397,7 +402,7 @@ export class Session {
 
   #becomeIdle(): void {
     if (this.#state === "doubted" && this.#hooks.isKept()) return;
-    if (this.#state !== "open" || !this.#hooks.isKept()) return this.closeIfUnused();
+    if (this.#state !== "open" || !this.isSettled || !this.#hooks.isKept()) return this.closeIfUnused();
     // An idle connection must not keep the process alive.
     this.http2!.unref();
     this.#idleSince = this.#hooks.clock.now();

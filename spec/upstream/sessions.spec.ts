@@ -165,6 +165,25 @@ describe("sessions", () => {
     await eventually(() => pool.leased === 0);
   });
 
+  test("one that is not ready within connect_ms is waited for by nobody new, and goes with those who do", async () => {
+    const upstream = await framePeer((peer, stream) => peer.answer(stream), null);
+    const { send, pool, clock } = bench(upstream.port, {}, 2);
+    const first = code(send());
+    await eventually(() => upstream.sockets.length === 1);
+    clock.advance(60);
+    const second = code(send());
+    clock.advance(40);
+    expect(await first).toBe("upstream_timeout");
+    const third = code(send());
+    await eventually(() => upstream.sockets.length === 2, "another connection");
+    clock.advance(60);
+    expect(await second).toBe("upstream_timeout");
+    await eventually(() => upstream.open === 1 && pool.open === 1, "the first being closed");
+    clock.advance(40);
+    expect(await third).toBe("upstream_timeout");
+    await eventually(() => upstream.open === 0 && pool.open === 0 && clock.pending === 0);
+  });
+
   test("one that closes before its peer has said what it allows was sent nothing: upstream_connect_failed", async () => {
     const upstream = await framePeer(() => {}, null);
     const { send, pool } = bench(upstream.port);
