@@ -36,6 +36,7 @@ export class Replay {
   #bytes = 0;
   #keeps = true;
   #begun = false;
+  #released = false;
   #reader: Reader | null = null;
 
   /** Keeps up to `mostBytes` of `source`, which nobody has read from. */
@@ -59,6 +60,11 @@ export class Replay {
 
   /** There will be no other try: what was kept is let go as far as the view has it. */
   release(): void {
+    this.#released = true;
+    this.#keepNoMore();
+  }
+
+  #keepNoMore(): void {
     if (!this.#keeps) return;
     this.#keeps = false;
     this.#memory.giveBack(this.#bytes);
@@ -92,11 +98,14 @@ export class Replay {
     this.#kept.push(chunk);
     if (this.#keeps) {
       if (this.#bytes + chunk.length <= this.#most && this.#memory.take(chunk.length)) this.#bytes += chunk.length;
-      else this.release();
+      else this.#keepNoMore();
     }
     const reader = this.#reader!;
     if (isRead(reader)) {
       if (!this.#deliver(reader)) this.#source.pause();
+    } else if (reader.readableFlowing === null && !this.#released) {
+      // It will be read once there is a connection for it, and what comes till then must not be lost.
+      this.#source.pause();
     } else if (!this.#keeps) {
       // Whoever read it has stopped, and the server disposes of the rest: it must not be held back for nobody.
       this.#kept = [];

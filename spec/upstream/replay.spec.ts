@@ -108,6 +108,36 @@ test("a slow reader holds the client back", async () => {
   expect(body.isPaused()).toBe(false);
 });
 
+test("a view nobody has begun to read loses nothing: another connection may take its time", async () => {
+  const { body, replay } = bench(3);
+  replay.open().on("data", () => {});
+  body.push("ab");
+  await turn();
+  const view = replay.open();
+  for (const chunk of ["c", "de", "f", null]) {
+    body.push(chunk);
+    await turn();
+  }
+  expect(await read(view)).toBe("abcdef");
+});
+
+test("a view nobody will begin to read holds nobody back", async () => {
+  const { body, replay } = bench();
+  replay.open().on("data", () => {});
+  body.push("a");
+  await turn();
+  replay.open();
+  body.push("b");
+  await turn();
+  replay.release();
+  body.resume();
+  for (let i = 0; i < 5; i++) body.push(Buffer.alloc(100_000));
+  body.push(null);
+  await turn();
+  await turn();
+  expect(body.readableEnded).toBe(true);
+});
+
 test("a view nobody reads any more holds nobody back", async () => {
   const { body, replay } = bench(10_000_000, new ReplayMemory(100_000_000));
   const view = replay.open();
