@@ -47,6 +47,8 @@ export class Breaker {
   #term = 0;
   #probesOut = 0;
   #probesPassed = 0;
+  /** When the latest probe was let through. */
+  #probedAt = 0;
 
   constructor(options: { readonly clock: Clock; readonly log: Log; readonly service: string }, settings: BreakerSettings) {
     this.#clock = options.clock;
@@ -57,7 +59,7 @@ export class Breaker {
     this.#failures = new RollingCount(settings.windowMs);
   }
 
-  /** New settings, after a reload: its state stays. */
+  /** New settings, after a reload: its state stays, unless fewer probes are asked for than have passed. */
   configure(settings: BreakerSettings): void {
     if (settings.windowMs !== this.#settings.windowMs) {
       this.#requests = new RollingCount(settings.windowMs);
@@ -72,8 +74,13 @@ export class Breaker {
   admit(): number {
     if (this.#state === "open" && this.retryAfterMs === 0) this.#enter("half_open");
     if (this.#state === "closed") return this.#term;
-    if (this.#state === "open" || this.#probesOut + this.#probesPassed >= this.#settings.probes) return -1;
+    if (this.#state === "open") return -1;
+    const { probes, openMs } = this.#settings;
+    const now = this.#clock.now();
+    // Where a probe says nothing for so long (an upload, an upstream that hangs), another one may.
+    if (this.#probesOut + this.#probesPassed >= probes && now < this.#probedAt + openMs) return -1;
     this.#probesOut++;
+    this.#probedAt = now;
     return this.#term;
   }
 

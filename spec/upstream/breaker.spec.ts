@@ -105,6 +105,27 @@ describe("half-open", () => {
     expect(breaker.report.state).toBe("closed");
   });
 
+  test("a probe that says nothing for open_ms does not keep the others waiting", () => {
+    const { breaker, requests, clock } = halfOpen();
+    const hung = breaker.admit();
+    clock.advance(499);
+    expect(requests("+")).toBe("x");
+    clock.advance(1);
+    const second = breaker.admit();
+    expect(breaker.admit()).toBe(-1);
+    breaker.settle(second, "passed");
+    breaker.settle(hung, "failed");
+    expect(breaker.report.state).toBe("closed");
+  });
+
+  test("closes when a reload asks for no more probes than have passed", () => {
+    const { breaker, settings, requests } = halfOpen({ probes: 3 });
+    requests("++");
+    breaker.configure({ ...settings, probes: 2 });
+    expect(breaker.report.state).toBe("closed");
+    expect(requests("+")).toBe("+");
+  });
+
   test("closed again, it counts from the beginning", () => {
     const { breaker, requests } = halfOpen();
     requests("+---");
