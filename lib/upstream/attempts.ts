@@ -138,10 +138,10 @@ function guarded(next: Handler, breaker: Breaker): Handler {
   };
 }
 
-/** A request has failed that its upstream did not answer, or answered with 5xx. One that the client itself spoilt says nothing. */
+/** A request has failed that its upstream did not answer, or answered with 5xx. One that the client or the gateway spoilt says nothing. */
 function verdictOf({ call }: Exchange, { status }: Reply): Verdict {
   const { code } = call.notes;
-  if (code !== null && ERRORS[code as ErrorCode]?.side === "client") return "unknown";
+  if (code !== null && (ERRORS[code as ErrorCode]?.side ?? "upstream") !== "upstream") return "unknown";
   // Nobody was asked: the breaker has nothing to learn, and would only delay the return.
   if (code === "upstream_unavailable") return "unknown";
   return status >= 500 ? "failed" : "passed";

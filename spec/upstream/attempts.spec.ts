@@ -261,10 +261,11 @@ describe("a circuit breaker", () => {
     expect(breaker.report.state).toBe("closed");
   });
 
-  test("does not count what the client spoilt, nor that there was nobody to ask", async () => {
+  test("does not count what the client or the gateway spoilt, nor that there was nobody to ask", async () => {
     const clock = manualClock();
     const breaker = new Breaker({ clock, log: silentLog, service: "s" }, { errorRatio: 0.1, minRequests: 1, windowMs: 1000, openMs: 1000, probes: 1 });
     await bench([peer("a", fails("request_timeout"))], { breaker }).handler(madeUpExchange());
+    await bench([peer("a", fails("internal"))], { breaker }).handler(madeUpExchange());
     await bench([], { breaker }).handler(madeUpExchange());
     const gone = peer("a", async ({ call }) => {
       call.abort();
