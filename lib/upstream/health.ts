@@ -172,8 +172,8 @@ export class Health {
 
   /** The upstream is no longer configured: what requests under way still find out about it concerns nobody. */
   close(): void {
-    this.#ejection?.timer.cancel();
     this.#settings = UNTROUBLED;
+    this.#ejection?.timer.cancel();
   }
 
   #eject(now: number, reason: string): void {

@@ -210,3 +210,23 @@ test("says so whenever who can be used may be another", () => {
   clock.advance(100);
   expect(changes()).toBe(before + 2);
 });
+
+test("a lower max_failures counts at once, with the failures there were", () => {
+  const { health, configure, fail, clock } = bench({ passive: { maxFailures: 5 } });
+  fail(2);
+  clock.advance(900);
+  fail(1);
+  configure({ passive: { maxFailures: 2 } });
+  clock.advance(500);
+  fail(1);
+  expect(health.report.state).toBe("ejected");
+});
+
+test("one that is no longer configured is not ejected for the last of its requests", () => {
+  const { health, fail, said, clock } = bench();
+  health.close();
+  fail(3);
+  expect(health.usable).toBe(true);
+  expect(said()).toEqual([]);
+  expect(clock.pending).toBe(0);
+});
