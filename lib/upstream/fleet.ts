@@ -79,7 +79,10 @@ export class Fleet {
     const before = this.#peers;
     this.#peers = members.map(({ peer }) => peer);
     for (const { health } of before) if (!this.#peers.some((peer) => peer.health === health)) health.close();
+    // Turns saved up under other weights would be taken all in a row: from 100:1 to 1:1 it would be a hundred times the same one.
+    const isReweighted = members.some(({ peer, weight }) => peer.weight !== weight);
     for (const { peer, weight, health } of members) {
+      if (isReweighted) peer.turn = 0;
       peer.weight = weight;
       peer.health.configure(health);
     }

@@ -63,6 +63,13 @@ describe("who gets requests", () => {
     expect(picks(1)).toBe("b");
   });
 
+  test("by new weights from a reload on, whatever turns the old ones had left", () => {
+    const { picks, adopt, picker } = bench("a:100 b");
+    picks(60);
+    adopt("a b");
+    expect(Array.from({ length: 4 }, () => picker.pick(madeUpExchange(), [])!.id).join("")).toBe("abab");
+  });
+
   test("not one that was tried", () => {
     const { picks, peers } = bench("a b");
     expect(picks(2, [peers[0]!])).toBe("bb");
