@@ -72,7 +72,7 @@ function repeatedly({ picker, forwarding, totalMs }: AttemptsOptions, { policy, 
     const replay = replayOf(exchange, policy, memory);
     const tried: Peer[] = [first];
     const another = (): Peer | null => {
-      if (exchange.call.aborted || tried.length > policy.attempts || (endsAt !== 0 && clock.now() >= endsAt)) return null;
+      if (exchange.call.aborted || tried.length > policy.attempts || (endsAt !== 0 && clock.now() > endsAt - LEAST_TRY_MS)) return null;
       if (exchange.body !== null && !(replay === null ? isUntouched(exchange.body) : replay.isWhole)) return null;
       const next = picker.pick(exchange, tried);
       return next !== null && budget.take(policy.budgetRatio) ? next : null;
@@ -95,6 +95,9 @@ function repeatedly({ picker, forwarding, totalMs }: AttemptsOptions, { policy, 
     }
   };
 }
+
+/** Timers may run two milliseconds early: what is left at `total_ms` is no time for a try, and another upstream would be blamed for it. */
+const LEAST_TRY_MS = 5;
 
 /** Null where there is nothing to keep, or where it is known to be too much. */
 function replayOf({ body, headers }: Exchange, { maxReplayBytes }: RetryPolicy, memory: ReplayMemory): Replay | null {
@@ -167,7 +170,7 @@ const DETAILS: { readonly [code in ErrorCode]?: string } = {
   upstream_invalid: "What the service behind this route answered is not valid HTTP.",
   upstream_timeout: "The service behind this route did not answer in time.",
   upstream_saturated: "Every connection to the service behind this route was in use. Try again shortly.",
-  request_timeout: "The request body stopped arriving.",
+  request_timeout: "The request body did not arrive in time.",
   body_too_large: "The request body is larger than this gateway takes.",
   bad_request: "The request body ended before its announced end.",
 };

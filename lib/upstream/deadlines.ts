@@ -12,12 +12,12 @@ export interface Deadlines {
   over(): void;
 }
 
-/** Both monotonic, 0: no such deadline. Calls `expired` once at most. */
+/** Both are moments of the monotonic clock; 0: no such deadline. Calls `expired` once at most. */
 export function deadlines(clock: Clock, tryEndsAt: number, endsAt: number, expired: (fault: Fault) => void): Deadlines {
   if (tryEndsAt === 0 && endsAt === 0) return NONE;
   const at = (moment: number, why: string): Timer | null =>
     moment === 0 ? null : clock.after(Math.max(0, moment - clock.now()), () => expired(new Fault("upstream_timeout", why)));
-  const tried = at(tryEndsAt, "no response within the time for one try");
+  const tried = at(tryEndsAt, "no response within the time of one try");
   const whole = at(endsAt, "the time for the whole exchange is over");
   return {
     headArrived: () => tried?.cancel(),
@@ -28,10 +28,11 @@ export function deadlines(clock: Clock, tryEndsAt: number, endsAt: number, expir
   };
 }
 
-/** `ms`, or less where a deadline comes before. */
-export function atMost(ms: number, clock: Clock, tryEndsAt: number, endsAt: number): number {
+/** How long a step may take that begins now: `ms`, or less where either deadline comes before. */
+export function timeLeft(clock: Clock, ms: number, tryEndsAt: number, endsAt: number): number {
   if (tryEndsAt === 0 && endsAt === 0) return ms;
-  return Math.max(0, Math.min(ms, ...[tryEndsAt, endsAt].filter((moment) => moment !== 0).map((moment) => moment - clock.now())));
+  const end = Math.min(tryEndsAt === 0 ? Infinity : tryEndsAt, endsAt === 0 ? Infinity : endsAt);
+  return Math.min(ms, Math.max(0, Math.ceil(end - clock.now())));
 }
 
 const NONE: Deadlines = { headArrived() {}, over() {} };

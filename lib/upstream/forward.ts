@@ -11,7 +11,7 @@ import { Fault, type ErrorCode } from "../base/errors.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { hasToken, headerValue, pairs } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
-import { atMost, deadlines } from "./deadlines.ts";
+import { deadlines, timeLeft } from "./deadlines.ts";
 import type { Destination } from "./destination.ts";
 import { Unsent } from "./faults.ts";
 import type { Pool } from "./pool.ts";
@@ -20,7 +20,7 @@ import { requestHead, type HeadOptions, type RequestHead } from "./request_head.
 import { connectFailure } from "./resolve.ts";
 import { informationHeaders, invalidity, replyHeaders, replyOf, switchHeaders } from "./response_head.ts";
 import { trailerFields } from "./trailers.ts";
-import { stalledUpload, upload } from "./upload.ts";
+import { overdueUpload, stalledUpload, upload } from "./upload.ts";
 
 export interface ForwardOptions extends HeadOptions {
   readonly clock: Clock;
@@ -43,8 +43,9 @@ export async function forward(exchange: Exchange, peer: Destination<Pool>, optio
   const { call } = exchange;
   // A plugin may have taken longer than the client cared to wait.
   if (call.aborted) throw new Fault("upstream_reset", "the client went away");
-  const tryEndsAt = options.tryMs === 0 ? 0 : options.clock.now() + options.tryMs;
-  if (!peer.pool.tryLease()) await waitForLease(exchange, peer, options, tryEndsAt, endsAt);
+  const { clock, connectMs, tryMs } = options;
+  const tryEndsAt = tryMs === 0 ? 0 : clock.now() + tryMs;
+  if (!peer.pool.tryLease()) await peer.pool.waitForLease(timeLeft(clock, connectMs, tryEndsAt, endsAt), (run) => call.onAbort(run));
   try {
     return await send(exchange, peer, options, tryEndsAt, endsAt);
   } catch (fault) {
@@ -52,13 +53,9 @@ export async function forward(exchange: Exchange, peer: Destination<Pool>, optio
     // The peer closed an idle connection just as it was reused: nothing was answered, so ask once more on a fresh one
     // (RFC 9112 §9.3.1). Its idle siblings are of the same age; they go.
     peer.pool.dropIdle();
-    if (!peer.pool.tryLease()) await waitForLease(exchange, peer, options, tryEndsAt, endsAt);
+    if (!peer.pool.tryLease()) await peer.pool.waitForLease(timeLeft(clock, connectMs, tryEndsAt, endsAt), (run) => call.onAbort(run));
     return send(exchange, peer, options, tryEndsAt, endsAt);
   }
-}
-
-function waitForLease({ call }: Exchange, { pool }: Destination<Pool>, { clock, connectMs }: ForwardOptions, tryEndsAt: number, endsAt: number): Promise<void> {
-  return pool.waitForLease(atMost(connectMs, clock, tryEndsAt, endsAt), (run) => call.onAbort(run));
 }
 
 /** A reused connection broke before any byte of a response, and the request can be sent again. */
@@ -119,7 +116,10 @@ function send(exchange: Exchange, peer: Destination<Pool>, options: ForwardOptio
       request.destroy();
       if (!delivered) reject(fault);
     };
-    const bounds = deadlines(options.clock, tryEndsAt, endsAt, (fault) => fail(phase === "connecting" ? new Unsent(fault.code, fault.message) : fault));
+    const bounds = deadlines(options.clock, tryEndsAt, endsAt, (fault) => {
+      if (phase === "connecting") fail(new Unsent(fault.code, fault.message));
+      else fail(phase === "sending" ? overdueUpload(request, awaitsContinue, fault) : fault);
+    });
     const awaitResponse = () => {
       if (phase !== "connecting" && phase !== "sending") return;
       phase = "waiting";

@@ -10,7 +10,7 @@ import { resetStream, tellBrokenEnds } from "../http/h2_ends.ts";
 import { h2Fields } from "../http/h2_fields.ts";
 import { endToEnd, hasToken, headerValue, headerValues, withoutHeader, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import { atMost, deadlines } from "./deadlines.ts";
+import { deadlines, timeLeft } from "./deadlines.ts";
 import type { Destination } from "./destination.ts";
 import { Unsent } from "./faults.ts";
 import { isReplayable, type ForwardOptions } from "./forward.ts";
@@ -18,7 +18,7 @@ import { requestHead } from "./request_head.ts";
 import { informationHeaders, switchHeaders } from "./response_head.ts";
 import type { Session, Sessions } from "./sessions.ts";
 import { trailerFields } from "./trailers.ts";
-import { stalledUpload, upload } from "./upload.ts";
+import { overdueUpload, stalledUpload, upload } from "./upload.ts";
 import { isWebsocketKey, websocketAccept } from "./websocket.ts";
 
 const { NGHTTP2_CANCEL, NGHTTP2_FLAG_END_STREAM, NGHTTP2_PROTOCOL_ERROR, NGHTTP2_REFUSED_STREAM } = http2.constants;
@@ -37,7 +37,7 @@ export async function forwardH2(exchange: Exchange, to: Destination<Sessions>, o
     return problem(call, "bad_request", { detail: "A request for a WebSocket needs one Sec-WebSocket-Key of 16 bytes in base64." });
   }
   const tryEndsAt = options.tryMs === 0 ? 0 : options.clock.now() + options.tryMs;
-  const longest = () => atMost(options.connectMs, options.clock, tryEndsAt, endsAt);
+  const longest = () => timeLeft(options.clock, options.connectMs, tryEndsAt, endsAt);
   const first = await lease(exchange, to, longest, options.clock, null);
   try {
     return await sendIfTaken(exchange, to, first, options, tryEndsAt, endsAt);
@@ -102,7 +102,14 @@ function sendIfTaken(...args: Parameters<typeof send>): Reply | Promise<Reply> {
 }
 
 /** One try on one stream. The lease ends with the stream. */
-function send(exchange: Exchange, to: Destination<Sessions>, session: Session, options: ForwardOptions, tryEndsAt: number, endsAt: number): Promise<Reply> {
+function send(
+  exchange: Exchange,
+  to: Destination<Sessions>,
+  session: Session,
+  options: ForwardOptions,
+  tryEndsAt: number,
+  endsAt: number,
+): Promise<Reply> {
   return new Promise((resolve, reject) => {
     const { call, body } = exchange;
     let phase: "sending" | "waiting" | "receiving" | "over" = "sending";
@@ -153,7 +160,7 @@ function send(exchange: Exchange, to: Destination<Sessions>, session: Session, o
       stream.destroy();
       reject(fault);
     };
-    const bounds = deadlines(options.clock, tryEndsAt, endsAt, fail);
+    const bounds = deadlines(options.clock, tryEndsAt, endsAt, (fault) => fail(phase === "sending" ? overdueUpload(stream, awaitsContinue, fault) : fault));
     const awaitResponse = () => {
       if (phase !== "sending") return;
       phase = "waiting";

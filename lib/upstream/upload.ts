@@ -49,6 +49,16 @@ export function upload(body: Readable, request: Writable, end: PumpEnd): () => v
  */
 export function stalledUpload(request: Writable, awaitsContinue: boolean, idleMs: number): Fault {
   if (awaitsContinue) return new Fault("upstream_timeout", `the upstream did not ask for the body within ${idleMs} ms`);
-  if (request.writableNeedDrain) return new Fault("upstream_timeout", `the upstream read nothing for ${idleMs} ms`);
+  if (!awaitsClient(request, awaitsContinue)) return new Fault("upstream_timeout", `the upstream read nothing for ${idleMs} ms`);
   return new Fault("request_timeout", `the client sent nothing for ${idleMs} ms`);
+}
+
+/** Whether it is the client's body that is missing: all there was of it has left, and the upstream was not to ask for it. */
+export function awaitsClient(request: Writable, awaitsContinue: boolean): boolean {
+  return !awaitsContinue && request.writableLength === 0 && !request.writableEnded;
+}
+
+/** For a deadline that comes while the request is being sent: whose fault it is. */
+export function overdueUpload(request: Writable, awaitsContinue: boolean, fault: Fault): Fault {
+  return awaitsClient(request, awaitsContinue) ? new Fault("request_timeout", `${fault.message}, and the client has not sent all of its body`) : fault;
 }

@@ -1,0 +1,103 @@
+import { PassThrough } from "node:stream";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { Fault } from "../../lib/base/errors.ts";
+import type { ExchangeParts } from "../../lib/http/exchange.ts";
+import type { Reply } from "../../lib/http/reply.ts";
+import { Unsent } from "../../lib/upstream/faults.ts";
+import type { Connections } from "../../lib/upstream/peer.ts";
+import { Pool } from "../../lib/upstream/pool.ts";
+import { Sessions } from "../../lib/upstream/sessions.ts";
+import { manualClock } from "../support/clock.ts";
+import { madeUpExchange } from "../support/exercise.ts";
+import { socketOrigin } from "../support/origin.ts";
+import { madeUpPeer } from "../support/peer.ts";
+import { eventually } from "../support/raw_client.ts";
+
+const PROTOCOLS = ["http", "https", "h2c", "h2"] as const;
+type Protocol = (typeof PROTOCOLS)[number];
+
+/** An upstream that takes connections and says nothing; `reads` it does, unless that is turned off. */
+async function bench(protocol: Protocol, { reads = true } = {}) {
+  const heard = { text: "" };
+  const upstream = await socketOrigin((socket) => {
+    if (protocol === "h2c") socket.write(SETTINGS);
+    if (reads) socket.on("data", (chunk: Buffer) => void (heard.text += chunk.toString("latin1")));
+  });
+  const clock = manualClock();
+  const options = { host: "127.0.0.1", port: upstream.port, keepaliveIdleMs: 30_000 };
+  const pool: Connections =
+    protocol === "http" || protocol === "https" ? new Pool({ ...options, protocol }, 1, clock) : new Sessions({ ...options, protocol }, 1, clock);
+  onTestFinished(async () => {
+    pool.destroy();
+    await upstream.close();
+  });
+  const peer = madeUpPeer("u", pool, clock);
+  const forwarding = { clock, connectMs: 1000, responseMs: 1000, idleMs: 60_000, preserveHost: false, viaName: "gw" };
+  const send = (tryMs: number, endsAt: number, parts: Partial<ExchangeParts> = {}) => caught(peer.forward(madeUpExchange(parts), { ...forwarding, tryMs }, endsAt));
+  return { clock, pool, peer, heard, upstream, send };
+}
+
+/** An empty frame of them. */
+const SETTINGS = Buffer.from([0, 0, 0, 4, 0, 0, 0, 0, 0]);
+
+const caught = (reply: Promise<Reply>): Promise<Fault> =>
+  reply.then(
+    ({ status }) => Promise.reject(new Error(`answered with ${status}`)),
+    (fault: Fault) => fault,
+  );
+
+/** The deadline of one try, or of the whole, in 50 ms. */
+const KINDS: [string, number, number][] = [
+  ["of a try", 50, 0],
+  ["of the whole", 0, 50],
+];
+
+describe.each(KINDS)("the deadline %s", (_kind, tryMs, endsAt) => {
+  test.each(PROTOCOLS)("over %s: ends the wait for a place on a connection", async (protocol) => {
+    const { clock, pool, peer, send } = await bench(protocol);
+    pool.maxConnections = 0;
+    const fault = send(tryMs, endsAt);
+    await eventually(() => peer.load === 1, "the wait");
+    clock.advance(50);
+    expect((await fault).code).toBe("upstream_saturated");
+    expect(peer.load).toBe(0);
+    expect(clock.pending).toBe(0);
+  });
+
+  test.each<Protocol>(["https", "h2"])("over %s: ends the wait for a connection, nothing having been sent", async (protocol) => {
+    const { clock, send, upstream, peer } = await bench(protocol);
+    const fault = send(tryMs, endsAt);
+    await eventually(() => upstream.connections === 1, "the connection");
+    clock.advance(50);
+    expect(await fault).toBeInstanceOf(Unsent);
+    expect((await fault).code).toBe("upstream_timeout");
+    await eventually(() => peer.load === 0, "the lease coming back");
+    expect(clock.pending).toBe(0);
+  });
+
+  test.each<Protocol>(["http", "h2c"])("over %s: is the client's fault where its body is what is missing", async (protocol) => {
+    const { clock, send, heard } = await bench(protocol);
+    const body = new PassThrough();
+    const fault = send(tryMs, endsAt, { method: "PUT", body });
+    body.write("half");
+    await eventually(() => heard.text.includes("half"), "what there is of it");
+    await new Promise((resolve) => setImmediate(resolve));
+    clock.advance(50);
+    expect((await fault).code).toBe("request_timeout");
+  });
+
+  test.each<Protocol>(["http", "h2c"])("over %s: is the upstream's where it does not read", async (protocol) => {
+    const { clock, send } = await bench(protocol, { reads: false });
+    const body = new PassThrough();
+    const fault = send(tryMs, endsAt, { method: "PUT", body });
+    let full = 0;
+    await eventually(() => {
+      full = body.writableNeedDrain ? full + 1 : 0;
+      if (full === 0) body.write(Buffer.alloc(1_000_000));
+      return full > 20;
+    }, "a body that is stuck");
+    clock.advance(50);
+    expect((await fault).code).toBe("upstream_timeout");
+    body.destroy();
+  });
+});
