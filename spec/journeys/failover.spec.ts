@@ -142,6 +142,15 @@ describe("without retries", () => {
   });
 });
 
+test.each(["GET", "POST"])("an upstream over HTTP/2 that refuses a %s unread costs no request", async (method) => {
+  const { backends, port } = await three({}, "h2c");
+  const REFUSED_STREAM = 7;
+  backends[1].answer = (_request, response) => (response as unknown as Http2ServerResponse).stream.close(REFUSED_STREAM);
+  const parts = method === "POST" ? { body: "once" } : {};
+  for (let i = 0; i < 6; i++) expect((await ask(port, { path: "/a/x", method, ...parts })).status).toBe(200);
+  expect(backends[1].asked).toBeGreaterThan(0);
+});
+
 describe("the last usable one", () => {
   test("is asked however it fails: the service is back with it, not when an ejection ends", async () => {
     const { backends, told, port } = await three();
@@ -188,7 +197,7 @@ describe("an upstream that answers, but badly", () => {
     const { backends, told, port } = await three({}, protocol);
     backends[1].answer = (request, response) => {
       response.writeHead(200, { "Content-Length": "10" });
-            response.write("half", () => {
+      response.write("half", () => {
         if (code === null) request.socket.destroy();
         else (response as unknown as Http2ServerResponse).stream.close(code);
       });
