@@ -33,6 +33,8 @@ export class Replay {
   readonly #most: number;
   readonly #memory: ReplayMemory;
   #kept: Buffer[] = [];
+  /** How many of them are as large as they will get. */
+  #joined = 0;
   #bytes = 0;
   #keeps = true;
   #begun = false;
@@ -95,7 +97,7 @@ export class Replay {
   }
 
   readonly #onData = (chunk: Buffer): void => {
-    this.#kept.push(chunk);
+    this.#kept.push(this.#keeps ? own(chunk) : chunk);
     if (this.#keeps) {
       if (this.#bytes + chunk.length <= this.#most && this.#memory.take(chunk.length)) this.#bytes += chunk.length;
       else this.#keepNoMore();
@@ -103,6 +105,7 @@ export class Replay {
     const reader = this.#reader!;
     if (isRead(reader)) {
       if (!this.#deliver(reader)) this.#source.pause();
+      if (this.#keeps) this.#join(reader);
     } else if (reader.readableFlowing === null && !this.#released) {
       // It will be read once there is a connection for it, and what comes till then must not be lost.
       this.#source.pause();
@@ -123,6 +126,31 @@ export class Replay {
     }
     return wantsMore;
   }
+
+  /** Makes one of many small pieces: each of them takes hundreds of bytes besides its own, which nobody counts. */
+  #join(reader: Reader): void {
+    if (this.#kept.length - this.#joined < MOST_PIECES || reader.next < this.#kept.length) return;
+    const pieces = this.#kept.splice(this.#joined);
+    const bytes = pieces.reduce((sum, { length }) => sum + length, 0);
+    this.#kept.push(...(bytes < pieces.length * SMALL_BYTES ? [copied(pieces, bytes)] : pieces));
+    this.#joined = reader.next = this.#kept.length;
+  }
+}
+
+const MOST_PIECES = 256;
+const SMALL_BYTES = 1024;
+
+/** What is a small part of a large block, as HTTP/2 hands it over, would keep all of it. */
+function own(chunk: Buffer): Buffer {
+  return chunk.buffer.byteLength > 4 * chunk.length ? copied([chunk], chunk.length) : chunk;
+}
+
+/** In a block of its own: `Buffer.concat` shares one with others. */
+function copied(pieces: readonly Buffer[], bytes: number): Buffer {
+  const block = Buffer.alloc(bytes);
+  let end = 0;
+  for (const piece of pieces) end += piece.copy(block, end);
+  return block;
 }
 
 function isRead(reader: Reader): boolean {

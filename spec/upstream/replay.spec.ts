@@ -95,6 +95,24 @@ describe("keeping ends", () => {
   });
 });
 
+test("many small pieces take little more memory than their bytes, and are the same in every view", async () => {
+  const { body, replay } = bench(10_000, new ReplayMemory(10_000));
+  const text = Array.from({ length: 5000 }, (_, i) => String(i % 10)).join("");
+  const blocks = new Set<ArrayBufferLike>();
+  for (const digit of text) {
+    const large = Buffer.alloc(1000, digit);
+    body.push(large.subarray(0, 1));
+  }
+  body.push(null);
+  expect(await read(replay.open())).toBe(text);
+  const again = replay.open();
+  again.on("data", (chunk: Buffer) => blocks.add(chunk.buffer));
+  await new Promise((resolve) => again.once("end", resolve));
+  expect(blocks.size).toBeLessThan(5000 / 256 + 256);
+  expect([...blocks].reduce((sum, { byteLength }) => sum + byteLength, 0)).toBe(5000);
+  expect(await read(replay.open())).toBe(text);
+});
+
 test("a slow reader holds the client back", async () => {
   const { body, replay } = bench(10_000_000, new ReplayMemory(100_000_000));
   const view = replay.open();
