@@ -38,7 +38,7 @@ describe("SIGTERM", () => {
     child.kill("SIGTERM");
     expect(await ended).toMatchObject({ code: 0, signal: null });
     const [draining, stopped] = logLines(stderr()).slice(-2).map(({ time }) => Date.parse(String(time)));
-    expect(stopped! - draining!).toBeLessThan(500);
+    expect(stopped! - draining!).toBeLessThan(900); // idle connections would have a second
   });
 
   it("answers what is asked on an idle keep-alive connection meanwhile as its last, and ends with it", async () => {
