@@ -58,7 +58,8 @@ export const LOOK_MS = 1_000;
 
 /**
  * After a connection error nghttp2 sends its GOAWAY and neither reads nor writes any more, and node tells nobody: streams under way would
- * stay for ever. So a connection of which nothing has come for so long is asked for a sign of life (PING), and ended without one.
+ * stay for ever. With an answer that is not sent it shows, and the second look ends the connection. Else one of which nothing has come
+ * for so long is asked for a sign of life (PING), and ended without one.
  */
 export const SILENCE_MS = 60_000;
 export const ANSWER_MS = 60_000;

@@ -160,6 +160,8 @@ class Session {
   #lastStream = 0;
   #unheard = 0;
   #silentMs = 0;
+  /** Bytes written when the last look saw that something is to be sent and nothing is on its way; else -1. */
+  #stuckAt = -1;
 
   constructor(session: ServerHttp2Session, socket: Socket, limits: Limits, options: SessionsOptions) {
     this.#session = session;
@@ -247,8 +249,23 @@ class Session {
     const silentBefore = this.#silentMs;
     this.#silentMs = heard ? 0 : silentBefore + elapsed;
     if (this.#session.destroyed) return;
+    const stuckBefore = this.#stuckAt;
+    this.#stuckAt = this.#isStuck() ? this.#socket.bytesWritten : -1;
+    // In a process that was held up, two looks may come in one turn: what is to be sent is sent at the end of it.
+    if (this.#stuckAt >= 0 && this.#stuckAt === stuckBefore) setImmediate(this.#endIfStuck);
     if (silentBefore < SILENCE_MS && this.#silentMs >= SILENCE_MS) this.#session.ping(ignore);
     else if (this.#silentMs >= SILENCE_MS + ANSWER_MS) this.#session.destroy(SILENT, http2.constants.NGHTTP2_NO_ERROR);
+  }
+
+  readonly #endIfStuck = (): void => {
+    if (this.#session.destroyed || !this.#isStuck() || this.#socket.bytesWritten !== this.#stuckAt) return;
+    this.#session.destroy(SILENT, http2.constants.NGHTTP2_NO_ERROR);
+  };
+
+  /** What a client does not read waits in the socket; what nghttp2 holds back while nothing waits there, it will never send. */
+  #isStuck(): boolean {
+    const { _handle: handle } = this.#socket as { _handle?: { readonly writeQueueSize?: number } | null };
+    return handle?.writeQueueSize === 0 && (this.#session.state.outboundQueueSize ?? 0) > 0;
   }
 
   #count(allowance: Allowance, what: string): void {

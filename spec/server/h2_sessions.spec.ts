@@ -21,6 +21,7 @@ import {
   rawSession,
   RST_STREAM,
   SETTINGS,
+  WINDOW_UPDATE,
   type RawSession,
 } from "../support/h2_raw.ts";
 import { defaultLimits } from "../support/limits.ts";
@@ -252,6 +253,35 @@ describe("a connection on which nghttp2 has given up, unseen", () => {
     expect(await talk.goaway()).not.toBe(CODES.NO_ERROR);
     pass(SILENCE_MS + ANSWER_MS + 1_000);
     await eventually(() => streams[0]!.destroyed && sockets[0]!.destroyed && sessions.open === 0 && clock.pending === 0);
+  });
+
+  test("it ends within two looks of an answer that is not sent any more", async () => {
+    const { clock, pass, streams, sockets, sessions, connect } = await listening(75_000);
+    const talk = await connect();
+    talk.socket.allowHalfOpen = true;
+    talk.headers(1, GET);
+    talk.headers(3, GET);
+    await eventually(() => streams.length === 2);
+    BREAKS[0]![1](talk);
+    await talk.goaway();
+    streams[0]!.respond({ ":status": 200 }, { endStream: true });
+    pass(2_000);
+    await eventually(() => streams[1]!.destroyed && sockets[0]!.destroyed && sessions.open === 0 && clock.pending === 0);
+  });
+
+  test("one whose client does not read is not taken for it", async () => {
+    const { pass, streams, sockets, connect } = await listening(75_000);
+    const talk = await connect();
+    const wide = Buffer.from([0, 4, 0x7f, 0xff, 0xff, 0xff]);
+    talk.send(frame(SETTINGS, 0, 0, wide), frame(WINDOW_UPDATE, 0, 0, number32(0x7ffe0000)));
+    talk.headers(1, GET);
+    await eventually(() => streams.length === 1);
+    talk.socket.pause();
+    streams[0]!.respond({ ":status": 200 });
+    streams[0]!.write(Buffer.alloc(16_000_000));
+    await eventually(() => sockets[0]!.bytesWritten > 16_000_000);
+    pass(SILENCE_MS + 5_000);
+    expect([streams[0]!.destroyed, sockets[0]!.destroyed]).toEqual([false, false]);
   });
 
   test("without a stream it ends by the rule for idle ones", async () => {
