@@ -6,6 +6,7 @@ import { createLog, type Log } from "../base/log.ts";
 import { version } from "../base/version.ts";
 import { readSettings, type Settings } from "../config/settings.ts";
 import { watchFile } from "../config/watch.ts";
+import type { Change } from "../gateway/changes.ts";
 import type { Gateway, LastReload, ReloadCause } from "../gateway/gateway.ts";
 import { UsageError, type Arguments } from "./arguments.ts";
 import type { ExitCode } from "./failure.ts";
@@ -81,12 +82,20 @@ function toStandardOutput(lines: string): void {
   process.stdout.write(lines);
 }
 
+/** More are counted in the log; `edge-gateway reload` and GET /gateway/status tell all of them. */
+const MOST_CHANGES_TOLD = 20;
+
 /** Takes the configuration's new content, or says why not and stays with the old. */
 export function reloadFrom(gateway: Gateway, by: ReloadCause, settings: Settings, log: Log): LastReload {
   try {
-    const { digest, changed } = gateway.reload(undefined, by);
+    const { digest, changed, changes } = gateway.reload(undefined, by);
+    const count = (which: Change["change"]) => changes.filter(({ change }) => change === which).length;
     const message = changed ? "configuration reloaded" : "configuration read again: its text is the same, its secrets were resolved anew";
-    log.info(message, { digest, by, ...gateway.counts });
+    const counts = changed ? { added: count("added"), altered: count("altered"), removed: count("removed") } : {};
+    const told = changes.slice(0, MOST_CHANGES_TOLD).map(({ change, name }) => `${change.padEnd(8)} ${name}`);
+    const inLine = changed && settings.logFormat === "json" ? { changes: told } : {};
+    log.info(message, { digest, by, ...counts, ...gateway.counts, ...inLine });
+    if (settings.logFormat === "text") for (const line of told) log.info(`  ${line}`);
   } catch (error) {
     const { lastReload } = gateway.status;
     if (lastReload?.outcome !== "refused") throw error;

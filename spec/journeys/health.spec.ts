@@ -2,7 +2,7 @@ import http from "node:http";
 import { describe, expect, test } from "vitest";
 import type { LogFields } from "../../lib/base/log.ts";
 import { createGateway } from "../../lib/index.ts";
-import { LOOPBACK, site } from "../support/addresses.ts";
+import { LOOPBACK, NOBODY, site } from "../support/addresses.ts";
 import { manualClock } from "../support/clock.ts";
 import { madeUpTools } from "../support/exercise.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
@@ -168,7 +168,7 @@ describe("names of upstreams", () => {
   test("an address nobody listens on costs no request", async () => {
     const made = await site(["127.0.0.1"], () => http.createServer((_request, response) => void response.end("ok")));
     const { port } = await running(oneService([], { upstreams: [{ host: "backend.test", port: made.port }] }), {
-      lookup: async () => ["127.0.0.2", "127.0.0.1"].map((address) => ({ address, family: 4 })),
+      lookup: async () => [NOBODY, "127.0.0.1"].map((address) => ({ address, family: 4 })),
     });
     for (let i = 0; i < 6; i++) expect((await ask(port, { path: "/a/x" })).body.toString()).toBe("ok");
   });

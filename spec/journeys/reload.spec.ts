@@ -43,6 +43,7 @@ describe("the configuration file", () => {
     const line = logLines(running.stderr()).at(-1)!;
     expect(line.digest).not.toBe(running.started.digest);
     expect(line).toMatchObject({ services: 1, routes: 2, upstreams: 1 });
+    expect(line).toMatchObject({ by: "file", added: 0, altered: 1, removed: 0, changes: ['altered  service "s"'] });
   });
 
   it("replaced by a rename, as editors save, is taken, and so is the next one", async () => {

@@ -14,6 +14,10 @@ export const LOOPBACK: readonly string[] = [
   ...(Object.values(os.networkInterfaces()).some((all) => all?.some(({ address }) => address === "::1")) ? ["::1"] : []),
 ];
 
+/** Where no test ever listens, whatever its port: connections are refused. */
+export const NOBODY = "127.0.0.98";
+export const NOBODY_EITHER = "127.0.0.99";
+
 export interface Site {
   /** Connections made to each address so far, and those open now. */
   readonly total: Record<string, number>;

@@ -6,7 +6,7 @@ import net, { type AddressInfo, type Server, type Socket } from "node:net";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { version } from "../../lib/base/version.ts";
 import { startHealthCheck, type HealthCheckSettings, type HealthCheckTarget } from "../../lib/upstream/health_checks.ts";
-import { LOOPBACK, madeUpNames, site, turn } from "../support/addresses.ts";
+import { LOOPBACK, madeUpNames, NOBODY, NOBODY_EITHER, site, turn } from "../support/addresses.ts";
 import { CA, CLIENT, SERVER } from "../support/certs.ts";
 import { manualClock } from "../support/clock.ts";
 import { closedPort } from "../support/origin.ts";
@@ -337,9 +337,9 @@ describe("the addresses of a name", () => {
 
   test("all refuse: told for each", async () => {
     const port = await closedPort();
-    const name = await madeUpNames(["127.0.0.1", "127.0.0.2"]).named("upstream.invalid");
+    const name = await madeUpNames([NOBODY, NOBODY_EITHER]).named("upstream.invalid");
     const { reported } = check(port, { target: { host: name.host, name } });
-    expect(await reported(1)).toEqual([`connect ECONNREFUSED 127.0.0.1:${port}, connect ECONNREFUSED 127.0.0.2:${port}`]);
+    expect(await reported(1)).toEqual([`connect ECONNREFUSED ${NOBODY}:${port}, connect ECONNREFUSED ${NOBODY_EITHER}:${port}`]);
   });
 });
 

@@ -4,7 +4,7 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { Fault } from "../../lib/base/errors.ts";
 import { Pool, type PoolOptions } from "../../lib/upstream/pool.ts";
 import { connectFailure } from "../../lib/upstream/resolve.ts";
-import { LOOPBACK, madeUpNames, site } from "../support/addresses.ts";
+import { LOOPBACK, madeUpNames, NOBODY, NOBODY_EITHER, site } from "../support/addresses.ts";
 import { manualClock } from "../support/clock.ts";
 import { OTHER_CA, SHOP } from "../support/more_certs.ts";
 import { socketOrigin } from "../support/origin.ts";
@@ -259,16 +259,16 @@ describe("the addresses of a name", () => {
   });
 
   test("one that refuses is no error: the others take its turn", async () => {
-    const { origin, ask } = await bench(["127.0.0.2"], ["127.0.0.1", "127.0.0.2"]);
+    const { origin, ask } = await bench(["127.0.0.2"], [NOBODY, "127.0.0.2"]);
     expect([await ask(), await ask(), await ask()]).toEqual(["127.0.0.2", "127.0.0.2", "127.0.0.2"]);
     expect(origin.total["127.0.0.2"]).toBe(2);
   });
 
   test("all refuse: the error has a code, and words for each", async () => {
-    const { ask, origin } = await bench(["127.0.0.3"], ["127.0.0.1", "127.0.0.2"]);
+    const { ask, origin } = await bench(["127.0.0.3"], [NOBODY, NOBODY_EITHER]);
     const error = (await ask().catch((reason: unknown) => reason)) as NodeJS.ErrnoException;
     expect(error.code).toBe("ECONNREFUSED");
-    expect(connectFailure(error)).toBe(`connect ECONNREFUSED 127.0.0.1:${origin.port}, connect ECONNREFUSED 127.0.0.2:${origin.port}`);
+    expect(connectFailure(error)).toBe(`connect ECONNREFUSED ${NOBODY}:${origin.port}, connect ECONNREFUSED ${NOBODY_EITHER}:${origin.port}`);
   });
 
   test("a new one is used, one that has left is not, one that stays keeps its connections", async () => {
@@ -325,10 +325,10 @@ describe("the addresses of a name", () => {
   });
 
   test("a connection that took the place of another address leaves with the one it leads to", async () => {
-    const { origin, resolver, ask } = await bench(["127.0.0.2", "127.0.0.3"], ["127.0.0.1", "127.0.0.2"]);
+    const { origin, resolver, ask } = await bench(["127.0.0.2", "127.0.0.3"], [NOBODY, "127.0.0.2"]);
     await ask();
     expect(origin.open).toEqual({ "127.0.0.2": 1, "127.0.0.3": 0 });
-    await resolver.again(["127.0.0.1", "127.0.0.3"]);
+    await resolver.again([NOBODY, "127.0.0.3"]);
     expect([await ask(), await ask()]).toEqual(["127.0.0.3", "127.0.0.3"]);
     await eventually(() => origin.open["127.0.0.2"] === 0);
   });
@@ -395,7 +395,7 @@ describe("the addresses of a name", () => {
 
   test("https: one that refuses is no error either", async () => {
     const tls = { verify: true, identity: "i", ca: Buffer.from(OTHER_CA.cert) };
-    const { ask } = await bench(["127.0.0.2"], ["127.0.0.1", "127.0.0.2"], ok, { protocol: "https", host: "shop.example.com", tls });
+    const { ask } = await bench(["127.0.0.2"], [NOBODY, "127.0.0.2"], ok, { protocol: "https", host: "shop.example.com", tls });
     expect([await ask(), await ask()]).toEqual(["127.0.0.2", "127.0.0.2"]);
   });
 });

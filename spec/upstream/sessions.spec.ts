@@ -9,7 +9,7 @@ import { Call, type ExchangeParts } from "../../lib/http/exchange.ts";
 import { discard, type Reply } from "../../lib/http/reply.ts";
 import { Sessions, type SessionsOptions } from "../../lib/upstream/sessions.ts";
 import type { UpstreamTls } from "../../lib/upstream/tls.ts";
-import { LOOPBACK, madeUpNames, site } from "../support/addresses.ts";
+import { LOOPBACK, madeUpNames, NOBODY, NOBODY_EITHER, site } from "../support/addresses.ts";
 import { CA, CLIENT, SERVER } from "../support/certs.ts";
 import { manualClock } from "../support/clock.ts";
 import { madeUpExchange, problemOf } from "../support/exercise.ts";
@@ -591,14 +591,14 @@ describe("the addresses of a name", () => {
   });
 
   test("one that refuses is no error, and is not tried with each request", async () => {
-    const { origin, ask } = await named(["127.0.0.2"], ["127.0.0.1", "127.0.0.2"]);
+    const { origin, ask } = await named(["127.0.0.2"], [NOBODY, "127.0.0.2"]);
     for (let i = 0; i < 6; i++) expect(await ask()).toBe("127.0.0.2");
     expect(origin.total["127.0.0.2"]).toBe(2);
   });
 
   test("all refuse: upstream_connect_failed, with words for each", async () => {
-    const { send, origin } = await named(["127.0.0.3"], ["127.0.0.1", "127.0.0.2"]);
-    const message = `connect ECONNREFUSED 127.0.0.1:${origin.port}, connect ECONNREFUSED 127.0.0.2:${origin.port}`;
+    const { send, origin } = await named(["127.0.0.3"], [NOBODY, NOBODY_EITHER]);
+    const message = `connect ECONNREFUSED ${NOBODY}:${origin.port}, connect ECONNREFUSED ${NOBODY_EITHER}:${origin.port}`;
     await expect(send()).rejects.toMatchObject({ code: "upstream_connect_failed", message });
   });
 
