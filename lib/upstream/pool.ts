@@ -64,10 +64,12 @@ export class Pool {
     };
   }
 
-  /** The agent whose turn it is, for one request: the addresses of the upstream are used one after the other. */
+  /** The agent whose turn it is, for one request made at once: the addresses of the upstream are used one after the other. */
   get agent(): http.Agent {
     if (this.#turn >= this.#ways.length) this.#turn = 0;
-    return this.#ways[this.#turn++]!.agent ?? this.#open();
+    const agent = this.#ways[this.#turn++]!.agent ?? this.#open();
+    forgetEnded(agent);
+    return agent;
   }
 
   /** Most connections at one time; a reload may change it. */
@@ -176,12 +178,14 @@ export class Pool {
     const keep = agent.keepSocketAlive.bind(agent) as unknown as (socket: Duplex) => boolean;
     const reuse = agent.reuseSocket.bind(agent);
     const close = function (this: Duplex) {
-      closeNow(this);
+      this.destroy();
     };
     agent.keepSocketAlive = (socket: Duplex) => {
       if (this.#state !== "open" || this.#leaving.has(socket) || !keep(socket)) return false;
+      // Its request was given up before it was connected. Newer Nodes would keep it, and whoever gets it next would take it for connected.
+      if ((socket as Socket).connecting) return false;
       // Bytes on an idle connection answer no question: a second response, or the answer to a request smuggled past us. Left in the
-      // socket they would become the reply to whoever leases it next.
+      // socket they would become the reply to whoever leases it next. Newer Nodes watch for them, and for the end, themselves.
       socket.on("data", close);
       return true;
     };
@@ -193,14 +197,19 @@ export class Pool {
   }
 }
 
-function closeIdle(agent: http.Agent, which: (socket: Socket) => boolean): void {
-  for (const socket of socketsOf(agent.freeSockets)) if (which(socket)) closeNow(socket);
+/** An agent hears of the end of an idle connection by its `close`, some turns of the event loop late, and would hand it out until then. */
+function forgetEnded({ freeSockets }: http.Agent): void {
+  const lists = freeSockets as NodeJS.Dict<Socket[]>;
+  for (const name in lists) {
+    const sockets = lists[name]!;
+    // The last is the one that is handed out next.
+    while (sockets.length > 0 && !sockets[sockets.length - 1]!.writable) sockets.pop()!.destroy();
+    if (sockets.length === 0) delete lists[name];
+  }
 }
 
-function closeNow(socket: Duplex): void {
-  socket.destroy();
-  // Out of the agent's hands at once: it would still hand out a destroyed socket in this very turn of the event loop.
-  socket.emit("agentRemove");
+function closeIdle(agent: http.Agent, which: (socket: Socket) => boolean): void {
+  for (const socket of socketsOf(agent.freeSockets)) if (which(socket)) socket.destroy();
 }
 
 function isInUse(agent: http.Agent): boolean {

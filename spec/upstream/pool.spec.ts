@@ -164,11 +164,29 @@ describe("connections", () => {
     const { upstream, ask, idle, pool } = await withBackend();
     await ask();
     const [socket] = Object.values(pool.agent.freeSockets).flat();
+    const { destroy } = socket!;
+    // Goes on in the turn in which it is destroyed, long before its `close`.
+    const destroyed = new Promise<void>((resolve) => {
+      socket!.destroy = (error) => {
+        resolve();
+        return destroy.call(socket, error);
+      };
+    });
     [...upstream.sockets][0]!.write("unasked");
-    await new Promise<void>((resolve) => socket!.prependOnceListener("data", () => resolve()));
+    await destroyed;
     expect(idle()).toBe(0);
     await ask();
     expect(upstream.connections).toBe(2);
+  });
+
+  test("are not kept when their request was given up before they were connected", async () => {
+    const { upstream, pool, idle } = await withBackend();
+    const request = http.get({ agent: pool.agent, host: "127.0.0.1", port: upstream.port });
+    request.on("error", () => {});
+    request.destroy();
+    await new Promise<void>((resolve) => request.once("close", () => setImmediate(resolve)));
+    expect(idle()).toBe(0);
+    await eventually(() => upstream.sockets.size === 0);
   });
 
   test("listeners do not pile up on a connection that is used many times", async () => {
