@@ -6,7 +6,7 @@ import http2, { type ClientHttp2Session, type ClientHttp2Stream, type IncomingHt
 import type { Clock, Timer } from "../base/clock.ts";
 import { Fault, type ErrorCode } from "../base/errors.ts";
 import type { Call, Exchange } from "../http/exchange.ts";
-import { resetStream, tellBrokenEnds } from "../http/h2_ends.ts";
+import { keepOpenUntilRead, resetStream, tellBrokenEnds } from "../http/h2_ends.ts";
 import { h2Fields } from "../http/h2_fields.ts";
 import { endToEnd, hasToken, headerValue, headerValues, withoutHeader, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
@@ -234,10 +234,12 @@ function send(
 }
 
 function open(session: ClientHttp2Session, fields: OutgoingHttpHeaders, options: http2.ClientSessionRequestOptions): ClientHttp2Stream {
+  // Between the lease and now. Newer Nodes would say so later, by an error of the stream, when part of the body may be gone.
+  if (session.closed || session.destroyed) throw new Unserved("upstream_reset", "the connection has ended");
   try {
     return session.request(fields, options);
   } catch (error) {
-    // The session has ended, or has no numbers left, between the lease and now.
+    // It has no numbers left.
     throw new Unserved("upstream_reset", (error as Error).message, error);
   }
 }
@@ -291,6 +293,7 @@ function replyOf(
   const empty = ended || exchange.method === "HEAD" || status === 204 || status === 304;
   // An empty body is still a body where trailers may follow it: gRPC errors come so. Read to its end although it has none: the stream is over only then.
   if (empty) stream.resume();
+  else keepOpenUntilRead(stream);
   return { status, headers: [...headers, "Via", `2.0 ${viaName}`], body: empty ? null : stream, trailers };
 }
 

@@ -2,7 +2,9 @@ import { once } from "node:events";
 import http2 from "node:http2";
 import https from "node:https";
 import net, { type AddressInfo, type Socket } from "node:net";
-import type { Readable } from "node:stream";
+import { finished, PassThrough, Readable, type Duplex } from "node:stream";
+import { text } from "node:stream/consumers";
+import { pipeline } from "node:stream/promises";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { Fault } from "../../lib/base/errors.ts";
 import { Call, type ExchangeParts } from "../../lib/http/exchange.ts";
@@ -125,6 +127,37 @@ describe("sessions", () => {
     expect(await Promise.all(replies.map(read))).toEqual(Array(20).fill("ok"));
     await eventually(() => pool.leased === 0);
     expect(upstream.connections).toBe(1);
+  });
+
+  test.each<[string, (body: Readable) => Promise<string>]>([
+    ["for await", text],
+    ["finished", (body) => new Promise((resolve, reject) => finished(body.on("data", () => {}), (error) => (error ? reject(error) : resolve("ok"))))],
+    ["pipeline", async (body) => {
+      const through = new PassThrough();
+      await pipeline(body, through);
+      return text(through);
+    }],
+    ["the adapter to web streams", (body) => new Response(Readable.toWeb(body) as ReadableStream).text()],
+  ])("a body that has come whole before it is read, is read whole: %s", async (_way, readWhole) => {
+    const upstream = await framePeer((peer, stream) => peer.answer(stream));
+    const { send, pool } = bench(upstream.port);
+    const body = (await send()).body as Duplex & { readonly rstCode: number | undefined };
+    await eventually(() => body.rstCode !== undefined && body.readableLength > 0, "the end of the stream");
+    expect(await readWhole(body)).toBe("ok");
+    await eventually(() => pool.leased === 0 && body.closed);
+    expect(upstream.resets).toEqual([]);
+  });
+
+  test("one that ended between the lease and the request is left for another, a request with a body included", async () => {
+    const upstream = await framePeer((peer, stream) => peer.answer(stream));
+    const { send, pool } = bench(upstream.port, {}, 2);
+    await read(await send());
+    await eventually(() => pool.leased === 0);
+    const session = pool.tryLease()!;
+    session.release();
+    session.http2!.destroy();
+    expect(await read(await send({ method: "POST", body: Readable.from([Buffer.from("hello")]) }))).toBe("ok");
+    expect(upstream.connections).toBe(2);
   });
 
   test("another is opened when the peer's limit is reached; then it is waited for, up to connect_ms: upstream_saturated", async () => {
