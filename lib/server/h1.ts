@@ -15,7 +15,7 @@ import { headerValue, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import { head, refuseBare, respondBare } from "./bare.ts";
 import { createUploads, guard, type Limits } from "./limits.ts";
-import { isWebSocket, receive, UNKNOWN_EXPECTATION, type Inbound, type ReceiveOptions } from "./receive.ts";
+import { hasBody, isWebSocket, receive, UNKNOWN_EXPECTATION, type Inbound, type ReceiveOptions } from "./receive.ts";
 import { respond } from "./respond.ts";
 import { createTurns } from "./turns.ts";
 
@@ -48,6 +48,12 @@ export interface Http1 {
 }
 
 const CONNECTIONS_CHECK_MS = 1_000;
+/**
+ * From Node 25 on, the connection of an upgrade with a body is hidden until node has parsed that, so the request cannot be put back
+ * (`putBackWithoutUpgrade`). Nothing else tells. Node asks before, and serves as an ordinary request what is not to be an upgrade; but of
+ * what was read behind its body it loses the rest, so that such a request has to be the last one.
+ */
+const HIDES_UPGRADED = Number.parseInt(process.versions.node, 10) >= 25;
 /** How long an idle client connection is kept, in milliseconds. Longer than the 60 s that load balancers before us usually keep theirs. */
 export const KEEP_ALIVE_MS = 75_000;
 /** What a client may leave unread, in time. */
@@ -70,6 +76,8 @@ export function createHttp1(options: Http1Options): Http1 {
   const current = new WeakMap<Duplex, Under>();
   /** Connections on which node's parser has given up, and why. */
   const broken = new WeakMap<Duplex, NodeJS.ErrnoException>();
+  /** Requests behind which node loses what has come. */
+  const lossy = new WeakSet<IncomingMessage>();
   let leaving = false;
   let endIdleLater: Timer | null = null;
 
@@ -125,7 +133,7 @@ export function createHttp1(options: Http1Options): Http1 {
     });
     const send = (reply: Reply) => {
       // A client that was not told to continue may send its body or not: where its next request starts is open (RFC 9110 §10.1.1).
-      const lastOne = leaving || !told || inbound.refusal !== null;
+      const lastOne = leaving || !told || inbound.refusal !== null || lossy.has(request);
       respond(request, response, call, reply, { clock, body: inbound.body, idleMs: CLIENT_IDLE_MS, lastOne });
     };
     options.answer(inbound, send, () => response.destroy());
@@ -143,10 +151,15 @@ export function createHttp1(options: Http1Options): Http1 {
   function enqueueUpgrade(request: IncomingMessage, socket: Duplex, behind: Buffer, serveAgain: () => void): void {
     quiet(socket);
     fresh.delete(request.socket);
-    turns.take(socket, () => {
+    // Not `socket`, which may be a view of it.
+    turns.take(request.socket, () => {
       if (isWebSocket(request)) return acceptUpgrade(request, socket, behind);
+      if (socket !== request.socket) {
+        const detail = "An Upgrade other than to a WebSocket cannot have a body here.";
+        return refuseBare(socket, "bad_request", { requestId: randomUUID(), clock, detail });
+      }
       putBackWithoutUpgrade(request, socket, behind);
-      turns.over(socket);
+      turns.over(request.socket);
       serveAgain();
     });
   }
@@ -208,8 +221,15 @@ export function createHttp1(options: Http1Options): Http1 {
     refuseBare(socket, code, { requestId, clock, detail: clientErrorDetail(code, limits) });
   }
 
+  function asUpgrade(request: IncomingMessage): boolean {
+    if (isWebSocket(request) || !hasBody(request)) return true;
+    lossy.add(request);
+    return false;
+  }
+
   function createServer(): http.Server {
     const server = http.createServer({
+      ...(HIDES_UPGRADED ? { shouldUpgradeCallback: asUpgrade } : {}),
       requireHostHeader: false, // asked for in receive.ts, where the refusal has a body
       insecureHTTPParser: false,
       keepAliveTimeout: KEEP_ALIVE_MS,
@@ -233,10 +253,10 @@ export function createHttp1(options: Http1Options): Http1 {
     server.on("upgrade", (request: IncomingMessage, socket: Duplex, behind: Buffer) => {
       enqueueUpgrade(request, socket, behind, () => server.emit("connection", socket));
     });
-    server.on("connect", (_request: IncomingMessage, socket: Duplex) => {
+    server.on("connect", (request: IncomingMessage, socket: Duplex) => {
       quiet(socket);
       const detail = "The gateway is no forward proxy: CONNECT is not served.";
-      turns.take(socket, () => refuseBare(socket, "bad_request", { requestId: randomUUID(), clock, detail }));
+      turns.take(request.socket, () => refuseBare(socket, "bad_request", { requestId: randomUUID(), clock, detail }));
     });
     server.on("clientError", onClientError);
     servers.push(server);

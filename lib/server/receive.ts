@@ -308,6 +308,11 @@ function hopAddress(hop: string): string {
   return colon > 0 && colon === hop.lastIndexOf(":") ? hop.slice(0, colon) : hop;
 }
 
+/** Whether there is a body, by what the headers say (RFC 9112 §6.3). */
+export function hasBody({ rawHeaders, httpVersion }: IncomingMessage): boolean {
+  return readFraming(rawHeaders, httpVersion).hasBody;
+}
+
 /** Whether a request asks for a WebSocket (RFC 6455 §4.1); other upgrades are ignored, as RFC 9110 §7.8 allows. */
 export function isWebSocket(request: IncomingMessage): boolean {
   return (

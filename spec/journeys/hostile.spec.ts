@@ -478,8 +478,20 @@ describe("Upgrade that is not for us", () => {
     const chunked = lines("POST /a/2 HTTP/1.1", "Host: h", ...h2c, "Transfer-Encoding: chunked");
     talk.send(head + "hel");
     await eventually(() => upstream.connections.total === 1);
-    talk.send("lo" + chunked + "3\r\nabc\r\n0\r\n\r\n" + get("/a/3"));
-    await eventually(() => upstream.seen.length === 3 && statusesIn(talk.text()).length === 3, "three answers");
+    const rest = [chunked + "3\r\nabc\r\n0\r\n\r\n", get("/a/3")];
+    talk.send("lo" + rest.join(""));
+    await talk.until("\r\nok");
+    if (!/\r\nConnection: close\r\n/i.test(talk.text())) {
+      await eventually(() => upstream.seen.length === 3 && statusesIn(talk.text()).length === 3, "three answers");
+    } else {
+      // Where node loses what has come behind such a body, the client is told to send it again.
+      expect(statusesIn(await talk.closed())).toEqual([200]);
+      for (const request of rest) {
+        const again = await client(port);
+        again.send(request);
+        await again.until("\r\nok");
+      }
+    }
     expect(upstream.seen.map(({ url, body }) => `${url} ${body}`)).toEqual(["/1 hello", "/2 abc", "/3 "]);
   });
 

@@ -599,7 +599,7 @@ describe("plugins and bodies", () => {
     const { port } = await running(oneService(1, { plugins: [{ name: "replying" }] }), { plugins: [plugin] });
     const talk = await client(port);
     talk.send(get() + get("/none"));
-    expect(await talk.until("route_not_found")).toMatch(/\r\n\r\n2\r\nbe\r\n3\r\ngun\r\n0\r\n\r\nHTTP\/1\.1 404/);
+    expect(await talk.until("route_not_found")).toMatch(/\r\n\r\n(2\r\nbe\r\n3\r\ngun|5\r\nbegun)\r\n0\r\n\r\nHTTP\/1\.1 404/);
   });
 
   test("an unread upload is disposed of when a plugin answers by itself", async () => {
