@@ -6,8 +6,9 @@
  * and more than 8 CONTINUATION frames are connection errors (CVE-2024-28182); so are a window beyond 2^31-1 and a WINDOW_UPDATE of 0, and
  * DATA or HEADERS on a stream that has ended; more than 1000 acknowledgements that a client does not read end the connection
  * (CVE-2019-9512, -9515), and so do more than 1000 resets at once, 33 a second. An empty DATA frame is an invalid one (CVE-2019-9518).
+ * From Node 22 on a body longer than its Content-Length is a connection error, too, and so are more than some 10,000 PRIORITY frames.
  *
- * Nothing counts frames that nghttp2 takes by itself and tells nobody of: a WINDOW_UPDATE that is valid, PRIORITY, frames of unknown
+ * Nothing counts frames that nghttp2 takes by itself and tells nobody of: a WINDOW_UPDATE that is valid, few PRIORITY, frames of unknown
  * types, DATA of padding only, frames for streams that have ended. Each costs less than its own bytes cost the system that reads them
  * (0.1 to 0.2 µs), keeps nothing (idle streams that PRIORITY makes are bounded by MAX_STREAMS), and calls no line of ours.
  */
@@ -18,8 +19,13 @@ export const MAX_STREAMS = 128;
 /** Megabytes for one connection, its streams' buffers included: MAX_STREAMS full windows of 64 KiB, and something for heads. */
 export const MAX_SESSION_MEGABYTES = 10;
 
-/** Streams refused beyond MAX_STREAMS, and frames that are empty or make no sense, in the life of one connection. */
-export const MAX_REJECTED_STREAMS = 100;
+/**
+ * Streams refused beyond MAX_STREAMS, one after the other. From Node 22 on a stream keeps its place until everything has been looked at that
+ * came in the same read: who takes back all requests and makes as many new ones in one breath is refused some, but keeps the connection.
+ */
+export const MAX_REJECTED_STREAMS = 512;
+
+/** Frames that are empty or make no sense, in the life of one connection. */
 export const MAX_INVALID_FRAMES = 100;
 
 /** A budget that refills: `burst` at once, `perSecond` for ever. */
