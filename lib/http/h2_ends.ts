@@ -52,7 +52,7 @@ const CLOSED_WHEN_READ: PropertyDescriptor & ThisType<ClientHttp2Stream> = {
   },
 };
 
-/** What node itself says. */
-function isClosed(stream: Http2Stream): boolean {
+/** What node itself says of it, read or not. */
+export function isClosed(stream: Http2Stream): boolean {
   return Reflect.get(Object.getPrototypeOf(stream) as object, "closed", stream) as boolean;
 }

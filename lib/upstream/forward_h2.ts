@@ -6,7 +6,7 @@ import http2, { type ClientHttp2Session, type ClientHttp2Stream, type IncomingHt
 import type { Clock, Timer } from "../base/clock.ts";
 import { Fault, type ErrorCode } from "../base/errors.ts";
 import type { Call, Exchange } from "../http/exchange.ts";
-import { keepOpenUntilRead, resetStream, tellBrokenEnds } from "../http/h2_ends.ts";
+import { isClosed, keepOpenUntilRead, resetStream, tellBrokenEnds } from "../http/h2_ends.ts";
 import { h2Fields } from "../http/h2_fields.ts";
 import { endToEnd, hasToken, headerValue, headerValues, withoutHeader, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
@@ -315,7 +315,7 @@ const NOTHING = Buffer.alloc(0);
 function cancelWhenDestroyed(stream: ClientHttp2Stream, givenUp: () => void): void {
   const { destroy } = stream;
   stream.destroy = (error?: Error) => {
-    if (error === undefined && !stream.closed && !stream.destroyed) givenUp();
+    if (error === undefined && !isClosed(stream) && !stream.destroyed) givenUp();
     resetStream(stream, NGHTTP2_CANCEL);
     return destroy.call(stream, error);
   };

@@ -150,14 +150,15 @@ describe("idle_ms", () => {
 
   test("bytes now and then keep a body alive", async () => {
     const upstream = await rawBackend((_request, response) => {
-      let left = 8;
+      let left = 13;
       const tick = setInterval(() => {
         if (--left > 0) return void response.write("tick");
         clearInterval(tick);
         response.end("done");
-      }, 20);
+      }, 50);
     });
-    const { port } = await running(oneService(upstream.port, idle));
+    // A machine that stands still for half a second must not pass for silence.
+    const { port } = await running(oneService(upstream.port, { timeouts: { idle_ms: 500 } }));
     expect((await ask(port, { path: "/a/x" })).body.toString()).toMatch(/done$/);
   });
 });

@@ -21,6 +21,7 @@ import {
   SETTINGS,
   WINDOW_UPDATE,
   type RawSession,
+  number32,
 } from "../support/h2_raw.ts";
 import { defaultLimits } from "../support/limits.ts";
 import { eventually } from "../support/raw_client.ts";
