@@ -17,7 +17,7 @@ export function defineConfig(config: ConfigInput): ConfigInput {
   return config;
 }
 
-export { definePlugin, type AnyPlugin, type Plugin, type Scope, type Tools } from "./plugins/plugin.ts";
+export { definePlugin, type AnyPlugin, type Kept, type Plugin, type Scope, type Tools } from "./plugins/plugin.ts";
 export * as schema from "./config/schema.ts";
 export type { Config, ConfigInput } from "./config/model.ts";
 export type { ConfigIssue } from "./config/load.ts";

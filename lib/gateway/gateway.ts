@@ -349,20 +349,11 @@ export class Gateway {
     // The next turn but one knows that these clients are gone: their requests end as given up, not as failed by their upstreams.
     if (outcome === "cut") for (let i = 0; i < 2; i++) await new Promise((resolve) => setImmediate(resolve));
     this.#runtime.destroy();
-    if (outcome === "cut") await this.#untilCutOff();
+    // The ends of what was cut off come in a moment later, and belong in the logs.
+    if (outcome === "cut") await shortly(this.#untilNoneInFlight());
+    await shortly(this.#runtime.closeKept());
     this.#accessLog?.flush();
     return outcome;
-  }
-
-  /** The ends of what was cut off come in a moment later, and belong in the access log. */
-  async #untilCutOff(): Promise<void> {
-    let stop = () => {};
-    const longEnough = new Promise<void>((resolve) => {
-      const timer = setTimeout(resolve, MOST_CUTTING_MS);
-      stop = () => clearTimeout(timer);
-    });
-    await Promise.race([this.#untilNoneInFlight(), longEnough]);
-    stop();
   }
 
   #serve(inbound: Inbound): Reply | Promise<Reply> {
@@ -444,8 +435,19 @@ const LONGEST_TIMER_MS = 2 ** 31 - 1;
 /** Longer than a request needs to get here that was sent before its client could know, and than busy clients leave between two. */
 const IDLE_LINGER_MS = 1_000;
 
-/** A plugin that never answers, in a host's server whose sockets are not ours, must not hold up `close` for ever. In milliseconds. */
+/** Plugins that never answer, or never let go of what they hold, must not hold up `close` for ever. In milliseconds. */
 const MOST_CUTTING_MS = 1_000;
+
+/** Resolves with `done`, or when it takes too long. */
+async function shortly(done: Promise<void>): Promise<void> {
+  let stop = () => {};
+  const longEnough = new Promise<void>((resolve) => {
+    const timer = setTimeout(resolve, MOST_CUTTING_MS);
+    stop = () => clearTimeout(timer);
+  });
+  await Promise.race([done, longEnough]);
+  stop();
+}
 
 const RETRY_SOON: HeaderList = ["Retry-After", "1"];
 

@@ -4,6 +4,7 @@
  */
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
+import type { Kept } from "../plugins/plugin.ts";
 import { memoryCounters, type MemoryCounters } from "../store/memory.ts";
 import type { Breaker, BreakerSettings } from "../upstream/breaker.ts";
 import { Fleet, type FleetReport, type Member } from "../upstream/fleet.ts";
@@ -20,6 +21,8 @@ export interface InUse {
   /** By the name of their service. */
   readonly fleets: Map<string, FleetPlan>;
   readonly limiters: Set<string>;
+  /** What plugin instances hold, by its key. */
+  readonly kept: Map<string, { readonly settings: string; readonly value: Kept }>;
   /** Names and addresses of upstreams. */
   readonly hosts: Set<string>;
   readonly dnsTtlMs: number;
@@ -62,6 +65,7 @@ export class Runtime {
   /** Of upstreams that are no longer configured, while a request still uses one of their connections. */
   readonly #retired = new Set<Connections>();
   readonly #fleets = new Map<string, Fleet>();
+  readonly #kept = new Map<string, { readonly settings: string; readonly value: Kept }>();
   readonly #checks = new Map<Peer, { readonly settings: string; readonly check: HealthCheck }>();
   #inUse: InUse | null = null;
   #isActive = false;
@@ -76,7 +80,7 @@ export class Runtime {
 
   /** For one snapshot, to be filled while it is compiled. */
   inUse(dnsTtlMs: number): InUse {
-    return { pools: new Map(), fleets: new Map(), limiters: new Set(), hosts: new Set(), dnsTtlMs };
+    return { pools: new Map(), fleets: new Map(), limiters: new Set(), kept: new Map(), hosts: new Set(), dnsTtlMs };
   }
 
   /** The pool of one upstream of one service: the one that is there, or a new one. Throws when its TLS settings cannot be used. */
@@ -94,6 +98,19 @@ export class Runtime {
     return this.#fleets.get(service) ?? new Fleet(service, this.clock, this.#log);
   }
 
+  /** What a plugin instance holds under `key`: what is there with the same settings, or a new one. */
+  keep<T extends Kept>(key: string, settings: string, make: () => T, inUse: InUse): T {
+    const known = inUse.kept.get(key) ?? this.#kept.get(key);
+    const held = known?.settings === settings ? known : { settings, value: make() };
+    inUse.kept.set(key, held);
+    return held.value as T;
+  }
+
+  /** The snapshot will not come into force: what was made for it goes. */
+  abandon(inUse: InUse): void {
+    for (const [key, { value }] of inUse.kept) if (this.#kept.get(key)?.value !== value) void closed(value);
+  }
+
   /** A snapshot comes into force: keeps what it uses and retires the rest. */
   adopt(inUse: InUse): void {
     this.#inUse = inUse;
@@ -106,6 +123,9 @@ export class Runtime {
     }
     if (this.#isActive) this.#ask(inUse);
     this.counters.retire(inUse.limiters);
+    for (const [key, { value }] of this.#kept) if (inUse.kept.get(key)?.value !== value) void closed(value);
+    this.#kept.clear();
+    for (const [key, held] of inUse.kept) this.#kept.set(key, held);
   }
 
   /** From now on names are looked up and upstreams probed: nothing goes out for a configuration that is only looked at. */
@@ -124,6 +144,13 @@ export class Runtime {
   /** How the upstreams of every service are, in the order of the configuration. */
   get health(): readonly FleetReport[] {
     return [...this.#fleets.values()].map((fleet) => fleet.report);
+  }
+
+  /** Closes what plugin instances hold. Resolves when all of it is closed. */
+  async closeKept(): Promise<void> {
+    const all = [...this.#kept.values()];
+    this.#kept.clear();
+    await Promise.all(all.map(({ value }) => closed(value)));
   }
 
   /** Closes every connection to every upstream, and asks nobody for anything any more. */
@@ -179,6 +206,15 @@ export class Runtime {
     const name = this.#names.name(options.host);
     const named = name === undefined ? options : { ...options, name };
     return isHttp1(named) ? new Pool(named, maxConnections, this.clock) : new Sessions(named, maxConnections, this.clock);
+  }
+}
+
+/** A plugin that breaks its word on closing harms nobody else. */
+async function closed(value: Kept): Promise<void> {
+  try {
+    await value.close();
+  } catch {
+    // It is gone from here all the same.
   }
 }
 

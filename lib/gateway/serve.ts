@@ -5,10 +5,12 @@
 import { ERRORS, Fault } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { Exchange } from "../http/exchange.ts";
+import { headerValue } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { ENCODED_SLASH, readTarget } from "../route/path.ts";
+import type { Found } from "../route/table.ts";
 import { isHost, type Inbound } from "../server/receive.ts";
-import type { Snapshot } from "./snapshot.ts";
+import type { RouteTarget, Snapshot } from "./snapshot.ts";
 
 /** Never throws, and its promise never rejects: whatever goes wrong inside is a 500 without a word about the inside. */
 export function serve(inbound: Inbound, snapshot: Snapshot, log: Log): Reply | Promise<Reply> {
@@ -26,7 +28,9 @@ export function serve(inbound: Inbound, snapshot: Snapshot, log: Log): Reply | P
 
   // 2. Match: service by host and base_path, route by the rest, both at once.
   const authority = target.authority ?? inbound.authority;
-  const found = snapshot.table.find(authority, method, target.path, target.encodedSlash);
+  const { path, encodedSlash } = target;
+  const asked = method === "OPTIONS" ? preflighted(inbound, (wanted) => snapshot.table.find(authority, wanted, path, encodedSlash)) : null;
+  const found = asked ?? snapshot.table.find(authority, method, path, encodedSlash);
   if (found.kind !== "route") {
     if (target.encodedSlash) return problem(call, ENCODED_SLASH.code, { detail: sentence(ENCODED_SLASH.detail) });
     if (found.kind === "none") return problem(call, "route_not_found", { detail: "No service and route of this gateway match the path." });
@@ -52,6 +56,7 @@ export function serve(inbound: Inbound, snapshot: Snapshot, log: Log): Reply | P
     service,
     route,
     identity: null,
+    claims: null,
     body: inbound.body,
     trailers: inbound.trailers,
     upgrade: inbound.upgrade,
@@ -66,6 +71,14 @@ export function serve(inbound: Inbound, snapshot: Snapshot, log: Log): Reply | P
   } catch (error) {
     return fault(inbound, error, log);
   }
+}
+
+/** The route that a CORS preflight (Fetch §3.2.2) asks about, where one of its plugins wants to be asked; null for all else. */
+function preflighted({ headers }: Inbound, find: (method: string) => Found<RouteTarget>): Found<RouteTarget> | null {
+  const wanted = headerValue(headers, "access-control-request-method");
+  if (wanted === undefined || headerValue(headers, "origin") === undefined) return null;
+  const found = find(wanted);
+  return found.kind === "route" && found.target.takesPreflights ? found : null;
 }
 
 /** A plugin that returns something else (`next(exchange)` without `return`) is at fault for its own request, and for no other. */

@@ -10,7 +10,7 @@ import { statusRanges } from "../config/resilience.ts";
 import type { NamedFile } from "../config/schema.ts";
 import type { RouteName, ServiceName } from "../http/exchange.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
-import { fold, type AnyPlugin, type Scope } from "../plugins/plugin.ts";
+import { fold, type AnyPlugin, type Scope, type Tools } from "../plugins/plugin.ts";
 import { compileTable, type RouteTable, type TableEntry } from "../route/table.ts";
 import { hostCertificates, type HostCertificates } from "../server/certificates.ts";
 import type { Counters } from "../store/counters.ts";
@@ -45,6 +45,8 @@ export interface RouteTarget {
   readonly service: ServiceName;
   readonly route: RouteName;
   readonly handler: Handler;
+  /** Whether a plugin of the route wants CORS preflights. */
+  readonly takesPreflights: boolean;
 }
 
 export interface Loaded {
@@ -61,10 +63,19 @@ export interface Workshop {
 
 /** Throws when a plugin cannot be created; nothing in force has been touched then. */
 export function compile(loaded: Loaded, workshop: Workshop): Snapshot {
+  const inUse = workshop.runtime.inUse(loaded.config.global.dnsTtlMs);
+  try {
+    return compileInto(inUse, loaded, workshop);
+  } catch (error) {
+    workshop.runtime.abandon(inUse);
+    throw error;
+  }
+}
+
+function compileInto(inUse: InUse, loaded: Loaded, workshop: Workshop): Snapshot {
   const { config } = loaded;
   const { runtime, log } = workshop;
-  const inUse = runtime.inUse(config.global.dnsTtlMs);
-  const compiler = new PluginCompiler(workshop, config.global.name, inUse.limiters);
+  const compiler = new PluginCompiler(workshop, config.global.name, inUse);
   const entries: TableEntry<RouteTarget>[] = [];
   const globals = compiler.create(config.global.plugins, { level: "global", service: null, route: null });
   const viaName = config.global.name.replace(NOT_TOKEN, "-");
@@ -93,7 +104,10 @@ export function compile(loaded: Loaded, workshop: Workshop): Snapshot {
       breaker: breaker?.breaker ?? null,
       retries: policy === null ? null : { policy, budget: fleet.budget, memory: runtime.replayMemory },
     });
-    const outer = [...globals, ...compiler.create(service.plugins, { level: "service", service: service.name, route: null })];
+    const outer = {
+      plugins: [...config.global.plugins, ...service.plugins],
+      middlewares: [...globals, ...compiler.create(service.plugins, { level: "service", service: service.name, route: null })],
+    };
     entries.push(...routeEntries(service, innermost, outer, compiler));
   }
   const trusted = cidrSet(config.global.trustedProxies);
@@ -142,17 +156,23 @@ function retryPolicy({ on, ...rest }: NonNullable<Service["retries"]>): RetryPol
 /** What a Via pseudonym cannot hold (RFC 9110 §7.6.3: a token). */
 const NOT_TOKEN = /[^!#$%&'*+.^_`|~0-9A-Za-z-]+/g;
 
-function routeEntries(service: Service, innermost: Handler, outer: readonly Middleware[], compiler: PluginCompiler): TableEntry<RouteTarget>[] {
+interface Outer {
+  readonly plugins: readonly PluginInstance[];
+  readonly middlewares: readonly Middleware[];
+}
+
+function routeEntries(service: Service, innermost: Handler, outer: Outer, compiler: PluginCompiler): TableEntry<RouteTarget>[] {
   const name: ServiceName = { name: service.name, basePath: withoutFinalSlash(service.basePath) };
   return service.routes.map((route) => {
     const own = compiler.create(route.plugins, { level: "route", service: service.name, route: route.name });
+    const takesPreflights = compiler.takesPreflights([...outer.plugins, ...route.plugins]);
     return {
       basePath: service.basePath,
       hosts: service.hosts,
       path: route.path,
       methods: route.methods,
       encodedSlashes: service.encodedSlashes === "allow",
-      target: { service: name, route: { name: route.name, path: route.path }, handler: fold([...outer, ...own], innermost) },
+      target: { service: name, route: { name: route.name, path: route.path }, handler: fold([...outer.middlewares, ...own], innermost), takesPreflights },
     };
   });
 }
@@ -165,12 +185,17 @@ function withoutFinalSlash(path: string): string {
 class PluginCompiler {
   readonly #workshop: Workshop;
   readonly #gatewayName: string;
-  readonly #limitersInUse: Set<string>;
+  readonly #inUse: InUse;
 
-  constructor(workshop: Workshop, gatewayName: string, limitersInUse: Set<string>) {
+  constructor(workshop: Workshop, gatewayName: string, inUse: InUse) {
     this.#workshop = workshop;
     this.#gatewayName = gatewayName;
-    this.#limitersInUse = limitersInUse;
+    this.#inUse = inUse;
+  }
+
+  takesPreflights(instances: readonly PluginInstance[]): boolean {
+    const { kinds } = this.#workshop;
+    return instances.some(({ name, enabled }) => enabled && kinds.find((kind) => kind.name === name)?.takes === "preflights");
   }
 
   create(instances: readonly PluginInstance[], place: Pick<Scope, "level" | "service" | "route">): Middleware[] {
@@ -179,7 +204,7 @@ class PluginCompiler {
     const seen = new Map<string, number>();
     const counters: Counters = {
       limiter: (key, options) => {
-        this.#limitersInUse.add(key);
+        this.#inUse.limiters.add(key);
         return runtime.counters.limiter(key, options);
       },
     };
@@ -193,7 +218,9 @@ class PluginCompiler {
       const kind = kinds.find(({ name }) => name === instance.name)!;
       const scope: Scope = { ...place, key, id: instance.id ?? null };
       try {
-        middlewares.push(kind.create(instance.config, { clock: runtime.clock, log, counters, gatewayName: this.#gatewayName, scope }));
+        const keep: Tools["keep"] = (name, settings, make) =>
+          runtime.keep(JSON.stringify([key, name]), JSON.stringify(settings) ?? "", make, this.#inUse);
+        middlewares.push(kind.create(instance.config, { clock: runtime.clock, log, counters, gatewayName: this.#gatewayName, scope, keep }));
       } catch (error) {
         throw new Error(`plugin ${instance.name} of ${whereIs(scope)} cannot be created: ${(error as Error).message}`, { cause: error });
       }

@@ -33,6 +33,8 @@ export interface ExchangeParts {
   readonly route: RouteName;
   /** Who the caller is, once an auth plugin has said so; null before. */
   readonly identity: string | null;
+  /** What a token says of the caller, by the name of each claim, once an auth plugin has believed it; null before. */
+  readonly claims: Readonly<Record<string, unknown>> | null;
   /** The unread body; null when the message has none. Whoever answers without reading it leaves it alone: the server disposes of it. */
   readonly body: Readable | null;
   /** Trailers of the request; complete once the body has ended. */
@@ -66,6 +68,7 @@ export class Exchange implements ExchangeParts {
   declare readonly service: ServiceName;
   declare readonly route: RouteName;
   declare readonly identity: string | null;
+  declare readonly claims: Readonly<Record<string, unknown>> | null;
   declare readonly body: Readable | null;
   declare readonly trailers: () => HeaderList;
   declare readonly upgrade: string | null;
@@ -86,6 +89,7 @@ export class Exchange implements ExchangeParts {
     this.service = parts.service;
     this.route = parts.route;
     this.identity = parts.identity;
+    this.claims = parts.claims;
     this.body = parts.body;
     this.trailers = parts.trailers;
     this.upgrade = parts.upgrade;

@@ -26,6 +26,17 @@ export interface Tools {
   /** `global.name`. */
   readonly gatewayName: string;
   readonly scope: Scope;
+  /**
+   * What an instance holds beyond one configuration: connections, a queue, a cache. Gives what was made before under `name` as long as
+   * the instance stays (see `scope.key`) and `settings` are the same as JSON, else what `make` gives; what no configuration in force
+   * holds any more is closed, and so is everything at the end of the gateway.
+   */
+  keep<T extends Kept>(name: string, settings: unknown, make: () => T): T;
+}
+
+export interface Kept {
+  /** Must not throw. The end of the gateway waits for its promise, for a second at most. */
+  close(): void | Promise<void>;
 }
 
 /**
@@ -38,6 +49,11 @@ export interface Plugin<S extends Schema<unknown> = Schema<unknown>> {
   readonly name: string;
   /** Describes `config`: validator, defaults and JSON Schema in one. */
   readonly schema: S;
+  /**
+   * "cors" preflights are let through to it although the route does not list OPTIONS: whoever says so answers them, or lets them pass on
+   * purpose. Default: they get 405.
+   */
+  readonly takes?: "preflights";
   create(config: Infer<S>, tools: Tools): Middleware;
 }
 

@@ -25,6 +25,7 @@ export function madeUpExchange(parts: Partial<ExchangeParts> = {}): Exchange {
     service: { name: "a", basePath: "/a" },
     route: { name: "b", path: "/b" },
     identity: null,
+    claims: null,
     body: null,
     trailers: () => [],
     upgrade: null,
@@ -45,6 +46,7 @@ export function madeUpTools(parts: Partial<Omit<Tools, "scope">> & { readonly id
   return {
     clock,
     counters: memoryCounters(clock),
+    keep: (_name, _settings, make) => make(),
     gatewayName: "edge-gateway",
     scope: { level: "route", key, id, service: "a", route: "b" },
     log: { debug: at("debug"), info: at("info"), warn: at("warn"), error: at("error") },

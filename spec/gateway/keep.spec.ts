@@ -1,0 +1,75 @@
+import { describe, expect, it } from "vitest";
+import { createGateway, definePlugin, schema, type Kept } from "../../lib/index.ts";
+import { oneService } from "../support/gateway.ts";
+
+/** A plugin that holds something for each instance, and says what was made and closed. */
+function holding(close: () => void | Promise<void> = () => {}) {
+  const told: string[] = [];
+  const plugin = definePlugin({
+    name: "holder",
+    schema: schema.object({ settings: schema.string(), broken: schema.withDefault(schema.boolean(), false) }),
+    create({ settings, broken }, tools) {
+      const held = tools.keep("thing", { settings }, (): Kept & { readonly name: string } => {
+        told.push(`+${settings}`);
+        return {
+          name: settings,
+          close() {
+            told.push(`-${settings}`);
+            return close();
+          },
+        };
+      });
+      if (broken) throw new Error("it does not work");
+      return () => () => ({ status: 200, headers: [], body: Buffer.from(held.name) });
+    },
+  });
+  const config = (...settings: string[]) =>
+    oneService(9, { plugins: settings.map((each) => ({ name: "holder", config: { settings: each.replace("!", ""), broken: each.endsWith("!") } })) });
+  const gateway = createGateway({ config: config("a"), plugins: [plugin] });
+  return { told, gateway, config };
+}
+
+describe("what a plugin instance holds", () => {
+  it("is the same over reloads while its settings are", async () => {
+    const { told, gateway, config } = holding();
+    gateway.reload({ ...config("a"), global: { name: "other" } });
+    expect(told).toEqual(["+a"]);
+    gateway.reload(config("b"));
+    expect(told).toEqual(["+a", "+b", "-a"]);
+    expect((await gateway.inject({ path: "/a/x" })).text()).toBe("b");
+    await gateway.close(0);
+  });
+
+  it("belongs to one instance, and goes with it", async () => {
+    const { told, gateway, config } = holding();
+    gateway.reload(config("a", "a"));
+    expect(told).toEqual(["+a", "+a"]);
+    gateway.reload(config("a"));
+    expect(told).toEqual(["+a", "+a", "-a"]);
+    await gateway.close(0);
+    expect(told).toEqual(["+a", "+a", "-a", "-a"]);
+  });
+
+  it("goes at once when the configuration it was made for cannot be taken; what is in force stays", async () => {
+    const { told, gateway, config } = holding();
+    expect(() => gateway.reload(config("a", "b!"))).toThrow("it does not work");
+    expect(told).toEqual(["+a", "+b", "-b"]);
+    expect((await gateway.inject({ path: "/a/x" })).text()).toBe("a");
+    await gateway.close(0);
+  });
+
+  it("is waited for at the end, for a while, and may fail", async () => {
+    let done = false;
+    const slow = holding(async () => {
+      await new Promise((resolve) => setImmediate(resolve));
+      done = true;
+    });
+    await slow.gateway.close(0);
+    expect(done).toBe(true);
+    const failing = holding(() => {
+      throw new Error("no");
+    });
+    await failing.gateway.close(0);
+    expect(failing.told).toEqual(["+a", "-a"]);
+  });
+});
