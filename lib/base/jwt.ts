@@ -1,6 +1,6 @@
 /**
- * Signs and verifies compact JWTs with HS256 (RFC 7519, RFC 7515), for tokens that this program itself has issued.
- * What the claims mean, and where a token travels, is left to the caller.
+ * Takes compact JWTs apart (RFC 7519, RFC 7515), and signs and verifies with HS256 those that this program itself has issued.
+ * What the claims mean, where a token travels, and other algorithms (`plugins/jwt_keys.ts`), are left to the callers.
  */
 import { createHmac, timingSafeEqual } from "node:crypto";
 
@@ -24,21 +24,38 @@ export function signJwt(claims: JwtClaims, secret: string | Uint8Array): string 
   return `${signed}.${signature(signed, secret).toString("base64url")}`;
 }
 
+/** A token in the form of one; nothing in it is to be believed yet. */
+export interface JwtParts {
+  readonly header: Readonly<Record<string, unknown>>;
+  /** What is signed. */
+  readonly signed: string;
+  readonly signature: Buffer;
+  /** The claims, or null when they are no object: to be asked for once the signature holds. */
+  readonly claims: () => JwtClaims | null;
+}
+
+/** Null when the text is no compact JWS, or longer than `maxLength` characters. Never throws. */
+export function splitJwt(token: string, maxLength: number): JwtParts | null {
+  if (token.length > maxLength) return null;
+  const first = token.indexOf(".");
+  const last = token.lastIndexOf(".");
+  if (first < 0 || last === first) return null;
+  const header = objectOf(token.slice(0, first));
+  const signature = bytesOf(token.slice(last + 1));
+  const body = token.slice(first + 1, last);
+  if (header === null || signature === null || body.includes(".")) return null;
+  return { header, signed: token.slice(0, last), signature, claims: () => objectOf(body) };
+}
+
 /** Claims are read only once the signature holds. `exp` (seconds since 1970) is required, `nbf` honoured. Never throws. */
 export function verifyJwt(token: string, secret: string | Uint8Array, expected: JwtExpected): JwtVerdict {
-  if (token.length > MAX_LENGTH) return refuse("malformed");
-  const parts = token.split(".");
-  const [head, body, mark] = parts;
-  if (parts.length !== 3 || head === undefined || body === undefined || mark === undefined) return refuse("malformed");
+  const parts = splitJwt(token, MAX_LENGTH);
+  if (parts === null) return refuse("malformed");
+  if (!plainHs256(parts.header)) return refuse("algorithm");
+  const right = signature(parts.signed, secret);
+  if (parts.signature.length !== right.length || !timingSafeEqual(parts.signature, right)) return refuse("signature");
 
-  const header = objectOf(head);
-  const given = bytesOf(mark);
-  if (header === null || given === null) return refuse("malformed");
-  if (!plainHs256(header)) return refuse("algorithm");
-  const right = signature(`${head}.${body}`, secret);
-  if (given.length !== right.length || !timingSafeEqual(given, right)) return refuse("signature");
-
-  const claims = objectOf(body);
+  const claims = parts.claims();
   if (claims === null || !isTime(claims.exp) || (claims.nbf !== undefined && !isTime(claims.nbf))) return refuse("malformed");
   if (expected.now >= claims.exp * 1000) return refuse("expired");
   if (claims.nbf !== undefined && expected.now < claims.nbf * 1000) return refuse("not_yet");
@@ -58,7 +75,7 @@ const refuse = (reason: JwtRefusal): JwtVerdict => ({ ok: false, reason });
  * The header decides nothing: one algorithm is accepted, whatever it says. Members that ask for more (`crit`, `jwk`, `jku`, …)
  * are refused instead of being ignored (RFC 8725 §3.1, §3.10).
  */
-function plainHs256(header: Record<string, unknown>): boolean {
+function plainHs256(header: JwtParts["header"]): boolean {
   for (const name in header) if (name !== "alg" && name !== "typ") return false;
   return header.alg === "HS256" && (header.typ === undefined || header.typ === "JWT");
 }
@@ -84,6 +101,7 @@ function bytesOf(part: string): Buffer | null {
   return bytes.toString("base64url") === part ? bytes : null;
 }
 
-function isTime(value: unknown): value is number {
+/** A number of seconds since 1970. */
+export function isTime(value: unknown): value is number {
   return typeof value === "number" && Number.isFinite(value);
 }

@@ -186,6 +186,7 @@ export class Call {
   readonly certificate: () => ClientCertificate | null;
   #state: "open" | "aborted" | "closed" = "open";
   #listeners: (() => void)[] | null = null;
+  #endings: (() => void)[] | null = null;
   #controller: AbortController | null = null;
 
   constructor(options: CallOptions) {
@@ -208,6 +209,12 @@ export class Call {
     else if (this.#state === "open") (this.#listeners ??= []).push(run);
   }
 
+  /** Calls `run` when the reply is out or the client has gone away, whichever comes; at once if it already has. */
+  onEnd(run: () => void): void {
+    if (this.#state === "open") (this.#endings ??= []).push(run);
+    else run();
+  }
+
   /** For `fetch` and the like, in plugins; made when first asked for. */
   get signal(): AbortSignal {
     if (this.#controller === null) {
@@ -225,12 +232,20 @@ export class Call {
     const listeners = this.#listeners;
     this.#listeners = null;
     if (listeners !== null) for (const run of listeners) run();
+    this.#end();
   }
 
   /** Said by the server: the reply is out, nothing can abort it any more. */
   close(): void {
     if (this.#state === "open") this.#state = "closed";
     this.#listeners = null;
+    this.#end();
+  }
+
+  #end(): void {
+    const endings = this.#endings;
+    this.#endings = null;
+    if (endings !== null) for (const run of endings) run();
   }
 
   /** Notes the gateway's own error for the log; `why` never reaches the client. Nothing that comes after the client has gone is one. */

@@ -1,0 +1,196 @@
+/**
+ * A small HTTP/1.1 client for what plugins ask of others: one request, one whole answer, within a time and a size. HTTPS is verified,
+ * redirects are not followed. What is asked, and whether it is tried again, is the callers' affair.
+ */
+import http, { type ClientRequest, type IncomingMessage } from "node:http";
+import https from "node:https";
+import type { Clock } from "../base/clock.ts";
+import type { HeaderList } from "./headers.ts";
+
+export interface HttpClientOptions {
+  readonly clock: Clock;
+  /** Most connections to one host; requests beyond wait within their time. Default 256. */
+  readonly maxConnections?: number;
+  /** CA certificates, PEM. Default: those of the system. */
+  readonly ca?: string;
+}
+
+export interface ClientRequestOptions {
+  /** "http:" or "https:"; user name and password in it are not sent. */
+  readonly url: URL;
+  /** Default "GET". */
+  readonly method?: string;
+  /** Without Host and Content-Length, which are added. */
+  readonly headers?: HeaderList;
+  readonly body?: Buffer;
+  /** For everything, from the wait for a connection to the last byte of the answer, in milliseconds. */
+  readonly timeoutMs: number;
+  /** Largest body of an answer. */
+  readonly maxBytes: number;
+  /** Gives the request up. */
+  readonly signal?: AbortSignal;
+}
+
+export interface ClientAnswer {
+  /** 200 and above. */
+  readonly status: number;
+  readonly headers: HeaderList;
+  readonly body: Buffer;
+}
+
+/** Why there is no answer. The message is for logs: it holds nothing of the request. */
+export class ClientFailure extends Error {
+  readonly kind: "unreachable" | "timeout" | "cancelled" | "too_large" | "invalid";
+
+  constructor(kind: ClientFailure["kind"], message: string) {
+    super(message);
+    this.name = "ClientFailure";
+    this.kind = kind;
+  }
+}
+
+export class HttpClient {
+  readonly #clock: Clock;
+  readonly #options: https.AgentOptions;
+  readonly #agents: { "http:"?: http.Agent; "https:"?: https.Agent } = {};
+  #underWay = 0;
+  #isClosed = false;
+
+  constructor({ clock, maxConnections = 256, ca }: HttpClientOptions) {
+    this.#clock = clock;
+    // Said in any case: NODE_TLS_REJECT_UNAUTHORIZED must not decide it.
+    const secure = { rejectUnauthorized: true, ...(ca === undefined ? {} : { ca }) };
+    this.#options = { keepAlive: true, maxSockets: maxConnections, maxFreeSockets: 32, scheduling: "lifo", timeout: IDLE_MS, ...secure };
+  }
+
+  /** Resolves with the whole answer, whatever its status; rejects with a `ClientFailure`. */
+  ask(options: ClientRequestOptions): Promise<ClientAnswer> {
+    this.#underWay++;
+    return new Promise<ClientAnswer>((resolve, reject) => this.#send(options, resolve, reject)).finally(() => {
+      this.#underWay--;
+      if (this.#isClosed && this.#underWay === 0) this.#hangUp();
+    });
+  }
+
+  /** Keeps no connection from now on. What is under way ends as it would have, within its time. */
+  close(): void {
+    this.#isClosed = true;
+    if (this.#underWay === 0) this.#hangUp();
+    else this.#dropIdle();
+  }
+
+  #send(options: ClientRequestOptions, resolve: (answer: ClientAnswer) => void, reject: (failure: ClientFailure) => void): void {
+    const { url, method = "GET", timeoutMs, maxBytes, signal } = options;
+    let request: ClientRequest | null = null;
+    let isOver = false;
+    let again = method === "GET" || method === "HEAD";
+    const end = (): boolean => {
+      if (isOver) return false;
+      isOver = true;
+      timer.cancel();
+      signal?.removeEventListener("abort", cancel);
+      return true;
+    };
+    const fail = (kind: ClientFailure["kind"], message: string) => {
+      if (!end()) return;
+      request?.destroy();
+      reject(new ClientFailure(kind, message));
+    };
+    const cancel = () => fail("cancelled", "the request was given up");
+    const timer = this.#clock.after(timeoutMs, () => fail("timeout", `no answer within ${timeoutMs} ms`));
+    if (signal?.aborted) return cancel();
+    signal?.addEventListener("abort", cancel);
+
+    const send = (): void => {
+      let asked: ClientRequest;
+      try {
+        asked = this.#request(options, url, method);
+      } catch (error) {
+        // Headers that HTTP cannot carry.
+        return fail("invalid", (error as Error).message);
+      }
+      request = asked;
+      asked.on("response", (response) => {
+        receive(response, maxBytes, fail, (answer) => {
+          if (end()) resolve(answer);
+        });
+      });
+      asked.on("upgrade", (_response, socket) => {
+        socket.destroy();
+        fail("invalid", "it switches protocols unasked");
+      });
+      asked.on("error", (error: NodeJS.ErrnoException) => {
+        if (isOver || asked !== request) return;
+        // The other end had closed a kept connection while the request was on its way. Its siblings are likely dead, too.
+        if (again && asked.reusedSocket && !error.code?.startsWith("HPE_")) {
+          again = false;
+          this.#dropIdle();
+          return send();
+        }
+        fail(error.code?.startsWith("HPE_") ? "invalid" : "unreachable", error.message);
+      });
+      asked.on("close", () => {
+        if (asked === request) fail("unreachable", "the connection closed before an answer");
+      });
+      asked.end(options.body);
+    };
+    send();
+  }
+
+  #request({ headers = [], body }: ClientRequestOptions, url: URL, method: string): ClientRequest {
+    const list = ["Host", url.host, ...headers];
+    if (body !== undefined || !BODILESS.has(method)) list.push("Content-Length", String(body?.length ?? 0));
+    const common = {
+      method,
+      hostname: url.hostname.startsWith("[") ? url.hostname.slice(1, -1) : url.hostname,
+      path: url.pathname + url.search,
+      // Flat, as node takes them too.
+      headers: list as unknown as http.OutgoingHttpHeaders,
+      setHost: false,
+      maxHeaderSize: MAX_HEAD_BYTES,
+    };
+    if (url.protocol === "https:") {
+      const agent = (this.#agents["https:"] ??= new https.Agent(this.#options));
+      return https.request({ ...common, port: url.port === "" ? 443 : url.port, agent });
+    }
+    const agent = (this.#agents["http:"] ??= new http.Agent(this.#options));
+    return http.request({ ...common, port: url.port === "" ? 80 : url.port, agent });
+  }
+
+  #dropIdle(): void {
+    for (const agent of Object.values(this.#agents)) {
+      for (const sockets of Object.values(agent.freeSockets)) for (const socket of sockets ?? []) socket.destroy();
+    }
+  }
+
+  #hangUp(): void {
+    for (const agent of Object.values(this.#agents)) agent.destroy();
+  }
+}
+
+function receive(
+  response: IncomingMessage,
+  maxBytes: number,
+  fail: (kind: ClientFailure["kind"], message: string) => void,
+  done: (answer: ClientAnswer) => void,
+): void {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  response.on("data", (chunk: Buffer) => {
+    bytes += chunk.length;
+    if (bytes > maxBytes) fail("too_large", `the answer has more than ${maxBytes} bytes`);
+    else chunks.push(chunk);
+  });
+  response.on("error", () => fail("unreachable", "the connection broke in the middle of the answer"));
+  response.on("end", () => {
+    if (!response.complete) return fail("unreachable", "the connection broke in the middle of the answer");
+    // A 101 without an Upgrade comes as an ordinary response.
+    if (response.statusCode! < 200 || response.statusCode! > 599) return fail("invalid", `it answered with status ${response.statusCode}`);
+    done({ status: response.statusCode!, headers: response.rawHeaders, body: Buffer.concat(chunks) });
+  });
+}
+
+const BODILESS = new Set(["GET", "HEAD", "DELETE", "OPTIONS", "TRACE"]);
+const MAX_HEAD_BYTES = 32 * 1024;
+/** Shorter than what servers commonly keep an idle connection for, so that few requests meet a closed one. */
+const IDLE_MS = 4_000;

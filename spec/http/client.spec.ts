@@ -1,0 +1,170 @@
+import { once } from "node:events";
+import https from "node:https";
+import type { AddressInfo } from "node:net";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { systemClock } from "../../lib/base/clock.ts";
+import { ClientFailure, HttpClient, type ClientRequestOptions } from "../../lib/http/client.ts";
+import { backend, byteBackend, gate, rawBackend } from "../journeys/harness.ts";
+import { CA, SERVER } from "../support/certs.ts";
+import { manualClock } from "../support/clock.ts";
+import { closedPort } from "../support/origin.ts";
+import { eventually } from "../support/raw_client.ts";
+
+function client(options: Partial<ConstructorParameters<typeof HttpClient>[0]> = {}): HttpClient {
+  const made = new HttpClient({ clock: systemClock, ...options });
+  onTestFinished(() => made.close());
+  return made;
+}
+
+const to = (port: number, options: Partial<ClientRequestOptions> = {}): ClientRequestOptions => ({
+  url: new URL(`http://127.0.0.1:${port}/path?q=1`),
+  timeoutMs: 60_000,
+  maxBytes: 1024,
+  ...options,
+});
+
+/** How a request failed. */
+async function failure(asked: Promise<unknown>): Promise<string> {
+  const error = await asked.then(() => null, (reason: unknown) => reason);
+  return error instanceof ClientFailure ? error.kind : String(error);
+}
+
+describe("a request", () => {
+  it("has its method, target, headers and body, and resolves with the whole answer", async () => {
+    const origin = await backend((_request, response) => void response.writeHead(201, ["X-A", "1", "X-A", "2"]).end("made"));
+    const answer = await client().ask(to(origin.port, { method: "POST", headers: ["X-B", "caf\xe9"], body: Buffer.from("body") }));
+    expect(answer.status).toBe(201);
+    expect(answer.headers.slice(0, 4)).toEqual(["X-A", "1", "X-A", "2"]);
+    expect(answer.body.toString()).toBe("made");
+    const [seen] = origin.seen;
+    expect(seen).toMatchObject({ method: "POST", url: "/path?q=1" });
+    expect(seen!.body.toString()).toBe("body");
+    expect(seen!.headers.slice(0, 6)).toEqual(["Host", `127.0.0.1:${origin.port}`, "X-B", "caf\xe9", "Content-Length", "4"]);
+  });
+
+  it("resolves with redirects and errors as they are", async () => {
+    const origin = await backend((_request, response) => void response.writeHead(302, { Location: "/other" }).end());
+    expect((await client().ask(to(origin.port))).status).toBe(302);
+    expect(origin.seen).toHaveLength(1);
+  });
+
+  it("uses a connection again, and after a closed one another", async () => {
+    const origin = await backend();
+    const asking = client();
+    for (let i = 0; i < 3; i++) await asking.ask(to(origin.port));
+    expect(origin.connections.total).toBe(1);
+    origin.server.closeIdleConnections();
+    expect((await asking.ask(to(origin.port))).status).toBe(200);
+    expect(origin.connections.total).toBe(2);
+  });
+
+  it("is sent again where the kept connection breaks under it, once, and only if that does no harm", async () => {
+    let served = 0;
+    const origin = await byteBackend((socket) => {
+      let nth = 0;
+      socket.on("data", () => (nth++ === 0 ? (served++, socket.write("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")) : socket.destroy()));
+    });
+    const asking = client();
+    await asking.ask(to(origin.port));
+    expect((await asking.ask(to(origin.port))).status).toBe(200);
+    expect(served).toBe(2);
+    expect(await failure(asking.ask(to(origin.port, { method: "POST", body: Buffer.from("x") })))).toBe("unreachable");
+  });
+
+  it("goes over HTTPS to servers that are verified, and to no others", async () => {
+    const server = https.createServer({ cert: SERVER.cert, key: SERVER.key }, (_request, response) => void response.end("secure"));
+    server.listen(0, "127.0.0.1");
+    await once(server, "listening");
+    onTestFinished(() => void server.close());
+    const url = new URL(`https://127.0.0.1:${(server.address() as AddressInfo).port}/`);
+    const trusting = client({ ca: CA.cert });
+    expect((await trusting.ask(to(0, { url }))).body.toString()).toBe("secure");
+    expect(await failure(client().ask(to(0, { url })))).toBe("unreachable");
+  });
+});
+
+describe("a request fails", () => {
+  it("where nobody listens", async () => {
+    expect(await failure(client().ask(to(await closedPort())))).toBe("unreachable");
+  });
+
+  it("when its time is over, be it before the head or in the middle of the body", async () => {
+    const clock = manualClock();
+    const begun = gate();
+    const silent = await rawBackend(() => begun.open());
+    const asked = client({ clock }).ask(to(silent.port, { timeoutMs: 1_000 }));
+    await begun.opened;
+    clock.advance(999);
+    clock.advance(1);
+    expect(await failure(asked)).toBe("timeout");
+    const slow = gate();
+    const half = await rawBackend((_request, response) => {
+      response.write("half");
+      slow.open();
+    });
+    const waiting = client({ clock }).ask(to(half.port, { timeoutMs: 1_000 }));
+    await slow.opened;
+    clock.advance(1_000);
+    expect(await failure(waiting)).toBe("timeout");
+    await eventually(() => silent.connections.open + half.connections.open === 0);
+    expect(clock.pending).toBe(0);
+  });
+
+  it("when the answer is larger than allowed", async () => {
+    const origin = await backend((_request, response) => void response.end("x".repeat(1025)));
+    expect(await failure(client().ask(to(origin.port)))).toBe("too_large");
+    expect((await client().ask(to(origin.port, { maxBytes: 1025 }))).body).toHaveLength(1025);
+  });
+
+  it("when it is given up, before and meanwhile; the connection goes", async () => {
+    const begun = gate();
+    const origin = await rawBackend(() => begun.open());
+    const controller = new AbortController();
+    const asked = client().ask(to(origin.port, { signal: controller.signal }));
+    await begun.opened;
+    controller.abort();
+    expect(await failure(asked)).toBe("cancelled");
+    expect(await failure(client().ask(to(origin.port, { signal: controller.signal })))).toBe("cancelled");
+    await eventually(() => origin.connections.open === 0);
+    expect(origin.connections.total).toBe(1);
+  });
+
+  it.each<[string, string, string]>([
+    ["breaks off", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab", "unreachable"],
+    ["is no HTTP", "what?\r\n\r\n", "invalid"],
+    ["switches protocols", "HTTP/1.1 101 Switching\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n", "invalid"],
+    ["has a status that there is not", "HTTP/1.1 999 Odd\r\nContent-Length: 0\r\n\r\n", "invalid"],
+    ["does not come", "", "unreachable"],
+  ])("when the answer %s", async (_what, bytes, kind) => {
+    const origin = await byteBackend((socket) => void socket.once("data", () => void socket.end(bytes)));
+    expect(await failure(client().ask(to(origin.port)))).toBe(kind);
+  });
+
+  it("when its headers cannot be sent", async () => {
+    const origin = await backend();
+    expect(await failure(client().ask(to(origin.port, { headers: ["X-A", "a\r\nb"] })))).toBe("invalid");
+  });
+});
+
+describe("a client that is closed", () => {
+  it("keeps no connection, lets what is under way end, and can still be asked", async () => {
+    const clock = manualClock();
+    const held = gate<() => void>();
+    const origin = await rawBackend((request, response) => {
+      if (request.url === "/slow") held.open(() => void response.end("late"));
+      else response.end("ok");
+    });
+    const asking = client({ clock });
+    const slow = asking.ask(to(origin.port, { url: new URL(`http://127.0.0.1:${origin.port}/slow`) }));
+    const answer = await held.opened;
+    await asking.ask(to(origin.port));
+    asking.close();
+    await eventually(() => origin.connections.open === 1);
+    answer();
+    expect((await slow).body.toString()).toBe("late");
+    await eventually(() => origin.connections.open === 0);
+    expect((await asking.ask(to(origin.port))).status).toBe(200);
+    await eventually(() => origin.connections.open === 0);
+    expect(clock.pending).toBe(0);
+  });
+});
