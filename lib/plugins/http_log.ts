@@ -1,0 +1,251 @@
+/**
+ * The plugin kind `http_log`: tells an HTTP server of every request once its reply is over, in batches. Waiting, sending again and
+ * giving up is `http_log_queue.ts`.
+ *
+ * It looks at a request and its reply, and changes neither; it never answers itself. A batch is an array of JSON (RFC 8259), or a line
+ * for each entry where the content type says so. Credentials that it knows by their place or form are left out.
+ */
+import type { Readable } from "node:stream";
+import { integer, object, oneOf, record, string, withDefault } from "../config/schema.ts";
+import type { Clock } from "../base/clock.ts";
+import { HttpClient } from "../http/client.ts";
+import type { Exchange } from "../http/exchange.ts";
+import { headerValue, type HeaderList } from "../http/headers.ts";
+import type { Reply } from "../http/reply.ts";
+import { LogQueue } from "./http_log_queue.ts";
+import { hostOf, httpUrl } from "./outside.ts";
+import { definePlugin, type Tools } from "./plugin.ts";
+
+const value = string({ pattern: /^[\t\x20-\x7e]*$/, hint: "text that a header can carry" });
+
+const schema = object(
+  {
+    http_endpoint: httpUrl("Where entries are sent."),
+    method: withDefault(oneOf(["POST", "PUT", "PATCH"], { describe: "With which method." }), "POST"),
+    content_type: withDefault(
+      string({
+        pattern: /^[\w.+-]+\/[\w.+-]+( *;[\x20-\x7e]*)?$/,
+        hint: 'a media type, such as "application/json"',
+        describe: "application/x-ndjson: a line for each entry; everything else: an array of JSON.",
+      }),
+      "application/json",
+    ),
+    headers: withDefault(record(value, { describe: "Further headers, such as credentials for the server." }), {}),
+    batch_size: withDefault(integer({ min: 1, max: 10_000, describe: "Most entries in a batch." }), 100),
+    flush_ms: withDefault(integer({ min: 1, max: 600_000, describe: "How long an entry waits for others, in milliseconds." }), 1_000),
+    max_queue: withDefault(integer({ min: 1, max: 1_000_000, describe: "How many entries may wait; beyond that the oldest are dropped." }), 10_000),
+    timeout_ms: withDefault(integer({ min: 1, max: 600_000, describe: "Longest wait for the answer to a batch." }), 5_000),
+  },
+  {
+    describe: "Tells an HTTP server of every request.",
+    refine({ headers }, complain) {
+      for (const name of Object.keys(headers)) {
+        const fits = HEADER.test(name) && !/^(content-type|content-length|host|connection|transfer-encoding|expect|te|upgrade|trailer)$/i.test(name);
+        if (!fits) complain("is not the name of a header that can be set here", "headers", name);
+      }
+    },
+  },
+);
+
+const HEADER = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
+
+export const httpLog = definePlugin({
+  name: "http_log",
+  schema,
+  create(config, tools) {
+    const queue = tools.keep("queue", config, () => queueFor(config, tools));
+    const { clock } = tools;
+    return (next) => (exchange) => {
+      const observed = new Observed(exchange, queue, clock);
+      let reply;
+      try {
+        reply = next(exchange);
+      } catch (error) {
+        observed.watch(null);
+        throw error;
+      }
+      if (!(reply instanceof Promise)) {
+        observed.watch(reply);
+        return reply;
+      }
+      return reply.then(
+        (later) => {
+          observed.watch(later);
+          return later;
+        },
+        (error: unknown) => {
+          observed.watch(null);
+          throw error;
+        },
+      );
+    };
+  },
+});
+
+type Config = Parameters<typeof httpLog.create>[0];
+
+function queueFor(config: Config, { clock, log, scope }: Tools): LogQueue {
+  const client = new HttpClient({ clock, maxConnections: 1 });
+  const url = new URL(config.httpEndpoint);
+  const { method, contentType, timeoutMs } = config;
+  const headers = ["Content-Type", contentType, ...Object.entries(config.headers).flat()];
+  const inLines = /^application\/x-ndjson\b/i.test(contentType);
+  return new LogQueue({
+    clock,
+    batchSize: config.batchSize,
+    flushMs: config.flushMs,
+    maxQueue: config.maxQueue,
+    async send(entries, signal) {
+      const body = Buffer.from(inLines ? entries.join("\n") + "\n" : `[${entries.join(",")}]`);
+      try {
+        const { status } = await client.ask({ url, method, headers, body, timeoutMs, maxBytes: MAX_ANSWER_BYTES, signal });
+        if (status < 300) return "ok";
+        return { why: `the server answered with status ${status}`, again: status >= 500 || status === 408 || status === 429 };
+      } catch (error) {
+        return { why: (error as Error).message, again: true };
+      }
+    },
+    report: (lost, why) => log.warn("http_log has lost entries", { plugin: scope.key, host: hostOf(config.httpEndpoint), entries: lost, error: why }),
+    release: () => client.close(),
+  });
+}
+
+const MAX_ANSWER_BYTES = 64 * 1024;
+
+/** One request, until its reply is over. */
+class Observed {
+  readonly #exchange: Exchange;
+  readonly #queue: LogQueue;
+  readonly #clock: Clock;
+  #reply: Reply | null = null;
+  /** Bytes of the body that were read; null when nobody can know. */
+  #bytes: number | null = null;
+
+  constructor(exchange: Exchange, queue: LogQueue, clock: Clock) {
+    this.#exchange = exchange;
+    this.#queue = queue;
+    this.#clock = clock;
+  }
+
+  /** Null: there will be none from within. */
+  watch(reply: Reply | null): void {
+    this.#reply = reply;
+    const { call, method } = this.#exchange;
+    // A tunnel goes on when the reply is out.
+    if (reply?.tunnel !== undefined) return void reply.tunnel.socket.once("close", () => this.#end());
+    const body = reply?.body ?? null;
+    if (method === "HEAD" || body === null) this.#bytes = 0;
+    else if (Buffer.isBuffer(body)) this.#bytes = body.length;
+    else this.#count(body);
+    call.onEnd(() => this.#end());
+  }
+
+  /** Listens to the body when somebody begins to read it, and not before: to listen is to read. */
+  #count(body: Readable): void {
+    const look = (event: string | symbol) => {
+      if (event !== "data") return;
+      body.off("newListener", look);
+      this.#bytes = 0;
+      body.on("data", (chunk: Buffer) => (this.#bytes! += chunk.length));
+    };
+    body.on("newListener", look);
+  }
+
+  /** Whatever goes wrong here is no concern of the request's. */
+  #end(): void {
+    try {
+      this.#queue.add(JSON.stringify(this.#entry()));
+    } catch {
+      // An entry that cannot be written, then, is none.
+    }
+  }
+
+  #entry(): object {
+    const { call, method, scheme, authority, path, query, httpVersion, headers, service, route, clientAddress } = this.#exchange;
+    const { notes } = call;
+    const latency = this.#clock.now() - call.startedAt;
+    const endedAt = this.#clock.wall();
+    const length = headerValue(headers, "content-length");
+    const reply = this.#reply;
+    return {
+      service: service.name,
+      route: route.name,
+      request: {
+        id: call.id,
+        method,
+        scheme,
+        host: authority,
+        path,
+        query: redactedQuery(query),
+        http_version: httpVersion,
+        headers: shownHeaders(headers),
+        bytes: length === undefined ? (this.#exchange.body === null ? 0 : null) : Number(length),
+      },
+      response: {
+        // Plugins further out may have replaced the reply; what was sent counts.
+        status: notes.status ?? (call.aborted ? null : (reply?.status ?? null)),
+        headers: shownHeaders(reply?.headers ?? []),
+        bytes: this.#bytes,
+        code: notes.code ?? (call.aborted ? "client_closed" : null),
+      },
+      latency: Math.round(latency * 100) / 100,
+      client_ip: clientAddress,
+      caller: notes.identity,
+      started_at: new Date(endedAt - latency).toISOString(),
+      ended_at: new Date(endedAt).toISOString(),
+    };
+  }
+}
+
+/** By names in lower case; several of one name as a list. */
+function shownHeaders(list: HeaderList): object {
+  const shown = new Map<string, string | string[]>();
+  for (let i = 0; i < list.length; i += 2) {
+    const name = list[i]!.toLowerCase();
+    const text = shownValue(name, list[i + 1]!);
+    const before = shown.get(name);
+    if (before === undefined) shown.set(name, text);
+    else if (typeof before === "string") shown.set(name, [before, text]);
+    else before.push(text);
+  }
+  // fromEntries defines properties: a header named __proto__ is data like any other.
+  return Object.fromEntries(shown);
+}
+
+function shownValue(lowerName: string, text: string): string {
+  if (SECRET_HEADERS.has(lowerName)) return REDACTED;
+  if (lowerName !== "referer" && lowerName !== "location") return looksLikeToken(text) ? REDACTED : text;
+  const mark = text.indexOf("?");
+  return mark < 0 ? text : text.slice(0, mark) + redactedQuery(text.slice(mark));
+}
+
+const REDACTED = "[redacted]";
+const SECRET_HEADERS = new Set(["authorization", "proxy-authorization", "cookie", "set-cookie", "apikey", "x-api-key"]);
+
+/** The query ("?" included) without the values of parameters that hold credentials. */
+function redactedQuery(query: string): string {
+  if (query.length < 2) return query;
+  const pairs = query.slice(1).split("&").map((pair) => {
+    const equals = pair.indexOf("=");
+    if (equals < 0) return pair;
+    const isSecret = SECRET_PARAMETERS.has(decoded(pair.slice(0, equals)).toLowerCase()) || looksLikeToken(decoded(pair.slice(equals + 1)));
+    return isSecret ? pair.slice(0, equals + 1) + REDACTED : pair;
+  });
+  return "?" + pairs.join("&");
+}
+
+const SECRET_PARAMETERS = new Set(["apikey", "api_key", "access_token", "id_token", "refresh_token", "token", "client_secret", "password"]);
+
+/** A JWT begins with `{"` in base64url, whatever it is called. */
+function looksLikeToken(text: string): boolean {
+  return text.startsWith("eyJ");
+}
+
+function decoded(text: string): string {
+  if (!text.includes("%")) return text;
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}

@@ -1,0 +1,132 @@
+/**
+ * The keys of an issuer, fetched from its `jwks_uri` when the first token asks for them, and again when they are old or a token names
+ * one that is not among them. An issuer that is away is asked less and less often; until it is back the keys that it last gave hold.
+ */
+import { hash } from "node:crypto";
+import type { Clock } from "../base/clock.ts";
+import type { Log } from "../base/log.ts";
+import { HttpClient } from "../http/client.ts";
+import type { Call } from "../http/exchange.ts";
+import { KeySet, keysOf, type Algorithm } from "./jwt_keys.ts";
+import { hostOf } from "./outside.ts";
+import type { Kept } from "./plugin.ts";
+
+/** Where a verifier has its keys from. */
+export interface KeySource {
+  /** Those at hand; null when there are none yet. */
+  current(): KeySet | null;
+  /** Resolves with those of another look, or with what there is when that fails; null when it is too early for one. */
+  more(call: Call): Promise<KeySet | null> | null;
+}
+
+export interface JwksSourceOptions {
+  readonly url: string;
+  readonly algorithms: readonly Algorithm[];
+  readonly clock: Clock;
+  readonly log: Log;
+  /** Names the plugin in the log. */
+  readonly plugin: string;
+  /** CA certificates, PEM. Default: those of the system. */
+  readonly ca?: string;
+}
+
+export class JwksSource implements KeySource, Kept {
+  readonly #options: JwksSourceOptions;
+  readonly #client: HttpClient;
+  #keys: KeySet | null = null;
+  /** What the keys were made from, as a digest. */
+  #identity = "";
+  #fetchedAt = -Infinity;
+  /** Not before then, whatever is asked. */
+  #nextAt = -Infinity;
+  #failures = 0;
+  #fetching: { readonly done: Promise<void>; readonly controller: AbortController } | null = null;
+  #waiting = 0;
+  #isClosed = false;
+
+  constructor(options: JwksSourceOptions) {
+    this.#options = options;
+    const { clock, ca } = options;
+    this.#client = new HttpClient({ clock, maxConnections: 1, ...(ca === undefined ? {} : { ca }) });
+  }
+
+  current(): KeySet | null {
+    const now = this.#options.clock.now();
+    if (this.#keys !== null && !this.#isClosed && now - this.#fetchedAt >= REFRESH_MS && now >= this.#nextAt) this.#fetch();
+    return this.#keys;
+  }
+
+  more(call: Call): Promise<KeySet | null> | null {
+    if (this.#fetching === null && this.#options.clock.now() < this.#nextAt) return null;
+    const { done } = this.#fetch();
+    this.#waiting++;
+    return new Promise((resolve) => {
+      let isOver = false;
+      const over = () => {
+        if (isOver) return;
+        isOver = true;
+        this.#waiting--;
+        this.#letGo();
+        resolve(this.#keys);
+      };
+      void done.then(over);
+      call.onAbort(over);
+    });
+  }
+
+  /** A fetch on which nobody waits ends; requests under way still get their keys. */
+  close(): void {
+    this.#isClosed = true;
+    this.#letGo();
+    this.#client.close();
+  }
+
+  #letGo(): void {
+    if (this.#isClosed && this.#waiting === 0) this.#fetching?.controller.abort();
+  }
+
+  #fetch(): { readonly done: Promise<void> } {
+    if (this.#fetching !== null) return this.#fetching;
+    const controller = new AbortController();
+    const done = this.#take(controller.signal).finally(() => {
+      this.#fetching = null;
+    });
+    this.#fetching = { done, controller };
+    return this.#fetching;
+  }
+
+  /** Never rejects. */
+  async #take(signal: AbortSignal): Promise<void> {
+    const { url, algorithms, clock, log, plugin } = this.#options;
+    try {
+      const headers = ["Accept", "application/jwk-set+json, application/json"];
+      const { status, body } = await this.#client.ask({ url: new URL(url), headers, timeoutMs: TIMEOUT_MS, maxBytes: MAX_BYTES, signal });
+      if (status !== 200) throw new Error(`it answered with status ${status}`);
+      const identity = hash("sha256", body);
+      if (identity !== this.#identity || this.#keys === null) {
+        const keys = keysOf(body.toString(), algorithms);
+        if (typeof keys === "string") throw new Error(`its answer ${keys}`);
+        this.#keys = new KeySet(keys);
+        this.#identity = identity;
+      }
+      if (this.#failures > 0) log.info("jwt has keys from its issuer again", { plugin, host: hostOf(url) });
+      this.#failures = 0;
+      this.#fetchedAt = clock.now();
+      this.#nextAt = this.#fetchedAt + MIN_INTERVAL_MS;
+    } catch (error) {
+      if (signal.aborted) return;
+      this.#nextAt = clock.now() + Math.min(MOST_BACKOFF_MS, FIRST_BACKOFF_MS * 2 ** Math.min(this.#failures++, 10));
+      const fields = { plugin, host: hostOf(url), error: (error as Error).message };
+      log.warn(`jwt cannot fetch the keys of its issuer; ${this.#keys === null ? "it has none" : "it goes on with those it has"}`, fields);
+    }
+  }
+}
+
+/** Keys are asked for again when they are as old as this. */
+const REFRESH_MS = 10 * 60_000;
+/** Between two fetches, however many tokens name unknown keys: nobody can make the gateway flood the issuer. */
+const MIN_INTERVAL_MS = 10_000;
+const FIRST_BACKOFF_MS = 1_000;
+const MOST_BACKOFF_MS = 60_000;
+const TIMEOUT_MS = 5_000;
+const MAX_BYTES = 512 * 1024;

@@ -1,0 +1,373 @@
+/**
+ * The plugin kind `jwt`: lets a request pass when it presents a signed token (RFC 7519, RFC 7515) of the right issuer, for here, in its
+ * time. How signatures are verified is `jwt_keys.ts`, how an issuer's keys are fetched `jwks_source.ts`.
+ *
+ * The token is read from the header Authorization (RFC 6750 §2.1), or from a cookie or query parameter where the configuration says
+ * so. What a token says about how to verify it is never followed, as RFC 8725 advises: algorithms and keys come from the configuration,
+ * `crit` is refused. A refusal is a 401 with WWW-Authenticate: Bearer (RFC 6750 §3), without `error` when there was no token.
+ */
+import { isTime, splitJwt, type JwtClaims } from "../base/jwt.ts";
+import {
+  anyOf,
+  array,
+  boolean,
+  file,
+  integer,
+  number,
+  object,
+  oneOf,
+  optional,
+  record,
+  report,
+  string,
+  withDefault,
+  INVALID,
+  type Infer,
+  type Schema,
+} from "../config/schema.ts";
+import type { Exchange } from "../http/exchange.ts";
+import { headerValues, quotedString, type HeaderList } from "../http/headers.ts";
+import { problem, type Reply } from "../http/reply.ts";
+import { JwksSource, type KeySource } from "./jwks_source.ts";
+import { ALGORITHM_NAMES, isHmac, isSignedBy, keysOf, KeySet, publicKey, secretKey, soleKey, unfitness, type Algorithm } from "./jwt_keys.ts";
+import { headerName, hostOf, httpUrl, vouchingFor } from "./outside.ts";
+import { definePlugin, type Tools } from "./plugin.ts";
+
+const algorithm = oneOf(ALGORITHM_NAMES, { describe: "The algorithm tokens must be signed with." });
+const text = string({ min: 1 });
+const texts = [text, array(text, { min: 1 })] as const;
+const scalar = anyOf([string(), number(), boolean()]);
+const from = string({
+  pattern: /^(header|(cookie|query):[!#$%&'*+.^_`|~0-9A-Za-z-]+)$/,
+  hint: '"header", "cookie:<name>" or "query:<name>"',
+  describe: "A place to look for the token.",
+});
+const pem = string({ min: 1, describe: "The public key or certificate of the issuer, in PEM form." });
+
+const fields = object(
+  {
+    alg: optional(algorithm),
+    algs: optional(array(algorithm, { min: 1, describe: "Algorithms tokens may be signed with." })),
+    secret: optional(string({ min: 1, describe: "The secret that the issuer signs with, for HS256, HS384 and HS512." })),
+    public_key: optional(pem),
+    publicKey: optional(pem),
+    jwks_file: optional(file({ hint: "the path of a JSON Web Key Set", describe: "The issuer's keys, read when the configuration is." })),
+    jwks_uri: optional(httpUrl("Where the issuer's keys are fetched, and fetched again when they are old or a token names another.")),
+    iss: optional(anyOf(texts, { describe: "What iss must be, or one of what it may be." })),
+    aud: optional(anyOf(texts, { describe: "What aud must be or hold, or one of what it may." })),
+    leeway_s: withDefault(integer({ min: 0, max: 3600, describe: "How far clocks may differ, in seconds." }), 60),
+    require: withDefault(array(text, { describe: "Claims that must be there." }), ["exp"]),
+    from: withDefault(anyOf([from, array(from, { min: 1 })], { describe: "Where the token is read; of several places the first that has one." }), "header"),
+    claims: optional(
+      record(anyOf([scalar, array(scalar, { min: 1 })]), {
+        describe: "What claims must equal or, when they are lists, hold; of a list, all of it. scope is a list of words.",
+      }),
+    ),
+    claims_to_headers: optional(
+      record(headerName("The header that tells the upstream."), { describe: "Claims that the upstream is told, each with its header." }),
+    ),
+  },
+  {
+    describe: "Requires a signed JSON Web Token.",
+    refine(value, complain) {
+      if ((value.alg === undefined) === (value.algs === undefined)) return complain('needs either "alg" or "algs"');
+      const given = [value.secret, value.publicKey, value.jwksFile, value.jwksUri].filter((each) => each !== undefined);
+      if (given.length !== 1) return complain('needs exactly one of "secret", "public_key", "jwks_file" and "jwks_uri"');
+      const algorithms = algorithmsOf(value);
+      const odd = algorithms.find((name) => isHmac(name) !== (value.secret !== undefined));
+      if (odd !== undefined) {
+        const needs = isHmac(odd) ? 'needs "secret": public keys are no secrets' : 'needs "public_key", "jwks_file" or "jwks_uri"';
+        return complain(`${odd} ${needs}`, value.alg === undefined ? "algs" : "alg");
+      }
+      const [field, wrong] = keysProblem(value, algorithms);
+      if (wrong !== undefined) complain(wrong, field);
+    },
+  },
+);
+
+/** `publicKey` is another name of `public_key`; both at once are an error. */
+const schema: typeof fields = {
+  ...fields,
+  check(node, at, context) {
+    const both = node.kind === "object" && node.members.has("public_key") && node.members.has("publicKey");
+    if (both) report(context, [...at, "publicKey"], node, 'is another name of "public_key": give one of them');
+    return both ? INVALID : fields.check(node, at, context);
+  },
+};
+
+type Config = Infer<typeof fields>;
+
+function algorithmsOf({ alg, algs }: Pick<Config, "alg" | "algs">): readonly Algorithm[] {
+  return algs ?? [alg!];
+}
+
+/** The field that holds the key, and what is wrong with it. */
+function keysProblem({ secret, publicKey: pem, jwksFile }: Config, algorithms: readonly Algorithm[]): [string, string | undefined] {
+  if (jwksFile !== undefined) {
+    const keys = keysOf(jwksFile.content.toString(), algorithms);
+    return ["jwks_file", typeof keys === "string" ? `${jwksFile.path} ${keys}` : undefined];
+  }
+  if (secret === undefined && pem === undefined) return ["", undefined];
+  const key = secret === undefined ? publicKey(pem!) : secretKey(secret);
+  const field = secret === undefined ? "public_key" : "secret";
+  if (typeof key === "string") return [field, key];
+  return [field, algorithms.map((name) => unfitness(key, name)).find((why) => why !== undefined)];
+}
+
+export const jwt = definePlugin({
+  name: "jwt",
+  schema: schema as Schema<Config>,
+  create(config, tools) {
+    const algorithms = algorithmsOf(config);
+    const source = keySource(config, algorithms, tools);
+    const check = verifier(config, algorithms, tools);
+    const readToken = tokenReader(typeof config.from === "string" ? [config.from] : config.from);
+    const withClaims = vouchingFor(Object.values(config.claimsToHeaders ?? {}));
+    const refuse = refusals(tools.gatewayName);
+    return (next) => {
+      const settle = (exchange: Exchange, verdict: Verdict): Reply | Promise<Reply> => {
+        if (typeof verdict === "string") return refuse(exchange, verdict);
+        const { identity, claims, headers } = verdict;
+        if (identity !== null) exchange.call.notes.identity = identity;
+        return next(exchange.with({ identity: identity ?? exchange.identity, claims, headers: withClaims(exchange.headers, headers) }));
+      };
+      return (exchange) => {
+        const token = readToken(exchange);
+        if (token === undefined) return refuse(exchange, "missing");
+        if (token === null) return refuse(exchange, "ambiguous");
+        const keys = source.current();
+        const verdict = keys === null ? "no keys" : check(token, keys);
+        if (verdict !== "no keys" && verdict !== "unknown key") return settle(exchange, verdict);
+        const more = source.more(exchange.call);
+        if (more === null) return settle(exchange, verdict);
+        return more.then((later) => settle(exchange, later === null ? "no keys" : later === keys ? verdict : check(token, later)));
+      };
+    };
+  },
+});
+
+function keySource({ secret, publicKey: pem, jwksFile, jwksUri }: Config, algorithms: readonly Algorithm[], tools: Tools): KeySource {
+  if (jwksUri !== undefined) {
+    const { clock, log, scope } = tools;
+    const { protocol, hostname } = new URL(jwksUri);
+    if (protocol === "http:" && !LOOPBACK.test(hostname)) {
+      log.warn("jwt fetches keys over plain HTTP: anybody on the way can exchange them", { plugin: scope.key, host: hostOf(jwksUri) });
+    }
+    return tools.keep("keys", { jwksUri, algorithms }, () => new JwksSource({ url: jwksUri, algorithms, clock, log, plugin: scope.key }));
+  }
+  // The schema has looked at all of them.
+  const keys =
+    jwksFile !== undefined ? new KeySet(keysOf(jwksFile.content.toString(), algorithms) as KeySet["keys"])
+    : soleKey(secret === undefined ? (publicKey(pem!) as Exclude<ReturnType<typeof publicKey>, string>) : secretKey(secret), algorithms);
+  return { current: () => keys, more: () => null };
+}
+
+const LOOPBACK = /^(localhost|127\.[\d.]+|\[::1\])$/;
+
+/** What is believed of a token. */
+interface Verified {
+  readonly claims: JwtClaims;
+  readonly identity: string | null;
+  /** What the upstream is told. */
+  readonly headers: HeaderList;
+  /** Milliseconds since 1970; Infinity when it never ends. */
+  readonly expiresAt: number;
+  /** By which it was verified. */
+  readonly keys: KeySet;
+}
+
+type Verdict = Verified | keyof typeof REFUSALS;
+
+/**
+ * Signatures are dear, and clients send one token many times: those that held are remembered as long as the keys are the same, a
+ * bounded number of them, the oldest leaving first.
+ */
+function verifier(config: Config, algorithms: readonly Algorithm[], { clock }: Tools): (token: string, keys: KeySet) => Verdict {
+  const remembered = new Map<string, Verified>();
+  const examine = examiner(config);
+  return (token, keys) => {
+    const now = clock.wall();
+    const known = remembered.get(token);
+    if (known !== undefined) {
+      if (known.keys === keys && now < known.expiresAt) return known;
+      remembered.delete(token);
+    }
+    const parts = splitJwt(token, MAX_TOKEN);
+    if (parts === null) return "malformed";
+    const { header, signed, signature } = parts;
+    if (header.crit !== undefined) return "critical";
+    const name = algorithms.find((each) => each === header.alg);
+    if (name === undefined) return "algorithm";
+    if (header.kid !== undefined && typeof header.kid !== "string") return "malformed";
+    const id = header.kid ?? null;
+    const candidates = keys.candidates(name, id);
+    if (!candidates.some(({ key }) => isSignedBy(key, name, signed, signature))) {
+      // One that names a key we have is forged, or broken. With any other, there may be a key that we have not seen yet.
+      return candidates.some((key) => key.id !== null && key.id === id) ? "signature" : "unknown key";
+    }
+    const claims = parts.claims();
+    const verdict = claims === null ? "malformed" : examine(claims, now, keys);
+    if (typeof verdict === "string" || token.length > MAX_REMEMBERED_TOKEN) return verdict;
+    if (remembered.size >= MAX_REMEMBERED) remembered.delete(remembered.keys().next().value!);
+    remembered.set(token, verdict);
+    return verdict;
+  };
+}
+
+/** In characters. */
+const MAX_TOKEN = 16 * 1024;
+const MAX_REMEMBERED_TOKEN = 4 * 1024;
+const MAX_REMEMBERED = 1_000;
+
+/** Looks at the claims of a token whose signature holds. */
+function examiner(config: Config): (claims: JwtClaims, now: number, keys: KeySet) => Verdict {
+  const leewayMs = config.leewayS * 1000;
+  const issuers = listOf(config.iss);
+  const audiences = listOf(config.aud);
+  const demands = Object.entries(config.claims ?? {}).map(([name, wanted]) => ({ at: placeOf(name), wanted: listOf(wanted)! }));
+  const told = Object.entries(config.claimsToHeaders ?? {}).map(([name, header]) => ({ at: placeOf(name), header }));
+  const required = config.require.map(placeOf);
+  return (claims, now, keys) => {
+    const { exp, nbf, iat } = claims;
+    if (![exp, nbf, iat].every((time) => time === undefined || isTime(time))) return "malformed";
+    const expiresAt = isTime(exp) ? exp * 1000 + leewayMs : Infinity;
+    if (now >= expiresAt) return "expired";
+    if ((isTime(nbf) && now < nbf * 1000 - leewayMs) || (isTime(iat) && now < iat * 1000 - leewayMs)) return "early";
+    if (required.some((at) => claimAt(claims, at) === undefined)) return "incomplete";
+    if (issuers !== null && !issuers.includes(claims.iss as string)) return "issuer";
+    if (audiences !== null && !audiences.some((one) => (Array.isArray(claims.aud) ? claims.aud.includes(one) : claims.aud === one))) return "audience";
+    if (!demands.every(({ at, wanted }) => holdsAll(claimAt(claims, at), wanted, at.name))) return "claims";
+    const headers: string[] = [];
+    for (const { at, header } of told) {
+      const value = headerText(claimAt(claims, at));
+      if (value === null) return "unfit";
+      if (value !== undefined) headers.push(header, value);
+    }
+    const identity = typeof claims.sub === "string" && claims.sub !== "" ? claims.sub : null;
+    return { claims: Object.freeze(claims), identity, headers, expiresAt, keys };
+  };
+}
+
+function listOf<T>(value: T | readonly T[] | undefined): readonly T[] | null {
+  return value === undefined ? null : Array.isArray(value) ? (value as readonly T[]) : [value as T];
+}
+
+interface Place {
+  readonly name: string;
+  /** The name at its dots, or null when it has none. */
+  readonly path: readonly string[] | null;
+}
+
+function placeOf(name: string): Place {
+  return { name, path: name.includes(".") ? name.split(".") : null };
+}
+
+/** A claim by its name; else, where the name has dots, what stands that deep: `realm_access.roles`. */
+function claimAt(claims: JwtClaims, { name, path }: Place): unknown {
+  if (Object.hasOwn(claims, name)) return claims[name] ?? undefined;
+  if (path === null) return undefined;
+  let value: unknown = claims;
+  for (const step of path) {
+    if (typeof value !== "object" || value === null || !Object.hasOwn(value, step)) return undefined;
+    value = (value as Record<string, unknown>)[step];
+  }
+  return value ?? undefined;
+}
+
+/** `scope` is one text of several words (RFC 8693 §4.2). */
+function holdsAll(claim: unknown, wanted: readonly unknown[], name: string): boolean {
+  const held: readonly unknown[] = Array.isArray(claim) ? claim : name === "scope" && typeof claim === "string" ? [claim, ...claim.split(" ")] : [claim];
+  return wanted.every((one) => held.includes(one));
+}
+
+/**
+ * A claim as a header carries it: beyond ASCII in UTF-8, a list with commas, those within its items as %2C; undefined when there is
+ * none, null when it cannot be carried: objects, control characters.
+ */
+function headerText(claim: unknown): string | null | undefined {
+  if (claim === undefined) return undefined;
+  const items = Array.isArray(claim) ? (claim as unknown[]) : [claim];
+  if (!items.every((item) => typeof item === "string" || typeof item === "number" || typeof item === "boolean")) return null;
+  const written = Array.isArray(claim) ? items.map((item) => String(item).replaceAll("%", "%25").replaceAll(",", "%2C")).join(",") : String(claim);
+  if (CONTROL.test(written)) return null;
+  return BEYOND_ASCII.test(written) ? Buffer.from(written).toString("latin1") : written;
+}
+
+const CONTROL = /[\x00-\x1f\x7f]/;
+const BEYOND_ASCII = /[^\x00-\x7f]/;
+
+/** Gives the token; undefined when there is none, null when there are several. */
+type TokenReader = (exchange: Exchange) => string | undefined | null;
+
+function tokenReader(places: readonly string[]): TokenReader {
+  const readers = places.map(readerOf);
+  if (readers.length === 1) return readers[0]!;
+  return (exchange) => {
+    for (const read of readers) {
+      const found = read(exchange);
+      if (found !== undefined) return found;
+    }
+    return undefined;
+  };
+}
+
+function readerOf(place: string): TokenReader {
+  if (place === "header") return ({ headers }) => bearerToken(headers);
+  const name = place.slice(place.indexOf(":") + 1);
+  if (place.startsWith("cookie:")) return ({ headers }) => theOne(cookies(headers, name));
+  return ({ query }) => (query.includes(name) || query.includes("%") ? theOne(new URLSearchParams(query).getAll(name)) : undefined);
+}
+
+/** The upstream might read another one than we do. */
+function theOne(found: readonly string[]): string | undefined | null {
+  if (found.length === 0 || found[0] === "") return found.length > 1 ? null : undefined;
+  return found.length === 1 || found.every((each) => each === found[0]) ? found[0] : null;
+}
+
+function bearerToken(headers: HeaderList): string | undefined | null {
+  const value = theOne(headerValues(headers, "authorization"));
+  if (value === undefined || value === null) return value;
+  if (value.length < 8 || value.slice(0, 7).toLowerCase() !== "bearer ") return undefined;
+  return value.slice(7).trim() || undefined;
+}
+
+function cookies(headers: HeaderList, name: string): string[] {
+  const found: string[] = [];
+  for (const line of headerValues(headers, "cookie")) {
+    for (const pair of line.split(";")) {
+      const equals = pair.indexOf("=");
+      if (equals > 0 && pair.slice(0, equals).trim() === name) found.push(pair.slice(equals + 1).trim());
+    }
+  }
+  return found;
+}
+
+/** What a client is told of each refusal, and the code it gets. */
+const REFUSALS = {
+  missing: ["token_missing", "Send an access token."],
+  ambiguous: ["token_invalid", "There is more than one access token."],
+  malformed: ["token_invalid", "The access token is malformed."],
+  critical: ["token_invalid", "The access token asks for extensions that are not known here."],
+  algorithm: ["token_invalid", "The access token is signed with an algorithm that is not accepted here."],
+  "unknown key": ["token_invalid", "The access token is not signed with a key that is known here."],
+  signature: ["token_invalid", "The signature of the access token is not right."],
+  expired: ["token_expired", "The access token has expired."],
+  early: ["token_invalid", "The access token is not valid yet."],
+  incomplete: ["token_invalid", "The access token lacks a claim that is required here."],
+  issuer: ["token_invalid", "The access token is not from the issuer that is trusted here."],
+  audience: ["token_invalid", "The access token is not for here."],
+  claims: ["token_invalid", "The access token does not say what is required here."],
+  unfit: ["token_invalid", "The access token has a claim that cannot be passed on."],
+  "no keys": ["auth_unavailable", "The access token cannot be verified at the moment."],
+} as const;
+
+function refusals(realm: string): (exchange: Exchange, why: keyof typeof REFUSALS) => Reply {
+  const challenge = `Bearer realm=${quotedString(realm)}`;
+  return ({ call }, why) => {
+    const [code, detail] = REFUSALS[why];
+    if (code === "auth_unavailable") return problem(call, code, { detail, headers: ["Retry-After", "5"], why: "jwt: the issuer's keys could not be fetched" });
+    if (code === "token_missing") return problem(call, code, { detail, headers: ["WWW-Authenticate", challenge] });
+    const headers = ["WWW-Authenticate", `${challenge}, error="invalid_token", error_description=${quotedString(detail)}`];
+    return problem(call, code, { detail, headers, why: `jwt: ${why}` });
+  };
+}

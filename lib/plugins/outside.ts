@@ -1,0 +1,74 @@
+/**
+ * What the kinds that ask others, or hand on what others say, have in common: the URLs they are given, and headers that upstreams
+ * shall be able to believe.
+ */
+import { INVALID, report, string, type Schema } from "../config/schema.ts";
+import { isHopByHop, type HeaderList } from "../http/headers.ts";
+
+/** A string, so that it may hold references; `new URL` takes what it lets through. */
+export function httpUrl(describe: string): Schema<string, string> {
+  const text = string({ hint: "an http:// or https:// URL", describe, check: (given) => (isHttp(given) ? undefined : "") });
+  return {
+    ...text,
+    check(node, at, context) {
+      const given = text.check(node, at, context);
+      if (given === INVALID) return INVALID;
+      const { username, password } = new URL(given);
+      // Said without the text, which holds a password.
+      return username === "" && password === "" ? given : report(context, at, node, "is a URL with a user name or password: leave them out");
+    },
+  };
+}
+
+function isHttp(text: string): boolean {
+  return URL.canParse(text) && /^https?:$/.test(new URL(text).protocol);
+}
+
+/** Host and port: what may be said of a URL in logs. */
+export function hostOf(url: string): string {
+  return new URL(url).host;
+}
+
+/** The name of a header that a plugin may set or copy. */
+export function headerName(describe: string): Schema<string, string> {
+  return string({
+    pattern: /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/,
+    max: 200,
+    hint: "the name of a header",
+    describe,
+    check: (text) => (isHopByHop(text) || OWN.test(text) ? "the gateway itself decides what this header says" : undefined),
+  });
+}
+
+const OWN = /^(host|content-length|expect|trailer|via|forwarded|x-forwarded-[a-z]+|x-request-id|sec-websocket-[a-z]+)$/i;
+
+/**
+ * Makes of a client's headers those that the upstream gets, with `added` at the end: the names in question count only where the
+ * gateway has set them. What a client says under them goes, also when written with "_", which many upstreams read as "-"; and it
+ * cannot have them taken out by naming them in Connection.
+ */
+export function vouchingFor(names: readonly string[]): (list: HeaderList, added: HeaderList) => HeaderList {
+  if (names.length === 0) return (list) => list;
+  const own = new Set(names.map(dashed));
+  const lengths = new Set([...own].map((name) => name.length));
+  const isOwn = (name: string) => lengths.has(name.length) && own.has(dashed(name));
+  return (list, added) => {
+    const kept: string[] = [];
+    for (let i = 0; i < list.length; i += 2) {
+      const name = list[i]!;
+      if (isOwn(name)) continue;
+      if (name.length !== 10 || name.toLowerCase() !== "connection") {
+        kept.push(name, list[i + 1]!);
+        continue;
+      }
+      const options = list[i + 1]!.split(",").filter((option) => !isOwn(option.trim()));
+      if (options.length > 0) kept.push(name, options.join(","));
+    }
+    kept.push(...added);
+    return kept;
+  };
+}
+
+function dashed(name: string): string {
+  return name.toLowerCase().replaceAll("_", "-");
+}
