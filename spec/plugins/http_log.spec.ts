@@ -1,0 +1,296 @@
+import { PassThrough } from "node:stream";
+import { describe, expect, it, onTestFinished } from "vitest";
+import type { Reply } from "../../lib/http/reply.ts";
+import { httpLog } from "../../lib/plugins/http_log.ts";
+import type { Kept, Tools } from "../../lib/plugins/plugin.ts";
+import { backend, gate, rawBackend } from "../journeys/harness.ts";
+import { manualClock } from "../support/clock.ts";
+import { checked, exercise, instance, madeUpExchange, madeUpTools, plainReply } from "../support/exercise.ts";
+import { closedPort, type Origin } from "../support/origin.ts";
+import { eventually } from "../support/raw_client.ts";
+
+interface Entry {
+  readonly request: Record<string, unknown>;
+  readonly response: Record<string, unknown>;
+  readonly [name: string]: unknown;
+}
+
+/** An instance that sends to a server on this port. */
+function logging(port: number, config: object = {}) {
+  let kept: Kept | null = null;
+  const keep: Tools["keep"] = (_name, _settings, make) => {
+    const made = make();
+    kept = made;
+    return made;
+  };
+  const own = madeUpTools({ keep });
+  const clock = own.clock as ReturnType<typeof manualClock>;
+  const middleware = instance(httpLog, { http_endpoint: `http://127.0.0.1:${port}/in`, ...config }, own);
+  onTestFinished(async () => {
+    const closed = kept!.close();
+    clock.advance(10_000);
+    await closed;
+  });
+  const run = (parts: Parameters<typeof madeUpExchange>[0] = {}, reply: Reply = plainReply) => {
+    const exchange = madeUpExchange(parts);
+    return { exchange, returned: exercise(middleware, exchange, () => reply).returned };
+  };
+  /** A request whose reply has been sent. */
+  const done = (parts: Parameters<typeof madeUpExchange>[0] = {}, reply: Reply = plainReply) => {
+    const { exchange } = run(parts, reply);
+    exchange.call.notes.status = reply.status;
+    exchange.call.close();
+  };
+  return { run, done, clock, lines: own.lines, middleware, close: () => kept!.close() };
+}
+
+const batches = ({ seen }: Origin) => seen.map(({ body }) => JSON.parse(body.toString()) as Entry[]);
+
+/** The one entry that comes of this. */
+async function entryOf(act: (log: ReturnType<typeof logging>) => void | Promise<void>): Promise<Entry> {
+  const server = await backend();
+  const log = logging(server.port, { batch_size: 1 });
+  await act(log);
+  await eventually(() => server.seen.length === 1);
+  return batches(server)[0]![0]!;
+}
+
+describe("an entry", () => {
+  it("tells of the request, its reply, and how long it took", async () => {
+    const entry = await entryOf(({ run, clock }) => {
+      clock.advance(5);
+      const { exchange } = run({ query: "?q=1", headers: ["Host", "gw", "X-A", "1", "x-a", "2"], clientAddress: "198.51.100.7" });
+      clock.advance(7.251);
+      exchange.call.notes.status = 200;
+      exchange.call.notes.identity = "ann";
+      exchange.call.close();
+    });
+    expect(entry).toEqual({
+      service: "a",
+      route: "b",
+      request: { id: "request-1", method: "GET", scheme: "http", host: "gateway.example", path: "/a/b", query: "?q=1", http_version: "1.1", headers: { host: "gw", "x-a": ["1", "2"] }, bytes: 0 },
+      response: { status: 200, headers: { "content-type": "text/plain" }, bytes: 13, code: null },
+      latency: 12.25,
+      client_ip: "198.51.100.7",
+      caller: "ann",
+      started_at: "2026-01-01T00:00:00.000Z",
+      ended_at: "2026-01-01T00:00:00.012Z",
+    });
+  });
+
+  it("is made when the reply is over, and counts the body that was read", async () => {
+    const server = await backend();
+    const { run, clock } = logging(server.port, { batch_size: 1 });
+    const body = new PassThrough();
+    const { exchange } = run({}, { ...plainReply, body });
+    body.write("abc");
+    const received: Buffer[] = [];
+    body.on("data", (chunk: Buffer) => received.push(chunk));
+    await eventually(() => received.length === 1);
+    clock.advance(60_000);
+    expect(server.seen).toEqual([]);
+    body.end("de");
+    await eventually(() => body.readableEnded);
+    exchange.call.close();
+    await eventually(() => server.seen.length === 1);
+    expect(batches(server)[0]![0]!.response["bytes"]).toBe(5);
+    expect(Buffer.concat(received).toString()).toBe("abcde");
+  });
+
+  it("leaves a body alone that nobody reads", async () => {
+    const body = new PassThrough();
+    body.end("abc");
+    const entry = await entryOf(({ run }) => run({}, { ...plainReply, body }).exchange.call.close());
+    expect(entry.response["bytes"]).toBeNull();
+    expect(body.readableFlowing).toBeNull();
+  });
+
+  it("of a client that goes away has no status but a code", async () => {
+    const entry = await entryOf(({ run }) => run().exchange.call.abort());
+    expect(entry.response).toMatchObject({ status: null, code: "client_closed" });
+  });
+
+  it("is made, too, when a plugin within fails, and the fault goes on", async () => {
+    const server = await backend();
+    const { middleware } = logging(server.port, { batch_size: 1 });
+    for (const fail of [() => { throw new Error("no"); }, () => Promise.reject(new Error("no"))]) {
+      const exchange = madeUpExchange();
+      await expect((async () => exercise(middleware, exchange, fail).returned)()).rejects.toThrow("no");
+      exchange.call.notes.status = 500;
+      exchange.call.notes.code = "internal";
+      exchange.call.close();
+    }
+    await eventually(() => server.seen.length === 2);
+    expect(batches(server)[1]![0]!.response).toEqual({ status: 500, headers: {}, bytes: 0, code: "internal" });
+  });
+
+  it("of a WebSocket comes when that ends", async () => {
+    const server = await backend();
+    const { run } = logging(server.port, { batch_size: 1 });
+    const socket = new PassThrough();
+    const { exchange } = run({ upgrade: "websocket" }, { status: 101, headers: [], body: null, tunnel: { socket, head: Buffer.alloc(0), idleMs: 0 } });
+    exchange.call.notes.status = 101;
+    exchange.call.close();
+    await new Promise(setImmediate);
+    expect(server.seen).toEqual([]);
+    socket.destroy();
+    await eventually(() => server.seen.length === 1);
+    expect(batches(server)[0]![0]!.response).toMatchObject({ status: 101, bytes: null });
+  });
+
+  it("holds no credentials", async () => {
+    const jwt = "eyJhbGciOiJub25lIn0.e30.";
+    const headers = ["Authorization", "Basic geheim", "Proxy-Authorization", "geheim", "Cookie", "a=geheim", "cookie", "b=geheim", "APIKEY", "geheim", "X-Token", jwt, "Referer", "http://a/b?token=geheim&c=d"];
+    const query = "?a=1&apiKey=geheim&api%4Bey=geheim&ACCESS_TOKEN=geheim&x=eyJgeheim&y=%65yJgeheim&flag&%zz=2";
+    const entry = await entryOf(({ run }) =>
+      run({ headers, query }, { ...plainReply, headers: ["Set-Cookie", "a=geheim", "Location", "/x?access_token=geheim#f"] }).exchange.call.close(),
+    );
+    expect(JSON.stringify(entry)).not.toMatch(/geheim|eyJhb/);
+    expect(entry.request["query"]).toBe("?a=1&apiKey=[redacted]&api%4Bey=[redacted]&ACCESS_TOKEN=[redacted]&x=[redacted]&y=[redacted]&flag&%zz=2");
+    expect(entry.request["headers"]).toMatchObject({ authorization: "[redacted]", cookie: ["[redacted]", "[redacted]"], referer: "http://a/b?token=[redacted]&c=d" });
+  });
+});
+
+describe("a response", () => {
+  it("is handed back as it is, without waiting for anything", async () => {
+    const { run, middleware } = logging(await closedPort());
+    expect(run().returned).toBe(plainReply);
+    const exchange = madeUpExchange();
+    expect(await exercise(middleware, exchange, () => Promise.resolve(plainReply)).returned).toBe(plainReply);
+  });
+});
+
+describe("batches", () => {
+  it("go when they are full, or after flush_ms, with method, content type and headers", async () => {
+    const server = await backend();
+    const { done, clock } = logging(server.port, { batch_size: 3, flush_ms: 500, method: "PUT", headers: { Authorization: "Bearer log" } });
+    for (let i = 0; i < 4; i++) done();
+    await eventually(() => server.seen.length === 1);
+    expect(batches(server)[0]).toHaveLength(3);
+    const [seen] = server.seen;
+    expect([seen!.method, seen!.url]).toEqual(["PUT", "/in"]);
+    expect(seen!.headers.slice(2, 6)).toEqual(["Content-Type", "application/json", "Authorization", "Bearer log"]);
+    await eventually(() => clock.pending === 1);
+    clock.advance(499);
+    expect(server.seen).toHaveLength(1);
+    clock.advance(1);
+    await eventually(() => server.seen.length === 2);
+    expect(batches(server)[1]).toHaveLength(1);
+  });
+
+  it("are lines where the content type says so", async () => {
+    const server = await backend();
+    const { done } = logging(server.port, { batch_size: 2, content_type: "application/x-ndjson; charset=utf-8" });
+    done();
+    done();
+    await eventually(() => server.seen.length === 1);
+    const lines = server.seen[0]!.body.toString().split("\n");
+    expect(lines).toHaveLength(3);
+    expect(lines.slice(0, 2).map((line) => (JSON.parse(line) as Entry)["service"])).toEqual(["a", "a"]);
+    expect(lines[2]).toBe("");
+  });
+
+  it("are sent again after 500, 1000 and 2000 ms where that may help, then dropped and counted", async () => {
+    let tries = 0;
+    const server = await backend((_request, response) => void response.writeHead(++tries < 5 ? 503 : 200).end());
+    const { done, clock, lines } = logging(server.port, { batch_size: 2 });
+    done();
+    done();
+    for (const [i, pause] of [500, 1_000, 2_000].entries()) {
+      await eventually(() => tries === i + 1 && clock.pending === 1);
+      clock.advance(pause - 1);
+      expect(tries).toBe(i + 1);
+      clock.advance(1);
+    }
+    await eventually(() => lines.length === 1);
+    expect(lines[0]).toMatchObject({ level: "warn", message: "http_log has lost entries", fields: { entries: 2, error: "the server answered with status 503" } });
+    done();
+    done();
+    await eventually(() => tries === 5);
+  });
+
+  it("are dropped at once where trying again cannot help", async () => {
+    const server = await backend((_request, response) => void response.writeHead(400).end());
+    const { done, lines } = logging(server.port, { batch_size: 1 });
+    done();
+    await eventually(() => lines.length === 1);
+    expect(server.seen).toHaveLength(1);
+  });
+
+  it("of a server that is slow wait in a bounded queue, whose oldest are dropped", async () => {
+    const held = gate<() => void>();
+    let first = true;
+    const ids: string[][] = [];
+    const server = await rawBackend((request, response) => {
+      let text = "";
+      request.setEncoding("utf8").on("data", (chunk: string) => (text += chunk));
+      request.on("end", () => {
+        ids.push((JSON.parse(text) as Entry[]).map((entry) => String(entry.request["path"])));
+        if (first) held.open(() => void response.end());
+        else response.end();
+        first = false;
+      });
+    });
+    const { done, lines, clock, close } = logging(server.port, { batch_size: 2, max_queue: 3, flush_ms: 100 });
+    for (const path of ["/0", "/1"]) done({ path });
+    const answer = await held.opened;
+    for (const path of ["/2", "/3", "/4", "/5", "/6"]) done({ path });
+    answer();
+    await eventually(() => ids.length === 2);
+    await eventually(() => clock.pending === 1);
+    clock.advance(100);
+    await eventually(() => ids.length === 3);
+    expect(ids).toEqual([["/0", "/1"], ["/4", "/5"], ["/6"]]);
+    await close();
+    expect(lines.map(({ fields }) => fields!["entries"])).toEqual([1, 1]);
+  });
+});
+
+describe("the end of an instance", () => {
+  it("sends what waits, and what comes of requests that end later", async () => {
+    const server = await backend();
+    const { run, done, close } = logging(server.port);
+    const late = run();
+    done();
+    await close();
+    expect(batches(server).map((batch) => batch.length)).toEqual([1]);
+    late.exchange.call.close();
+    await eventually(() => server.seen.length === 2);
+    await eventually(() => server.connections.open === 0);
+  });
+
+  it("waits 900 ms at most for a server that hangs", async () => {
+    const begun = gate();
+    const silent = await rawBackend(() => begun.open());
+    const { done, close, clock, lines } = logging(silent.port);
+    done();
+    const closed = close();
+    await begun.opened;
+    clock.advance(900);
+    await closed;
+    expect(lines.map(({ fields }) => fields!["entries"])).toEqual([1]);
+    await eventually(() => silent.connections.open === 0);
+  });
+});
+
+describe("configuration", () => {
+  it("has defaults", () => {
+    expect(checked(httpLog.schema, { http_endpoint: "https://a/" }).value).toEqual({
+      ...{ httpEndpoint: "https://a/", method: "POST", contentType: "application/json", headers: {} },
+      ...{ batchSize: 100, flushMs: 1_000, maxQueue: 10_000, timeoutMs: 5_000 },
+    });
+  });
+
+  it.each<[string, object, RegExp]>([
+    ["no endpoint", {}, /^http_endpoint: is required/],
+    ["a file", { http_endpoint: "file:///a" }, /^http_endpoint: expected an http/],
+    ["a password in it", { http_endpoint: "https://u:geheim@a/" }, /^http_endpoint: is a URL with a user name or password/],
+    ["GET", { http_endpoint: "https://a/", method: "GET" }, /^method: expected "POST", "PUT" or "PATCH"/],
+    ["a content type that is none", { http_endpoint: "https://a/", content_type: "json" }, /^content_type: expected a media type/],
+    ["framing", { http_endpoint: "https://a/", headers: { "content-length": "1" } }, /^headers\.content-length: is not the name of a header that can be set here/],
+    ["a line break", { http_endpoint: "https://a/", headers: { "X-A": "1\r\nX-B: 2" } }, /^headers\.X-A: expected text that a header can carry/],
+  ])("%s is an error", (_what, config, message) => {
+    const { issues } = checked(httpLog.schema, config);
+    expect(issues.map((issue) => issue.replace(/\["(.*?)"\]/, ".$1"))).toEqual([expect.stringMatching(message)]);
+  });
+});
