@@ -3,6 +3,7 @@ import { fileURLToPath } from "node:url";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { verifyPassword } from "../../lib/base/password.ts";
 import { version } from "../../lib/index.ts";
+import { builtinPlugins } from "../../lib/plugins/builtin.ts";
 import { oneService } from "../support/gateway.ts";
 import { emptyFolder, fileWith, program } from "../support/process.ts";
 
@@ -158,7 +159,7 @@ describe("schema", () => {
     expect(Route.required).toEqual(["path"]);
     expect(Plugin.required).toEqual(["name"]);
     const kinds = Plugin.allOf.map((rule: any) => rule.if.properties.name.const);
-    expect(kinds).toEqual(["key_auth", "rate_limit", "mtls"]);
+    expect(kinds).toEqual(builtinPlugins.map(({ name }) => name));
     expect(Object.keys(Plugin.allOf[1].then.properties.config.properties)).toEqual(expect.arrayContaining(["limit_second", "limit_min", "limit_hour"]));
   });
 

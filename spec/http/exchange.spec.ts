@@ -67,6 +67,18 @@ describe("a call", () => {
     expect([told, one.aborted]).toEqual([false, false]);
   });
 
+  it.each(["close", "abort"] as const)("tells once, after %s, that it is over, and who asks too late at once", (end) => {
+    const told: string[] = [];
+    const one = call();
+    one.onAbort(() => told.push("aborted"));
+    one.onEnd(() => told.push("over"));
+    one[end]();
+    one.abort();
+    one.close();
+    one.onEnd(() => told.push("late"));
+    expect(told).toEqual(end === "close" ? ["over", "late"] : ["aborted", "over", "late"]);
+  });
+
   it("has a signal that follows it, whenever it is first asked for", () => {
     const early = call();
     const { signal } = early;
