@@ -103,6 +103,17 @@ describe("a token that passes", () => {
   });
 });
 
+describe("tokens that are remembered", () => {
+  it("are a thousand at most, the oldest leaving first", () => {
+    const middleware = instance(jwt, HS);
+    const claimsOf = (id: number) => exercise(middleware, madeUpExchange(bearer(token({ ...CLAIMS, id })))).forwarded!.claims;
+    const [first, second] = [claimsOf(0), claimsOf(1)];
+    for (let id = 2; id < 1_001; id++) claimsOf(id);
+    expect(claimsOf(1)).toBe(second);
+    expect(claimsOf(0)).not.toBe(first);
+  });
+});
+
 describe("claims_to_headers", () => {
   const config = { claims_to_headers: { sub: "X-User", "realm_access.roles": "X-Roles", "https://a.example/n": "X-Number" } };
 
@@ -301,6 +312,13 @@ describe("jwks_file", () => {
 
 describe("jwks_uri", () => {
   const next = ec("P-256");
+  const tokens = new Map<string, string>();
+  /** The same one each time: what was believed before must not be, once its key has gone. */
+  const tokenFor = (kid: string) => {
+    const made = tokens.get(kid) ?? signedBy((kid === "next" ? next : p256).privateKey, { alg: "ES256", kid }, { sub: kid });
+    tokens.set(kid, made);
+    return made;
+  };
   const published = (...kids: string[]) => JSON.stringify({ keys: kids.map((kid) => jwk((kid === "next" ? next : p256).publicKey, { kid })) });
 
   /** An instance with an issuer on a port, and a clock by hand. */
@@ -315,8 +333,7 @@ describe("jwks_uri", () => {
     };
     const middleware = instance(jwt, { alg: "ES256", jwks_uri: `http://127.0.0.1:${port}/keys`, require: [] }, { ...tools, keep });
     const request = (kid: string, call?: Call): Reply | Promise<Reply> => {
-      const pair = kid === "next" ? next : p256;
-      const parts = bearer(signedBy(pair.privateKey, { alg: "ES256", kid }, { sub: kid }));
+      const parts = bearer(tokenFor(kid));
       return exercise(middleware, madeUpExchange(call === undefined ? parts : { ...parts, call })).returned;
     };
     return { request, status: async (kid: string) => (await request(kid)).status, clock, lines: tools.lines, close: () => close() };
