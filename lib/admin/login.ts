@@ -5,8 +5,9 @@
 import type { Clock } from "../base/clock.ts";
 import { callerAddress } from "../base/cidr.ts";
 import { sameText, verifyPassword } from "../base/password.ts";
+import { createTurns } from "../base/turns.ts";
+import { basicCredentials, type Credentials } from "../http/basic.ts";
 import { createThrottle } from "./throttle.ts";
-import { createTurns } from "./turns.ts";
 
 export type LoginOutcome =
   /** "missing" also stands for what is not Basic credentials at all; it does not count as a guess. */
@@ -34,7 +35,7 @@ export function createLogin({ user, password, clock }: LoginOptions): Login {
 
   return {
     async attempt(authorization, remoteAddress) {
-      const given = credentialsOf(authorization);
+      const given = basicCredentials(authorization);
       if (given === null) return { kind: "missing" };
       const address = callerAddress(remoteAddress);
       const retryMs = throttle.pausedFor(address);
@@ -71,33 +72,7 @@ export function createLogin({ user, password, clock }: LoginOptions): Login {
   }
 }
 
-interface Credentials {
-  readonly user: string;
-  readonly password: string;
-}
-
 /** Half of the thread pool, which also looks up the names of upstreams and reads files. */
 const MOST_VERIFYING = 2;
 /** At some 60 ms each, nobody waits much longer than a second. */
 const MOST_WAITING = 32;
-
-/** `Basic <base64 of user:password>` in UTF-8; the first colon separates. Null for anything else. */
-function credentialsOf(authorization: string | undefined): Credentials | null {
-  const encoded = authorization === undefined ? null : BASIC.exec(authorization)?.[1];
-  if (!encoded) return null;
-  const bytes = Buffer.from(encoded, "base64");
-  // Node skips what is not base64; only what encodes back to the same text counts. Padding is often left out.
-  if (bytes.toString("base64").replace(PADDING, "") !== encoded.replace(PADDING, "")) return null;
-  let text: string;
-  try {
-    text = UTF8.decode(bytes);
-  } catch {
-    return null;
-  }
-  const colon = text.indexOf(":");
-  return colon < 0 ? null : { user: text.slice(0, colon), password: text.slice(colon + 1) };
-}
-
-const BASIC = /^basic +([A-Za-z0-9+/=]+) *$/i;
-const PADDING = /={1,2}$/;
-const UTF8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });

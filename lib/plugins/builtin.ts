@@ -1,6 +1,10 @@
 /**
  * The plugin kinds that every gateway knows. An embedder's own kinds are added by `gateway/`.
  */
+import { acl } from "./acl.ts";
+import { basicAuth } from "./basic_auth.ts";
+import { botProtection } from "./bot_protection.ts";
+import { cors } from "./cors.ts";
 import { forwardAuth } from "./forward_auth.ts";
 import { httpLog } from "./http_log.ts";
 import { jwt } from "./jwt.ts";
@@ -8,5 +12,20 @@ import { keyAuth } from "./key_auth.ts";
 import { mtls } from "./mtls.ts";
 import type { AnyPlugin } from "./plugin.ts";
 import { rateLimit } from "./rate_limit.ts";
+import { requestSizeLimit } from "./request_size_limit.ts";
+import { requestTermination } from "./request_termination.ts";
 
-export const builtinPlugins: readonly AnyPlugin[] = [keyAuth, rateLimit, mtls, jwt, forwardAuth, httpLog];
+export const builtinPlugins: readonly AnyPlugin[] = [
+  keyAuth,
+  rateLimit,
+  mtls,
+  jwt,
+  forwardAuth,
+  httpLog,
+  basicAuth,
+  acl,
+  botProtection,
+  cors,
+  requestSizeLimit,
+  requestTermination,
+];

@@ -10,6 +10,7 @@ import { grpcReply } from "../http/grpc.ts";
 import { h2Fields } from "../http/h2_fields.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
+import { letFlow } from "./linger.ts";
 import type { Inbound } from "./receive.ts";
 import { replyHeaders, spoiltReply, withLength } from "./respond.ts";
 
@@ -105,7 +106,7 @@ function stopUpload(stream: ServerHttp2Stream, body: Readable | null): void {
   if (stream.readableEnded || stream.destroyed) return;
   // What has come of a body and was left unread would keep the stream for ever: node waits for its end to be read.
   if (body !== stream) body?.destroy();
-  stream.resume();
+  letFlow(stream);
   stream.close(http2.constants.NGHTTP2_NO_ERROR);
 }
 

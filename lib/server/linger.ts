@@ -1,8 +1,8 @@
 /**
- * Ends a connection whose client may still be sending. Closed at once, the system would answer its bytes with a reset, and a reset
- * takes the reply from a client that has not read it yet (RFC 9112 §9.6). When a connection has to end is decided by the callers.
+ * Deals with clients that are still sending when their reply is out. A connection closed at once would answer their bytes with a reset,
+ * and a reset takes the reply from a client that has not read it yet (RFC 9112 §9.6). When one has to end is decided by the callers.
  */
-import type { Duplex } from "node:stream";
+import type { Duplex, Readable } from "node:stream";
 import type { Clock } from "../base/clock.ts";
 
 /** What a client may leave of the last reply unread, in time. */
@@ -30,4 +30,13 @@ export function endSoon(socket: Duplex & { setTimeout?(ms: number, run?: () => v
   socket.end();
   if (socket.writableFinished) wait();
   else socket.once("finish", wait);
+}
+
+/**
+ * Reads on a body that is not wanted any more, whoever would hold it back: an upload may be waiting for an upstream that has answered
+ * and reads no more. How much is read is bounded by the callers.
+ */
+export function letFlow(body: Readable): void {
+  body.pause = () => body;
+  body.resume();
 }

@@ -13,7 +13,7 @@ import type { Call } from "../http/exchange.ts";
 import { grpcReply } from "../http/grpc.ts";
 import { hasHeader, headerValue, pairs, withHeader, withoutHeader, type HeaderList } from "../http/headers.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
-import { endSoon } from "./linger.ts";
+import { endSoon, letFlow } from "./linger.ts";
 
 export interface RespondOptions {
   readonly clock: Clock;
@@ -144,7 +144,7 @@ function finish(request: IncomingMessage, response: ServerResponse, options: Res
   if (options.body !== request) options.body?.destroy();
   if (request.complete) {
     // Left paused by its reader, it would keep the connection from being read on.
-    if (options.body !== null && !request.readableEnded) request.resume();
+    if (options.body !== null && !request.readableEnded) letFlow(request);
     return;
   }
   let discarded = 0;
@@ -155,7 +155,7 @@ function finish(request: IncomingMessage, response: ServerResponse, options: Res
   };
   request.on("data", count);
   // Whoever read the body before may have left it paused.
-  request.resume();
+  letFlow(request);
   // node gives a body up with its connection only while the reply is not out; whoever reads it has to hear of its end later too.
   const giveUp = () => void request.destroy();
   socket.once("close", giveUp);

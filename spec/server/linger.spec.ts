@@ -1,6 +1,8 @@
+import { once } from "node:events";
 import net, { type AddressInfo, type Socket } from "node:net";
+import { PassThrough } from "node:stream";
 import { expect, onTestFinished, test } from "vitest";
-import { endSoon } from "../../lib/server/linger.ts";
+import { endSoon, letFlow } from "../../lib/server/linger.ts";
 import { manualClock } from "../support/clock.ts";
 import { connect, eventually } from "../support/raw_client.ts";
 
@@ -66,4 +68,15 @@ test("a destroyed socket is left alone", () => {
   socket.destroy();
   endSoon(socket, clock);
   expect(clock.pending).toBe(0);
+});
+
+test("a body flows to its end although its reader would hold it back", async () => {
+  const body = new PassThrough({ highWaterMark: 4 });
+  body.on("data", () => body.pause());
+  body.write("some");
+  await eventually(() => body.isPaused());
+  letFlow(body);
+  for (let i = 0; i < 10; i++) body.write("more");
+  body.end();
+  await once(body, "end");
 });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { createTurns } from "../../lib/admin/turns.ts";
+import { createTurns } from "../../lib/base/turns.ts";
 
 /** A task that ends when told to. */
 function task() {

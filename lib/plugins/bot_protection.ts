@@ -1,0 +1,60 @@
+/**
+ * The plugin kind `bot_protection`: refuses clients by what they call themselves in User-Agent (RFC 9110 §10.1.5), with 403
+ * `bot_detected`. It keeps out those that say who they are; what a client really is, no header tells.
+ *
+ * A part that is found anywhere in the header counts, whatever its case. The whitelist goes before the blacklist; a whitelist alone lets
+ * nobody else pass.
+ */
+import { array, boolean, object, optional, string, withDefault } from "../config/schema.ts";
+import { headerValues, type HeaderList } from "../http/headers.ts";
+import { problem } from "../http/reply.ts";
+import { definePlugin } from "./plugin.ts";
+
+const PART = string({
+  pattern: /^[\x20-\x7e]*$/,
+  hint: "a part of a User-Agent header, in printable ASCII",
+  check: (text) => (text.trim() === "" ? "nearly every client has it" : undefined),
+});
+
+const schema = object(
+  {
+    blacklist: optional(array(PART, { min: 1, describe: "Clients whose User-Agent holds one of these are refused." })),
+    whitelist: optional(array(PART, { min: 1, describe: "Clients that pass whatever the blacklist says; without one, the only ones that do." })),
+    allow_empty: withDefault(boolean({ describe: "Whether clients without a User-Agent pass." }), false),
+  },
+  { describe: "Refuses clients by their User-Agent." },
+);
+
+export const botProtection = definePlugin({
+  name: "bot_protection",
+  schema,
+  create({ blacklist, whitelist, allowEmpty }) {
+    const good = lowerCase(whitelist ?? []);
+    const bad = lowerCase(blacklist ?? []);
+    const othersPass = blacklist !== undefined || whitelist === undefined;
+    const passes = (agent: string) => holdsOne(agent, good) || (othersPass && !holdsOne(agent, bad));
+    return (next) => (exchange) => {
+      const agent = userAgent(exchange.headers).toLowerCase();
+      if (agent === "" ? allowEmpty : passes(agent)) return next(exchange);
+      return problem(exchange.call, "bot_detected", agent === "" ? EMPTY : REFUSED);
+    };
+  },
+});
+
+const EMPTY = { detail: "Send a User-Agent header that says who you are." };
+const REFUSED = { detail: "Clients with this User-Agent are not served here." };
+
+function lowerCase(parts: readonly string[]): readonly string[] {
+  return parts.map((part) => part.toLowerCase());
+}
+
+/** "" when there is none, or a blank one. Should there be several, all of them: the upstream may read another one than we do. */
+function userAgent(headers: HeaderList): string {
+  const values = headerValues(headers, "user-agent");
+  return (values.length === 1 ? values[0]! : values.filter((value) => value.trim() !== "").join(", ")).trim();
+}
+
+function holdsOne(agent: string, parts: readonly string[]): boolean {
+  for (const part of parts) if (agent.includes(part)) return true;
+  return false;
+}

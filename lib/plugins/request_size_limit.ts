@@ -1,0 +1,33 @@
+/**
+ * The plugin kind `request_size_limit`: refuses request bodies that are too large, with 413 `body_too_large` (RFC 9110 §15.5.14).
+ * What the whole gateway takes is `global.limits.max_body_bytes`; how a body breaks off is `http/limited_body.ts`.
+ *
+ * A body whose Content-Length is too large is refused before anything of it is read, and before an `Expect: 100-continue` is answered.
+ * One that does not say how long it is streams on until it passes the bound; then the request to the upstream is cancelled, and the
+ * client told if no reply has begun. A WebSocket has no body.
+ */
+import { integer, object } from "../config/schema.ts";
+import { headerValue } from "../http/headers.ts";
+import { LimitedBody } from "../http/limited_body.ts";
+import { problem } from "../http/reply.ts";
+import { definePlugin } from "./plugin.ts";
+
+const schema = object(
+  { max_payload_size: integer({ min: 1, describe: "Largest request body, in bytes as they come (chunks' frames do not count)." }) },
+  { describe: "Limits the size of request bodies." },
+);
+
+export const requestSizeLimit = definePlugin({
+  name: "request_size_limit",
+  schema,
+  create({ maxPayloadSize }) {
+    const refused = { detail: `The request body may have ${maxPayloadSize} bytes here.` };
+    return (next) => (exchange) => {
+      const { body, headers } = exchange;
+      if (body === null) return next(exchange);
+      const length = headerValue(headers, "content-length");
+      if (length === undefined) return next(exchange.with({ body: new LimitedBody(body, maxPayloadSize) }));
+      return Number(length) > maxPayloadSize ? problem(exchange.call, "body_too_large", refused) : next(exchange);
+    };
+  },
+});

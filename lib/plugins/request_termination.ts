@@ -1,0 +1,54 @@
+/**
+ * The plugin kind `request_termination`: answers every request itself, always the same, and asks no upstream: for a service that is down
+ * for maintenance, a route that is gone, a path that is not for everybody. Answers with a place to go to are `redirect`'s.
+ */
+import { TOKEN } from "../config/model.ts";
+import { integer, object, optional, record, string, withDefault } from "../config/schema.ts";
+import { isHopByHop } from "../http/headers.ts";
+import type { Reply } from "../http/reply.ts";
+import { definePlugin } from "./plugin.ts";
+
+const VALUE = /^[\t\x20-\x7e]*$/;
+
+const schema = object(
+  {
+    status: withDefault(integer({ min: 200, max: 599, describe: "Status of the answer." }), 503),
+    body: optional(string({ describe: "Body of the answer; default: none." })),
+    content_type: withDefault(string({ pattern: VALUE, min: 1, hint: "a media type", describe: "Content-Type of the body." }), "text/plain; charset=utf-8"),
+    headers: withDefault(
+      record(string({ pattern: VALUE, hint: "text that a header can carry, in printable ASCII" }), { describe: "Further headers of the answer." }),
+      {},
+    ),
+  },
+  {
+    describe: "Answers requests itself, without an upstream.",
+    refine({ status, body, headers }, report) {
+      // RFC 9110 §15.3.5, §15.3.6, §15.4.5.
+      if (BODILESS.has(status) && body !== undefined) report(`an answer with status ${status} has no body`, "body");
+      const seen = new Set<string>();
+      for (const name of Object.keys(headers)) {
+        const lower = name.toLowerCase();
+        if (!TOKEN.test(name)) report("is not the name of a header", "headers", name);
+        else if (lower === "content-type") report('is set by "content_type"', "headers", name);
+        else if (isHopByHop(lower) || FRAMING.has(lower)) report("is set by the gateway", "headers", name);
+        else if (seen.has(lower)) report("stands here twice, in another case", "headers", name);
+        seen.add(lower);
+      }
+    },
+  },
+);
+
+const BODILESS = new Set([204, 205, 304]);
+const FRAMING = new Set(["content-length", "trailer", "date", "x-request-id"]);
+
+export const requestTermination = definePlugin({
+  name: "request_termination",
+  schema,
+  create({ status, body, contentType, headers }) {
+    const list = Object.entries(headers).flat();
+    if (body !== undefined) list.push("Content-Type", contentType);
+    // Nobody changes a reply in place: one serves all requests.
+    const reply: Reply = { status, headers: list, body: status === 204 || status === 304 ? null : Buffer.from(body ?? "") };
+    return () => () => reply;
+  },
+});

@@ -1,0 +1,382 @@
+/** basic_auth, acl, bot_protection, request_size_limit, request_termination and cors through a whole gateway. */
+import { createHash } from "node:crypto";
+import http2, { type ClientHttp2Session, type IncomingHttpHeaders, type IncomingHttpStatusHeader } from "node:http2";
+import type { Duplex } from "node:stream";
+import { describe, expect, onTestFinished, test } from "vitest";
+import type { ConfigInput } from "../../lib/config/model.ts";
+import { HANDSHAKE } from "../gateway/plugins.ts";
+import { oneService, running } from "../support/gateway.ts";
+import { ask, eventually } from "../support/raw_client.ts";
+import { backend, client, codeIn, gate, get, rawBackend, statusesIn } from "./harness.ts";
+
+/** scrypt of "quick" with N = 1024, which takes a millisecond. */
+const QUICK = "scrypt$1024$8$1$BwcHBwcHBwcHBwcHBwcHBw$Dj4MCJX6B5OKDIzJjNvQXdnTIySlUIIoys9kE_3K7cQ";
+const basic = (user: string, password: string) => `Basic ${Buffer.from(`${user}:${password}`).toString("base64")}`;
+
+type Parts = NonNullable<Parameters<typeof oneService>[1]>;
+type Global = NonNullable<ConfigInput["global"]>;
+
+const plugged = (port: number, plugins: NonNullable<Parts["plugins"]>, parts: Parts = {}, global: Global = {}) => oneService(port, { ...parts, plugins }, { h2c: true, ...global });
+
+interface Got {
+  readonly status: number;
+  readonly headers: IncomingHttpHeaders;
+  readonly body: string;
+}
+type Asking = { readonly method?: string; readonly path?: string; readonly headers?: Record<string, string>; readonly body?: string };
+
+function session(port: number): ClientHttp2Session {
+  const opened = http2.connect(`http://127.0.0.1:${port}`);
+  opened.on("error", () => {});
+  onTestFinished(() => opened.destroy());
+  return opened;
+}
+
+/** A request over HTTP/2 whose body, if any, is written by the test. */
+function open2(over: ClientHttp2Session, { method = "GET", path = "/a/x", headers = {} }: Asking, endStream: boolean) {
+  const stream = over.request({ ":method": method, ":path": path, ...headers }, { endStream });
+  stream.on("error", () => {});
+  const answered = new Promise<Got>((resolve) => {
+    let body = "";
+    let fields: IncomingHttpHeaders & IncomingHttpStatusHeader = {};
+    stream.setEncoding("utf8").on("data", (piece: string) => (body += piece));
+    stream.on("response", (got) => (fields = got));
+    stream.on("close", () => resolve({ status: fields[":status"] ?? 0, headers: fields, body }));
+  });
+  return { stream, answered };
+}
+
+/** One request over each protocol, one after the other. */
+async function both(port: number, asking: Asking = {}): Promise<[Got, Got]> {
+  const { status, headers, body } = await ask(port, { path: "/a/x", ...asking });
+  const over = open2(session(port), asking, asking.body === undefined);
+  if (asking.body !== undefined) over.stream.end(asking.body);
+  return [{ status, headers, body: body.toString() }, await over.answered];
+}
+
+const outcome = ({ status, body }: Got) => `${status} ${codeIn(body) ?? body}`;
+const outcomes = async (port: number, asking?: Asking) => (await both(port, asking)).map(outcome);
+const twice = (text: string) => [text, text];
+
+/** What an attempt to open a WebSocket comes to, over HTTP/1.1 and HTTP/2. */
+async function knock(port: number, headers: Record<string, string> = {}): Promise<string[]> {
+  const talk = await client(port);
+  talk.send(HANDSHAKE.replace("\r\n\r\n", `\r\n${Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`).join("")}\r\n`));
+  const first = (await talk.until("\r\n\r\n")).slice(9, 12);
+  talk.socket.destroy();
+  const over = session(port);
+  await new Promise((resolve) => over.once("remoteSettings", resolve));
+  const stream = over.request({ ":method": "CONNECT", ":protocol": "websocket", ":path": "/a/x", "sec-websocket-version": "13", ...headers }, { endStream: false });
+  stream.on("error", () => {});
+  const status = await new Promise<number>((resolve) => stream.on("response", (fields) => resolve(Number(fields[":status"]))));
+  stream.destroy();
+  return [first, String(status)];
+}
+
+/** Opens every WebSocket, and keeps it. */
+async function socketBackend() {
+  const origin = await backend();
+  origin.server.on("upgrade", (request, socket: Duplex) => {
+    onTestFinished(() => void socket.destroy());
+    socket.on("error", () => {});
+    const accept = "Sec-WebSocket-Accept: " + acceptOf(request.headers["sec-websocket-key"]!);
+    socket.write(`HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n${accept}\r\nAccess-Control-Allow-Origin: kept\r\n\r\n`);
+  });
+  return origin;
+}
+
+function acceptOf(key: string): string {
+  return createHash("sha1").update(`${key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`).digest("base64");
+}
+
+const chunk = (text: string) => `${text.length.toString(16)}\r\n${text}\r\n`;
+const post = (...lines: string[]) => ["POST /a/x HTTP/1.1", "Host: h", ...lines, "", ""].join("\r\n");
+
+describe("basic_auth", () => {
+  const plugin = { name: "basic_auth", config: { username: "ada", password: QUICK, users: [{ username: "bob", password: "plain" }] } };
+
+  test("lets those pass who know a password, over HTTP/1.1, HTTP/2 and for WebSockets", async () => {
+    const origin = await socketBackend();
+    const { port } = await running(plugged(origin.port, [plugin]));
+    for (const [user, password, expected] of [["ada", "quick", "200 ok"], ["bob", "plain", "200 ok"], ["ada", "plain", "401 credentials_invalid"]] as const) {
+      expect(await outcomes(port, { headers: { authorization: basic(user, password) } })).toEqual(twice(expected));
+    }
+    const refused = await both(port);
+    expect(refused.map(outcome)).toEqual(twice("401 credentials_missing"));
+    for (const { headers } of refused) expect(headers["www-authenticate"]).toBe('Basic realm="edge-gateway", charset="UTF-8"');
+    expect(await knock(port, { authorization: basic("ada", "quick") })).toEqual(["101", "200"]);
+    expect(await knock(port)).toEqual(twice("401"));
+    expect(origin.seen).toHaveLength(4);
+  });
+
+  test("names the caller for rate limits and the log, which hold no password, and hides it from the upstream", async () => {
+    const origin = await backend();
+    const lines: string[] = [];
+    const limit = { name: "rate_limit", config: { limit_hour: 2, limit_by: "credential" } };
+    const config = plugged(origin.port, [{ ...plugin, config: { ...plugin.config, hide_credentials: true } }, limit]);
+    const { port, gateway } = await running(config, { accessLog: (text) => void lines.push(text) });
+    expect(await outcomes(port, { headers: { authorization: basic("ada", "quick") } })).toEqual(twice("200 ok"));
+    gateway.reload({ ...config, global: { h2c: true, name: "other" } });
+    expect(await outcomes(port, { headers: { authorization: basic("ada", "quick") } })).toEqual(twice("429 rate_limited"));
+    expect(await outcomes(port, { headers: { authorization: basic("bob", "plain") } })).toEqual(twice("200 ok"));
+    expect(origin.seen.flatMap(({ headers }) => headers.filter((name) => /^authorization$/i.test(name)))).toEqual([]);
+    await eventually(() => lines.join("").trim().split("\n").length === 6);
+    const logged = lines.join("").trim().split("\n").map((line) => (JSON.parse(line) as { caller: string }).caller);
+    expect(logged).toEqual(["ada", "ada", "ada", "ada", "bob", "bob"]);
+    expect(lines.join("")).not.toMatch(/quick|plain|Basic|QmFz/);
+  });
+});
+
+describe("acl", () => {
+  test("goes by the client's address, which only a trusted proxy can tell", async () => {
+    const origin = await socketBackend();
+    const only = (address: string) => [{ name: "acl", config: { whitelist: [address] } }];
+    const from = (address: string) => ({ headers: { "x-forwarded-for": `203.0.113.1, ${address}` } });
+    const { port, gateway } = await running(plugged(origin.port, only("198.51.100.0/24")));
+    expect(await outcomes(port, from("198.51.100.7"))).toEqual(twice("403 forbidden"));
+    expect(await knock(port)).toEqual(twice("403"));
+    gateway.reload(plugged(origin.port, only("198.51.100.0/24"), {}, { trusted_proxies: ["127.0.0.1"] }));
+    expect(await outcomes(port, from("198.51.100.7"))).toEqual(twice("200 ok"));
+    expect(await outcomes(port, from("::ffff:198.51.100.7"))).toEqual(twice("200 ok"));
+    expect(await outcomes(port, from("198.51.101.7"))).toEqual(twice("403 forbidden"));
+    gateway.reload(plugged(origin.port, only("127.0.0.0/8")));
+    expect(await outcomes(port)).toEqual(twice("200 ok"));
+    expect(await knock(port)).toEqual(["101", "200"]);
+  });
+});
+
+describe("bot_protection", () => {
+  test("keeps out who says that it is one, on every level", async () => {
+    const origin = await socketBackend();
+    const plugin = (part: string) => [{ name: "bot_protection", config: { blacklist: [part] } }];
+    const routes = [{ path: "/{rest*}" }, { path: "/guarded", plugins: plugin("route-bot") }];
+    const { port } = await running(plugged(origin.port, plugin("service-bot"), { routes }, { plugins: plugin("global-bot") }));
+    const as = (agent: string, path = "/a/x") => outcomes(port, { path, headers: { "user-agent": agent } });
+    for (const agent of ["Global-Bot/1", "a service-bot"]) expect(await as(agent)).toEqual(twice("403 bot_detected"));
+    expect(await as("route-bot")).toEqual(twice("200 ok"));
+    expect(await as("route-bot", "/a/guarded")).toEqual(twice("403 bot_detected"));
+    expect(await outcomes(port)).toEqual(twice("403 bot_detected"));
+    expect(await knock(port, { "user-agent": "global-bot" })).toEqual(twice("403"));
+    expect(await knock(port, { "user-agent": "a browser" })).toEqual(["101", "200"]);
+  });
+});
+
+describe("request_size_limit", () => {
+  const plugins = (most: number) => [{ name: "request_size_limit", config: { max_payload_size: most } }];
+  /** Gathers what arrives of every body, and never answers. */
+  async function gathering() {
+    const got: string[] = [];
+    const upstream = await rawBackend((request) => {
+      request.on("error", () => {});
+      request.on("data", (piece: Buffer) => got.push(piece.toString()));
+    });
+    return { upstream, got };
+  }
+
+  test("a longer Content-Length is 413 at once, and the upstream not asked", async () => {
+    const origin = await socketBackend();
+    const { port } = await running(plugged(origin.port, plugins(10)));
+    expect(await outcomes(port, { method: "POST", body: "0123456789", headers: { "content-length": "10" } })).toEqual(twice("200 ok"));
+    expect(await outcomes(port, { method: "POST", body: "01234567890", headers: { "content-length": "11" } })).toEqual(twice("413 body_too_large"));
+    expect(origin.seen).toHaveLength(2);
+    expect(await knock(port)).toEqual(["101", "200"]);
+  });
+
+  test("a client that asks first is not told to go on, and one that has sent it all may ask again", async () => {
+    const origin = await backend();
+    const { port } = await running(plugged(origin.port, plugins(10)));
+    const first = await client(port);
+    first.send(post("Content-Length: 11", "Expect: 100-continue"));
+    expect(statusesIn(await first.closed())).toEqual([413]);
+    const second = await client(port);
+    second.send(post("Content-Length: 11") + "01234567890");
+    await second.until('"code"');
+    second.send(post("Transfer-Encoding: chunked") + chunk("01234567890") + "0\r\n\r\n");
+    await eventually(() => statusesIn(second.text()).length === 2);
+    second.send(get());
+    await second.until(/ok$/);
+    expect(statusesIn(second.text())).toEqual([413, 413, 200]);
+    expect(origin.seen.map(({ method }) => method)).toEqual(["GET"]);
+  });
+
+  test("any other body is cut where it passes the bound: 413, and the upstream's request cancelled", async () => {
+    const { upstream, got } = await gathering();
+    const { port, gateway } = await running(plugged(upstream.port, plugins(10)));
+    const talk = await client(port);
+    talk.send(post("Transfer-Encoding: chunked") + chunk("fits"));
+    await eventually(() => got.join("") === "fits");
+    talk.send(chunk("but not this"));
+    expect(codeIn(await talk.until('"code"'))).toBe("body_too_large");
+    await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
+    const { stream, answered } = open2(session(port), { method: "POST" }, false);
+    stream.write("fits");
+    await eventually(() => got.join("") === "fitsfits");
+    stream.write("but not this");
+    expect(outcome(await answered)).toBe("413 body_too_large");
+    await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
+    expect(got.join("")).toBe("fitsfits");
+    talk.socket.destroy();
+    await eventually(() => gateway.inFlight === 0);
+  });
+
+  test("the smaller of two bounds holds, whichever is the gateway's, with retries and without", async () => {
+    for (const [own, whole] of [[10, 1000], [1000, 10]] as const) {
+      for (const parts of [{}, { retries: { attempts: 2 } }]) {
+        const { upstream, got } = await gathering();
+        const { port } = await running(plugged(upstream.port, plugins(own), parts, { limits: { max_body_bytes: whole } }));
+        const talk = await client(port);
+        talk.send(post("Transfer-Encoding: chunked") + chunk("fits"));
+        await eventually(() => got.join("") === "fits");
+        talk.send(chunk("but not this"));
+        expect(codeIn(await talk.until('"code"'))).toBe("body_too_large");
+        await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
+      }
+    }
+  });
+
+  test("a reply under way when the bound is passed breaks off", async () => {
+    const upstream = await rawBackend((request, response) => {
+      request.on("error", () => {});
+      response.on("error", () => {});
+      response.write("begun");
+    });
+    const { port } = await running(plugged(upstream.port, plugins(10)));
+    const talk = await client(port);
+    talk.send(post("Transfer-Encoding: chunked") + chunk("fits"));
+    await talk.until("begun");
+    talk.send(chunk("but not this"));
+    const received = await talk.closed();
+    expect(statusesIn(received)).toEqual([200]);
+    expect(received).not.toMatch(/0\r\n\r\n$/);
+    await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
+  });
+
+  test.each<[string, Parts]>([
+    ["with the plugin", { plugins: plugins(1e9) }],
+    ["with retries too", { plugins: plugins(1e9), retries: { attempts: 2, max_replay_bytes: 1024 } }],
+    ["without either", {}],
+  ])("an upstream that answers without reading the rest keeps neither connection nor stream: %s", async (_, parts) => {
+    const answering = gate();
+    const upstream = await rawBackend((request, response) => {
+      request.on("error", () => {});
+      request.pause();
+      void answering.opened.then(() => response.end("early"));
+    });
+    const { port, gateway } = await running(oneService(upstream.port, parts, { h2c: true }));
+    const size = 600_000;
+    const talk = await client(port);
+    talk.send(post("Transfer-Encoding: chunked") + chunk("x".repeat(size)));
+    const { stream, answered } = open2(session(port), { method: "POST" }, false);
+    stream.write("x".repeat(size));
+    await eventually(() => gateway.inFlight === 2 && upstream.connections.open === 2);
+    answering.open();
+    await talk.until("early");
+    talk.send("0\r\n\r\n");
+    talk.send(get());
+    await eventually(() => statusesIn(talk.text()).length === 2, "the second answer");
+    expect(statusesIn(talk.text())).toEqual([200, 200]);
+    expect((await answered).body).toBe("early");
+    await eventually(() => gateway.inFlight === 0);
+  });
+});
+
+describe("request_termination", () => {
+  test("answers in the upstream's place, on a connection that goes on", async () => {
+    const origin = await backend();
+    const config = { status: 503, body: "back soon\n", headers: { "Retry-After": "3600" } };
+    const { port, gateway } = await running(plugged(origin.port, [{ name: "request_termination", config }]));
+    for (const { status, headers, body } of await both(port)) {
+      expect([status, headers["retry-after"], headers["content-type"], headers["content-length"], body]).toEqual([503, "3600", "text/plain; charset=utf-8", "10", "back soon\n"]);
+    }
+    for (const { status, headers, body } of await both(port, { method: "HEAD" })) expect([status, headers["content-length"], body]).toEqual([503, "10", ""]);
+    expect(await knock(port)).toEqual(twice("503"));
+    const talk = await client(port);
+    talk.send(post("Transfer-Encoding: chunked") + chunk("x".repeat(100_000)) + "0\r\n\r\n" + get());
+    await eventually(() => statusesIn(talk.text()).length === 2, "the second answer");
+    gateway.reload(plugged(origin.port, [{ name: "request_termination", config: { status: 204 } }]));
+    for (const { status, headers, body } of await both(port)) expect([status, headers["content-length"], headers["content-type"], body]).toEqual([204, undefined, undefined, ""]);
+    gateway.reload(plugged(origin.port, [{ name: "request_termination", enabled: false, config }]));
+    expect(await outcomes(port)).toEqual(twice("200 ok"));
+    expect(origin.seen).toHaveLength(2);
+  });
+});
+
+describe("cors", () => {
+  const APP = "https://app.example.com";
+  const cors = (config: object = {}) => ({ name: "cors", config: { allow_origins: [APP], ...config } });
+  const asked = { origin: APP, "access-control-request-method": "PUT" };
+  const auth = { name: "key_auth", config: { key: "k1" } };
+  const origin = async () =>
+    backend((_request, response) => {
+      response.setHeader("Access-Control-Allow-Origin", "https://other.example");
+      response.setHeader("Vary", "Accept-Encoding");
+      response.end("ok");
+    });
+
+  test("answers the preflight of a route that does not list OPTIONS, whatever guards the route", async () => {
+    const upstream = await origin();
+    const routes = [{ path: "/x", methods: ["PUT"], plugins: [auth] }];
+    const { port } = await running(plugged(upstream.port, [cors({ allow_credentials: true, max_age: 60 })], { routes }));
+    for (const { status, headers, body } of await both(port, { method: "OPTIONS", headers: asked })) {
+      expect([status, body]).toEqual([204, ""]);
+      expect(headers).toMatchObject({
+        "access-control-allow-origin": APP,
+        "access-control-allow-credentials": "true",
+        "access-control-allow-methods": "GET, HEAD, POST, PUT, PATCH, DELETE",
+        "access-control-max-age": "60",
+      });
+    }
+    for (const { status, headers } of await both(port, { method: "OPTIONS", headers: { ...asked, origin: "https://evil.example" } })) {
+      expect([status, Object.keys(headers).filter((name) => name.startsWith("access-control-"))]).toEqual([204, []]);
+      expect(headers.vary).toMatch(/^Origin\b/);
+    }
+    expect(await outcomes(port, { method: "OPTIONS" })).toEqual(twice("405 method_not_allowed"));
+    expect(upstream.seen).toEqual([]);
+  });
+
+  test("lets a page read the refusal of a plugin behind it, and replies in its own words", async () => {
+    const upstream = await origin();
+    const { port } = await running(plugged(upstream.port, [cors(), auth]));
+    for (const { status, headers, body } of await both(port, { headers: { origin: APP } })) {
+      expect([status, codeIn(body), headers["access-control-allow-origin"], headers.vary]).toEqual([401, "key_missing", APP, "Origin"]);
+    }
+    for (const { status, headers } of await both(port, { headers: { origin: APP, apikey: "k1" } })) {
+      expect([status, headers["access-control-allow-origin"], headers.vary]).toEqual([200, APP, "Accept-Encoding, Origin"]);
+    }
+    for (const { status, headers } of await both(port, { headers: { apikey: "k1" } })) {
+      expect([status, headers["access-control-allow-origin"], headers.vary]).toEqual([200, undefined, "Accept-Encoding, Origin"]);
+    }
+  });
+
+  test("the other way round, neither the preflight nor the refusal can be read", async () => {
+    const { port } = await running(plugged((await origin()).port, [auth, cors()]));
+    for (const { status, headers } of await both(port, { method: "OPTIONS", headers: asked })) {
+      expect([status, headers["access-control-allow-origin"]]).toEqual([401, undefined]);
+    }
+  });
+
+  test("preflight_continue asks the upstream, on every level, and errors of the upstream can be read", async () => {
+    const upstream = await origin();
+    const plugin = cors({ preflight_continue: true });
+    const config = plugged(upstream.port, [], { routes: [{ path: "/x", methods: ["PUT"], plugins: [plugin] }] });
+    const { port, gateway } = await running(config);
+    for (const next of [plugged(upstream.port, [plugin]), plugged(upstream.port, [], {}, { plugins: [plugin] }), config]) {
+      gateway.reload(next);
+      for (const { status, headers, body } of await both(port, { method: "OPTIONS", headers: asked })) {
+        expect([status, headers["access-control-allow-origin"], body]).toEqual([200, APP, "ok"]);
+      }
+    }
+    expect(upstream.seen.map(({ method }) => method)).toEqual(Array(6).fill("OPTIONS"));
+    await upstream.close();
+    for (const { status, headers } of await both(port, { method: "PUT", headers: { origin: APP } })) expect([status, headers["access-control-allow-origin"]]).toEqual([502, APP]);
+  });
+
+  test("leaves the opening of WebSockets as it is, from any origin", async () => {
+    const { port } = await running(plugged((await socketBackend()).port, [cors()]));
+    const headers = { origin: "https://evil.example" };
+    expect(await knock(port, headers)).toEqual(["101", "200"]);
+    const talk = await client(port);
+    talk.send(HANDSHAKE);
+    expect(await talk.until("\r\n\r\n")).toContain("Access-Control-Allow-Origin: kept");
+  });
+});

@@ -1,0 +1,156 @@
+import { describe, expect, it } from "vitest";
+import { headerValue } from "../../lib/http/headers.ts";
+import { basicAuth } from "../../lib/plugins/basic_auth.ts";
+import type { Kept, Tools } from "../../lib/plugins/plugin.ts";
+import { atOnce, checked, exercise, instance, madeUpExchange, madeUpTools, plainReply, problemOf } from "../support/exercise.ts";
+
+/** scrypt of "quick" with N = 1024, which takes a millisecond. */
+const QUICK = "scrypt$1024$8$1$BwcHBwcHBwcHBwcHBwcHBw$Dj4MCJX6B5OKDIzJjNvQXdnTIySlUIIoys9kE_3K7cQ";
+const ADA = { username: "ada", password: "secret" };
+
+const basic = (user: string, password: string) => `Basic ${Buffer.from(`${user}:${password}`).toString("base64")}`;
+const headersWith = (...authorization: string[]) => ["Host", "h", ...authorization.flatMap((value) => ["Authorization", value]), "X", "1"];
+
+/** Asks an instance with these Authorization headers; for what is answered at once. */
+function ask(config: unknown, authorization: string[], tools = madeUpTools()) {
+  const exchange = madeUpExchange({ headers: headersWith(...authorization) });
+  const { returned, forwarded } = exercise(instance(basicAuth, config, tools), exchange);
+  const reply = atOnce(returned);
+  return { status: reply.status, code: reply.status === 200 ? null : problemOf(reply)["code"], forwarded, reply, exchange };
+}
+
+describe("who passes", () => {
+  it("a configured user with its password, at once where it is plain", () => {
+    expect(ask(ADA, [basic("ada", "secret")]).status).toBe(200);
+    const both = { ...ADA, users: [{ username: "bob", password: "other" }] };
+    expect(ask(both, [basic("ada", "secret")]).forwarded?.identity).toBe("ada");
+    expect(ask(both, [basic("bob", "other")]).forwarded?.identity).toBe("bob");
+  });
+
+  it("one whose password is stored as a hash; the hash itself is no password", async () => {
+    const middleware = instance(basicAuth, { username: "ada", password: QUICK });
+    const present = (password: string) => exercise(middleware, madeUpExchange({ headers: headersWith(basic("ada", password)) })).returned;
+    expect((await present("quick")).status).toBe(200);
+    expect((await present(QUICK)).status).toBe(401);
+    // Remembered: no promise any more.
+    expect(atOnce(present("quick"))).toBe(plainReply);
+  });
+
+  it("with names and passwords beyond ASCII, in UTF-8 (RFC 7617 §2.1)", () => {
+    expect(ask({ username: "жанна", password: "clé:£" }, [basic("жанна", "clé:£")]).forwarded?.identity).toBe("жанна");
+    const latin1 = `Basic ${Buffer.from("rené:x", "latin1").toString("base64")}`;
+    expect(ask({ username: "rené", password: "x" }, [latin1]).code).toBe("credentials_invalid");
+  });
+
+  it.each<[string, string[]]>([
+    ["no Authorization", []],
+    ["an empty one", [""]],
+    ["another scheme", ["Bearer abc"]],
+    ["a scheme that begins the same", ["Basically abc"]],
+  ])("401 credentials_missing with %s", (_, authorization) => {
+    expect(ask(ADA, authorization)).toMatchObject({ status: 401, code: "credentials_missing", forwarded: null });
+  });
+
+  it.each<[string, string[]]>([
+    ["a wrong password", [basic("ada", "Secret")]],
+    ["a wrong user", [basic("eve", "secret")]],
+    ["the user in another case", [basic("Ada", "secret")]],
+    ["nothing behind the scheme", ["Basic"]],
+    ["what is not base64", ["Basic ada:secret"]],
+    ["no colon", [`Basic ${Buffer.from("ada").toString("base64")}`]],
+    ["two headers, one of them right", [basic("ada", "secret"), "Bearer abc"]],
+    ["the right one twice", [basic("ada", "secret"), basic("ada", "secret")]],
+  ])("401 credentials_invalid with %s", (_, authorization) => {
+    expect(ask(ADA, authorization)).toMatchObject({ status: 401, code: "credentials_invalid", forwarded: null });
+  });
+
+  it("503 auth_unavailable when too many passwords wait to be verified", async () => {
+    const middleware = instance(basicAuth, { username: "ada", password: QUICK });
+    const asked = Array.from({ length: 40 }, (_, i) => exercise(middleware, madeUpExchange({ headers: headersWith(basic("ada", `p${i}`)) })).returned);
+    const replies = await Promise.all(asked);
+    expect(replies.map(({ status }) => status)).toEqual([...Array<number>(34).fill(401), ...Array<number>(6).fill(503)]);
+    expect(problemOf(replies[39]!)["code"]).toBe("auth_unavailable");
+    expect(headerValue(replies[39]!.headers, "retry-after")).toBe("1");
+  });
+});
+
+describe("the 401", () => {
+  it("names scheme, realm and charset; the realm is the gateway's name unless one is given", () => {
+    const challenge = (config: object, gatewayName: string, ...authorization: string[]) =>
+      headerValue(ask({ ...ADA, ...config }, authorization, madeUpTools({ gatewayName })).reply.headers, "www-authenticate");
+    expect(challenge({}, "the gateway")).toBe('Basic realm="the gateway", charset="UTF-8"');
+    expect(challenge({ realm: "Staff only" }, "gw")).toBe('Basic realm="Staff only", charset="UTF-8"');
+    expect(challenge({}, "gw", basic("ada", "x"))).toBe('Basic realm="gw", charset="UTF-8"');
+  });
+
+  it("tells neither what was sent nor what is right; the log gets the code alone", () => {
+    const tools = madeUpTools();
+    const { reply, exchange } = ask(ADA, [basic("ada", "wrong-one")], tools);
+    expect(String(reply.body)).not.toMatch(/ada|wrong-one|secret/);
+    expect(tools.lines).toEqual([]);
+    expect(exchange.call.notes).toMatchObject({ code: "credentials_invalid", identity: null, fault: null });
+  });
+});
+
+describe("what is passed on", () => {
+  it("the user's name as identity, for plugins within and for the log", () => {
+    const { forwarded } = ask(ADA, [basic("ada", "secret")]);
+    expect(forwarded).toMatchObject({ identity: "ada", headers: headersWith(basic("ada", "secret")) });
+    expect(forwarded?.call.notes.identity).toBe("ada");
+  });
+
+  it("no Authorization with hide_credentials", () => {
+    expect(ask({ ...ADA, hide_credentials: true }, [basic("ada", "secret")]).forwarded?.headers).toEqual(["Host", "h", "X", "1"]);
+  });
+
+  it("the very reply, or the very promise, that comes from within", () => {
+    const promise = Promise.resolve(plainReply);
+    const exchange = madeUpExchange({ headers: headersWith(basic("ada", "secret")) });
+    expect(exercise(instance(basicAuth, ADA), exchange).returned).toBe(plainReply);
+    expect(exercise(instance(basicAuth, ADA), exchange, () => promise).returned).toBe(promise);
+  });
+});
+
+it("what was verified is kept over reloads, under the users", async () => {
+  const kept = new Map<string, Kept>();
+  const keep: Tools["keep"] = <T extends Kept>(name: string, settings: unknown, make: () => T): T => {
+    const key = JSON.stringify([name, settings]);
+    if (!kept.has(key)) kept.set(key, make());
+    return kept.get(key) as T;
+  };
+  const present = (config: object) => exercise(instance(basicAuth, config, madeUpTools({ keep })), madeUpExchange({ headers: headersWith(basic("ada", "quick")) })).returned;
+  const config = { username: "ada", password: QUICK };
+  expect((await present(config)).status).toBe(200);
+  expect(atOnce(present({ ...config, realm: "new" })).status).toBe(200);
+  expect(present({ ...config, users: [{ username: "bob", password: "x" }] })).toBeInstanceOf(Promise);
+});
+
+describe("configuration", () => {
+  it("takes one user, several, or both; hide_credentials is false unless given", () => {
+    expect(checked(basicAuth.schema, ADA).value).toEqual({ ...ADA, hideCredentials: false });
+    expect(checked(basicAuth.schema, { users: [ADA, { username: "bob", password: QUICK }] }).issues).toEqual([]);
+    expect(checked(basicAuth.schema, { username: "bob", password: "x", users: [ADA], realm: "r", hide_credentials: true }).issues).toEqual([]);
+  });
+
+  it.each<[string, unknown, string]>([
+    ["nothing", {}, ': needs "username" and "password", or "users"'],
+    ["a user without password", { username: "ada" }, ': needs "username" and "password" together'],
+    ["a password without user", { password: "x", users: [ADA] }, ': needs "username" and "password" together'],
+    ["an empty list", { users: [] }, "users: expected at least 1 item, found none"],
+    ["a colon in a name", { username: "a:b", password: "x" }, "username: cannot hold a colon: it would end there"],
+    ["a control character in a name", { users: [{ username: "a\nb", password: "x" }] }, "users[0].username: cannot hold control characters"],
+    ["a control character in a password", { username: "a", password: "secret\n" }, "password: cannot hold control characters"],
+    ["a user twice", { users: [ADA, { ...ADA, password: "x" }] }, "users[1].username: is the same user as users[0]"],
+    ["the single user again", { ...ADA, users: [ADA] }, "users[0].username: is the same user as username"],
+    ["a user twice, composed in two ways", { users: [{ username: "ren\u00e9", password: "x" }, { username: "rene\u0301", password: "y" }] }, "users[1].username: is the same user as users[0]"],
+    ["a realm that a header cannot quote", { ...ADA, realm: 'a"b' }, 'realm: expected printable ASCII without quotes and backslashes, found "a\\"b"'],
+  ])("%s is an error", (_, config, issue) => {
+    expect(checked(basicAuth.schema, config).issues).toEqual([issue]);
+  });
+
+  it("a slip in a hash is an error that does not show it", () => {
+    const slip = QUICK.replace("$1024$", "$1023$");
+    const { issues } = checked(basicAuth.schema, { username: "ada", password: slip });
+    expect(issues).toEqual(["password: N of a scrypt hash is a power of two, at least 1024"]);
+  });
+});

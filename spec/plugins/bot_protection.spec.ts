@@ -1,0 +1,57 @@
+import { describe, expect, it } from "vitest";
+import { botProtection } from "../../lib/plugins/bot_protection.ts";
+import { atOnce, checked, exercise, instance, madeUpExchange, plainReply, problemOf } from "../support/exercise.ts";
+
+function ask(config: object, ...agents: string[]) {
+  const headers = ["Host", "h", ...agents.flatMap((agent) => ["user-agent", agent])];
+  const { returned, forwarded } = exercise(instance(botProtection, config), madeUpExchange({ headers }));
+  const reply = atOnce(returned);
+  return { status: reply.status, code: reply.status === 200 ? null : problemOf(reply)["code"], forwarded };
+}
+
+const BROWSER = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
+const GOOGLE = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)";
+const config = { blacklist: ["bot", "curl/", "Scrapy"], whitelist: ["Googlebot/"] };
+
+it.each([BROWSER, GOOGLE, "googleBOT/1", "curlew", "x"])("%s passes", (agent) => expect(ask(config, agent).status).toBe(200));
+
+it.each(["curl/8.5.0", "CURL/7", "my robot", "scrapy", "Bot", "googlebot"])("%s does not: 403 bot_detected", (agent) => {
+  expect(ask(config, agent)).toMatchObject({ status: 403, code: "bot_detected", forwarded: null });
+});
+
+it("a whitelist alone lets nobody else pass", () => {
+  expect(ask({ whitelist: ["partner-app/"] }, "Partner-App/3.1").status).toBe(200);
+  expect(ask({ whitelist: ["partner-app/"] }, BROWSER).code).toBe("bot_detected");
+});
+
+it("a client that does not say who it is does not pass, unless allow_empty", () => {
+  for (const agents of [[], [""], ["  "], ["", ""]]) {
+    expect(ask({}, ...agents)).toMatchObject({ status: 403, code: "bot_detected" });
+    expect(ask({ ...config, allow_empty: true }, ...agents).status).toBe(200);
+    expect(ask({ whitelist: ["x"], allow_empty: true }, ...agents).status).toBe(200);
+  }
+  expect(ask({}, "anything").status).toBe(200);
+});
+
+it("of several headers every one is looked at", () => {
+  expect(ask(config, BROWSER, "curl/8").code).toBe("bot_detected");
+  expect(ask(config, "", BROWSER).status).toBe(200);
+});
+
+it("passes the very exchange on, and hands back the very reply or promise", () => {
+  const exchange = madeUpExchange({ headers: ["User-Agent", BROWSER] });
+  const promise = Promise.resolve(plainReply);
+  expect(exercise(instance(botProtection, config), exchange)).toEqual({ returned: plainReply, forwarded: exchange });
+  expect(exercise(instance(botProtection, config), exchange, () => promise).returned).toBe(promise);
+});
+
+describe("configuration", () => {
+  it("may be empty; allow_empty is false unless given", () => expect(checked(botProtection.schema, {}).value).toEqual({ allowEmpty: false }));
+
+  it.each<[object, string]>([
+    [{ blacklist: [] }, "blacklist: expected at least 1 item, found none"],
+    [{ blacklist: [""] }, 'blacklist[0]: expected a part of a User-Agent header, in printable ASCII, found "": nearly every client has it'],
+    [{ whitelist: [" "] }, 'whitelist[0]: expected a part of a User-Agent header, in printable ASCII, found " ": nearly every client has it'],
+    [{ blacklist: ["b\u00f6t"] }, 'blacklist[0]: expected a part of a User-Agent header, in printable ASCII, found "b\u00f6t"'],
+  ])("%j is an error", (given, issue) => expect(checked(botProtection.schema, given).issues).toEqual([issue]));
+});

@@ -1,0 +1,198 @@
+import { describe, expect, it } from "vitest";
+import { cors } from "../../lib/plugins/cors.ts";
+import type { Reply } from "../../lib/http/reply.ts";
+import { problem } from "../../lib/http/reply.ts";
+import { atOnce, checked, exercise, instance, madeUpExchange, plainReply } from "../support/exercise.ts";
+
+const APP = "https://app.example.com";
+const EVIL = "https://evil.example";
+
+/** Name and value of the headers that speak of CORS, names in lower case, and of Vary. */
+function told({ headers }: Reply) {
+  const list: Record<string, string> = {};
+  headers.forEach((name, i) => {
+    const lower = name.toLowerCase();
+    if (i % 2 === 1 || !/^(access-control-|vary$)/.test(lower)) return;
+    if (lower !== "vary" && lower in list) throw new Error(`${name} stands there twice`);
+    list[lower] = lower in list ? `${list[lower]} + ${headers[i + 1]}` : headers[i + 1]!;
+  });
+  return list;
+}
+
+function ask(config: object, origin: string | null, answer: Reply = plainReply) {
+  const headers = ["Host", "h", ...(origin === null ? [] : ["Origin", origin])];
+  const exchange = madeUpExchange({ headers });
+  const { returned, forwarded } = exercise(instance(cors, config), exchange, () => answer);
+  expect(forwarded).toBe(exchange);
+  return atOnce(returned);
+}
+
+function preflight(config: object, origin: string, further: string[] = [], answer?: Reply) {
+  const headers = ["Host", "h", "Origin", origin, "Access-Control-Request-Method", "PUT", ...further];
+  const { returned, forwarded } = exercise(instance(cors, config), madeUpExchange({ method: "OPTIONS", headers }), () => answer ?? plainReply);
+  return { reply: atOnce(returned), forwarded };
+}
+
+describe("a reply", () => {
+  const config = { allow_origins: [APP, "https://*.example.org"], expose_headers: ["X-Total", "ETag"] };
+  const allowed = (origin: string) => ({ "access-control-allow-origin": origin, "access-control-expose-headers": "X-Total, ETag", vary: "Origin" });
+
+  it.each([APP, "https://a.example.org"])("to a page of %s says that it may be read", (origin) => {
+    const reply = ask(config, origin);
+    expect(told(reply)).toEqual(allowed(origin));
+    expect(reply).toMatchObject({ status: 200, body: plainReply.body });
+    expect(reply.headers.slice(0, 2)).toEqual(plainReply.headers);
+  });
+
+  it.each([EVIL, "null", "", null])("to one of %s says nothing but that it depends on the origin", (origin) => {
+    expect(told(ask(config, origin))).toEqual({ vary: "Origin" });
+  });
+
+  it("says so with allow_credentials, to allowed origins only", () => {
+    expect(told(ask({ ...config, allow_credentials: true }, APP))).toEqual({ ...allowed(APP), "access-control-allow-credentials": "true" });
+    expect(told(ask({ ...config, allow_credentials: true }, EVIL))).toEqual({ vary: "Origin" });
+  });
+
+  it("that everybody may read depends on nobody", () => {
+    for (const origin of [APP, "null", null]) expect(told(ask({ allow_origins: ["*"] }, origin))).toEqual({ "access-control-allow-origin": "*" });
+  });
+
+  it("has what the upstream says of CORS replaced, for those who are not allowed too", () => {
+    const answer = {
+      ...plainReply,
+      headers: [
+        "ACCESS-CONTROL-ALLOW-ORIGIN", EVIL, "X-Before", "1", "Access-Control-Allow-Credentials", "true", "access-control-expose-headers", "*",
+        "Access-Control-Max-Age", "5", "Access-Control-Allow-Methods", "*", "X-Access-Control", "2",
+      ],
+    };
+    expect(told(ask(config, APP, answer))).toEqual(allowed(APP));
+    expect(told(ask(config, EVIL, answer))).toEqual({ vary: "Origin" });
+    expect(told(ask({ allow_origins: ["*"] }, null, answer))).toEqual({ "access-control-allow-origin": "*" });
+    expect(ask(config, null, answer).headers).toEqual(["X-Before", "1", "X-Access-Control", "2", "Vary", "Origin"]);
+  });
+
+  it.each([
+    ["Accept-Encoding", "Accept-Encoding + Origin"],
+    ["Accept, ORIGIN", "Accept, ORIGIN"],
+    ["*", "*"],
+  ])("with Vary: %s comes with Vary: %s", (vary, expected) => {
+    expect(told(ask(config, APP, { ...plainReply, headers: ["vary", vary] })).vary).toBe(expected);
+    expect(told(ask({ allow_origins: ["*"] }, APP, { ...plainReply, headers: ["vary", vary] })).vary).toBe(vary);
+  });
+
+  it("of another plugin that refuses is one like any other, at once or later", async () => {
+    const refusing = (later: boolean) => {
+      const exchange = madeUpExchange({ headers: ["Origin", APP] });
+      const reply = problem(exchange.call, "key_missing");
+      return exercise(instance(cors, config), exchange, () => (later ? Promise.resolve(reply) : reply)).returned;
+    };
+    for (const reply of [atOnce(refusing(false)), await refusing(true)]) {
+      expect(reply.status).toBe(401);
+      expect(told(reply)).toEqual(allowed(APP));
+    }
+  });
+
+  it("is not changed in place, and one that opens a WebSocket not at all", () => {
+    const answer = Object.freeze({ ...plainReply, headers: Object.freeze([...plainReply.headers]) });
+    expect(ask(config, APP, answer)).not.toBe(answer);
+    const opened: Reply = { status: 101, headers: ["Upgrade", "websocket"], body: null };
+    expect(ask(config, APP, opened)).toBe(opened);
+  });
+});
+
+describe("a preflight", () => {
+  const config = { allow_origins: [APP], allow_methods: ["GET", "PUT"], allow_headers: ["Content-Type", "X-Key"], max_age: 600 };
+
+  it("is answered with 204 and what the page may do", () => {
+    const { reply, forwarded } = preflight({ ...config, allow_credentials: true, expose_headers: ["X-Total"] }, APP, ["Access-Control-Request-Headers", "x-key"]);
+    expect(forwarded).toBeNull();
+    expect([reply.status, reply.body]).toEqual([204, null]);
+    expect(told(reply)).toEqual({
+      "access-control-allow-origin": APP,
+      "access-control-allow-credentials": "true",
+      "access-control-allow-methods": "GET, PUT",
+      "access-control-allow-headers": "Content-Type, X-Key",
+      "access-control-max-age": "600",
+      vary: "Origin",
+    });
+  });
+
+  it("of an origin that is not allowed is answered without a word on CORS", () => {
+    const { reply, forwarded } = preflight({ ...config, allow_private_network: true }, EVIL, ["Access-Control-Request-Private-Network", "true"]);
+    expect([reply.status, forwarded]).toEqual([204, null]);
+    expect(told(reply)).toEqual({ vary: "Origin, Access-Control-Request-Private-Network" });
+  });
+
+  it("gets the headers that it asks for where none are configured, and none where there is an empty list", () => {
+    const asked = ["access-control-request-headers", "content-type,x-key"];
+    const open = { allow_origins: ["*"], allow_methods: ["*"] };
+    expect(told(preflight(open, APP, asked).reply)).toEqual({
+      "access-control-allow-origin": "*",
+      "access-control-allow-methods": "*",
+      "access-control-allow-headers": "content-type,x-key",
+      vary: "Access-Control-Request-Headers",
+    });
+    expect(told(preflight({ allow_origins: [APP] }, APP).reply)).toEqual({
+      "access-control-allow-origin": APP,
+      "access-control-allow-methods": "GET, HEAD, POST, PUT, PATCH, DELETE",
+      vary: "Origin, Access-Control-Request-Headers",
+    });
+    expect(told(preflight({ ...open, allow_headers: [] }, APP, asked).reply)).toEqual({ "access-control-allow-origin": "*", "access-control-allow-methods": "*" });
+    expect(told(preflight(open, APP, ["Access-Control-Request-Headers", 'a"b']).reply)).not.toHaveProperty("access-control-allow-headers");
+  });
+
+  it("is told of private networks when it asks, and they are allowed", () => {
+    const asked = ["Access-Control-Request-Private-Network", "true"];
+    const granted = (given: object, further: string[]) => told(preflight({ ...config, ...given }, APP, further).reply)["access-control-allow-private-network"];
+    expect(granted({ allow_private_network: true }, asked)).toBe("true");
+    expect(granted({ allow_private_network: true }, [])).toBeUndefined();
+    expect(granted({}, asked)).toBeUndefined();
+  });
+
+  it("goes on to the upstream with preflight_continue; the words are ours all the same", () => {
+    const answer = { status: 200, headers: ["Allow", "GET", "Access-Control-Allow-Origin", "*", "Access-Control-Allow-Methods", "TRACE"], body: null };
+    const { reply, forwarded } = preflight({ ...config, preflight_continue: true }, APP, [], answer);
+    expect(forwarded?.method).toBe("OPTIONS");
+    expect([reply.status, reply.headers.slice(0, 2)]).toEqual([200, ["Allow", "GET"]]);
+    expect(told(reply)).toEqual(told(preflight(config, APP).reply));
+    expect(told(preflight({ ...config, preflight_continue: true }, EVIL, [], answer).reply)).toEqual({ vary: "Origin" });
+  });
+
+  it("is no other request: no OPTIONS without Origin or a method asked for, and no other method", () => {
+    const middleware = instance(cors, config);
+    for (const [method, headers] of [["OPTIONS", ["Origin", APP]], ["OPTIONS", ["Access-Control-Request-Method", "PUT"]], ["GET", ["Origin", APP, "Access-Control-Request-Method", "PUT"]]] as const) {
+      expect(exercise(middleware, madeUpExchange({ method, headers: [...headers] })).forwarded).not.toBeNull();
+    }
+  });
+
+  it("is wanted although the route does not list OPTIONS", () => expect(cors.takes).toBe("preflights"));
+});
+
+describe("configuration", () => {
+  it("needs origins; the rest has defaults", () => {
+    expect(checked(cors.schema, { allow_origins: [APP] }).value).toEqual({
+      allowOrigins: [APP],
+      allowMethods: ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"],
+      exposeHeaders: [],
+      allowCredentials: false,
+      allowPrivateNetwork: false,
+      preflightContinue: false,
+    });
+    expect(checked(cors.schema, { allow_origins: ["*"], allow_methods: ["*"], allow_headers: ["*"], expose_headers: ["*"] }).issues).toEqual([]);
+  });
+
+  it.each<[object, string]>([
+    [{}, "allow_origins: is required"],
+    [{ allow_origins: [] }, "allow_origins: expected at least 1 item, found none"],
+    [{ allow_origins: [`${APP}/`] }, 'allow_origins[0]: expected an origin such as "https://app.example.com" or "https://*.example.com", or "*"'],
+    [{ allow_origins: ["*", APP] }, 'allow_origins: "*" is every origin: write it alone, or leave it out'],
+    [{ allow_origins: ["*"], allow_credentials: true }, 'allow_origins: "*" cannot stand with "allow_credentials": write the origins out'],
+    [{ allow_origins: [APP], allow_credentials: true, allow_methods: ["*"] }, 'allow_methods: "*" means nothing with "allow_credentials": write the names out'],
+    [{ allow_origins: [APP], allow_credentials: true, allow_headers: ["*"] }, 'allow_headers: "*" means nothing with "allow_credentials": write the names out'],
+    [{ allow_origins: [APP], allow_credentials: true, expose_headers: ["X", "*"] }, 'expose_headers: "*" means nothing with "allow_credentials": write the names out'],
+    [{ allow_origins: [APP], allow_methods: ["patch"] }, 'found "patch": methods are case-sensitive, write "PATCH"'],
+    [{ allow_origins: [APP], allow_methods: ["GET, PUT"] }, 'allow_methods[0]: expected an HTTP method in upper case, or "*"'],
+    [{ allow_origins: [APP], allow_headers: ["a, b"] }, 'allow_headers[0]: expected the name of a header, or "*"'],
+    [{ allow_origins: [APP], max_age: -1 }, "max_age: expected an integer 0–86400, found -1"],
+  ])("%j is an error", (config, issue) => expect(checked(cors.schema, config).issues).toEqual([expect.stringContaining(issue)]));
+});
