@@ -46,7 +46,7 @@ export function loadConfig(source: ConfigSource, options: LoadOptions): LoadResu
     readFile: remembered(options.readFile ?? ((path) => readFileSync(path))),
     folder: "value" in source ? process.cwd() : dirname(resolve(source.file)),
   };
-  const context: CheckContext = { issues, sources };
+  const context: CheckContext = { issues, sources, root };
   const schema = configSchema(options.kinds);
   const config = schema.check(root, [], context);
   if (options.checkRoutes !== undefined) {

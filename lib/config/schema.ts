@@ -24,6 +24,8 @@ export interface CheckContext {
   /** Grows: one entry for everything that is wrong. */
   readonly issues: Issue[];
   readonly sources: Sources;
+  /** The whole document, for checks that look at what stands around a node; whether that is valid is not known yet. */
+  readonly root?: JsonNode;
 }
 
 export type JsonSchema = { readonly [keyword: string]: unknown };

@@ -12,8 +12,11 @@ import { keyAuth } from "./key_auth.ts";
 import { mtls } from "./mtls.ts";
 import type { AnyPlugin } from "./plugin.ts";
 import { rateLimit } from "./rate_limit.ts";
+import { redirect } from "./redirect.ts";
+import { requestHeaders } from "./request_headers.ts";
 import { requestSizeLimit } from "./request_size_limit.ts";
 import { requestTermination } from "./request_termination.ts";
+import { responseHeaders } from "./response_headers.ts";
 
 export const builtinPlugins: readonly AnyPlugin[] = [
   keyAuth,
@@ -28,4 +31,7 @@ export const builtinPlugins: readonly AnyPlugin[] = [
   cors,
   requestSizeLimit,
   requestTermination,
+  requestHeaders,
+  responseHeaders,
+  redirect,
 ];

@@ -162,7 +162,7 @@ describe("forwarded headers", () => {
 
   test("from an address nobody trusts are dropped, every one", async () => {
     const { headers } = await seenWith(forged);
-    expect(headers.join("\n")).not.toMatch(/1\.2\.3\.4|5\.6\.7\.8|evil|444|forged/);
+    expect(headers.join("\n")).not.toMatch(/1\.2\.3\.4|5\.6\.7\.8|evil|\b444\b|forged/);
     expect(values(headers, "X-Forwarded-For")).toEqual(["127.0.0.1"]);
     expect(values(headers, "X-Forwarded-Proto")).toEqual(["http"]);
     expect(values(headers, "Forwarded")).toEqual([]);

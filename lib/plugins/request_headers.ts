@@ -1,0 +1,69 @@
+/**
+ * The plugin kind `request_headers`: changes the headers of what is forwarded, and of what plugins within see. It refuses nothing.
+ * Replies are `response_headers`'s; what the gateway itself tells upstreams is `upstream/request_head.ts`.
+ *
+ * Reads what its values name: parameters of the path, the request, the caller, and the claims of a token that an auth plugin before it has
+ * believed. Out of bounds are headers of a single connection (RFC 9110 §7.6.1), those that frame a message, and those that the gateway says.
+ */
+import type { HeaderList } from "../http/headers.ts";
+import { headerChanges, headerEditor, type Refuse } from "./header_edits.ts";
+import { definePlugin } from "./plugin.ts";
+
+const refuse: Refuse = (lower, change) => {
+  if (lower === "host") return 'is the upstream\'s own, or the client\'s with "preserve_host" of the service';
+  if (lower === "expect" || lower === "sec-websocket-key") return "belongs to how the request is sent: the gateway sees to it";
+  if (SAID_BY_GATEWAY.has(lower)) return "is what the gateway itself says to upstreams";
+  if (change === "here" && CERTIFICATE.test(lower)) return 'is how the plugin "mtls" tells of certificates: nobody else may';
+  return undefined;
+};
+
+const SAID_BY_GATEWAY = new Set([
+  "forwarded",
+  "via",
+  "x-request-id",
+  ...["for", "host", "port", "prefix", "proto", "scheme", "server", "ssl"].map((each) => `x-forwarded-${each}`),
+]);
+
+/** Many upstreams read `_` as `-`. */
+const CERTIFICATE = /^x[-_]client[-_]cert[-_]/;
+
+export const requestHeaders = definePlugin({
+  name: "request_headers",
+  schema: headerChanges("Changes headers of the request.", refuse),
+  create(config) {
+    const edit = headerEditor(config);
+    const names = [...Object.values(config.rename ?? {}), ...Object.keys(config.set ?? {}), ...Object.keys(config.add ?? {})];
+    const own = new Set(names.map((name) => name.toLowerCase()));
+    return (next) => (exchange) => next(exchange.with({ headers: edit(unnamed(exchange.headers, own), exchange) }));
+  },
+});
+
+/**
+ * The list with `Connection` naming none of `own`: a client would be rid of what is said of it by calling it a header of its own
+ * connection only.
+ */
+function unnamed(list: HeaderList, own: ReadonlySet<string>): HeaderList {
+  for (let i = 0; i < list.length; i += 2) {
+    if (list[i]!.length === 10 && list[i]!.toLowerCase() === "connection" && names(list[i + 1]!, own)) return withoutNames(list, own);
+  }
+  return list;
+}
+
+function names(value: string, own: ReadonlySet<string>): boolean {
+  if (value === "keep-alive" || value === "close") return false;
+  return value.split(",").some((token) => own.has(token.trim().toLowerCase()));
+}
+
+function withoutNames(list: HeaderList, own: ReadonlySet<string>): HeaderList {
+  const result: string[] = [];
+  for (let i = 0; i < list.length; i += 2) {
+    const [name, value] = [list[i]!, list[i + 1]!];
+    if (name.toLowerCase() !== "connection") {
+      result.push(name, value);
+      continue;
+    }
+    const left = value.split(",").filter((token) => !own.has(token.trim().toLowerCase()));
+    if (left.length > 0) result.push(name, left.join(",").trim());
+  }
+  return result;
+}

@@ -1,0 +1,107 @@
+import { describe, expect, it } from "vitest";
+import type { ExchangeParts } from "../../lib/http/exchange.ts";
+import { requestHeaders } from "../../lib/plugins/request_headers.ts";
+import { checked, exercise, instance, madeUpExchange, plainReply } from "../support/exercise.ts";
+
+function forwarded(config: unknown, headers: string[], parts: Partial<ExchangeParts> = {}): readonly string[] {
+  const exchange = madeUpExchange({ ...parts, headers });
+  const before = [...headers];
+  const seen = exercise(instance(requestHeaders, config), exchange).forwarded!.headers;
+  expect(exchange.headers).toEqual(before);
+  return seen;
+}
+
+describe("the four changes", () => {
+  it("remove: every line of that name, in any case", () => {
+    expect(forwarded({ remove: ["X-Debug"] }, ["A", "1", "x-debug", "1", "X-DEBUG", "2", "X-Debugg", "3"])).toEqual(["A", "1", "X-Debugg", "3"]);
+  });
+
+  it("rename: keeps place, value and number of the lines", () => {
+    expect(forwarded({ rename: { "x-old": "X-New" } }, ["A", "1", "X-Old", "a", "B", "2", "X-OLD", "b"])).toEqual(["A", "1", "X-New", "a", "B", "2", "X-New", "b"]);
+  });
+
+  it("rename: what has the new name already gives way, where there is something to rename", () => {
+    expect(forwarded({ rename: { "X-Old": "X-New" } }, ["X-New", "forged", "X-Old", "a"])).toEqual(["X-New", "a"]);
+    expect(forwarded({ rename: { "X-Old": "X-New" } }, ["X-New", "own"])).toEqual(["X-New", "own"]);
+  });
+
+  it("rename: two names may be exchanged, and a name's case changed", () => {
+    expect(forwarded({ rename: { a: "B", b: "A" } }, ["A", "1", "B", "2"])).toEqual(["B", "1", "A", "2"]);
+    expect(forwarded({ rename: { "x-a": "X-A" } }, ["x-a", "1"])).toEqual(["X-A", "1"]);
+  });
+
+  it("set: replaces every line of that name", () => {
+    expect(forwarded({ set: { "X-User": "u" } }, ["x-user", "forged", "A", "1", "X-USER", "forged"])).toEqual(["A", "1", "X-User", "u"]);
+  });
+
+  it("add: a line more, or several", () => {
+    expect(forwarded({ add: { "X-A": "2", "X-B": ["3", "4"] } }, ["X-A", "1"])).toEqual(["X-A", "1", "X-A", "2", "X-B", "3", "X-B", "4"]);
+  });
+
+  it("run in this order: remove, rename, set, add", () => {
+    const config = { add: { C: "added" }, set: { C: "set" }, rename: { B: "C", R: "S" }, remove: ["A", "S"] };
+    expect(forwarded(config, ["A", "1", "B", "2", "C", "3", "R", "4", "S", "5"])).toEqual(["S", "4", "C", "set", "C", "added"]);
+  });
+
+  it("a value that comes out empty makes no header, and set still takes the client's away", () => {
+    const config = { set: { "X-User": "${claim.sub}" }, add: { "X-Item": "{id}" } };
+    expect(forwarded(config, ["X-User", "forged"])).toEqual([]);
+    expect(forwarded(config, ["X-User", "forged"], { claims: { sub: "u" }, params: { id: "7" } })).toEqual(["X-User", "u", "X-Item", "7"]);
+  });
+
+  it("a claim starts no header of its own", () => {
+    expect(forwarded({ set: { "X-User": "${claim.sub}" } }, [], { claims: { sub: "u\r\nX-Admin: 1" } })).toEqual(["X-User", "u??X-Admin: 1"]);
+  });
+});
+
+describe("a client cannot be rid of what is said of it", () => {
+  it.each([
+    ["close, X-User", "close"],
+    ["x-user", null],
+    ["X-USER ,keep-alive,x-b", "keep-alive"],
+    ["close", "close"],
+    ["x-other", "x-other"],
+  ])("by Connection: %s", (value, left) => {
+    const config = { set: { "X-User": "u" }, add: { "X-B": "b" } };
+    expect(forwarded(config, ["Connection", value])).toEqual([...(left === null ? [] : ["Connection", left]), "X-User", "u", "X-B", "b"]);
+  });
+});
+
+describe("passing on", () => {
+  it("hands back the very reply, or the very promise, that came from within", () => {
+    const middleware = instance(requestHeaders, { remove: ["X"] });
+    const promise = Promise.resolve(plainReply);
+    expect(exercise(middleware, madeUpExchange()).returned).toBe(plainReply);
+    expect(exercise(middleware, madeUpExchange(), () => promise).returned).toBe(promise);
+  });
+});
+
+describe("configuration", () => {
+  it.each<[string, unknown, RegExp]>([
+    ["nothing to do", {}, /needs at least one of "remove", "rename", "set" and "add"/],
+    ["nothing in it", { set: {}, remove: [] }, /needs at least one/],
+    ["no name of a header", { remove: ["a b"] }, /remove\[0\]: is no name of a header/],
+    ["Connection", { set: { Connection: "x" } }, /set\.Connection: concerns a single connection/],
+    ["Transfer-Encoding", { remove: ["transfer-encoding"] }, /remove\[0\]: concerns a single connection/],
+    ["Content-Length", { rename: { "X-A": "Content-Length" } }, /rename\["X-A"\]: says how the message is framed/],
+    ["Host", { set: { host: "x" } }, /set\.host: is the upstream's own, or the client's with "preserve_host"/],
+    ["Expect", { remove: ["Expect"] }, /remove\[0\]: belongs to how the request is sent/],
+    ["X-Forwarded-For", { set: { "X-Forwarded-For": "x" } }, /is what the gateway itself says/],
+    ["X-Request-Id", { rename: { "x-request-id": "x" } }, /is what the gateway itself says/],
+    ["a certificate's header", { add: { "X_Client-Cert_Subject": "CN=root" } }, /is how the plugin "mtls" tells of certificates/],
+    ["a name twice", { set: { "X-A": "1", "x-a": "2" } }, /set\["x-a"\]: stands there twice/],
+    ["two names for one", { rename: { "X-A": "X-C", "X-B": "x-c" } }, /rename\["X-B"\]: gets the same name as X-A/],
+    ["an empty value", { set: { "X-A": "" } }, /expected a non-empty string/],
+    ["an empty list", { add: { "X-A": [] } }, /at least 1 item/],
+    ["an unknown name in a value", { set: { "X-A": "${claims.sub}" } }, /set\["X-A"\]: .*did you mean \$\{claim\.sub\}/],
+    ["an unknown field", { append: { "X-A": "1" } }, /append: is not a known field/],
+  ])("%s is an error", (_, config, message) => {
+    const { issues } = checked(requestHeaders.schema, config);
+    expect(issues.length).toBe(1);
+    expect(issues[0]).toMatch(message);
+  });
+
+  it("what tells of a certificate may be given another name, or taken away", () => {
+    expect(checked(requestHeaders.schema, { rename: { "X-Client-Cert-Subject": "X-Subject" }, remove: ["X-Client-Cert-SAN"] }).issues).toEqual([]);
+  });
+});
