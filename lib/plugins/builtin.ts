@@ -4,6 +4,7 @@
 import { acl } from "./acl.ts";
 import { basicAuth } from "./basic_auth.ts";
 import { botProtection } from "./bot_protection.ts";
+import { compress } from "./compress.ts";
 import { cors } from "./cors.ts";
 import { forwardAuth } from "./forward_auth.ts";
 import { httpLog } from "./http_log.ts";
@@ -34,4 +35,5 @@ export const builtinPlugins: readonly AnyPlugin[] = [
   requestHeaders,
   responseHeaders,
   redirect,
+  compress,
 ];

@@ -1,0 +1,178 @@
+/**
+ * The plugin kind `compress`: encodes replies with zstd, Brotli or gzip, as the client accepts them (RFC 9110 §12.5.3, §8.4). It refuses
+ * nothing; how bytes go through an encoder is `compressed_body.ts`.
+ *
+ * Reads Accept-Encoding and Cache-Control of the request, and of the reply what says whether it may be encoded. Left as they are: replies
+ * that are encoded already, `no-transform` from either side (RFC 9111 §5.2), parts (206, Content-Range), 204, 205, 304, HEAD, whatever has
+ * a digest, types that are not listed, known lengths below `min_bytes`, upgrades. What is encoded loses Content-Length and Accept-Ranges
+ * and its ETag is weak, since it is no longer byte for byte the same (RFC 9110 §8.8.1); what might have been says so in Vary.
+ */
+import { array, integer, object, string, withDefault } from "../config/schema.ts";
+import type { Exchange } from "../http/exchange.ts";
+import { hasHeader, hasToken, headerValue, headerValues, tokens, withAddedHeader, type HeaderList } from "../http/headers.ts";
+import type { Reply } from "../http/reply.ts";
+import { CODINGS, compressBuffer, compressStream, MAX_SYNC_BYTES, type Coding } from "./compressed_body.ts";
+import { definePlugin } from "./plugin.ts";
+
+const DEFAULT_TYPES = ["text/*", "application/json", "application/javascript", "application/xml", "application/wasm", "application/x-ndjson", "+json", "+xml"];
+
+const schema = object(
+  {
+    min_bytes: withDefault(integer({ min: 0, max: 1_073_741_824, describe: "Shorter replies are left as they are; those of unknown length are encoded." }), 1024),
+    types: withDefault(
+      array(
+        string({
+          pattern: /^(?:[a-z0-9!#$&^_.-]+\/(?:\*|[a-z0-9!#$&^_.+-]+)|\+[a-z0-9.-]+)$/,
+          hint: 'a media type in lower case ("text/html"), all of one kind ("text/*"), or a suffix ("+json")',
+        }),
+        { min: 1, describe: "Media types that are encoded." },
+      ),
+      DEFAULT_TYPES,
+    ),
+  },
+  { describe: "Compresses replies." },
+);
+
+export const compress = definePlugin({
+  name: "compress",
+  schema,
+  create({ minBytes, types }) {
+    const isListed = typeMatcher(types);
+    const chosen = new Map<string, Coding | null>();
+    const choose = (accepted: string): Coding | null => {
+      let coding = chosen.get(accepted);
+      if (coding === undefined) {
+        coding = choice(accepted);
+        // Clients say the same few things; what a hostile one makes up is not kept.
+        if (chosen.size < MAX_REMEMBERED && accepted.length <= MAX_REMEMBERED_LENGTH) chosen.set(accepted, coding);
+      }
+      return coding;
+    };
+    const answer = (exchange: Exchange, reply: Reply): Reply => {
+      if (!mayEncode(reply, minBytes, isListed)) return reply;
+      const varied = withVary(reply.headers);
+      const accepted = headerValues(exchange.headers, "accept-encoding");
+      const coding = exchange.method === "HEAD" || reply.body === null || accepted.length === 0 ? null : choose(accepted.join(","));
+      const encoded = coding === null ? null : encode(reply, varied, coding);
+      return encoded ?? { ...reply, headers: varied };
+    };
+    return (next) => (exchange) => {
+      const reply = next(exchange);
+      if (exchange.upgrade !== null || forbids(exchange.headers)) return reply;
+      return reply instanceof Promise ? reply.then((later) => answer(exchange, later)) : answer(exchange, reply);
+    };
+  },
+});
+
+const MAX_REMEMBERED = 100;
+const MAX_REMEMBERED_LENGTH = 100;
+
+/** Whether the reply would be encoded for some client. A 304 tells caches of the same Vary as the reply that it stands for. */
+function mayEncode({ status, headers, body }: Reply, minBytes: number, isListed: (type: string) => boolean): boolean {
+  if (status < 200 || status === 204 || status === 205 || status === 206) return false;
+  const type = headerValue(headers, "content-type");
+  if (type === undefined ? status !== 304 : !isListed(type)) return false;
+  const coding = headerValue(headers, "content-encoding");
+  if (coding !== undefined && coding.toLowerCase() !== "identity") return false;
+  if (forbids(headers) || FIXED.some((name) => hasHeader(headers, name))) return false;
+  if (Buffer.isBuffer(body)) return body.length >= minBytes;
+  const length = headerValue(headers, "content-length");
+  return length === undefined || Number(length) >= minBytes;
+}
+
+/** Headers that speak of the very bytes of the content: Content-Range (RFC 9110 §14.4) and digests (RFC 9530, RFC 3230, RFC 1864). */
+const FIXED = ["content-range", "content-digest", "repr-digest", "digest", "content-md5"];
+
+function forbids(headers: HeaderList): boolean {
+  return hasHeader(headers, "cache-control") && headerValues(headers, "cache-control").some((value) => hasToken(value, "no-transform"));
+}
+
+function withVary(headers: HeaderList): HeaderList {
+  const names = tokens(headers, "vary");
+  return names.includes("*") || names.includes("accept-encoding") ? headers : withAddedHeader(headers, "Vary", "Accept-Encoding");
+}
+
+/** Null where it is better left alone. */
+function encode(reply: Reply, headers: HeaderList, coding: Coding): Reply | null {
+  const { body } = reply;
+  if (body === null || reply.status === 304) return null;
+  if (Buffer.isBuffer(body)) {
+    if (body.length > MAX_SYNC_BYTES) return { ...reply, headers: encodedHeaders(headers, coding), body: compressStream(body, coding) };
+    const smaller = compressBuffer(body, coding);
+    if (smaller.length >= body.length) return null;
+    return { ...reply, headers: [...encodedHeaders(headers, coding), "Content-Length", String(smaller.length)], body: smaller };
+  }
+  // It has broken off already, or somebody has read it: whoever sends it finds out.
+  if (body.destroyed || body.readableEnded) return null;
+  const flushes = !hasHeader(headers, "content-length");
+  return { ...reply, headers: encodedHeaders(headers, coding), body: compressStream(body, coding, flushes) };
+}
+
+function encodedHeaders(headers: HeaderList, coding: Coding): HeaderList {
+  const result: string[] = [];
+  for (let i = 0; i < headers.length; i += 2) {
+    const name = headers[i]!;
+    const value = headers[i + 1]!;
+    switch (name.toLowerCase()) {
+      case "content-length":
+      case "content-encoding":
+      case "accept-ranges":
+        break;
+      case "etag":
+        result.push(name, value.startsWith('"') ? `W/${value}` : value);
+        break;
+      default:
+        result.push(name, value);
+    }
+  }
+  result.push("Content-Encoding", coding);
+  return result;
+}
+
+function typeMatcher(types: readonly string[]): (contentType: string) => boolean {
+  const exact = new Set<string>();
+  const kinds = new Set<string>();
+  const suffixes = new Set<string>();
+  for (const type of types) {
+    if (type.startsWith("+")) suffixes.add(type);
+    else if (type.endsWith("/*")) kinds.add(type.slice(0, -1));
+    else exact.add(type);
+  }
+  return (contentType) => {
+    const semicolon = contentType.indexOf(";");
+    const type = (semicolon < 0 ? contentType : contentType.slice(0, semicolon)).trim().toLowerCase();
+    if (exact.has(type) || kinds.has(type.slice(0, type.indexOf("/") + 1))) return true;
+    const plus = type.lastIndexOf("+");
+    return plus > 0 && suffixes.has(type.slice(plus));
+  };
+}
+
+/** The coding that an Accept-Encoding likes best, ours first among equals; null where it likes none, or likes none better than them all. */
+export function choice(accepted: string): Coding | null {
+  const weights = new Map<string, number>();
+  for (const item of accepted.toLowerCase().split(",")) {
+    const [coding = "", ...parameters] = item.split(";").map((part) => part.trim());
+    const weight = weightOf(parameters);
+    if (coding !== "" && weight !== null) weights.set(coding === "x-gzip" ? "gzip" : coding, weight);
+  }
+  let best: Coding | null = null;
+  let most = 0;
+  for (const coding of CODINGS) {
+    const weight = weights.get(coding) ?? weights.get("*") ?? 0;
+    if (weight > most) {
+      best = coding;
+      most = weight;
+    }
+  }
+  return (weights.get("identity") ?? 0) > most ? null : best;
+}
+
+/** 1 without `q`; null for what is no weight (RFC 9110 §12.4.2). */
+function weightOf(parameters: readonly string[]): number | null {
+  for (const parameter of parameters) {
+    if (parameter.startsWith("q=")) return WEIGHT.test(parameter) ? Number(parameter.slice(2)) : null;
+  }
+  return 1;
+}
+
+const WEIGHT = /^q=(?:0(?:\.\d{0,3})?|1(?:\.0{0,3})?)$/;

@@ -1,0 +1,281 @@
+import { randomBytes } from "node:crypto";
+import { once } from "node:events";
+import { PassThrough, Readable, type Transform } from "node:stream";
+import zlib from "node:zlib";
+import { describe, expect, it } from "vitest";
+import { headerValue } from "../../lib/http/headers.ts";
+import type { Reply } from "../../lib/http/reply.ts";
+import { choice, compress } from "../../lib/plugins/compress.ts";
+import { CODINGS, MAX_SYNC_BYTES, type Coding } from "../../lib/plugins/compressed_body.ts";
+import { atOnce, checked, exercise, instance, madeUpExchange } from "../support/exercise.ts";
+import { eventually } from "../support/raw_client.ts";
+
+const TEXT = Buffer.from("a line of text that repeats itself\n".repeat(100));
+const ACCEPT = ["Accept-Encoding", "gzip"];
+
+const decoder = (coding: string): Transform =>
+  coding === "gzip" ? zlib.createGunzip() : coding === "br" ? zlib.createBrotliDecompress() : (zlib as unknown as { createZstdDecompress(): Transform }).createZstdDecompress();
+
+function reply(headers: string[] = [], body: Reply["body"] = TEXT, status = 200): Reply {
+  return { status, headers: ["Content-Type", "text/plain", ...headers], body };
+}
+
+function ask(given: Reply, headers: readonly string[] = ACCEPT, config: unknown = {}, parts: object = {}): Reply {
+  return atOnce(exercise(instance(compress, config), madeUpExchange({ headers, ...parts }), () => given).returned);
+}
+
+async function decoded({ headers, body }: Reply): Promise<Buffer> {
+  const source = Buffer.isBuffer(body) ? Readable.from([body]) : body!;
+  return Buffer.concat(await source.pipe(decoder(headerValue(headers, "content-encoding")!)).toArray());
+}
+
+/** What it says of encoding, if anything. */
+const codingOf = (given: Reply) => headerValue(given.headers, "content-encoding");
+
+describe("which coding", () => {
+  const best = CODINGS[0]!;
+  it.each<[string, Coding | null]>([
+    ["gzip", "gzip"],
+    ["x-gzip", "gzip"],
+    ["GZIP", "gzip"],
+    ["gzip, deflate, br", "br"],
+    ["gzip;q=1.0, br;q=0.5", "gzip"],
+    ["br;q=0.8 , gzip; q=0.8", "br"],
+    ["gzip;q=0", null],
+    ["*", best],
+    ["*;q=0.5, br;q=0", best === "br" ? "gzip" : best],
+    ["br;q=0, *;q=0", null],
+    ["identity", null],
+    ["identity, gzip;q=0.5", null],
+    ["identity;q=0.5, gzip;q=0.5", "gzip"],
+    ["identity;q=0, gzip", "gzip"],
+    ["deflate, compress", null],
+    ["", null],
+    [",,;q=1,", null],
+    ["gzip;q=x", null],
+    ["gzip;q=1.001", null],
+    ["gzip;q=2", null],
+    ["gzip;level=9;q=0.001", "gzip"],
+    ["gzipped", null],
+  ])("%j: %s", (accepted, expected) => {
+    expect(choice(accepted)).toBe(expected);
+  });
+
+  it("zstd goes first where Node has it, then Brotli, then gzip", () => {
+    expect(CODINGS).toEqual("createZstdCompress" in zlib ? ["zstd", "br", "gzip"] : ["br", "gzip"]);
+  });
+
+  it("several lines of Accept-Encoding count as one", () => {
+    expect(codingOf(ask(reply(), ["Accept-Encoding", "gzip;q=0.5", "accept-encoding", "br"]))).toBe("br");
+  });
+
+  it("of what hostile clients make up, none is remembered without bound, and all are answered", () => {
+    const middleware = instance(compress, {});
+    for (let i = 0; i < 300; i++) {
+      const { returned } = exercise(middleware, madeUpExchange({ headers: ["Accept-Encoding", `x${i}, gzip`] }), () => reply());
+      expect(codingOf(atOnce(returned))).toBe("gzip");
+    }
+  });
+});
+
+describe("an encoded reply", () => {
+  it.each(CODINGS)("%s: decodes to what it was, and says so", async (coding) => {
+    for (const body of [TEXT, Buffer.alloc(MAX_SYNC_BYTES + 1, "ab"), Readable.from([TEXT])]) {
+      const before = Buffer.isBuffer(body) ? body : TEXT;
+      const made = ask(reply([], body), ["Accept-Encoding", coding]);
+      expect(codingOf(made)).toBe(coding);
+      expect(headerValue(made.headers, "vary")).toBe("Accept-Encoding");
+      expect((await decoded(made)).equals(before)).toBe(true);
+    }
+  });
+
+  it("loses Content-Length and Accept-Ranges, and its ETag is weak", () => {
+    const stream = new PassThrough();
+    const headers = ["Content-Length", "5000", "Accept-Ranges", "bytes", "ETag", '"x"', "Vary", "Origin", "Content-Encoding", "identity", "X", "1"];
+    const made = ask(reply(headers, stream));
+    expect(made.headers).toEqual(["Content-Type", "text/plain", "ETag", 'W/"x"', "Vary", "Origin", "X", "1", "Vary", "Accept-Encoding", "Content-Encoding", "gzip"]);
+    (made.body as Readable).destroy();
+  });
+
+  it("has the length it has when it was at hand whole", () => {
+    const made = ask(reply(["content-length", String(TEXT.length), "ETag", 'W/"x"']));
+    expect(headerValue(made.headers, "content-length")).toBe(String((made.body as Buffer).length));
+    expect(made.headers.filter((each) => each.toLowerCase() === "content-length").length).toBe(1);
+    expect(headerValue(made.headers, "etag")).toBe('W/"x"');
+  });
+
+  it("keeps status, trailers and the reply it was made from", () => {
+    const trailers = () => ["T", "1"];
+    const given = { ...reply([], TEXT, 404), trailers };
+    const before = { ...given, headers: [...given.headers] };
+    expect(ask(given)).toMatchObject({ status: 404, trailers });
+    expect(given).toEqual(before);
+  });
+
+  it("is not made where it would be longer", () => {
+    const noise = randomBytes(2000);
+    const made = ask(reply([], noise));
+    expect([codingOf(made), headerValue(made.headers, "vary")]).toEqual([undefined, "Accept-Encoding"]);
+    expect(made.body).toBe(noise);
+  });
+
+  it("that comes later is encoded then", async () => {
+    const { returned } = exercise(instance(compress, {}), madeUpExchange({ headers: ACCEPT }), () => Promise.resolve(reply()));
+    expect(codingOf(await returned)).toBe("gzip");
+  });
+});
+
+describe("left as they are, with no word in Vary", () => {
+  it.each<[string, Reply, (readonly string[])?, object?]>([
+    ["an encoded reply", reply(["Content-Encoding", "br"])],
+    ["no-transform in the reply", reply(["Cache-Control", "public, no-transform"])],
+    ["no-transform in the request", reply(), [...ACCEPT, "Cache-Control", "no-transform"]],
+    ["a part", reply(["Content-Range", "bytes 0-1/2"], TEXT, 206)],
+    ["206 alone", reply([], TEXT, 206)],
+    ["Content-Range alone", reply(["Content-Range", "bytes */2"], TEXT, 416)],
+    ["204", reply([], null, 204)],
+    ["205", reply([], null, 205)],
+    ["a digest of the content", reply(["Content-Digest", "sha-256=:x:"])],
+    ["a digest of the representation", reply(["Repr-Digest", "sha-256=:x:"])],
+    ["no type", { status: 200, headers: [], body: TEXT }],
+    ["another type", { status: 200, headers: ["Content-Type", "image/png"], body: TEXT }],
+    ["a short buffer", reply([], TEXT.subarray(0, 1023))],
+    ["a short stream of known length", reply(["Content-Length", "1023"], new PassThrough())],
+    ["an upgrade that was refused", reply(), ACCEPT, { upgrade: "websocket" }],
+    ["an upgrade that was taken", { status: 101, headers: ["Content-Type", "text/plain"], body: null, tunnel: {} as never }, ACCEPT, { upgrade: "websocket" }],
+  ])("%s", (_what, given, headers = ACCEPT, parts = {}) => {
+    expect(ask(given, headers, {}, parts)).toBe(given);
+  });
+});
+
+describe("left as they are, but for Vary", () => {
+  it.each<[string, Reply, (readonly string[])?, object?]>([
+    ["no Accept-Encoding", reply(["ETag", '"x"']), []],
+    ["nothing that can be accepted", reply(), ["Accept-Encoding", "deflate"]],
+    ["HEAD", reply(["Content-Length", "5000"], null), ACCEPT, { method: "HEAD" }],
+    ["304", reply(["ETag", '"x"'], null, 304)],
+    ["304 without a type", { status: 304, headers: ["ETag", '"x"'], body: null }],
+  ])("%s", (_what, given, headers = ACCEPT, parts = {}) => {
+    expect(ask(given, headers, {}, parts)).toEqual({ ...given, headers: [...given.headers, "Vary", "Accept-Encoding"] });
+  });
+
+  it.each(["*", "Origin, accept-encoding"])("Vary: %s says it already", (vary) => {
+    expect(ask(reply(["Vary", vary]), []).headers).toEqual(["Content-Type", "text/plain", "Vary", vary]);
+  });
+
+  it("a body that has broken off already is for whoever sends it", () => {
+    const body = new PassThrough().on("error", () => {});
+    body.destroy(new Error("gone"));
+    const made = ask(reply([], body));
+    expect(made.body).toBe(body);
+    expect(codingOf(made)).toBeUndefined();
+  });
+});
+
+describe("types and min_bytes", () => {
+  const coding = (type: string, config: unknown = {}) => codingOf(ask({ status: 200, headers: ["Content-Type", type], body: TEXT }, ACCEPT, config));
+
+  it.each(["text/html", "Text/HTML; charset=utf-8", "text/event-stream", "application/json", "application/ld+json", "application/problem+json;x=y", "image/svg+xml", "application/wasm"])("%s is encoded", (type) => {
+    expect(coding(type)).toBe("gzip");
+  });
+
+  it.each(["image/png", "application/octet-stream", "application/grpc", "video/mp4", "application/zip", "textual/html", "text", "", "application/jsonx", "+json"])("%j is not", (type) => {
+    expect(coding(type)).toBeUndefined();
+  });
+
+  it("a list of one's own takes the place of the default", () => {
+    const config = { types: ["application/x-own", "font/*", "+own"] };
+    expect(["application/x-own", "font/ttf", "a/b+own", "text/html"].map((type) => coding(type, config))).toEqual(["gzip", "gzip", "gzip", undefined]);
+  });
+
+  it("min_bytes counts what is known: exactly so many are encoded, and unknown lengths are", () => {
+    expect(codingOf(ask(reply([], TEXT.subarray(0, 1024))))).toBe("gzip");
+    expect(codingOf(ask(reply([], TEXT.subarray(0, 100)), ACCEPT, { min_bytes: 100 }))).toBe("gzip");
+    const stream = new PassThrough();
+    const made = ask(reply([], stream));
+    expect(codingOf(made)).toBe("gzip");
+    (made.body as Readable).destroy();
+  });
+
+  it.each<[string, unknown, RegExp]>([
+    ["a type in upper case", { types: ["Text/html"] }, /types\[0\]: expected a media type in lower case/],
+    ["everything", { types: ["*/*"] }, /expected a media type/],
+    ["no types", { types: [] }, /types: expected at least 1 item/],
+    ["fewer than no bytes", { min_bytes: -1 }, /min_bytes: expected an integer 0–/],
+    ["an unknown field", { min_byte: 1 }, /did you mean "min_bytes"/],
+  ])("%s: an error", (_what, config, message) => {
+    const { issues } = checked(compress.schema, config);
+    expect(issues.length).toBe(1);
+    expect(issues[0]).toMatch(message);
+  });
+});
+
+describe("a stream", () => {
+  it.each(CODINGS)("%s: each event can be read before the next one comes", async (coding) => {
+    const source = new PassThrough();
+    const made = ask({ status: 200, headers: ["Content-Type", "text/event-stream"], body: source }, ["Accept-Encoding", coding]);
+    let got = "";
+    const plain = (made.body as Readable).pipe(decoder(coding)).on("data", (chunk: Buffer) => (got += chunk.toString()));
+    let sent = "";
+    for (let i = 0; i < 5; i++) {
+      // Longer than an encoder buffers, too: back-pressure must not swallow the flush.
+      const event = `data: ${i} ${"x".repeat(i === 3 ? 100_000 : 3)}\n\n`;
+      source.write(event);
+      sent += event;
+      await eventually(() => got === sent, `event ${i}`);
+    }
+    source.end();
+    await once(plain, "end");
+    expect(got).toBe(sent);
+  });
+
+  it("is read no faster than it is taken", async () => {
+    let made = 0;
+    const source = new Readable({
+      read() {
+        // Incompressible, so that what is read has to go somewhere.
+        made++;
+        this.push(randomBytes(16_384));
+      },
+    });
+    const body = ask(reply([], source)).body as Readable;
+    let settled = -1;
+    await eventually(() => {
+      const same = settled === made && made > 0;
+      settled = made;
+      return same;
+    });
+    for (let i = 0; i < 20; i++) await new Promise((resolve) => setImmediate(resolve));
+    expect(made).toBeLessThan(30);
+    body.destroy();
+    await eventually(() => source.destroyed);
+  });
+
+  it("given up by its reader, gives up its source", async () => {
+    const source = new PassThrough();
+    const body = ask(reply([], source)).body as Readable;
+    source.write("x".repeat(100_000));
+    body.destroy();
+    await eventually(() => source.destroyed, "the source's end");
+  });
+
+  it("whose source breaks off, breaks off with its reason and never ends", async () => {
+    const source = new PassThrough();
+    const body = ask(reply([], source)).body as Readable;
+    source.write(TEXT);
+    const ends: string[] = [];
+    body.on("end", () => ends.push("end")).on("data", () => {});
+    const why = new Error("the upstream went away");
+    source.destroy(why);
+    await eventually(() => body.destroyed);
+    expect([body.errored, ends]).toEqual([why, []]);
+  });
+
+  it("whose source closes without an end breaks off, though nobody listens yet", async () => {
+    const source = new PassThrough();
+    const body = ask(reply([], source)).body as Readable;
+    source.destroy();
+    await eventually(() => body.destroyed);
+    expect(body.errored?.message).toBe("the body broke off");
+  });
+});
