@@ -17,6 +17,7 @@ import { redirect } from "./redirect.ts";
 import { requestHeaders } from "./request_headers.ts";
 import { requestSizeLimit } from "./request_size_limit.ts";
 import { requestTermination } from "./request_termination.ts";
+import { responseCache } from "./response_cache.ts";
 import { responseHeaders } from "./response_headers.ts";
 
 export const builtinPlugins: readonly AnyPlugin[] = [
@@ -36,4 +37,5 @@ export const builtinPlugins: readonly AnyPlugin[] = [
   responseHeaders,
   redirect,
   compress,
+  responseCache,
 ];

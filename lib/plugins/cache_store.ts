@@ -1,0 +1,186 @@
+/**
+ * Keeps replies by target and by what their Vary names, within a bound of bytes: what has not been used for longest goes first.
+ * What may be stored, and used, is `cache_rules.ts`.
+ */
+import { headerValues, type HeaderList } from "../http/headers.ts";
+
+/** On what terms a stored reply may be used (sections of RFC 9111); milliseconds throughout. */
+export interface Terms {
+  /** How old a reply may become before it is stale (§4.2.1). */
+  readonly lifetime: number;
+  /** How old it was when it came (§4.2.3). */
+  readonly ageThen: number;
+  /** Never without validation. */
+  readonly noCache: boolean;
+  /** Never once it is stale: must-revalidate, proxy-revalidate, s-maxage (§4.2.4). */
+  readonly neverStale: boolean;
+  readonly staleWhileRevalidate: number;
+  readonly staleIfError: number;
+  /** Also for requests with credentials (§3.5). */
+  readonly forAuthorised: boolean;
+}
+
+/** A stored reply. Never changed; replaced by another. */
+export interface Entry {
+  readonly key: string;
+  /** Names in Vary, in lower case, and what the request had for each. */
+  readonly vary: readonly string[];
+  readonly variant: string;
+  readonly status: number;
+  readonly reason: string | undefined;
+  readonly headers: HeaderList;
+  readonly body: Buffer | null;
+  readonly terms: Terms;
+  /** `clock.now()` when its head came. */
+  readonly cameAt: number;
+}
+
+/** What stands in the order of use: an entry, or the note that a target is not worth waiting for. */
+interface Item {
+  readonly key: string;
+  readonly bytes: number;
+  readonly entry: Entry | null;
+  /** For notes: until when. */
+  readonly until: number;
+}
+
+export class CacheStore {
+  readonly #most: number;
+  #used = 0;
+  /** By key; the newest first. */
+  readonly #groups = new Map<string, Item[]>();
+  /** The least recently used first. */
+  readonly #order = new Set<Item>();
+  #closed = false;
+
+  constructor(mostBytes: number) {
+    this.#most = mostBytes;
+  }
+
+  /** Bytes of all entries and reservations; never more than the bound. */
+  get used(): number {
+    return this.#used;
+  }
+
+  get closed(): boolean {
+    return this.#closed;
+  }
+
+  /** The newest entry of a target that was made for such a request (RFC 9111 §4.1). */
+  find(key: string, headers: HeaderList): Entry | null {
+    const group = this.#groups.get(key);
+    if (group === undefined) return null;
+    for (const item of group) {
+      if (item.entry === null || variantOf(item.entry.vary, headers) !== item.entry.variant) continue;
+      this.#order.delete(item);
+      this.#order.add(item);
+      return item.entry;
+    }
+    return null;
+  }
+
+  /** The Vary of the newest entry of a target; null when there is none. */
+  varyOf(key: string): readonly string[] | null {
+    for (const { entry } of this.#groups.get(key) ?? NOTHING) if (entry !== null) return entry.vary;
+    return null;
+  }
+
+  /** Takes the place of the entries that such a request would have got. False when there is no room for it. */
+  put(entry: Entry, headers: HeaderList): boolean {
+    for (const item of [...(this.#groups.get(entry.key) ?? NOTHING)]) {
+      if (item.entry === null || variantOf(item.entry.vary, headers) === item.entry.variant) this.#drop(item);
+    }
+    return this.#add({ key: entry.key, bytes: bytesOf(entry), entry, until: 0 });
+  }
+
+  remove(entry: Entry): void {
+    for (const item of [...(this.#groups.get(entry.key) ?? NOTHING)]) if (item.entry === entry) this.#drop(item);
+  }
+
+  /** Everything that is known of a target. */
+  removeAll(key: string): void {
+    for (const item of [...(this.#groups.get(key) ?? NOTHING)]) this.#drop(item);
+  }
+
+  /** Notes that nobody should wait for what others get from this target. */
+  shun(key: string, until: number): void {
+    for (const item of [...(this.#groups.get(key) ?? NOTHING)]) if (item.entry === null) this.#drop(item);
+    this.#add({ key, bytes: OVERHEAD + key.length, entry: null, until });
+  }
+
+  isShunned(key: string, now: number): boolean {
+    for (const item of this.#groups.get(key) ?? NOTHING) if (item.entry === null) return now < item.until;
+    return false;
+  }
+
+  /** Sets bytes aside for what is on its way, and drops entries for it. False when that is not enough. */
+  reserve(bytes: number): boolean {
+    if (this.#closed || bytes > this.#most) return false;
+    for (const item of this.#order) {
+      if (this.#used + bytes <= this.#most) break;
+      this.#drop(item);
+    }
+    if (this.#used + bytes > this.#most) return false;
+    this.#used += bytes;
+    return true;
+  }
+
+  release(bytes: number): void {
+    this.#used -= bytes;
+  }
+
+  /** Forgets everything, and takes nothing any more. */
+  close(): void {
+    this.#closed = true;
+    for (const item of this.#order) this.#drop(item);
+  }
+
+  #add(item: Item): boolean {
+    if (!this.reserve(item.bytes)) return false;
+    const group = this.#groups.get(item.key);
+    if (group === undefined) this.#groups.set(item.key, [item]);
+    else {
+      group.unshift(item);
+      if (group.length > MOST_VARIANTS) this.#drop(group.at(-1)!);
+    }
+    this.#order.add(item);
+    return true;
+  }
+
+  #drop(item: Item): void {
+    this.#order.delete(item);
+    this.#used -= item.bytes;
+    const group = this.#groups.get(item.key)!;
+    if (group.length === 1) this.#groups.delete(item.key);
+    else group.splice(group.indexOf(item), 1);
+  }
+}
+
+const NOTHING: readonly Item[] = [];
+
+/** Of one target. Each is compared with: a Vary on something that differs with every client must not make that slow. */
+const MOST_VARIANTS = 32;
+
+/** Bytes that an entry takes beside its text and body, and a header line beside its own: generous guesses. */
+const OVERHEAD = 512;
+const LINE_OVERHEAD = 64;
+
+export function bytesOf({ key, variant, headers, body }: Pick<Entry, "key" | "variant" | "headers" | "body">): number {
+  let bytes = OVERHEAD + key.length + variant.length + (body?.length ?? 0) + (headers.length / 2) * LINE_OVERHEAD;
+  for (const text of headers) bytes += text.length;
+  return bytes;
+}
+
+/** What a request has for the named headers: lines joined, space around commas left out (§4.1). A missing one is not an empty one. */
+export function variantOf(vary: readonly string[], headers: HeaderList): string {
+  let variant = "";
+  for (const name of vary) {
+    const values = headerValues(headers, name);
+    variant += values.length === 0 ? "-\n" : `=${values.join(",").split(",").map(trimmed).join(",")}\n`;
+  }
+  return variant;
+}
+
+function trimmed(text: string): string {
+  return text.trim();
+}

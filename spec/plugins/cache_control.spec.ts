@@ -1,0 +1,61 @@
+import { describe, expect, it } from "vitest";
+import { deltaSeconds, directives, fieldNames, httpDate } from "../../lib/plugins/cache_control.ts";
+
+const NOW = Date.UTC(2026, 0, 1);
+
+describe("directives", () => {
+  it.each<[readonly string[], Record<string, string | null>]>([
+    [["max-age=60, Public"], { "max-age": "60", public: null }],
+    [["a", "b=1"], { a: null, b: "1" }],
+    [['private="X-A, x-b" , no-store'], { private: "X-A, x-b", "no-store": null }],
+    [['a="say \\"no-store\\"", b'], { a: 'say "no-store"', b: null }],
+    [["a=1, a=1"], { a: "1" }],
+    [["a=1, a=2"], { a: "1,2" }],
+    [['no-cache="x", no-cache'], { "no-cache": null }],
+    [[",, a ,,"], { a: null }],
+    [["max-age = 5, b"], { "max-age": null, b: null }],
+    [['a="open, no-store'], { a: "", "no-store": null }],
+    [[""], {}],
+    [["=1, b"], {}],
+  ])("%j", (lines, expected) => {
+    expect(Object.fromEntries(directives(lines.flatMap((line) => ["Cache-Control", line]), "cache-control"))).toEqual(expected);
+  });
+
+  it("are read in a time that grows with their length, whatever they are", () => {
+    const started = performance.now();
+    for (const text of [" ".repeat(100_000), ",".repeat(100_000), '"'.repeat(100_000), 'a="' + "\\".repeat(100_001), "a=".repeat(50_000), 'a="'.repeat(30_000)]) {
+      directives(["Cache-Control", text], "cache-control");
+    }
+    expect(performance.now() - started).toBeLessThan(2_000);
+  });
+});
+
+describe("numbers, names and dates", () => {
+  it("seconds are digits only, 2^31 at most", () => {
+    expect(["0", "60", "007", "99999999999"].map(deltaSeconds)).toEqual([0, 60, 7, 2 ** 31]);
+    expect(["", "-1", "1.5", "1e3", " 1", null].map(deltaSeconds)).toEqual([NaN, NaN, NaN, NaN, NaN, NaN]);
+  });
+
+  it("field names are lists", () => {
+    expect(fieldNames(" X-A,,x-b ")).toEqual(["x-a", "x-b"]);
+  });
+
+  it.each([
+    ["Sun, 06 Nov 1994 08:49:37 GMT", Date.UTC(1994, 10, 6, 8, 49, 37)],
+    ["Sunday, 06-Nov-94 08:49:37 GMT", Date.UTC(1994, 10, 6, 8, 49, 37)],
+    ["Sun Nov  6 08:49:37 1994", Date.UTC(1994, 10, 6, 8, 49, 37)],
+    ["Sunday, 06-Nov-76 08:49:37 GMT", Date.UTC(2076, 10, 6, 8, 49, 37)],
+    ["Sunday, 06-Nov-77 08:49:37 GMT", Date.UTC(1977, 10, 6, 8, 49, 37)],
+    ["Sat, 31 Dec 2016 23:59:60 GMT", Date.UTC(2017, 0, 1)],
+    ["Thu, 29 Feb 2024 00:00:00 GMT", Date.UTC(2024, 1, 29)],
+  ])("%s", (text, expected) => {
+    expect(httpDate(text, NOW)).toBe(expected);
+  });
+
+  it.each(["", "0", "-1", "now", "2026-01-01", "Thu, 30 Feb 2024 00:00:00 GMT", "Thu, 00 Jan 2026 00:00:00 GMT", "Thu, 01 Jan 2026 24:00:00 GMT", "Thu, 01 Foo 2026 00:00:00 GMT", "Thu, 01 Jan 2026 00:00:00 CET", "Thu, 01 Jan 2026 00:00:00 GMT "])(
+    "%j is no date",
+    (text) => {
+      expect(httpDate(text, NOW)).toBe(NaN);
+    },
+  );
+});

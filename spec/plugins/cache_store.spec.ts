@@ -1,0 +1,88 @@
+import { describe, expect, it } from "vitest";
+import { bytesOf, CacheStore, variantOf, type Entry } from "../../lib/plugins/cache_store.ts";
+import { random } from "../support/random.ts";
+
+function entry(key: string, bodyBytes: number, parts: Partial<Entry> = {}): Entry {
+  const terms = { lifetime: 1, ageThen: 0, noCache: false, neverStale: false, staleWhileRevalidate: 0, staleIfError: 0, forAuthorised: false };
+  return { key, vary: [], variant: "", status: 200, reason: undefined, headers: [], body: Buffer.alloc(bodyBytes), terms, cameAt: 0, ...parts };
+}
+
+describe("the store of a cache", () => {
+  it("drops what has not been used for longest", () => {
+    const store = new CacheStore(3 * bytesOf(entry("a", 1_000)));
+    for (const key of ["a", "b", "c"]) expect(store.put(entry(key, 1_000), [])).toBe(true);
+    store.find("a", []);
+    store.put(entry("d", 1_000), []);
+    expect(["a", "b", "c", "d"].map((key) => store.find(key, []) !== null)).toEqual([true, false, true, true]);
+  });
+
+  it("counts headers, keys and every line", () => {
+    const plain = bytesOf(entry("a", 10));
+    expect(bytesOf(entry("a", 11))).toBe(plain + 1);
+    expect(bytesOf(entry("aaa", 10))).toBe(plain + 2);
+    expect(bytesOf(entry("a", 10, { headers: ["Name", "value"] }))).toBeGreaterThan(plain + 9);
+  });
+
+  it("never holds more than its bound, whatever comes; and nothing once all is gone", () => {
+    const from = random(9);
+    const store = new CacheStore(50_000);
+    const reserved: number[] = [];
+    for (let i = 0; i < 5_000; i++) {
+      const key = `k${from.int(0, 30)}`;
+      const headers = ["V", String(from.int(0, 40))];
+      switch (from.int(0, 6)) {
+        case 0: {
+          const bytes = from.int(1, 20_000);
+          if (store.reserve(bytes)) reserved.push(bytes);
+          break;
+        }
+        case 1:
+          if (reserved.length > 0) store.release(reserved.pop()!);
+          break;
+        case 2:
+          store.removeAll(key);
+          break;
+        case 3:
+          store.shun(key, i);
+          break;
+        case 4: {
+          const found = store.find(key, headers);
+          if (found !== null) store.remove(found);
+          break;
+        }
+        default:
+          store.put(entry(key, from.int(0, 9_000), { vary: ["v"], variant: variantOf(["v"], headers) }), headers);
+      }
+      expect(store.used).toBeLessThanOrEqual(50_000);
+      expect(store.used).toBeGreaterThanOrEqual(0);
+    }
+    for (const bytes of reserved) store.release(bytes);
+    store.close();
+    expect(store.used).toBe(0);
+    expect(store.put(entry("a", 1), [])).toBe(false);
+  });
+
+  it("takes nothing that is larger than all of it, and drops nothing for it", () => {
+    const store = new CacheStore(10_000);
+    store.put(entry("a", 1_000), []);
+    expect(store.put(entry("b", 10_000), [])).toBe(false);
+    expect(store.find("a", [])).not.toBe(null);
+  });
+
+  it("keeps 32 variants of a target, the newest", () => {
+    const store = new CacheStore(1_000_000);
+    for (let i = 0; i < 40; i++) store.put(entry("a", 1, { vary: ["v"], variant: variantOf(["v"], ["V", String(i)]) }), ["V", String(i)]);
+    const known = Array.from({ length: 40 }, (_each, i) => store.find("a", ["V", String(i)]) !== null);
+    expect(known.indexOf(true)).toBe(8);
+    expect(known.filter(Boolean).length).toBe(32);
+  });
+
+  it("remembers for a while which targets are not worth waiting for, until something is stored", () => {
+    const store = new CacheStore(10_000);
+    store.shun("a", 100);
+    expect([store.isShunned("a", 99), store.isShunned("a", 100), store.isShunned("b", 0)]).toEqual([true, false, false]);
+    expect(store.varyOf("a")).toBe(null);
+    store.put(entry("a", 1), []);
+    expect(store.isShunned("a", 99)).toBe(false);
+  });
+});

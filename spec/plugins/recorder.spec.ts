@@ -1,0 +1,119 @@
+import { PassThrough, Readable } from "node:stream";
+import { describe, expect, it } from "vitest";
+import { Recorder, type RecorderOptions } from "../../lib/plugins/recorder.ts";
+import { turn } from "../support/addresses.ts";
+
+function recording(source: Readable, parts: Partial<RecorderOptions> = {}) {
+  const seen = { reserved: 0, most: 0, recorded: [] as (Buffer | string)[] };
+  const recorder = new Recorder(source, {
+    most: 100_000,
+    expected: null,
+    reserve(bytes) {
+      seen.reserved += bytes;
+      seen.most = Math.max(seen.most, seen.reserved);
+      return true;
+    },
+    release: (bytes) => void (seen.reserved -= bytes),
+    recorded: (body) => void seen.recorded.push(body),
+    readerLeft: () => false,
+    ...parts,
+  });
+  return { recorder, seen };
+}
+
+async function all(stream: Readable): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of stream) chunks.push(chunk as Buffer);
+  return Buffer.concat(chunks);
+}
+
+const parts = (count: number) => Array.from({ length: count }, (_each, i) => Buffer.alloc(1_000, i + 1));
+
+describe("a recorder", () => {
+  it("gives its reader every byte, and the record in memory of its own", async () => {
+    const { recorder, seen } = recording(Readable.from(parts(50)));
+    expect(await all(recorder)).toEqual(Buffer.concat(parts(50)));
+    expect(seen.recorded).toEqual([Buffer.concat(parts(50))]);
+    expect((seen.recorded[0] as Buffer).buffer.byteLength).toBe(50_000);
+    expect(seen.reserved).toBe(0);
+  });
+
+  it("gives bytes as they come", async () => {
+    const source = new PassThrough();
+    const { recorder } = recording(source);
+    const chunks: string[] = [];
+    recorder.on("data", (chunk: Buffer) => chunks.push(chunk.toString()));
+    for (const text of ["a", "b"]) {
+      source.write(text);
+      await turn();
+    }
+    expect(chunks).toEqual(["a", "b"]);
+    recorder.destroy();
+  });
+
+  it("reads on while its reader does not", async () => {
+    const { recorder, seen } = recording(Readable.from(parts(90)));
+    while (seen.recorded.length === 0) await turn();
+    expect(seen.recorded).toEqual([Buffer.concat(parts(90))]);
+    expect(await all(recorder)).toEqual(Buffer.concat(parts(90)));
+  });
+
+  it.each([["too long", { most: 20_000 }], ["without memory", { reserve: () => false }], ["longer than it says", { expected: 20_000 }]])(
+    "goes on at its reader's pace when the body is %s",
+    async (_why, options) => {
+      let read = 0;
+      const source = Readable.from(
+        (function* () {
+          for (const part of parts(200)) {
+            read++;
+            yield part;
+          }
+        })(),
+      );
+      const { recorder, seen } = recording(source, options);
+      while (seen.recorded.length === 0) await turn();
+      for (let i = 0; i < 50; i++) await turn();
+      expect(seen.recorded).toEqual(["too much"]);
+      expect(read).toBeLessThan(80);
+      expect(await all(recorder)).toEqual(Buffer.concat(parts(200)));
+      expect(seen.reserved).toBe(0);
+    },
+  );
+
+  it("breaks as its source does", async () => {
+    const source = new PassThrough();
+    const { recorder, seen } = recording(source);
+    source.write("half");
+    await turn();
+    source.destroy(new Error("gone"));
+    await expect(all(recorder)).rejects.toThrow("gone");
+    expect([seen.recorded, seen.reserved]).toEqual([["broken"], 0]);
+    const late = recording(source);
+    expect([late.recorder.destroyed, late.seen.recorded]).toEqual([true, ["broken"]]);
+  });
+
+  it("gives its source up with its reader, unless the record is wanted", async () => {
+    for (const wanted of [false, true]) {
+      const source = new PassThrough();
+      const { recorder, seen } = recording(source, { readerLeft: () => wanted });
+      source.write("all ");
+      await turn();
+      recorder.destroy();
+      await turn();
+      expect(source.destroyed).toBe(!wanted);
+      if (wanted) source.end("of it");
+      while (seen.recorded.length === 0) await turn();
+      expect(String(seen.recorded[0])).toBe(wanted ? "all of it" : "broken");
+      expect(seen.reserved).toBe(0);
+    }
+  });
+
+  it("without a reader gives its source up when that is too long", async () => {
+    const source = new PassThrough();
+    const { recorder, seen } = recording(source, { readerLeft: () => true, most: 10 });
+    recorder.destroy();
+    source.write("more than ten");
+    while (!source.destroyed) await turn();
+    expect([seen.recorded, seen.reserved]).toEqual([["too much"], 0]);
+  });
+});

@@ -1,0 +1,530 @@
+import { PassThrough, Readable } from "node:stream";
+import { describe, expect, it } from "vitest";
+import { Call, type Exchange, type ExchangeParts } from "../../lib/http/exchange.ts";
+import type { Handler } from "../../lib/http/handler.ts";
+import { headerValue, headerValues, type HeaderList } from "../../lib/http/headers.ts";
+import { discard, problem, type Reply } from "../../lib/http/reply.ts";
+import { responseCache } from "../../lib/plugins/response_cache.ts";
+import { turn } from "../support/addresses.ts";
+import { manualClock, type ManualClock } from "../support/clock.ts";
+import { atOnce, checked, instance, madeUpExchange, madeUpTools, problemOf } from "../support/exercise.ts";
+import { gate } from "../journeys/harness.ts";
+import { CASES, type Headers, type Step } from "./response_cache.cases.ts";
+
+type Answer = (exchange: Exchange, nth: number) => Reply | Promise<Reply>;
+
+interface Origin {
+  readonly clock: ManualClock;
+  /** What has reached it. */
+  readonly asked: Exchange[];
+  get(parts?: Partial<ExchangeParts>): Promise<Got>;
+  /** As the plugin returns it. */
+  handle: Handler;
+}
+
+interface Got {
+  readonly status: number;
+  readonly body: string;
+  readonly headers: HeaderList;
+  readonly cacheStatus: string | undefined;
+}
+
+/** The plugin in front of an origin that gives `answer`. */
+function cached(answer: Answer, config: object = {}): Origin {
+  const clock = manualClock();
+  const asked: Exchange[] = [];
+  const handle = instance(responseCache, config, madeUpTools({ clock }))((exchange) => {
+    asked.push(exchange);
+    return answer(exchange, asked.length);
+  });
+  return { clock, asked, handle, get: async (parts = {}) => read(await handle(anExchange(parts))) };
+}
+
+function anExchange(parts: Partial<ExchangeParts> = {}): Exchange {
+  return madeUpExchange({ call: aCall(), ...parts });
+}
+
+function aCall(id = "request-1"): Call {
+  return new Call({ id, remoteAddress: "192.0.2.1", trustedRemote: false, startedAt: 0, inform: () => {} });
+}
+
+async function read({ status, headers, body }: Reply): Promise<Got> {
+  const chunks: Buffer[] = [];
+  if (Buffer.isBuffer(body)) chunks.push(body);
+  else if (body !== null) for await (const chunk of body) chunks.push(chunk as Buffer);
+  return { status, headers, body: Buffer.concat(chunks).toString(), cacheStatus: headerValue(headers, "cache-status") };
+}
+
+function flat(headers: Headers): string[] {
+  return Object.entries(headers).flatMap(([name, value]) => (typeof value === "string" ? [name, value] : value.flatMap((each) => [name, each])));
+}
+
+function ok(headers: Headers, body: string | Readable = "hello"): Reply {
+  return { status: 200, headers: flat(headers), body: typeof body === "string" ? Buffer.from(body) : body };
+}
+
+const FRESH = { "Cache-Control": "max-age=60" };
+
+describe("RFC 9111, case by case", () => {
+  it.each(CASES.map((each, i) => [`${each.section}: ${each.promise} (${i})`, each] as const))("%s", async (_title, { steps, defaultTtl = 0 }) => {
+    let step: Step = {};
+    const bodies = steps.map((_step, i) => `body ${i + 1}`);
+    const origin = cached(async ({ headers, method }, nth) => {
+      const { says = {}, takes = 0 } = step;
+      if (takes > 0) origin.clock.advance(takes * 1_000);
+      const validates = headerValue(headers, "if-none-match") !== undefined || headerValue(headers, "if-modified-since") !== undefined;
+      const status = step.status ?? (validates && steps.indexOf(step) > 0 ? 304 : 200);
+      const bodiless = status === 304 || status === 204 || method === "HEAD";
+      return { status, headers: flat(says), body: bodiless ? null : Readable.from([Buffer.from(`body ${nth}`)]) };
+    }, { default_ttl_s: defaultTtl });
+    for (const [i, each] of steps.entries()) {
+      step = each;
+      const where = `step ${i + 1}`;
+      const { ask = {}, method = "GET", from = i === 0 ? "origin" : "store", gets = {} } = each;
+      origin.clock.advance((each.after ?? (i === 0 ? 0 : 1)) * 1_000);
+      const before = origin.asked.length;
+      const got = await origin.get({ method, headers: flat(ask), identity: each.identity ?? null, ...target(each.target ?? "/a/b") });
+      await turn();
+      const asked = origin.asked.slice(before);
+      if (from === "store") expect(asked.length, `${where} asks nobody`).toBe(0);
+      else expect(asked.length, `${where} asks the origin`).toBeGreaterThan(0);
+      const last = asked.at(-1);
+      for (const [name, value] of Object.entries(each.sent ?? {})) expect(headerValue(last!.headers, name) ?? null, `${where} sends ${name}`).toBe(value);
+      if (gets.status !== undefined) expect(got.status, where).toBe(gets.status);
+      else if (from === "origin") expect(got.status, where).toBe(each.status ?? 200);
+      for (const [name, value] of Object.entries(gets.headers ?? {})) {
+        const values = headerValues(got.headers, name);
+        expect(values.length === 0 ? null : values.join(", "), `${where} gets ${name}`).toBe(value);
+      }
+      if (method !== "HEAD" && got.status !== 304 && got.status !== 204 && got.status !== 504) {
+        if (from === "origin") expect(got.body, where).toBe(`body ${origin.asked.length}`);
+        else expect(bodies.slice(0, before), where).toContain(got.body);
+        if (each.like !== undefined) expect(got.body, where).toBe(`body ${each.like}`);
+      }
+    }
+  });
+});
+
+function target(text: string): Partial<ExchangeParts> {
+  const absolute = /^(https?):\/\/([^/]+)(.*)$/.exec(text);
+  const [path = "", query] = (absolute?.[3] ?? text).split("?");
+  const parts = { path, query: query === undefined ? "" : `?${query}` };
+  return absolute === null ? parts : { ...parts, scheme: absolute[1] as "http", authority: absolute[2]! };
+}
+
+describe("what it tells (RFC 9211)", () => {
+  const key = (text: string) => `key="${text}"`;
+
+  it("a miss that is stored, then a hit with what is left of its time", async () => {
+    const origin = cached(() => ok(FRESH));
+    expect((await origin.get()).cacheStatus).toBe(`edge-gateway; fwd=uri-miss; ${key("http://gateway.example/a/b")}; stored; ttl=60`);
+    origin.clock.advance(15_500);
+    expect((await origin.get()).cacheStatus).toBe(`edge-gateway; hit; ttl=44; ${key("http://gateway.example/a/b")}`);
+  });
+
+  it.each<[string, string, Partial<ExchangeParts>, Headers]>([
+    ["what is not stored", "fwd=uri-miss;", {}, {}],
+    ["another variant", "fwd=vary-miss;", { headers: ["A", "2"] }, { ...FRESH, Vary: "A" }],
+    ["another method", "fwd=method", { method: "PUT" }, FRESH],
+    ["a range", "fwd=bypass", { headers: ["Range", "bytes=0-1"] }, FRESH],
+    ["a wish for news", "fwd=request;", { headers: ["Cache-Control", "no-cache"] }, FRESH],
+    ["what is stale", "fwd=stale;", {}, { "Cache-Control": "max-age=0", ETag: '"1"' }],
+  ])("%s: %s", async (_what, expected, parts, says) => {
+    const origin = cached(() => ok(says));
+    await origin.get();
+    expect((await origin.get(parts)).cacheStatus).toContain(`edge-gateway; ${expected}`);
+  });
+
+  it("what a validation has said", async () => {
+    const origin = cached((_exchange, nth) => (nth === 1 ? ok({ "Cache-Control": "max-age=1", ETag: '"1"' }) : { status: 304, headers: [], body: null }));
+    await origin.get();
+    origin.clock.advance(2_000);
+    expect((await origin.get()).cacheStatus).toContain("edge-gateway; fwd=stale; fwd-status=304; stored; ttl=1;");
+  });
+
+  it("behind what caches further in have told, with a name that fits, and never the query", async () => {
+    const clock = manualClock();
+    const handle = instance(responseCache, {}, madeUpTools({ clock, gatewayName: 'my "gateway"' }))(() => ok({ ...FRESH, "Cache-Status": "inner; hit" }));
+    const { headers } = await read(await handle(anExchange({ query: "?apiKey=secret" })));
+    const told = headerValues(headers, "cache-status");
+    expect(told[0]).toBe("inner; hit");
+    expect(told[1]).toMatch(/^"my \\"gateway\\""; fwd=uri-miss; key="http:\/\/gateway\.example\/a\/b\?[0-9a-f]{12}"; stored; ttl=60$/);
+  });
+
+  it("nothing of what it has no part in: WebSockets and gRPC pass as they are, without a promise", () => {
+    const reply: Reply = { status: 200, headers: [], body: null };
+    const handle = instance(responseCache, {})(() => reply);
+    expect(handle(anExchange({ upgrade: "websocket" }))).toBe(reply);
+    expect(handle(anExchange({ method: "POST", headers: ["content-type", "application/grpc+proto"] }))).toBe(reply);
+  });
+
+  it("504 with a problem document to only-if-cached", async () => {
+    const origin = cached(() => ok(FRESH));
+    const exchange = anExchange({ headers: ["Cache-Control", "only-if-cached"] });
+    const reply = atOnce(origin.handle(exchange));
+    expect(problemOf(reply)).toMatchObject({ status: 504, code: "not_cached" });
+    expect(exchange.call.notes.code).toBe("not_cached");
+  });
+});
+
+describe("hits", () => {
+  it("are answered at once, without a promise, and note no upstream", async () => {
+    const origin = cached((exchange) => {
+      exchange.call.notes.upstream = "u:1";
+      exchange.call.notes.attempts = 2;
+      return ok(FRESH);
+    });
+    const first = anExchange();
+    await origin.handle(first);
+    expect(first.call.notes).toMatchObject({ upstream: "u:1", attempts: 2 });
+    const second = anExchange();
+    expect(atOnce(origin.handle(second)).status).toBe(200);
+    expect(second.call.notes).toMatchObject({ upstream: null, attempts: 0 });
+  });
+
+  it("an auth plugin that stands behind the cache makes a reply one for its caller only", async () => {
+    const origin = cached((exchange) => {
+      exchange.call.notes.identity = "alice";
+      return ok(FRESH);
+    });
+    const first = anExchange();
+    await origin.handle(first);
+    expect(first.call.notes.identity).toBe("alice");
+    await origin.get();
+    expect(origin.asked.length).toBe(2);
+  });
+
+  it("the gateway's own errors are never stored, and are told of", async () => {
+    const origin = cached((exchange) => ({ ...problem(exchange.call, "rate_limited"), headers: flat(FRESH) }));
+    const exchange = anExchange();
+    await origin.handle(exchange);
+    expect(exchange.call.notes.code).toBe("rate_limited");
+    await origin.get();
+    expect(origin.asked.length).toBe(2);
+  });
+
+  it("an error that a stored reply stands in for is no error of the request", async () => {
+    const origin = cached((exchange, nth) => (nth === 1 ? ok({ "Cache-Control": "max-age=1, stale-if-error=60" }) : problem(exchange.call, "upstream_connect_failed")));
+    await origin.get();
+    origin.clock.advance(5_000);
+    const exchange = anExchange();
+    const got = await read(await origin.handle(exchange));
+    expect(got).toMatchObject({ status: 200, body: "hello" });
+    expect(got.cacheStatus).toContain("fwd=stale; detail=stale-if-error; ttl=-4");
+    expect(exchange.call.notes.code).toBe(null);
+  });
+});
+
+describe("stale-while-revalidate (RFC 5861 3)", () => {
+  const SWR = { "Cache-Control": "max-age=10, stale-while-revalidate=60", ETag: '"1"' };
+
+  it("answers at once with what is stale, and renews it in the background, once", async () => {
+    const opened = gate();
+    const origin = cached(async (_exchange, nth) => {
+      if (nth === 1) return ok(SWR, "old");
+      await opened.opened;
+      return ok(SWR, Readable.from([Buffer.from("new")]));
+    });
+    await origin.get();
+    origin.clock.advance(20_000);
+    const call = aCall();
+    const reply = atOnce(origin.handle(anExchange({ call, headers: ["If-None-Match", '"0"'] })));
+    expect((await read(reply)).body).toBe("old");
+    call.close();
+    expect((await origin.get()).body).toBe("old");
+    expect(origin.asked.length).toBe(2);
+    expect(headerValues(origin.asked[1]!.headers, "if-none-match")).toEqual(['"1"']);
+    opened.open();
+    await turn();
+    await turn();
+    expect((await origin.get()).body).toBe("new");
+    expect(origin.asked.length).toBe(2);
+  });
+
+  it("goes on with what it has when that fails, and tries again", async () => {
+    const origin = cached((_exchange, nth) => {
+      if (nth === 1) return ok(SWR, "old");
+      throw new Error("no");
+    });
+    await origin.get();
+    origin.clock.advance(20_000);
+    for (let i = 0; i < 3; i++) {
+      expect((await origin.get()).body).toBe("old");
+      await turn();
+    }
+    expect(origin.asked.length).toBe(4);
+  });
+
+  it("HEAD has it renewed by GET", async () => {
+    const origin = cached(() => ok(SWR));
+    await origin.get();
+    origin.clock.advance(20_000);
+    await origin.get({ method: "HEAD" });
+    expect(origin.asked.map(({ method }) => method)).toEqual(["GET", "GET"]);
+  });
+});
+
+/** An origin that answers when it is told to. */
+function slowly(config: object = {}) {
+  const replies: ((reply: Reply) => void)[] = [];
+  const origin = cached(() => new Promise((resolve) => replies.push(resolve)), config);
+  return { origin, reply: (reply: Reply, nth = replies.length) => replies[nth - 1]!(reply) };
+}
+
+describe("requests for the same", () => {
+  it("wait for the first one and get what it got", async () => {
+    const { origin, reply } = slowly();
+    const all = [origin.get(), origin.get(), origin.get()];
+    expect(origin.asked.length).toBe(1);
+    reply(ok(FRESH, Readable.from([Buffer.from("shared")])));
+    const got = await Promise.all(all);
+    expect(got.map(({ body }) => body)).toEqual(["shared", "shared", "shared"]);
+    expect(got.map(({ cacheStatus }) => /collapsed/.test(cacheStatus!))).toEqual([false, true, true]);
+    expect(origin.asked.length).toBe(1);
+  });
+
+  it("go on by themselves, all at once, when it may not be shared; for a while nobody waits then", async () => {
+    const { origin, reply } = slowly();
+    const all = [origin.get(), origin.get(), origin.get()];
+    reply(ok({ "Cache-Control": "private" }));
+    await all[0];
+    expect(origin.asked.length).toBe(3);
+    all.push(origin.get());
+    expect(origin.asked.length).toBe(4);
+    for (const nth of [2, 3, 4]) reply(ok({ "Cache-Control": "private" }), nth);
+    await Promise.all(all);
+    origin.clock.advance(60_000);
+    all.push(origin.get(), origin.get());
+    expect(origin.asked.length).toBe(5);
+    reply(ok(FRESH));
+    await Promise.all(all);
+  });
+
+  it("go on by themselves when it fails, before its reply or within", async () => {
+    const first = slowly();
+    const all = [first.origin.get(), first.origin.get()];
+    first.reply({ status: 502, headers: [], body: null });
+    await all[0];
+    expect(first.origin.asked.length).toBe(2);
+    first.reply(ok(FRESH));
+    expect((await all[1]!).status).toBe(200);
+
+    const second = slowly();
+    const body = new PassThrough();
+    const [one, other] = [second.origin.get(), second.origin.get()];
+    second.reply(ok(FRESH, body));
+    body.write("half of ");
+    await turn();
+    body.destroy(new Error("broken"));
+    await expect(one).rejects.toThrow("broken");
+    second.reply(ok(FRESH, "whole"), 2);
+    expect((await other).body).toBe("whole");
+    expect((await second.origin.get()).body).toBe("whole");
+  });
+
+  it("get their reply although the client that was first has gone: before the reply, or within", async () => {
+    for (const when of ["before", "within"]) {
+      const { origin, reply } = slowly();
+      const call = aCall("gone");
+      const gone = Promise.resolve(origin.handle(anExchange({ call })));
+      const other = origin.get();
+      const body = new PassThrough();
+      if (when === "before") call.abort();
+      expect(origin.asked[0]!.call.aborted).toBe(false);
+      reply(ok(FRESH, body));
+      const passed = await gone;
+      body.write("all ");
+      await turn();
+      if (when === "within") call.abort();
+      discard(passed);
+      body.end("of it");
+      expect((await other).body).toBe("all of it");
+      expect(origin.asked.length).toBe(1);
+    }
+  });
+
+  it("end with the last client that has gone, and nothing is stored", async () => {
+    const { origin, reply } = slowly();
+    const calls = [aCall("1"), aCall("2")];
+    const all = calls.map((call) => Promise.resolve(origin.handle(anExchange({ call }))));
+    const body = new PassThrough();
+    reply(ok(FRESH, body));
+    discard(await all[0]!);
+    body.write("half");
+    await turn();
+    calls[0]!.abort();
+    expect(origin.asked[0]!.call.aborted).toBe(false);
+    calls[1]!.abort();
+    expect(origin.asked[0]!.call.aborted).toBe(true);
+    expect(body.destroyed).toBe(true);
+    await all[1];
+    void origin.get();
+    expect(origin.asked.length).toBe(2);
+  });
+
+  it("do not wait for long for a body that does not end", async () => {
+    const { origin, reply } = slowly();
+    const all = [origin.get(), origin.get()];
+    reply(ok(FRESH, new PassThrough()));
+    await turn();
+    origin.clock.advance(4_999);
+    await turn();
+    expect(origin.asked.length).toBe(1);
+    origin.clock.advance(1);
+    await turn();
+    expect(origin.asked.length).toBe(2);
+    reply(ok(FRESH, "2"), 2);
+    expect((await all[1]!).body).toBe("2");
+  });
+
+  it("do not wait for events, nor for what is known to be too long", async () => {
+    for (const says of [{ ...FRESH, "Content-Type": "text/event-stream" }, { ...FRESH, "Content-Length": "2000000" }]) {
+      const { origin, reply } = slowly();
+      const all = [origin.get(), origin.get()];
+      reply(ok(says, new PassThrough()));
+      await turn();
+      expect(origin.asked.length).toBe(2);
+      reply(ok(FRESH, "2"), 2);
+      await all[1];
+    }
+  });
+
+  it("do not wait where they want news, or where the first has a condition of its own", async () => {
+    const { origin, reply } = slowly();
+    const all = [origin.get({ headers: ["If-None-Match", '"1"'] }), origin.get(), origin.get({ headers: ["Cache-Control", "no-cache"] })];
+    expect(origin.asked.length).toBe(3);
+    for (const nth of [1, 2, 3]) reply(ok(FRESH), nth);
+    await Promise.all(all);
+  });
+
+  it("of another variant go on by themselves", async () => {
+    const { origin, reply } = slowly();
+    const all = [origin.get({ headers: ["A", "1"] }), origin.get({ headers: ["A", "2"] })];
+    reply(ok({ ...FRESH, Vary: "A" }, "1"));
+    await all[0];
+    reply(ok({ ...FRESH, Vary: "A" }, "2"), 2);
+    expect((await all[1]!).body).toBe("2");
+    // From now on it is known before.
+    origin.clock.advance(61_000);
+    void origin.get({ headers: ["A", "1"] });
+    void origin.get({ headers: ["A", "2"] });
+    expect(origin.asked.length).toBe(4);
+  });
+
+  it("wait for a validation too", async () => {
+    const { origin, reply } = slowly();
+    const first = origin.get();
+    reply(ok({ "Cache-Control": "max-age=10", ETag: '"1"' }, "kept"));
+    await first;
+    origin.clock.advance(11_000);
+    const all = [origin.get(), origin.get()];
+    reply({ status: 304, headers: [], body: null });
+    expect((await Promise.all(all)).map(({ body }) => body)).toEqual(["kept", "kept"]);
+    expect(origin.asked.length).toBe(2);
+  });
+});
+
+describe("a change while a reply is on its way", () => {
+  it("keeps that reply out of the store, and others from waiting for it", async () => {
+    const { origin, reply } = slowly();
+    const before = origin.get();
+    const change = origin.get({ method: "POST" });
+    reply({ status: 204, headers: [], body: null }, 2);
+    await change;
+    const after = origin.get();
+    expect(origin.asked.length).toBe(3);
+    reply(ok(FRESH, "old"), 1);
+    expect((await before).body).toBe("old");
+    reply(ok(FRESH, "new"), 3);
+    expect((await after).body).toBe("new");
+    expect((await origin.get()).body).toBe("new");
+  });
+});
+
+describe("bodies", () => {
+  it("of another length than they say are not stored", async () => {
+    for (const body of [() => "hello", () => Readable.from([Buffer.from("hello")])]) {
+      for (const length of ["4", "6"]) {
+        const origin = cached(() => ok({ ...FRESH, "Content-Length": length }, body()));
+        await origin.get();
+        await origin.get();
+        expect(origin.asked.length).toBe(2);
+      }
+    }
+  });
+
+  it("beyond max_object_bytes pass and are not stored, whether they say their length or not", async () => {
+    const parts = Array.from({ length: 40 }, (_each, i) => Buffer.alloc(1_000, i));
+    for (const says of [FRESH, { ...FRESH, "Content-Length": "40000" }]) {
+      const origin = cached(() => ok(says, Readable.from(parts)), { max_object_bytes: 20_000 });
+      expect((await origin.get()).body).toBe(Buffer.concat(parts).toString());
+      await origin.get();
+      expect(origin.asked.length).toBe(2);
+    }
+  });
+
+  it("trailers pass, but are not stored", async () => {
+    const trailers = () => ["X-Sum", "1"];
+    const origin = cached(() => ({ ...ok({ ...FRESH, Trailer: "X-Sum" }, Readable.from([Buffer.from("a")])), trailers }));
+    const first = await origin.handle(anExchange());
+    expect(first.trailers).toBe(trailers);
+    await read(first);
+    const second = atOnce(origin.handle(anExchange()));
+    expect([second.trailers, headerValue(second.headers, "trailer")]).toEqual([undefined, undefined]);
+  });
+
+  it("that somebody further out discards are not stored, and their source ends", async () => {
+    const body = new PassThrough();
+    const origin = cached(() => ok(FRESH, body));
+    discard(await origin.handle(anExchange()));
+    await turn();
+    expect(body.destroyed).toBe(true);
+  });
+});
+
+describe("configuration", () => {
+  it("has its defaults", () => {
+    expect(checked(responseCache.schema, {}).value).toEqual({ maxBytes: 67_108_864, maxObjectBytes: 1_048_576, defaultTtlS: 0 });
+  });
+
+  it.each<[object, RegExp]>([
+    [{ max_bytes: 1000 }, /max_bytes: expected an integer/],
+    [{ max_object_bytes: 0 }, /max_object_bytes: expected an integer/],
+    [{ max_bytes: 100_000, max_object_bytes: 100_001 }, /max_object_bytes: must not be more than "max_bytes"/],
+    [{ default_ttl_s: -1 }, /default_ttl_s: expected an integer/],
+    [{ default_ttl: 5 }, /did you mean "default_ttl_s"/],
+  ])("%j is an error", (config, message) => {
+    const { issues } = checked(responseCache.schema, config);
+    expect(issues.length).toBe(1);
+    expect(issues[0]).toMatch(message);
+  });
+});
+
+describe("what is kept over reloads", () => {
+  it("depends on max_bytes only; closed, it forgets all, takes nothing more and ends what runs in the background", async () => {
+    const kept: { settings: unknown; value: { close(): void | Promise<void> } }[] = [];
+    const clock = manualClock();
+    const tools = madeUpTools({
+      clock,
+      keep(_name, settings, make) {
+        const value = make();
+        kept.push({ settings, value });
+        return value;
+      },
+    });
+    const asked: Exchange[] = [];
+    const handle = instance(responseCache, { default_ttl_s: 5 }, tools)((exchange) => {
+      asked.push(exchange);
+      return asked.length === 2 ? new Promise<Reply>(() => {}) : ok({ "Cache-Control": "max-age=1, stale-while-revalidate=60" });
+    });
+    expect(kept.map(({ settings }) => settings)).toEqual([{ maxBytes: 67_108_864 }]);
+    await handle(anExchange());
+    clock.advance(2_000);
+    await handle(anExchange());
+    expect(asked[1]!.call.aborted).toBe(false);
+    await kept[0]!.value.close();
+    expect(asked[1]!.call.aborted).toBe(true);
+    for (let i = 0; i < 2; i++) await handle(anExchange());
+    expect(asked.length).toBe(4);
+  });
+});
