@@ -40,6 +40,8 @@ export interface ProblemOptions {
   readonly headers?: HeaderList;
   /** For the log only. */
   readonly why?: string;
+  /** Members of the document beside the usual ones (RFC 9457 §3.2). */
+  readonly members?: object;
 }
 
 /** A reply with a problem document for an error of the table. */
@@ -51,7 +53,7 @@ export function problem(call: Call, code: ErrorCode, options: ProblemOptions = {
 /** A problem document whose code is not of the table: for plugins that bring their own. */
 export function problemReply(call: Call, kind: { code: string; status: number; title: string }, options: ProblemOptions = {}): Reply {
   call.fail(kind.code, options.why);
-  const body = problemDocument(kind, call.id, options.detail);
+  const body = problemDocument(kind, call.id, options.detail, options.members);
   return {
     status: kind.status,
     headers: ["Content-Type", "application/problem+json", "Content-Length", String(body.length), ...(options.headers ?? [])],

@@ -17,6 +17,7 @@ import { redirect } from "./redirect.ts";
 import { requestHeaders } from "./request_headers.ts";
 import { requestSizeLimit } from "./request_size_limit.ts";
 import { requestTermination } from "./request_termination.ts";
+import { requestValidation } from "./request_validation.ts";
 import { responseCache } from "./response_cache.ts";
 import { responseHeaders } from "./response_headers.ts";
 
@@ -38,4 +39,5 @@ export const builtinPlugins: readonly AnyPlugin[] = [
   redirect,
   compress,
   responseCache,
+  requestValidation,
 ];

@@ -1,0 +1,91 @@
+/**
+ * Reads JSON that clients send (RFC 8259), and refuses what two readers would read in two ways: bytes that are no UTF-8, duplicate keys,
+ * nesting without end. What the value has to be is `json_schema.ts`.
+ */
+import { escaped } from "./json_schema.ts";
+
+export type Read = { readonly value: unknown } | { readonly at: string; readonly problem: string };
+
+/** Deeper values are refused: many readers have an end of their own, and some crash there. */
+const MAX_DEPTH = 100;
+
+export function readJson(bytes: Buffer): Read {
+  let text: string;
+  try {
+    text = UTF8.decode(bytes);
+  } catch {
+    return { at: "", problem: "is not encoded in UTF-8" };
+  }
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return { at: "", problem: "is not JSON" };
+  }
+  return doubt(text) ?? { value };
+}
+
+/** A byte order mark stays, and is no JSON then. */
+const UTF8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
+interface Level {
+  /** Keys of the object so far; null in an array. */
+  readonly keys: Set<string> | null;
+  /** The key or index that is being read. */
+  at: string | number;
+}
+
+/** One pass over text that is known to be JSON. */
+function doubt(text: string): { readonly at: string; readonly problem: string } | null {
+  const levels: Level[] = [];
+  let awaitsKey = false;
+  for (let i = 0; i < text.length; i++) {
+    switch (text.charCodeAt(i)) {
+      case 0x22: {
+        const start = i;
+        i = closingQuote(text, i);
+        if (!awaitsKey) break;
+        awaitsKey = false;
+        const raw = text.slice(start + 1, i);
+        const key = raw.includes("\\") ? (JSON.parse(text.slice(start, i + 1)) as string) : raw;
+        const level = levels.at(-1)!;
+        level.at = key;
+        if (level.keys!.has(key)) return { at: pointer(levels), problem: "stands there twice" };
+        level.keys!.add(key);
+        break;
+      }
+      case 0x7b:
+      case 0x5b: {
+        if (levels.length === MAX_DEPTH) return { at: "", problem: `is nested deeper than ${MAX_DEPTH} levels` };
+        const isObject = text.charCodeAt(i) === 0x7b;
+        levels.push({ keys: isObject ? new Set() : null, at: isObject ? "" : 0 });
+        awaitsKey = isObject;
+        break;
+      }
+      case 0x7d:
+      case 0x5d:
+        levels.pop();
+        awaitsKey = false;
+        break;
+      case 0x2c: {
+        const level = levels.at(-1)!;
+        awaitsKey = level.keys !== null;
+        if (typeof level.at === "number") level.at++;
+        break;
+      }
+    }
+  }
+  return null;
+}
+
+function closingQuote(text: string, opening: number): number {
+  for (let i = text.indexOf('"', opening + 1); ; i = text.indexOf('"', i + 1)) {
+    let slashes = 0;
+    while (text.charCodeAt(i - 1 - slashes) === 0x5c) slashes++;
+    if (slashes % 2 === 0) return i;
+  }
+}
+
+function pointer(levels: readonly Level[]): string {
+  return levels.map(({ at }) => `/${typeof at === "number" ? at : escaped(at)}`).join("");
+}

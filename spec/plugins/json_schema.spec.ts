@@ -1,0 +1,207 @@
+import { describe, expect, it } from "vitest";
+import { nodeFrom } from "../../lib/config/json.ts";
+import { jsonSchemaField, Run, TooMuchWork, type CompiledSchema } from "../../lib/plugins/json_schema.ts";
+import { checked } from "../support/exercise.ts";
+
+const field = jsonSchemaField("A schema.");
+
+function compiled(schema: unknown): CompiledSchema {
+  const { value, issues } = checked(field, schema);
+  if (value === null) throw new Error(issues.join("\n"));
+  return value;
+}
+
+function violations(schema: unknown, value: unknown, most = 50): string[] {
+  const run = new Run(most, { left: 1_000_000 });
+  compiled(schema).check(value, run);
+  return run.violations.map(({ at, message }) => `${at}: ${message}`);
+}
+
+const tree = { $ref: "#/$defs/node", $defs: { node: { type: "object", properties: { value: { type: "integer" }, children: { type: "array", items: { $ref: "#/$defs/node" } } }, required: ["value"] } } };
+
+/** Schema, values that fit, values that do not. */
+const CASES: readonly [schema: unknown, fits: readonly unknown[], not: readonly unknown[]][] = [
+  [true, [1, null, {}], []],
+  [false, [], [1, null, {}]],
+  [{}, [1, "a", null, []], []],
+  [{ type: "integer" }, [1, 1.0, -0, 1e3], [1.5, "1", true, null, 1e400]],
+  [{ type: "number" }, [1, 1.5], ["1", null]],
+  [{ type: "boolean" }, [true, false], [0, "true", null]],
+  [{ type: "null" }, [null], [0, false, ""]],
+  [{ type: "object" }, [{}], [[], null]],
+  [{ type: "array" }, [[]], [{}, "[]"]],
+  [{ type: ["string", "null"] }, ["", null], [1]],
+  [{ enum: [1, "a", null, { a: 1, b: [2] }] }, [1, "a", null, { b: [2], a: 1 }], ["1", 2, {}, { a: 1, b: [3] }, [1], false]],
+  [{ const: 0 }, [0, -0], [false, "0", null, []]],
+  [{ const: [1, { a: null }] }, [[1, { a: null }]], [[1], [1, {}], "1"]],
+  [{ minimum: 1, maximum: 3 }, [1, 3, "0"], [0.9, 3.1]],
+  [{ exclusiveMinimum: 1, exclusiveMaximum: 3 }, [2, 1.1], [1, 3]],
+  [{ multipleOf: 0.1 }, [0.3, 1, 0, -0.7, 1.1, 4.35e3], [0.35, 0.05]],
+  [{ multipleOf: 2 }, [4, -2, 0], [3, 1e-300]],
+  [{ minLength: 2, maxLength: 3 }, ["ab", "abc", "😀😀", "😀😀😀", 1], ["a", "abcd", "😀", "😀😀😀😀"]],
+  [{ pattern: "^[a-z]+$" }, ["abc", 1], ["", "aB", "a\n"]],
+  [{ pattern: "b" }, ["abc"], ["ac"]],
+  [{ items: { type: "integer" } }, [[], [1, 2], "x"], [[1, "2"]]],
+  [{ prefixItems: [{ type: "integer" }, { type: "string" }], items: false }, [[], [1], [1, "a"]], [["a"], [1, 2], [1, "a", 1]]],
+  [{ prefixItems: [{ type: "integer" }] }, [[1, "x", null]], [["x"]]],
+  [{ minItems: 1, maxItems: 2 }, [[1], [1, 2], {}], [[], [1, 2, 3]]],
+  [{ uniqueItems: true }, [[], [1, "1", true, null, [1], { a: 1 }], "aa"], [[1, 1], [{ a: 1, b: 2 }, { b: 2, a: 1 }], [[1], [1]]]],
+  [{ uniqueItems: false }, [[1, 1]], []],
+  [{ contains: { type: "string" } }, [[1, "a"], {}], [[], [1]]],
+  [{ contains: { type: "string" }, minContains: 2, maxContains: 3 }, [["a", "b"], ["a", "b", "c", 1]], [["a"], ["a", "b", "c", "d"]]],
+  [{ contains: { type: "string" }, minContains: 0 }, [[], [1]], []],
+  [{ properties: { a: { type: "integer" } } }, [{}, { a: 1 }, { b: "x" }, []], [{ a: "1" }]],
+  [{ properties: { a: true }, required: ["a", "b"] }, [{ a: 1, b: undefined }], [{}, { a: 1 }, { b: 1 }]],
+  [{ required: ["constructor", "__proto__"] }, [JSON.parse('{"constructor":1,"__proto__":2}')], [{}]],
+  [{ properties: { a: true }, additionalProperties: false }, [{}, { a: 1 }], [{ b: 1 }, { toString: 1 }, JSON.parse('{"__proto__":1}')]],
+  [{ additionalProperties: { type: "integer" } }, [{ a: 1 }], [{ a: "1" }]],
+  [{ patternProperties: { "^x-": { type: "string" } }, additionalProperties: false }, [{ "x-a": "1" }], [{ "x-a": 1 }, { y: "1" }]],
+  [{ propertyNames: { maxLength: 2 } }, [{ ab: 1 }], [{ abc: 1 }]],
+  [{ minProperties: 1, maxProperties: 2 }, [{ a: 1 }], [{}, { a: 1, b: 2, c: 3 }]],
+  [{ dependentRequired: { a: ["b"] } }, [{}, { b: 1 }, { a: 1, b: 2 }], [{ a: 1 }]],
+  [{ allOf: [{ minimum: 1 }, { maximum: 2 }] }, [1, 2], [0, 3]],
+  [{ anyOf: [{ type: "string" }, { minimum: 2 }] }, ["a", 2], [1]],
+  [{ oneOf: [{ multipleOf: 2 }, { multipleOf: 3 }] }, [2, 3], [6, 1]],
+  [{ not: { type: "string" } }, [1], ["a"]],
+  [{ if: { type: "string" }, then: { minLength: 1 }, else: { minimum: 0 } }, ["a", 0], ["", -1]],
+  [{ if: { type: "string" }, then: { minLength: 1 } }, [1, "a"], [""]],
+  [{ $ref: "#/$defs/a~1b%20c", $defs: { "a/b c": { type: "string" } } }, ["a"], [1]],
+  [{ type: "object", additionalProperties: { $ref: "#" } }, [{ a: { b: {} } }], [{ a: { b: 1 } }]],
+  [tree, [{ value: 1, children: [{ value: 2 }] }], [{ value: 1, children: [{ value: 2, children: [{ value: "3" }] }] }]],
+  [{ format: "date-time" }, ["2026-02-28T23:59:60Z", "2024-02-29t00:00:00.123+01:00", 1], ["2026-02-29T00:00:00Z", "2026-01-01 00:00:00Z", "2026-01-01T00:00:00", "2026-01-01T24:00:00Z", ""]],
+  [{ format: "date" }, ["2000-02-29"], ["1900-02-29", "2026-13-01", "2026-00-01", "2026-1-1", "2026-04-31"]],
+  [{ format: "time" }, ["12:00:00Z", "12:00:00.5-08:00"], ["12:00Z", "25:00:00Z", "12:00:00"]],
+  [{ format: "email" }, ["a@example.com", "a.b+c@x.org"], ["a", "@x.org", "a@", "a..b@x.org", ".a@x.org", "a@-x.org", "a b@x.org", `${"a".repeat(65)}@x.org`]],
+  [{ format: "hostname" }, ["a", "a.example.com", "xn--e1afmkfd.xn--p1ai"], ["", "-a", "a-", "a..b", "a_b", "a".repeat(64), "a."]],
+  [{ format: "ipv4" }, ["192.0.2.1"], ["256.0.0.1", "1.2.3", "::1", "01.2.3.4"]],
+  [{ format: "ipv6" }, ["::1", "2001:db8::1"], ["1.2.3.4", ":::", "fe80::1%eth0"]],
+  [{ format: "uuid" }, ["2EB8AA08-aa98-11ea-b4aa-73b441d16380"], ["2eb8aa08aa9811eab4aa73b441d16380", "2eb8aa08-aa98-11ea-b4aa-73b441d1638", "x"]],
+  [{ format: "uri" }, ["https://example.com/a?b#c", "urn:isbn:1", "mailto:a@b.c"], ["/a", "//a/b", "https://a b", "http://[", "a", "https://x/%zz"]],
+];
+
+describe("a value fits, or does not", () => {
+  it.each(CASES.map(([schema, fits, not]) => [JSON.stringify(schema), schema, fits, not] as const))("%s", (_text, schema, fits, not) => {
+    for (const value of fits) expect([value, violations(schema, value)]).toEqual([value, []]);
+    for (const value of not) expect([value, violations(schema, value).length > 0]).toEqual([value, true]);
+  });
+});
+
+describe("everything that is wrong is told", () => {
+  it("each with its place and what was expected, never with the value", () => {
+    const schema = {
+      type: "object",
+      properties: {
+        items: { type: "array", items: { type: "object", properties: { id: { type: "integer", minimum: 1 }, "a/b~c": { const: 1 } }, required: ["id"], additionalProperties: false } },
+        state: { enum: ["new", "old"] },
+        name: { type: ["string", "null"], minLength: 2, pattern: "^[A-Z]" },
+      },
+      required: ["items", "secret"],
+    };
+    expect(violations(schema, { items: [{ id: "hidden" }, {}, { id: 0, "a/b~c": 2, more: 1 }, 5], state: "hidden", name: "x" })).toEqual([
+      "/secret: is required",
+      "/items/0/id: expected an integer, found a string",
+      "/items/1/id: is required",
+      "/items/2/id: expected at least 1",
+      "/items/2/a~1b~0c: expected 1",
+      "/items/2/more: is not a known property",
+      "/items/3: expected an object, found a number",
+      '/state: expected one of "new", "old"',
+      "/name: expected at least 2 characters",
+      "/name: does not match the pattern ^[A-Z]",
+    ]);
+  });
+
+  it("of choices, how many fitted", () => {
+    expect(violations({ anyOf: [{ type: "string" }, { type: "null" }] }, 1)).toEqual([": fits none of the 2 forms that are allowed"]);
+    expect(violations({ oneOf: [true, true, false] }, 1)).toEqual([": fits 2 of the 3 forms of which it has to fit one"]);
+    expect(violations({ not: {} }, 1)).toEqual([": has a form that is not allowed"]);
+  });
+
+  it("up to a bound, and long names are cut", () => {
+    expect(violations({ items: false }, Array(1000).fill(0), 7).length).toBe(7);
+    const [long] = violations({ additionalProperties: false }, { ["k".repeat(5_000)]: 1 });
+    expect(long!.length).toBeLessThan(600);
+  });
+});
+
+describe("what a schema asks for takes bounded work", () => {
+  const work = (schema: unknown, value: unknown, left: number) => new Promise((resolve) => resolve(compiled(schema).check(value, new Run(50, { left }))));
+
+  it("choices within choices that multiply at each level are given up", async () => {
+    const doubling = { $ref: "#/$defs/a", $defs: { a: { anyOf: [{ items: { $ref: "#/$defs/a" }, maxItems: 0 }, { items: { $ref: "#/$defs/a" }, minItems: 5 }, { type: "string" }] } } };
+    const both = { $ref: "#/$defs/a", $defs: { a: { oneOf: [{ items: { $ref: "#/$defs/a" } }, { items: { $ref: "#/$defs/a" } }] } } };
+    let nested: unknown = [];
+    for (let i = 0; i < 40; i++) nested = [nested];
+    await expect(work(both, nested, 100_000)).rejects.toBeInstanceOf(TooMuchWork);
+    await work(doubling, nested, 100_000).catch((error: unknown) => expect(error).toBeInstanceOf(TooMuchWork));
+  });
+
+  it("so are long texts under a pattern of many ways, and large values that are compared", async () => {
+    await expect(work({ pattern: "(a|b|c|[a-z]|\\w){50}!" }, "a".repeat(10_000), 100_000)).rejects.toBeInstanceOf(TooMuchWork);
+    await expect(work({ uniqueItems: true }, Array.from({ length: 1_000 }, (_, i) => [i]), 100)).rejects.toBeInstanceOf(TooMuchWork);
+  });
+
+  it("a thousand objects need a few steps each", async () => {
+    await work({ items: { type: "object", properties: { id: { type: "integer" } } } }, Array.from({ length: 1_000 }, (_, id) => ({ id })), 2_100);
+  });
+});
+
+describe("shapes, for texts", () => {
+  it("are what properties say of their types, through references", () => {
+    const { shapeOf } = compiled({ $ref: "#/$defs/q", $defs: { q: { properties: { n: { $ref: "#/$defs/n" }, l: { type: "array", items: { $ref: "#/$defs/n" } } }, additionalProperties: { type: "boolean" } }, n: { type: ["integer", "null"] } } });
+    expect(shapeOf("n")).toEqual({ types: ["integer", "null"], itemTypes: null });
+    expect(shapeOf("l")).toEqual({ types: ["array"], itemTypes: ["integer", "null"] });
+    expect(shapeOf("x")).toEqual({ types: ["boolean"], itemTypes: null });
+    expect(compiled(true).shapeOf("x")).toEqual({ types: null, itemTypes: null });
+  });
+});
+
+describe("configuration", () => {
+  it.each<[unknown, RegExp]>([
+    [1, /expected a JSON Schema, found 1/],
+    [{ tpye: "string" }, /^tpye: is no keyword that is known here; did you mean "type"\?/],
+    [{ properties: { a: { unevaluatedProperties: false } } }, /^properties\.a\.unevaluatedProperties: is no keyword that is known here/],
+    [{ type: "int" }, /^type: expected one of null, boolean, integer, number, string, array, object, found "int"/],
+    [{ type: ["string", 1] }, /^type\[1\]: expected one of/],
+    [{ type: [] }, /^type: expected at least one type/],
+    [{ enum: [] }, /^enum: expected an array with at least one value/],
+    [{ minLength: -1 }, /^minLength: expected an integer ≥ 0/],
+    [{ minimum: "1" }, /^minimum: expected a number/],
+    [{ multipleOf: 0 }, /^multipleOf: expected a number above 0/],
+    [{ uniqueItems: 1 }, /^uniqueItems: expected true or false/],
+    [{ required: "a" }, /^required: expected an array of names/],
+    [{ properties: [] }, /^properties: expected an object of schemas/],
+    [{ properties: { a: 1 } }, /^properties\.a: expected a schema: an object, true or false, found 1/],
+    [{ items: [{}] }, /^items: expected a schema/],
+    [{ prefixItems: [] }, /^prefixItems: expected an array with at least one schema/],
+    [{ anyOf: {} }, /^anyOf: expected an array with at least one schema/],
+    [{ pattern: "(" }, /^pattern: the pattern is no regular expression/],
+    [{ pattern: "(?=a)" }, /^pattern: the pattern looks ahead or behind/],
+    [{ patternProperties: { "(a)\\1": {} } }, /^patternProperties\["\(a\)\\\\1"\]: the pattern refers back/],
+    [{ format: "phone" }, /^format: expected one of date-time, date,/],
+    [{ then: {} }, /"then" and "else" need an "if"/],
+    [{ dependentRequired: { a: "b" } }, /^dependentRequired\.a: expected an array of names/],
+    [{ $ref: "#/$defs/x" }, /^\$ref: "\$ref" leads nowhere/],
+    [{ $ref: "https://example.com/schema" }, /leads nowhere/],
+    [{ $ref: "#/properties/a", properties: { a: {} } }, /leads nowhere/],
+    [{ $ref: "#" }, /"\$ref" leads in a circle: # refers to itself/],
+    [{ $defs: { a: { anyOf: [{ $ref: "#/$defs/b" }] }, b: { not: { $ref: "#/$defs/a" } } } }, /leads in a circle: #\/\$defs\/a/],
+    [{ $defs: { a: { type: "x" } } }, /^\$defs\.a\.type: expected one of/],
+    [{ $defs: [] }, /^\$defs: expected an object of schemas/],
+    [{ properties: { a: { $defs: {} } } }, /^properties\.a\.\$defs: stands at the top of a schema only/],
+    [{ $schema: "http://json-schema.org/draft-07/schema#" }, /^\$schema: is not that of draft 2020-12/],
+  ])("%j is an error", (schema, message) => {
+    const { issues } = checked(field, schema);
+    expect(issues.length).toBe(1);
+    expect(issues[0]).toMatch(message);
+  });
+
+  it("annotations say nothing, and all errors are told at once", () => {
+    expect(checked(field, { $schema: "https://json-schema.org/draft/2020-12/schema", $comment: "c", title: "t", description: "d", default: 1, examples: [1], deprecated: true, readOnly: true, writeOnly: false }).issues).toEqual([]);
+    expect(checked(field, { type: "x", properties: { a: { minimum: "1" } }, foo: 1 }).issues.length).toBe(3);
+  });
+
+  it("is shown as it is written", () => {
+    expect(field.show(nodeFrom(tree))).toEqual(tree);
+  });
+});

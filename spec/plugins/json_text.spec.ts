@@ -1,0 +1,52 @@
+import { describe, expect, it } from "vitest";
+import { readJson } from "../../lib/plugins/json_text.ts";
+import { random } from "../support/random.ts";
+
+const read = (text: string) => readJson(Buffer.from(text));
+
+describe("JSON from clients", () => {
+  it("is read as what it is", () => {
+    const from = random(5);
+    const value = (depth: number): unknown => {
+      if (depth === 0 || from.pick([true, false])) return from.pick([null, true, 0, -1.5e3, "", 'a"\\/{}[],:é😀\u0000', "\\\\"]);
+      if (from.pick([true, false])) return from.list(0, 4, () => value(depth - 1));
+      return Object.fromEntries(from.list(0, 4, () => [from.pick(["a", "b", '"', "\\", "{", "__proto__", "é", ""]), value(depth - 1)]));
+    };
+    for (let i = 0; i < 500; i++) {
+      const made = value(5);
+      expect(read(JSON.stringify(made, null, from.pick([0, 2])))).toEqual({ value: JSON.parse(JSON.stringify(made)) });
+    }
+  });
+
+  it.each(["", " ", "{", "{a:1}", "{'a':1}", "[1,]", "01", "NaN", "1 2", "\ufeff{}", "// x\n1", '"\n"', '"\\ud800', "nul"])("%j is none", (text) => {
+    expect(read(text)).toEqual({ at: "", problem: "is not JSON" });
+  });
+
+  it("is UTF-8", () => {
+    expect(readJson(Buffer.from([0x22, 0xff, 0x22]))).toEqual({ at: "", problem: "is not encoded in UTF-8" });
+  });
+
+  it.each([
+    ['{"a":1,"a":2}', "/a"],
+    ['{"a":1,"\\u0061":2}', "/a"],
+    ['[0,{"x":{"b/c":[],"b/c":{}}}]', "/1/x/b~1c"],
+    ['{"a":{"k":1},"b":{"k":1,"k":1}}', "/b/k"],
+    ['{"\\"":1,"\\u0022":2}', '/"'],
+    ['{"a\\\\":1,"a\\\\":2}', "/a\\"],
+    ['{"__proto__":1,"__proto__":2}', "/__proto__"],
+  ])("with a key that stands there twice is refused: %s", (text, at) => {
+    expect(read(text)).toEqual({ at, problem: "stands there twice" });
+  });
+
+  it.each(['{"a":"a","b":"a"}', '[{"a":1},{"a":1}]', '{"a":{"a":{"a":1}}}', '{"a":["a","a"],"A":"a"}', '{"x":"\\\\","y":"x"}'])("with the same text elsewhere is not: %s", (text) => {
+    expect(read(text)).toEqual({ value: JSON.parse(text) });
+  });
+
+  it("is nested to a hundred levels, and a million brackets crash nothing", () => {
+    const nested = (depth: number) => "[".repeat(depth) + "]".repeat(depth);
+    expect(read(nested(100))).toHaveProperty("value");
+    expect(read(nested(101))).toEqual({ at: "", problem: "is nested deeper than 100 levels" });
+    expect(read(nested(500_000))).toEqual({ at: "", problem: "is nested deeper than 100 levels" });
+    expect(read("[".repeat(1_000_000))).toEqual({ at: "", problem: "is not JSON" });
+  });
+});

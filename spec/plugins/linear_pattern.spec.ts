@@ -1,0 +1,81 @@
+import { describe, expect, it } from "vitest";
+import { linearPattern } from "../../lib/plugins/linear_pattern.ts";
+import { random } from "../support/random.ts";
+
+const free = { spend() {} };
+
+function test(source: string, text: string): boolean {
+  const made = linearPattern(source);
+  if (typeof made === "string") throw new Error(made);
+  return made.test(text, free);
+}
+
+describe("it matches what Node's own engine matches", () => {
+  it.each([
+    "", "a", "^a$", "^$", "a|b", "^(a|bc)+$", "a*b", "a+?b", "^a{2,3}$", "^a{2}$", "^a{2,}$", "^a{0}$", "(?:ab)*c", "(?<name>ab)c", "[a-c]x", "[^a-c]", "[\\]a]", "\\d+", "\\w\\s\\S",
+    "\\bfoo\\b", "\\Boo", "^\\p{L}+$", "^\\P{L}+$", "\\u{1F600}", "^.$", "^..$", "\\x41", "\\u0042", "\\.", "\\/", "\\n", "^(a*)*$", "(a|aa)+$", "^(?:a?){5}a{5}$", "(|a)b", "a**".slice(0, 2), "[.]", "^[\\d-]+$", "\\cJ", "^[A-Z]{3}-\\d{1,4}$",
+  ])("%j", (source) => {
+    const texts = ["", "a", "b", "aa", "aaa", "aaaa", "aaaaa", "ab", "aab", "abab", "ababc", "bc", "abc", "abcbc", "ax", "dx", "]", "1 x", "a b", "foo", "a foo b", "foobar", "é", "éa", "1é", "😀", "😀a", "A", "B", ".", "/", "\n", "a\n", "ABC-12", "ABC-12345", "1-2", "c"];
+    for (const text of texts) expect([text, test(source, text)]).toEqual([text, new RegExp(source, "u").test(text)]);
+  });
+
+  it("whatever is put together from these parts", () => {
+    const from = random(11);
+    const atom = (depth: number): string => {
+      const quantifier = from.pick(["", "", "", "*", "+", "?", "{2}", "{0,2}", "{1,}", "*?"]);
+      if (depth > 0 && from.pick([true, false])) return `(${from.list(1, 3, () => from.list(0, 3, () => atom(depth - 1)).join("")).join("|")})${quantifier}`;
+      const plain = from.pick(["a", "b", "[ab]", "[^a]", ".", "\\w", "^", "$", "\\b"]);
+      return plain.length > 1 && "[.".includes(plain[0]!) ? plain + quantifier : /^[ab]$/.test(plain) ? plain + quantifier : plain;
+    };
+    for (let i = 0; i < 1_500; i++) {
+      const source = from.list(1, 4, () => atom(2)).join("");
+      const text = from.list(0, 6, () => from.pick(["a", "b", "c", " ", "\n"])).join("");
+      expect([source, text, test(source, text)]).toEqual([source, text, new RegExp(source, "u").test(text)]);
+    }
+  });
+});
+
+describe("it takes time in proportion to the text", () => {
+  it.each(["^(a+)+$", "^(a|aa)+$", "(a*)*b", "^(a|a)*$", "(.*)*x", "a*a*a*a*a*b", "^(([a-z])+.)+[A-Z]([a-z])+$", "\\s+$"])("%s", (source) => {
+    const made = linearPattern(source);
+    if (typeof made === "string") throw new Error(made);
+    const steps = (length: number) => {
+      let sum = 0;
+      made.test(`${(source.includes("s") ? " " : "a").repeat(length)}!`, { spend: (each) => void (sum += each) });
+      return sum;
+    };
+    expect(steps(20_000) / steps(2_000)).toBeLessThan(11);
+  });
+
+  it("and stops when whoever asks does not let it go on", () => {
+    const made = linearPattern("^[^b]*$");
+    let left = 1_000;
+    const meter = {
+      spend(steps: number) {
+        left -= steps;
+        if (left < 0) throw new Error("enough");
+      },
+    };
+    expect(() => typeof made !== "string" && made.test("a".repeat(10_000), meter)).toThrow("enough");
+  });
+});
+
+describe("what it does not take", () => {
+  it.each<[string, RegExp]>([
+    ["(", /is no regular expression: \/\(\/u?: Unterminated group/],
+    ["[", /is no regular expression/],
+    ["a{2,1}", /is no regular expression/],
+    ["a**", /is no regular expression/],
+    ["(?=a)", /looks ahead or behind/],
+    ["(?!a)", /looks ahead or behind/],
+    ["(?<=a)b", /looks ahead or behind/],
+    ["(?<!a)b", /looks ahead or behind/],
+    ["(a)\\1", /refers back/],
+    ["(?<x>a)\\k<x>", /refers back/],
+    ["a{3000}", /is too long once its repetitions are written out/],
+    ["((a{100}){100}){100}", /is too long/],
+    ["a".repeat(1001), /has more than 1000 characters/],
+  ])("%s", (source, message) => {
+    expect(linearPattern(source)).toMatch(message);
+  });
+});
