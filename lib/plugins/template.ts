@@ -208,7 +208,8 @@ function compileLocation(parts: readonly Part[]): Template | string {
 }
 
 const STANDS_FOR_SOMETHING = "\0";
-const START = /^(?:\/|https?:\/\/[^/?#]|\0)/i;
+/** Behind more slashes than two, browsers still look for a host. */
+const START = /^(?:\/(?!\/)|(?:https?:)?\/\/[^/?#]|\0)/i;
 const IN_AUTHORITY = /^(?:https?:)?\/\/[^/?#]*$/i;
 const NOT_URI = /[^\x21-\x7e]|["<>\\^`{|}]/;
 

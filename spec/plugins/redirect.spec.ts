@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { headerValue } from "../../lib/http/headers.ts";
 import type { ExchangeParts } from "../../lib/http/exchange.ts";
 import { redirect } from "../../lib/plugins/redirect.ts";
-import { atOnce, checked, exercise, instance, madeUpExchange } from "../support/exercise.ts";
+import { atOnce, checked, exercise, instance, madeUpExchange, problemOf } from "../support/exercise.ts";
 
 function ask(config: unknown, parts: Partial<ExchangeParts> = {}) {
   const { returned, forwarded } = exercise(instance(redirect, config), madeUpExchange(parts));
@@ -39,6 +39,17 @@ describe("redirect", () => {
   it("drops the query when it is told to", () => {
     expect(ask({ location: "/new?x=1", keep_query: false }, { query: "?a=1" }).location).toBe("/new?x=1");
   });
+
+  it.each(["https://${request.host}${request.path}", "http://${request.host}:8080/x", "//${request.host}", "https://${request.host}?x=1"])(
+    "%s is 400 for a request that names no host: its path would become one",
+    (location) => {
+      const parts = { authority: "", path: "/evil.example", httpVersion: "1.0" };
+      const { returned } = exercise(instance(redirect, { location }), madeUpExchange(parts));
+      const reply = atOnce(returned);
+      expect([reply.status, problemOf(reply)["code"], headerValue(reply.headers, "location")]).toEqual([400, "bad_request", undefined]);
+      expect(ask({ location }, { ...parts, authority: "h.example:80" }).location).toMatch(/\/\/h\.example/);
+    },
+  );
 
   it.each<[string, unknown, RegExp]>([
     ["no location", {}, /location: is required/],
