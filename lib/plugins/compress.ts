@@ -3,13 +3,14 @@
  * nothing; how bytes go through an encoder is `compressed_body.ts`.
  *
  * Reads Accept-Encoding and Cache-Control of the request, and of the reply what says whether it may be encoded. Left as they are: replies
- * that are encoded already, `no-transform` from either side (RFC 9111 §5.2), parts (206, Content-Range), 204, 205, 304, HEAD, whatever has
+ * that are encoded already, `no-transform` from either side (RFC 9111 §5.2), parts (206, Content-Range), 204, 205, whatever has
  * a digest, types that are not listed, known lengths below `min_bytes`, upgrades. What is encoded loses Content-Length and Accept-Ranges
- * and its ETag is weak, since it is no longer byte for byte the same (RFC 9110 §8.8.1); what might have been says so in Vary.
+ * and its ETag is weak, since it is no longer byte for byte the same (RFC 9110 §8.8.1); what might have been says so in Vary. Replies
+ * without the body, to HEAD and 304, say of it what GET would (§9.3.2, §15.4.5).
  */
 import { array, integer, object, string, withDefault } from "../config/schema.ts";
 import type { Exchange } from "../http/exchange.ts";
-import { hasHeader, hasToken, headerValue, headerValues, tokens, withAddedHeader, type HeaderList } from "../http/headers.ts";
+import { hasHeader, hasToken, headerValue, headerValues, tokens, withAddedHeader, withHeader, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import { CODINGS, compressBuffer, compressStream, MAX_SYNC_BYTES, type Coding } from "./compressed_body.ts";
 import { definePlugin } from "./plugin.ts";
@@ -52,8 +53,8 @@ export const compress = definePlugin({
       if (!mayEncode(reply, minBytes, isListed)) return reply;
       const varied = withVary(reply.headers);
       const accepted = headerValues(exchange.headers, "accept-encoding");
-      const coding = exchange.method === "HEAD" || reply.body === null || accepted.length === 0 ? null : choose(accepted.join(","));
-      const encoded = coding === null ? null : encode(reply, varied, coding);
+      const coding = accepted.length === 0 ? null : choose(accepted.join(","));
+      const encoded = coding === null ? null : encode(exchange, reply, varied, coding);
       return encoded ?? { ...reply, headers: varied };
     };
     return (next) => (exchange) => {
@@ -93,9 +94,14 @@ function withVary(headers: HeaderList): HeaderList {
 }
 
 /** Null where it is better left alone. */
-function encode(reply: Reply, headers: HeaderList, coding: Coding): Reply | null {
+function encode(exchange: Exchange, reply: Reply, headers: HeaderList, coding: Coding): Reply | null {
   const { body } = reply;
-  if (body === null || reply.status === 304) return null;
+  if (reply.status === 304) return isOfEncoded(exchange.headers, headers) ? { ...reply, headers: withWeakTag(headers) } : null;
+  if (exchange.method === "HEAD" && !Buffer.isBuffer(body)) {
+    // GET may have a length that is too short, where none is said.
+    return hasHeader(headers, "content-length") ? { ...reply, headers: encodedHeaders(headers, coding) } : null;
+  }
+  if (body === null) return null;
   if (Buffer.isBuffer(body)) {
     if (body.length > MAX_SYNC_BYTES) return { ...reply, headers: encodedHeaders(headers, coding), body: compressStream(body, coding) };
     const smaller = compressBuffer(body, coding);
@@ -106,6 +112,16 @@ function encode(reply: Reply, headers: HeaderList, coding: Coding): Reply | null
   if (body.destroyed || body.readableEnded) return null;
   const flushes = !hasHeader(headers, "content-length");
   return { ...reply, headers: encodedHeaders(headers, coding), body: compressStream(body, coding, flushes) };
+}
+
+/** Whether a 304 is for a client that asked about what had been encoded: a strong tag would be that of other bytes. */
+function isOfEncoded(asked: HeaderList, headers: HeaderList): boolean {
+  const etag = headerValue(headers, "etag");
+  return etag?.startsWith('"') === true && headerValues(asked, "if-none-match").some((value) => value.includes(`W/${etag}`));
+}
+
+function withWeakTag(headers: HeaderList): HeaderList {
+  return withHeader(headers, "ETag", `W/${headerValue(headers, "etag")}`);
 }
 
 function encodedHeaders(headers: HeaderList, coding: Coding): HeaderList {

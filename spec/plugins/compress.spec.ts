@@ -125,6 +125,23 @@ describe("an encoded reply", () => {
   });
 });
 
+describe("a reply without the body that it speaks of", () => {
+  it("to HEAD: says what GET would", () => {
+    const headers = ["Content-Length", "5000", "Accept-Ranges", "bytes", "ETag", '"x"'];
+    const made = ask(reply(headers, null), ACCEPT, {}, { method: "HEAD" });
+    const whole = ask(reply(headers, new PassThrough()));
+    expect(made).toEqual({ ...whole, body: null });
+    (whole.body as Readable).destroy();
+    expect(codingOf(made)).toBe("gzip");
+    expect(ask(reply(), ACCEPT, {}, { method: "HEAD" }).headers).toEqual(ask(reply()).headers);
+  });
+
+  it("304: the tag is weak for a client that has what was encoded, so that a cache does not take the two for the same bytes", () => {
+    const made = ask(reply(["ETag", '"x"'], null, 304), [...ACCEPT, "If-None-Match", '"y", W/"x"']);
+    expect(made).toEqual(reply(["ETag", 'W/"x"', "Vary", "Accept-Encoding"], null, 304));
+  });
+});
+
 describe("left as they are, with no word in Vary", () => {
   it.each<[string, Reply, (readonly string[])?, object?]>([
     ["an encoded reply", reply(["Content-Encoding", "br"])],
@@ -152,7 +169,10 @@ describe("left as they are, but for Vary", () => {
   it.each<[string, Reply, (readonly string[])?, object?]>([
     ["no Accept-Encoding", reply(["ETag", '"x"']), []],
     ["nothing that can be accepted", reply(), ["Accept-Encoding", "deflate"]],
-    ["HEAD", reply(["Content-Length", "5000"], null), ACCEPT, { method: "HEAD" }],
+    ["HEAD of unknown length", reply(["ETag", '"x"'], null), ACCEPT, { method: "HEAD" }],
+    ["HEAD where nothing can be accepted", reply(["Content-Length", "5000"], null), [], { method: "HEAD" }],
+    ["an empty body", reply([], null)],
+    ["304 for what was not encoded", reply(["ETag", '"x"'], null, 304), [...ACCEPT, "If-None-Match", '"x"']],
     ["304", reply(["ETag", '"x"'], null, 304)],
     ["304 without a type", { status: 304, headers: ["ETag", '"x"'], body: null }],
   ])("%s", (_what, given, headers = ACCEPT, parts = {}) => {
