@@ -8,7 +8,7 @@
  */
 import { passwordProblem } from "../base/password.ts";
 import { array, boolean, object, optional, string, withDefault, type Infer } from "../config/schema.ts";
-import { basicCredentials } from "../http/basic.ts";
+import { basicCredentials, type Credentials } from "../http/basic.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import { headerValues, quotedString, withoutHeader } from "../http/headers.ts";
@@ -88,7 +88,7 @@ export const basicAuth = definePlugin({
       if (!given.some(isBasic)) return problem(exchange.call, "credentials_missing", missing);
       // Of two the upstream might read the other one.
       const credentials = given.length > 1 ? null : basicCredentials(given[0]);
-      const identity = credentials === null ? null : users.identify(credentials);
+      const identity = credentials === null || holdsControl(credentials) ? null : users.identify(credentials);
       if (!(identity instanceof Promise)) return settle(exchange, identity, next);
       return identity.then((later) => settle(exchange, later, next));
     };
@@ -100,6 +100,11 @@ const OVERLOADED = {
   detail: "Too many passwords are being verified. Try again shortly.",
   why: "too many passwords wait to be verified",
 };
+
+/** RFC 7617 §2 forbids them; and to scrypt, a password with NULs behind it is the same one (HMAC fills its key up with them). */
+function holdsControl({ user, password }: Credentials): boolean {
+  return CONTROL.test(user) || CONTROL.test(password);
+}
 
 function isBasic(authorization: string): boolean {
   return authorization.slice(0, 5).toLowerCase() === "basic" && (authorization.length === 5 || authorization.charCodeAt(5) === 0x20);

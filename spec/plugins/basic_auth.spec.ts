@@ -32,6 +32,7 @@ describe("who passes", () => {
     const present = (password: string) => exercise(middleware, madeUpExchange({ headers: headersWith(basic("ada", password)) })).returned;
     expect((await present("quick")).status).toBe(200);
     expect((await present(QUICK)).status).toBe(401);
+    expect((await present("quick\0")).status).toBe(401);
     // Remembered: no promise any more.
     expect(atOnce(present("quick"))).toBe(plainReply);
   });
