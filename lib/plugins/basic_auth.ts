@@ -50,7 +50,7 @@ const schema = object(
         // RFC 7617 §2: the first colon ends the user name; neither part may hold control characters.
         if (name.includes(":")) report("cannot hold a colon: it would end there", ...under, "username");
         if (CONTROL.test(name)) report("cannot hold control characters", ...under, "username");
-        const problem = CONTROL.test(user.password) ? "cannot hold control characters" : passwordProblem(user.password);
+        const problem = CONTROL.test(user.password) ? "cannot hold control characters" : (passwordProblem(user.password) ?? otherHash(user.password));
         if (problem !== null) report(problem, ...under, "password");
         const first = places.get(name);
         if (first !== undefined) report(`is the same user as ${first}`, ...under, "username");
@@ -63,6 +63,14 @@ const schema = object(
 );
 
 const CONTROL = /\p{Cc}/u;
+
+/** Taken for plain text it would lock out whoever knows the password, and let in whoever has read the hash. */
+function otherHash(password: string): string | null {
+  return OTHER_HASH.test(password) ? "is a hash of another kind; only what `edge-gateway hash-password` prints is understood" : null;
+}
+
+/** As crypt, htpasswd and LDAP write them: bcrypt, MD5, SHA-2, yescrypt, Argon2; `{SHA}`, `{SSHA}`. */
+const OTHER_HASH = /^\$(?:2[abxy]?|apr1|[1567y]|argon2(?:id?|d))\$[\w./+=,$-]{20,}$|^\{S?SHA\d*\}[A-Za-z0-9+/]{20,}=*$/;
 
 export const basicAuth = definePlugin({
   name: "basic_auth",
