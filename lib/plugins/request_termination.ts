@@ -8,7 +8,8 @@ import { isHopByHop } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import { definePlugin } from "./plugin.ts";
 
-const VALUE = /^[\t\x20-\x7e]*$/;
+/** With blanks around it, it is malformed in HTTP/2 (RFC 9113 §8.2.1), and clients drop it. */
+const VALUE = /^(?:[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?)?$/;
 
 const schema = object(
   {
@@ -16,7 +17,7 @@ const schema = object(
     body: optional(string({ describe: "Body of the answer; default: none." })),
     content_type: withDefault(string({ pattern: VALUE, min: 1, hint: "a media type", describe: "Content-Type of the body." }), "text/plain; charset=utf-8"),
     headers: withDefault(
-      record(string({ pattern: VALUE, hint: "text that a header can carry, in printable ASCII" }), { describe: "Further headers of the answer." }),
+      record(string({ pattern: VALUE, hint: "text that a header can carry, in printable ASCII without blanks around it" }), { describe: "Further headers of the answer." }),
       {},
     ),
   },
