@@ -182,9 +182,16 @@ function utf8(text: string): string {
 
 /** Blanks around a value are no part of it (RFC 9110 §5.5), and HTTP/2 refuses them. */
 function trimmed(text: string): string {
-  const first = text.charCodeAt(0);
-  const last = text.charCodeAt(text.length - 1);
-  return first === 0x20 || first === 9 || last === 0x20 || last === 9 ? text.replace(/^[ \t]+/, "").trimEnd() : text;
+  let start = 0;
+  let end = text.length;
+  while (start < end && isBlank(text.charCodeAt(start))) start++;
+  // Not what else JavaScript takes for a space: 0xA0 ends the UTF-8 of "à".
+  while (end > start && isBlank(text.charCodeAt(end - 1))) end--;
+  return end - start === text.length ? text : text.slice(start, end);
+}
+
+function isBlank(code: number): boolean {
+  return code === 0x20 || code === 9;
 }
 
 function compileLocation(parts: readonly Part[]): Template | string {

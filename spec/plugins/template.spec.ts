@@ -66,6 +66,8 @@ describe("what comes from outside is made safe", () => {
     expect(inHeader("${claim.sub}", claims({ sub: " a\r\nX-Admin: 1\0\x7f\tb " }))).toBe("a??X-Admin: 1??\tb");
     expect(inHeader("ü ${claim.sub}", claims({ sub: "Jürgen Ж \ud800" }))).toBe(Buffer.from("ü Jürgen Ж \ufffd").toString("latin1"));
     expect(inHeader(" a ")).toBe("a");
+    // Its last byte is 0xA0, which is no blank here.
+    expect(inHeader("${claim.sub}", claims({ sub: "voilà " }))).toBe(Buffer.from("voilà").toString("latin1"));
   });
 
   it("in a location: claims percent-encoded, parameters as they matched", () => {
