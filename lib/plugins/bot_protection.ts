@@ -22,7 +22,12 @@ const schema = object(
     whitelist: optional(array(PART, { min: 1, describe: "Clients that pass whatever the blacklist says; without one, the only ones that do." })),
     allow_empty: withDefault(boolean({ describe: "Whether clients without a User-Agent pass." }), false),
   },
-  { describe: "Refuses clients by their User-Agent." },
+  {
+    describe: "Refuses clients by their User-Agent.",
+    refine({ blacklist, whitelist, allowEmpty }, report) {
+      if (allowEmpty && blacklist === undefined && whitelist === undefined) report('refuses nobody: it needs "blacklist" or "whitelist", or "allow_empty" false');
+    },
+  },
 );
 
 export const botProtection = definePlugin({
