@@ -1,7 +1,8 @@
-/** basic_auth, acl, bot_protection, request_size_limit, request_termination and cors through a whole gateway. */
+/** Plugins that refuse, answer or change what passes by themselves, through a whole gateway: those of access, CORS, headers and compression. */
 import { createHash } from "node:crypto";
 import http2, { type ClientHttp2Session, type IncomingHttpHeaders, type IncomingHttpStatusHeader } from "node:http2";
 import type { Duplex } from "node:stream";
+import { gunzipSync } from "node:zlib";
 import { describe, expect, onTestFinished, test } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
 import { HANDSHAKE } from "../gateway/plugins.ts";
@@ -348,6 +349,45 @@ describe("cors", () => {
     }
   });
 
+  test.each<[string, Record<string, unknown>, number, string]>([
+    ["basic_auth", { username: "ada", password: QUICK }, 401, "credentials_missing"],
+    ["jwt", { alg: "HS256", secret: "0123456789abcdef0123456789abcdef" }, 401, "token_missing"],
+    ["mtls", {}, 401, "client_certificate_missing"],
+    ["acl", { blacklist: ["127.0.0.1"] }, 403, "forbidden"],
+    ["bot_protection", {}, 403, "bot_detected"],
+    ["request_size_limit", { max_payload_size: 1 }, 413, "body_too_large"],
+    ["request_termination", { status: 503 }, 503, ""],
+  ])("before %s: its refusal can be read, and preflights do not meet it", async (name, config, status, code) => {
+    const upstream = await origin();
+    const { port } = await running(plugged(upstream.port, [cors(), { name, config }]));
+    const refused = { method: "POST", headers: { origin: APP, "content-length": "2" }, body: "ab" };
+    for (const got of await both(port, refused)) {
+      expect([got.status, codeIn(got.body) ?? got.body, got.headers["access-control-allow-origin"], got.headers.vary]).toEqual([status, code, APP, "Origin"]);
+    }
+    for (const got of await both(port, { method: "OPTIONS", headers: asked })) expect([got.status, got.headers["access-control-allow-origin"]]).toEqual([204, APP]);
+    expect(upstream.seen).toEqual([]);
+  });
+
+  test("before request_size_limit, the 413 for a body that turns out too long under way can be read too", async () => {
+    const { port } = await running(plugged((await origin()).port, [cors(), { name: "request_size_limit", config: { max_payload_size: 3 } }]));
+    const asking = { method: "POST", path: "/a/x", headers: { origin: APP } };
+    const first = await ask(port, { ...asking, headers: { ...asking.headers, "transfer-encoding": "chunked" }, body: "four" });
+    const { stream, answered } = open2(session(port), asking, false);
+    stream.end("four");
+    for (const { status, headers } of [first, await answered]) expect([status, headers["access-control-allow-origin"]]).toEqual([413, APP]);
+  });
+
+  test("of two, the outer one has the last word", async () => {
+    const upstream = await origin();
+    const strict = [cors()];
+    const open = [cors({ allow_origins: ["*"] })];
+    const { port, gateway } = await running(plugged(upstream.port, open, {}, { plugins: strict }));
+    const allowed = async (method: string) => (await both(port, { method, headers: { ...asked, origin: "https://else.example" } })).map(({ headers }) => headers["access-control-allow-origin"]);
+    for (const method of ["GET", "OPTIONS"]) expect(await allowed(method)).toEqual([undefined, undefined]);
+    gateway.reload(plugged(upstream.port, strict, {}, { plugins: open }));
+    for (const method of ["GET", "OPTIONS"]) expect(await allowed(method)).toEqual(twice("*"));
+  });
+
   test("the other way round, neither the preflight nor the refusal can be read", async () => {
     const { port } = await running(plugged((await origin()).port, [auth, cors()]));
     for (const { status, headers } of await both(port, { method: "OPTIONS", headers: asked })) {
@@ -378,5 +418,107 @@ describe("cors", () => {
     const talk = await client(port);
     talk.send(HANDSHAKE);
     expect(await talk.until("\r\n\r\n")).toContain("Access-Control-Allow-Origin: kept");
+  });
+});
+
+describe("redirect", () => {
+  test("leads elsewhere with what the path says, on every level, without a word to the upstream", async () => {
+    const origin = await backend();
+    const to = (location: string) => [{ name: "redirect", config: { location } }];
+    const routes = [{ path: "/old/{id}", plugins: to("https://new.example/items/{id}?from=old") }, { path: "/{rest*}" }];
+    const { port, gateway } = await running(plugged(origin.port, [], { routes }));
+    const places = async (path: string) => (await both(port, { method: "POST", path, body: "x" })).map(({ status, headers, body }) => `${status} ${headers.location ?? body}`);
+    expect(await places("/a/old/a%20b?c=d")).toEqual(twice("308 https://new.example/items/a%20b?from=old&c=d"));
+    expect(await places("/a/x")).toEqual(twice("200 ok"));
+    gateway.reload(plugged(origin.port, to("https://${request.host}${request.path}")));
+    expect(await places("/a//evil.example?")).toEqual(twice("308 https://127.0.0.1/a/evil.example"));
+    expect(await knock(port)).toEqual(twice("308"));
+    const old = await client(port);
+    old.send("GET /a/evil.example HTTP/1.0\r\n\r\n");
+    const answered = await old.closed();
+    expect([statusesIn(answered), codeIn(answered)]).toEqual([[400], "bad_request"]);
+    gateway.reload(plugged(origin.port, [], {}, { plugins: to("/{rest}") }));
+    expect(await places("/a//evil.example")).toEqual(twice("308 /evil.example"));
+    expect(origin.seen).toHaveLength(2);
+  });
+});
+
+describe("request_headers and response_headers", () => {
+  const seenBy = (headers: readonly string[], name: string) => headers.filter((_, i) => i % 2 === 1 && headers[i - 1]!.toLowerCase() === name);
+
+  test("change what is asked and answered, level after level, errors and WebSockets included", async () => {
+    const origin = await socketBackend();
+    const asks = { name: "request_headers", config: { set: { "X-User": "${caller.id}", "X-Rest": "{rest}" }, remove: ["Authorization"] } };
+    const answers = (level: string) => ({ name: "response_headers", config: { add: { "X-Level": level }, set: { "X-Last": level } } });
+    const plugins = [{ name: "basic_auth", config: { username: "ada", password: "p" } }, asks, answers("service")];
+    const routes = [{ path: "/{rest*}", plugins: [answers("route")] }];
+    const { port } = await running(plugged(origin.port, plugins, { routes }, { plugins: [answers("global")] }));
+    const forged = { authorization: basic("ada", "p"), "x-user": "root", "x-rest": "/etc" };
+    const [first, second] = [await ask(port, { path: "/a/x/y", headers: { ...forged, connection: "close, x-user" } }), await open2(session(port), { path: "/a/x/y", headers: forged }, true).answered];
+    for (const { status, headers } of [first, second]) expect([status, headers["x-level"], headers["x-last"]]).toEqual([200, "route, service, global", "global"]);
+    for (const { headers } of origin.seen) expect(["x-user", "x-rest", "authorization"].map((name) => seenBy(headers, name))).toEqual([["ada"], ["x/y"], []]);
+    expect(origin.seen).toHaveLength(2);
+    for (const { status, headers } of await both(port)) expect([status, headers["x-level"]]).toEqual([401, "global"]);
+    const talk = await client(port);
+    talk.send(HANDSHAKE.replace("\r\n\r\n", `\r\nAuthorization: ${basic("ada", "p")}\r\n\r\n`));
+    const opened = await talk.until("\r\n\r\n");
+    expect([statusesIn(opened), /x-last: (\w+)/i.exec(opened)?.[1]]).toEqual([[101], "global"]);
+    expect(await knock(port, { authorization: basic("ada", "p") })).toEqual(["101", "200"]);
+  });
+});
+
+describe("compress", () => {
+  const TEXT = "a line of text that repeats itself\n".repeat(200);
+  const ACCEPT = { "accept-encoding": "gzip" };
+  const upstream = async () =>
+    backend((request, response) => {
+      response.setHeader("ETag", '"v1"').setHeader("Content-Type", "text/plain").setHeader("Cache-Control", "max-age=60");
+      if (request.headers["if-none-match"] !== undefined) return void response.writeHead(304).end();
+      if (request.url === "/broken") return void response.write(TEXT, () => response.destroy());
+      response.setHeader("Content-Length", TEXT.length).end(request.method === "HEAD" ? undefined : TEXT);
+    });
+
+  /** The bodies as they come, decoded. */
+  async function texts(port: number, headers: Record<string, string>): Promise<string[]> {
+    const first = await ask(port, { path: "/a/x", headers });
+    const stream = session(port).request({ ":path": "/a/x", ...headers });
+    const pieces: Buffer[] = [];
+    let coding: string | undefined;
+    stream.on("response", (fields) => (coding = fields["content-encoding"])).on("data", (piece: Buffer) => pieces.push(piece));
+    await new Promise((resolve) => stream.on("close", resolve));
+    const decoded = (body: Buffer, by: string | undefined) => `${by ?? "plain"} ${(by === "gzip" ? gunzipSync(body) : body).toString()}`;
+    return [decoded(first.body, first.headers["content-encoding"]), decoded(Buffer.concat(pieces), coding)];
+  }
+
+  test("for those that accept it; HEAD and 304 say the same as GET; around a cache and within", async () => {
+    const origin = await upstream();
+    const pair = [{ name: "compress" }, { name: "response_cache" }];
+    for (const plugins of [[{ name: "compress" }], pair, [...pair].reverse()]) {
+      const { port } = await running(plugged(origin.port, plugins));
+      for (let round = 0; round < 2; round++) {
+        expect(await texts(port, ACCEPT)).toEqual(twice(`gzip ${TEXT}`));
+        expect(await texts(port, {})).toEqual(twice(`plain ${TEXT}`));
+        const got = (method: string, headers: Record<string, string>) => both(port, { method, headers: { ...ACCEPT, ...headers } });
+        for (const { status, headers } of await got("HEAD", {})) {
+          expect([status, headers["content-encoding"], headers.etag, headers["content-length"] === String(TEXT.length), headers.vary]).toEqual([200, "gzip", 'W/"v1"', false, "Accept-Encoding"]);
+        }
+        for (const { status, headers } of await got("GET", { "if-none-match": 'W/"v1"' })) expect([status, headers.etag, headers.vary]).toEqual([304, 'W/"v1"', "Accept-Encoding"]);
+      }
+    }
+  });
+
+  test("what breaks off behind it breaks off, and does not look whole", async () => {
+    const origin = await upstream();
+    const { port, gateway } = await running(plugged(origin.port, [{ name: "compress" }]));
+    await expect(ask(port, { path: "/a/broken", headers: ACCEPT })).rejects.toThrow();
+    const { stream, answered } = open2(session(port), { path: "/a/broken", headers: ACCEPT }, true);
+    await answered;
+    expect(stream.rstCode).not.toBe(0);
+    await eventually(() => gateway.inFlight === 0);
+  });
+
+  test("leaves WebSockets alone", async () => {
+    const { port } = await running(plugged((await socketBackend()).port, [{ name: "compress", config: { min_bytes: 0 } }]));
+    expect(await knock(port, ACCEPT)).toEqual(["101", "200"]);
   });
 });
