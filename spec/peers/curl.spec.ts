@@ -49,6 +49,29 @@ describe("curl against the built gateway", () => {
     expect(JSON.parse(answer)).toMatchObject({ method: "PUT", bytes: 100_000 });
   });
 
+  it.each(["--http1.1", "--http2-prior-knowledge"])("decodes what comes compressed, whole or as a stream: %s", async (protocol) => {
+    const text = "a line that repeats itself\n".repeat(20_000);
+    const upstream = await backend((request, response) => {
+      response.setHeader("Content-Type", "text/plain");
+      if (request.url === "/whole") response.setHeader("Content-Length", text.length);
+      for (let i = 0; i < text.length; i += 27_000) response.write(text.slice(i, i + 27_000));
+      response.end();
+    });
+    const config = oneService(upstream.port, { plugins: [{ name: "compress" }] }, { h2c: true });
+    const { url } = await startBuilt(config);
+    const folder = emptyFolder();
+    const [head, body] = [join(folder, "head"), join(folder, "body")];
+    for (const path of ["whole", "stream"]) {
+      // `--compressed` alone asks for all that this curl was built with; of that, gzip is in every one.
+      for (const asking of [[], ["-H", "Accept-Encoding: gzip"]]) {
+        const size = await curl(protocol, "--compressed", ...asking, "-D", head, "-o", body, "-w", "%{size_download}", `${url}/a/${path}`);
+        expect(readFileSync(body, "utf8") === text).toBe(true);
+        expect(readFileSync(head, "latin1")).toMatch(asking.length > 0 ? /^content-encoding: gzip\r$/im : /^content-encoding: (zstd|br|gzip)\r$/im);
+        expect(Number(size)).toBeLessThan(text.length / 10);
+      }
+    }
+  });
+
   it("is refused without the key, and by the limit, as the configuration says", async () => {
     const upstream = await backend(echo);
     const plugins = [
