@@ -17,6 +17,8 @@ export function defineConfig(config: ConfigInput): ConfigInput {
   return config;
 }
 
+export { loadPluginModules, type PluginModules } from "./gateway/plugin_modules.ts";
+export type { PluginKit, PluginModuleExport } from "./plugins/kit.ts";
 export { definePlugin, type AnyPlugin, type Kept, type Plugin, type Scope, type Tools } from "./plugins/plugin.ts";
 export * as schema from "./config/schema.ts";
 export type { Config, ConfigInput } from "./config/model.ts";
@@ -30,6 +32,7 @@ export {
   type GatewayStatus,
   type LastReload,
   type ListenOptions,
+  type PluginFaults,
   type ReloadCause,
   type Reloaded,
 } from "./gateway/gateway.ts";
@@ -50,4 +53,6 @@ export {
 export { ERRORS, type ErrorCode } from "./base/errors.ts";
 export { createLog, type Log, type LogOptions } from "./base/log.ts";
 export { systemClock, type Clock, type Timer } from "./base/clock.ts";
+export { manualClock, type ManualClock } from "./base/manual_clock.ts";
+export { exercisePlugin, type Exercise, type Exercised, type ExerciseOptions, type ExerciseRequest, type LogLine } from "./gateway/exercise_plugin.ts";
 export { version } from "./base/version.ts";

@@ -41,7 +41,7 @@ export function gatewayView({ services, plugins, global }: ProxyConfig): ProxyCo
 
 /** In the snake_case of JSON; moments as RFC 3339 writes them. */
 export function statusView(status: GatewayStatus): object {
-  const { version, state, ready, uptimeMs, inFlight, digest, loadedAt, counts, lastReload, lastChange } = status;
+  const { version, state, ready, uptimeMs, inFlight, digest, loadedAt, counts, lastReload, lastChange, pluginFaults } = status;
   return {
     version,
     state,
@@ -53,6 +53,7 @@ export function statusView(status: GatewayStatus): object {
     counts,
     last_reload: lastReload === null ? null : { ...lastReload, at: moment(lastReload.at) },
     last_change: lastChange === null ? null : { ...lastChange, at: moment(lastChange.at) },
+    plugin_faults: pluginFaults,
   };
 }
 

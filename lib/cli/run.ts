@@ -21,16 +21,16 @@ export async function run(given: Arguments): Promise<ExitCode> {
   const settings = settingsFrom(given);
   const log = logFor(settings);
   // Watched before they are read: a change that falls into the start is a change, too.
-  const watcher = watchFile(resolve(settings.configPath), { onChange: whenStarted((started) => void reload(started, "file")) });
+  const watcher = watchFile(resolve(settings.configPath), { onChange: whenStarted((started) => reload(started, "file")) });
   const renew = createTlsRenewal(settings, log);
   const tlsFiles = watchFiles(whenStarted(renew));
   tlsFiles.follow(tlsPaths(settings));
-  const namedFiles = watchFiles(whenStarted((started) => {
+  const namedFiles = watchFiles(whenStarted(async (started) => {
     // A configuration that was refused may have been so for these files. Whatever else is wrong with it, they are renewed.
-    if (started.gateway.status.lastReload?.outcome === "refused") reload(started, "file");
+    if (started.gateway.status.lastReload?.outcome === "refused") await reload(started, "file");
     else followFiles(started);
   }));
-  const onHangup = whenStarted((started) => void reloadAll(started, "signal"));
+  const onHangup = whenStarted((started) => reloadAll(started, "signal"));
   process.on("SIGHUP", onHangup);
   const options = { configFile: settings.configPath, accessLog: toStandardOutput };
   const starting = start(settings, { ...options, reload: async (started) => reloadAll(await started, "admin") }, log);
@@ -46,18 +46,18 @@ export async function run(given: Arguments): Promise<ExitCode> {
     process.off("SIGHUP", onHangup);
   }
 
-  function whenStarted(act: (started: Started) => void): () => void {
+  function whenStarted(act: (started: Started) => unknown): () => void {
     return () => void starting.then(act).catch(() => {});
   }
 
   /** The configuration, and every file that it or the settings name. */
-  function reloadAll(started: Started, by: ReloadCause): LastReload {
+  function reloadAll(started: Started, by: ReloadCause): Promise<LastReload> {
     renew(started);
     return reload(started, by);
   }
 
-  function reload(started: Started, by: ReloadCause): LastReload {
-    const reloaded = reloadFrom(started.gateway, by, settings, log);
+  async function reload(started: Started, by: ReloadCause): Promise<LastReload> {
+    const reloaded = await reloadFrom(started.gateway, by, settings, log);
     followFiles(started);
     return reloaded;
   }
@@ -86,7 +86,8 @@ function toStandardOutput(lines: string): void {
 const MOST_CHANGES_TOLD = 20;
 
 /** Takes the configuration's new content, or says why not and stays with the old. */
-export function reloadFrom(gateway: Gateway, by: ReloadCause, settings: Settings, log: Log): LastReload {
+export async function reloadFrom(gateway: Gateway, by: ReloadCause, settings: Settings, log: Log): Promise<LastReload> {
+  await gateway.loadModules();
   try {
     const { digest, changed, changes } = gateway.reload(undefined, by);
     const count = (which: Change["change"]) => changes.filter(({ change }) => change === which).length;

@@ -9,6 +9,7 @@ import type { Log } from "../base/log.ts";
 import { version } from "../base/version.ts";
 import type { Settings } from "../config/settings.ts";
 import { Gateway, type GatewayOptions, type LastReload } from "../gateway/gateway.ts";
+import { loadPluginModules } from "../gateway/plugin_modules.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import { listenFailure, StartError } from "./failure.ts";
 import { readTlsFiles } from "./tls_files.ts";
@@ -39,7 +40,8 @@ export function start(settings: Settings, options: StartOptions, log: Log): Prom
 
 async function open(settings: Settings, options: StartOptions, reload: () => Promise<LastReload>, log: Log): Promise<Started> {
   const { reload: _, ...gatewayOptions } = options;
-  const gateway = new Gateway({ ...gatewayOptions, log });
+  const modules = await loadPluginModules(options.configFile ?? options.config ?? {});
+  const gateway = new Gateway({ ...gatewayOptions, modules, log });
   const tls = readTlsFiles(settings, log);
   const admin = settings.admin === null ? null : openAdmin(settings, settings.admin, gateway, tls, reload, log);
   try {

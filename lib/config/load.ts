@@ -6,26 +6,40 @@ import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { formatPath, nodeAt, nodeFrom, parseJson, positionAt, type Issue, type Json, type JsonNode } from "./json.ts";
-import { configSchema, defaultRouteName, type Config, type PluginKind, type RouteDeclaration, type RouteIssue } from "./model.ts";
+import {
+  configSchema,
+  defaultRouteName,
+  PLUGIN_MODULE,
+  type Config,
+  type PluginKind,
+  type PluginModule,
+  type RouteDeclaration,
+  type RouteIssue,
+} from "./model.ts";
 import { hasReference, resolveReferences, whyUnreadable, type Sources } from "./references.ts";
-import { INVALID, type CheckContext } from "./schema.ts";
+import { INVALID, report, type CheckContext, type Invalid, type Path } from "./schema.ts";
 
 export type ConfigIssue = Issue;
 
 /** A file that has been read, or a JavaScript value of the same shape. */
 export type ConfigSource = { readonly text: Buffer | string; readonly file: string } | { readonly value: unknown };
 
-export interface LoadOptions {
-  readonly kinds: readonly PluginKind[];
-  /** Where `${env:NAME}` leads. */
-  readonly environment: Readonly<Record<string, string | undefined>>;
-  /** Where `${file:/path}` leads; default: the file system. */
-  readonly readFile?: (path: string) => Buffer | string;
+export interface LoadOptions<K extends PluginKind = PluginKind> extends ReadOptions {
+  readonly kinds: readonly K[];
+  /** The kinds that a module brings, or what is wrong with it. Default: modules cannot be used. */
+  readonly moduleKinds?: (module: PluginModule) => readonly K[] | string;
   /** Says what is wrong with path patterns, and which routes are in each other's way. */
   readonly checkRoutes?: (declarations: readonly RouteDeclaration[]) => readonly RouteIssue[];
 }
 
-export type LoadResult =
+export interface ReadOptions {
+  /** Where `${env:NAME}` leads. */
+  readonly environment: Readonly<Record<string, string | undefined>>;
+  /** Where `${file:/path}` leads; default: the file system. */
+  readonly readFile?: (path: string) => Buffer | string;
+}
+
+export type LoadResult<K extends PluginKind = PluginKind> =
   | {
       readonly ok: true;
       readonly config: Config;
@@ -33,21 +47,21 @@ export type LoadResult =
       readonly shown: Json;
       /** The same for configurations that show the same: 12 hexadecimal digits of a SHA-256. */
       readonly digest: string;
+      /** Those that were given, and those of the modules. */
+      readonly kinds: readonly K[];
     }
   | { readonly ok: false; readonly issues: readonly ConfigIssue[] };
 
-export function loadConfig(source: ConfigSource, options: LoadOptions): LoadResult {
-  const parsed = "value" in source ? { node: nodeFrom(source.value), issues: [] } : parseJson(source.text);
+export function loadConfig<K extends PluginKind>(source: ConfigSource, options: LoadOptions<K>): LoadResult<K> {
+  const parsed = parsedFrom(source);
   const issues: Issue[] = [...parsed.issues];
   if (parsed.node === null) return { ok: false, issues };
   const root = parsed.node;
-  const sources: Sources = {
-    environment: options.environment,
-    readFile: remembered(options.readFile ?? ((path) => readFileSync(path))),
-    folder: "value" in source ? process.cwd() : dirname(resolve(source.file)),
-  };
+  const sources = sourcesFor(source, options);
   const context: CheckContext = { issues, sources, root };
-  const schema = configSchema(options.kinds);
+  const kinds = [...options.kinds];
+  addModuleKinds(root, options.moduleKinds ?? noModules, kinds, context);
+  const schema = configSchema(kinds);
   const config = schema.check(root, [], context);
   if (options.checkRoutes !== undefined) {
     const declared = declarations(root, sources);
@@ -59,7 +73,28 @@ export function loadConfig(source: ConfigSource, options: LoadOptions): LoadResu
   if (config === INVALID || issues.length > 0) return { ok: false, issues: issues.sort(byPosition) };
   const shown = schema.show(root);
   const digest = createHash("sha256").update(JSON.stringify(shown, sortedKeys)).digest("hex").slice(0, 12);
-  return { ok: true, config, shown, digest };
+  return { ok: true, config, shown, digest, kinds };
+}
+
+/** The plugin modules that a configuration names and whose digest fits, whatever else is wrong with it. */
+export function pluginModulesOf(source: ConfigSource, options: ReadOptions): readonly PluginModule[] {
+  const { node } = parsedFrom(source);
+  if (node === null) return [];
+  return readModules(node, { issues: [], sources: sourcesFor(source, options) }).flatMap(({ module }) => (module === INVALID ? [] : [module]));
+}
+
+/** All kinds that a configuration can ask for, whatever else is wrong with it. */
+export function kindsWithModules<K extends PluginKind>(
+  source: ConfigSource,
+  options: LoadOptions<K>,
+): { readonly kinds: readonly K[]; readonly issues: readonly ConfigIssue[] } {
+  const { node, issues } = parsedFrom(source);
+  const kinds = [...options.kinds];
+  if (node === null) return { kinds, issues };
+  const context: CheckContext = { issues: [...issues], sources: sourcesFor(source, options) };
+  readModules(node, context);
+  addModuleKinds(node, options.moduleKinds ?? noModules, kinds, context);
+  return { kinds, issues: context.issues };
 }
 
 /** Reads the file; one issue that says what to do when it cannot be read. The result, when ok, is a source for `loadConfig`. */
@@ -86,6 +121,43 @@ export function formatIssues(issues: readonly ConfigIssue[], file?: string): str
   const pathWidth = widest(rows.map((row) => row.path));
   const column = (text: string, width: number) => (width === 0 ? "" : `${text.padEnd(width)}  `);
   return rows.map((row) => `${column(row.place, placeWidth)}${column(row.path, pathWidth)}${row.message}`).join("\n");
+}
+
+function parsedFrom(source: ConfigSource): ReturnType<typeof parseJson> {
+  return "value" in source ? { node: nodeFrom(source.value), issues: [] } : parseJson(source.text);
+}
+
+function sourcesFor(source: ConfigSource, { environment, readFile = (path) => readFileSync(path) }: ReadOptions): Sources {
+  return { environment, readFile: remembered(readFile), folder: "value" in source ? process.cwd() : dirname(resolve(source.file)) };
+}
+
+/** Item by item: one that is wrong does not make the others' kinds unknown. */
+function readModules(root: JsonNode, context: CheckContext): { at: Path; node: JsonNode; module: PluginModule | Invalid }[] {
+  return items(nodeAt(root, MODULES_AT)).map((node, i) => {
+    const at = [...MODULES_AT, i];
+    return { at, node, module: PLUGIN_MODULE.check(node, at, context) };
+  });
+}
+
+function noModules(): string {
+  return "plugin modules cannot be used here";
+}
+
+const MODULES_AT: Path = ["global", "plugin_modules"];
+
+/** What is wrong with an entry itself is reported by the whole schema, and not here. */
+function addModuleKinds<K extends PluginKind>(root: JsonNode, kindsOf: (module: PluginModule) => readonly K[] | string, kinds: K[], context: CheckContext): void {
+  for (const { at, node, module } of readModules(root, { ...context, issues: [] })) {
+    if (module === INVALID) continue;
+    const found = kindsOf(module);
+    if (typeof found === "string") report(context, at, node, `${module.path.path}: ${found}`);
+    else {
+      for (const kind of found) {
+        if (!kinds.some(({ name }) => name === kind.name)) kinds.push(kind);
+        else report(context, at, node, `${module.path.path} brings the plugin kind "${kind.name}", of which there is one already: give it another name`);
+      }
+    }
+  }
 }
 
 /** Reads each file once, so that one load sees one state of it. */

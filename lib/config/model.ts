@@ -2,9 +2,10 @@
  * What a configuration holds: global settings, services, upstreams, routes and plugin instances, with their defaults.
  * The syntax of path patterns is `route/`, the `config` of each plugin kind comes in with the kind.
  */
+import { hash } from "node:crypto";
 import { isIP, isIPv4 } from "node:net";
 import { certificatesProblem, keyProblem, pairProblem } from "../base/pem.ts";
-import type { JsonNode, Path } from "./json.ts";
+import type { Issue, JsonNode, Path } from "./json.ts";
 import { CIRCUIT_BREAKER, HEALTH, RETRIES } from "./resilience.ts";
 import * as s from "./schema.ts";
 
@@ -33,6 +34,7 @@ export type Config = s.Infer<ReturnType<typeof configSchema>>;
 export type Service = Config["services"][number];
 export type Route = Service["routes"][number];
 export type Upstream = Service["upstreams"][number];
+export type PluginModule = s.Infer<typeof PLUGIN_MODULE>;
 /** What a person writes. */
 export type ConfigInput = s.InputOf<ReturnType<typeof configSchema>> & { readonly $schema?: string };
 
@@ -51,6 +53,37 @@ export interface RouteIssue {
   readonly message: string;
 }
 
+const MODULE_FIELDS = s.object(
+  {
+    path: s.file({ describe: "An ES module that brings plugin kinds; relative to the configuration's folder." }),
+    sha256: s.string({ pattern: /^[0-9a-fA-F]{64}$/, hint: "64 hex digits", lowerCase: true, describe: "SHA-256 of the file, in hexadecimal." }),
+  },
+  {
+    refine({ path: file, sha256 }, report) {
+      const found = hash("sha256", file.content);
+      if (found !== sha256) report(`${file.path} is another file than this digest is for: its SHA-256 is ${found}`, "sha256");
+    },
+  },
+);
+
+/** As its fields say; where the digest is missing, it says which one the file has now. */
+export const PLUGIN_MODULE: typeof MODULE_FIELDS = {
+  ...MODULE_FIELDS,
+  check(node, at, context) {
+    const issues: Issue[] = [];
+    const value = MODULE_FIELDS.check(node, at, { ...context, issues });
+    const path = node.kind === "object" && !node.members.has("sha256") ? node.members.get("path") : undefined;
+    const file = path === undefined ? s.INVALID : s.file().check(path.value, at, { ...context, issues: [] });
+    for (const issue of issues) {
+      const isDigest = file !== s.INVALID && issue.at.at(-1) === "sha256";
+      context.issues.push(isDigest ? { ...issue, message: `is required; once you trust the file: "${hash("sha256", file.content)}"` } : issue);
+    }
+    return value;
+  },
+};
+
+const PLUGIN_MODULES = s.array(PLUGIN_MODULE, { describe: "Plugin kinds from files: each is loaded only while its digest fits." });
+
 export function configSchema(kinds: readonly PluginKind[]) {
   const plugins = s.array(s.named("Plugin", pluginSchema(kinds)), { unique: "id", describe: "Plugin instances, in the order they run." });
 
@@ -58,6 +91,7 @@ export function configSchema(kinds: readonly PluginKind[]) {
     {
       name: s.withDefault(GATEWAY_NAME, "edge-gateway"),
       plugins: s.withDefault(plugins, []),
+      plugin_modules: s.withDefault(PLUGIN_MODULES, []),
       trusted_proxies: s.withDefault(s.array(ADDRESS_RANGE, { describe: "Proxies whose Forwarded values are believed." }), []),
       access_log: s.withDefault(s.object({ enabled: s.withDefault(s.boolean({ describe: "Whether requests are logged." }), true) }), {}),
       certificates: s.withDefault(s.array(CERTIFICATE, { describe: "Server certificates by host name (SNI), beside the default one." }), []),

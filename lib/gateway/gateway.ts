@@ -2,6 +2,7 @@
  * The gateway as one object: holds the snapshot in force, listens, reloads, and ends. Joins all floors below; the data path itself
  * is `serve.ts`.
  */
+import { readFileSync } from "node:fs";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Duplex } from "node:stream";
@@ -11,11 +12,14 @@ import { version } from "../base/version.ts";
 import type { Json } from "../config/json.ts";
 import { formatIssues, loadConfig, readConfigFile, type ConfigIssue, type ConfigSource } from "../config/load.ts";
 import type { ConfigInput } from "../config/model.ts";
+import type { NamedFile } from "../config/schema.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { createAccessLog, type AccessLog } from "../observe/access_log.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
+import type { Link } from "../plugins/blame.ts";
+import { kindProblem } from "../plugins/kit.ts";
 import { checkRoutes } from "../route/table.ts";
 import { createListener, type Listener } from "../server/listener.ts";
 import type { Inbound, ReceiveOptions } from "../server/receive.ts";
@@ -24,6 +28,7 @@ import type { FleetReport } from "../upstream/fleet.ts";
 import { joinTunnel } from "../upstream/tunnel.ts";
 import { changesBetween, type Change } from "./changes.ts";
 import { collected, injected, type InjectRequest, type InjectResponse } from "./inject.ts";
+import { PluginModules } from "./plugin_modules.ts";
 import { Runtime } from "./runtime.ts";
 import { serve } from "./serve.ts";
 import { compile, filesOf, type Loaded, type Snapshot } from "./snapshot.ts";
@@ -35,6 +40,8 @@ export interface GatewayOptions {
   readonly configFile?: string;
   /** Plugin kinds beside the built-in ones. */
   readonly plugins?: readonly AnyPlugin[];
+  /** What `loadPluginModules` gave for the same configuration; needed where it has `global.plugin_modules`. */
+  readonly modules?: PluginModules;
   /** Where the gateway tells of faults and reloads. Default: nowhere. */
   readonly log?: Log;
   /** Gets the access log, whole lines of JSON, where `global.access_log` is enabled. Default: nowhere. */
@@ -90,6 +97,19 @@ export interface GatewayStatus {
   readonly lastReload: LastReload | null;
   /** The last one that changed anything: reading the same text again does not hide it. Null before the first one. */
   readonly lastChange: Extract<LastReload, { readonly outcome: "taken" }> | null;
+  /** Plugin instances of the configuration in force that were at fault for requests, which got a 500. */
+  readonly pluginFaults: readonly PluginFaults[];
+}
+
+export interface PluginFaults {
+  /** The kind. */
+  readonly plugin: string;
+  readonly id: string | null;
+  readonly level: "global" | "service" | "route";
+  readonly service: string | null;
+  readonly route: string | null;
+  /** Since the gateway was made. */
+  readonly count: number;
 }
 
 /** "stopping": not ready any more, but requests are still taken. */
@@ -114,6 +134,9 @@ export class ConfigError extends Error {
 export class Gateway {
   readonly #options: GatewayOptions;
   readonly #kinds: readonly AnyPlugin[];
+  readonly #modules: PluginModules;
+  /** By the instance's key. */
+  readonly #pluginFaults = new Map<string, PluginFaults>();
   readonly #log: Log;
   readonly #clock: Clock;
   readonly #runtime: Runtime;
@@ -149,6 +172,7 @@ export class Gateway {
   constructor(options: GatewayOptions) {
     this.#options = options;
     this.#kinds = allKinds(options.plugins ?? []);
+    this.#modules = options.modules ?? new PluginModules();
     this.#log = options.log ?? silentLog;
     this.#clock = options.clock ?? systemClock;
     this.#startedAt = this.#clock.now();
@@ -211,6 +235,7 @@ export class Gateway {
       counts: this.counts,
       lastReload: this.#lastReload,
       lastChange: this.#lastChange,
+      pluginFaults: [...this.#pluginFaults.values()],
     };
   }
 
@@ -270,18 +295,30 @@ export class Gateway {
     }
   }
 
-  /** The files that the configuration in force names: certificates, keys and authorities, as absolute paths. */
+  /**
+   * Loads the plugin modules that the configuration to come names and that are not loaded yet: `await` it before `reload`, which is
+   * where it is said if one cannot be used. What is in force is not touched.
+   */
+  async loadModules(config: ConfigInput | undefined = this.#options.config): Promise<void> {
+    const file = this.#options.configFile;
+    const source = config !== undefined ? { ok: true as const, value: config } : file === undefined ? null : readConfigFile(file);
+    if (source?.ok) await this.#modules.load(source, this.#options.environment ?? process.env);
+  }
+
+  /** The files that the configuration in force names: certificates, keys, authorities and plugin modules, as absolute paths. */
   get files(): readonly string[] {
-    return this.#snapshot.files.map(({ path }) => path);
+    return [...this.#snapshot.files, ...this.#snapshot.modules].map(({ path }) => path);
   }
 
   /**
-   * Takes new content of `files`, under the configuration in force, whatever stands in the configuration file by now: a fault there
-   * must not let a certificate run out. All or nothing as `reload`. False when they hold what they held, and once it has been closed.
+   * Takes new content of `files` (of plugin modules never), under the configuration in force, whatever stands in the configuration file
+   * by now: a fault there must not let a certificate run out. All or nothing as `reload`. False when they hold what they held, and once
+   * it has been closed.
    */
   rereadFiles(): boolean {
     if (this.#snapshot.files.length === 0 || this.#isClosed()) return false;
-    const loaded = this.#load(this.#source);
+    // Modules stay as they were loaded: one that has changed by now must not let a certificate run out either.
+    const loaded = this.#load(this.#source, this.#snapshot.modules);
     const old = this.#snapshot.files;
     if (filesOf(loaded.config).every(({ content }, i) => old[i]?.content.equals(content))) return false;
     this.#adopt(this.#compile(loaded));
@@ -365,8 +402,15 @@ export class Gateway {
       this.#shed.add(inbound);
       return problem(inbound.call, "overloaded", { detail: "Too many requests are under way. Try again shortly.", headers: RETRY_SOON });
     }
-    return serve(inbound, this.#snapshot, this.#log);
+    return serve(inbound, this.#snapshot, this.#log, this.#onFault);
   }
+
+  readonly #onFault = ({ name, scope: { key, id, level, service, route } }: Link): void => {
+    // A request may have outlived the configuration it came under.
+    if (!this.#snapshot.instances.has(key)) return;
+    const count = (this.#pluginFaults.get(key)?.count ?? 0) + 1;
+    this.#pluginFaults.set(key, { plugin: name, id, level, service, route, count });
+  };
 
   #ended(inbound: Inbound): void {
     if (inbound.call.notes.logged) this.#accessLog?.write(inbound);
@@ -404,9 +448,14 @@ export class Gateway {
     return read;
   }
 
-  #load(source: ConfigSource): Loaded {
-    const environment = this.#options.environment ?? process.env;
-    const loaded = loadConfig(source, { kinds: this.#kinds, environment, checkRoutes });
+  #load(source: ConfigSource, remembered: readonly NamedFile[] = []): Loaded & WithKinds {
+    const loaded = loadConfig(source, {
+      kinds: this.#kinds,
+      moduleKinds: (module) => this.#modules.kindsOf(module),
+      environment: this.#options.environment ?? process.env,
+      readFile: (path) => remembered.find((file) => file.path === path)?.content ?? readFileSync(path),
+      checkRoutes,
+    });
     if (!loaded.ok) throw new ConfigError(loaded.issues, "file" in source ? source.file : undefined);
     return loaded;
   }
@@ -415,15 +464,20 @@ export class Gateway {
     const before = this.#snapshot;
     this.#runtime.adopt(next.inUse);
     this.#snapshot = next;
+    for (const key of this.#pluginFaults.keys()) if (!next.instances.has(key)) this.#pluginFaults.delete(key);
     this.#receiving = receivingBy(next, this.#clock);
     // What an HTTP/2 connection was told at its start holds for its life: clients are sent to new ones when it is true no more.
     if (headLimits(before) !== headLimits(next)) this.#listener.renewSessions("all");
     else if (before.h2c && !next.h2c) this.#listener.renewSessions("plain");
   }
 
-  #compile(loaded: Loaded): Snapshot {
-    return compile(loaded, { runtime: this.#runtime, kinds: this.#kinds, log: this.#log });
+  #compile(loaded: Loaded & WithKinds): Snapshot {
+    return compile(loaded, { runtime: this.#runtime, kinds: loaded.kinds, log: this.#log });
   }
+}
+
+interface WithKinds {
+  readonly kinds: readonly AnyPlugin[];
 }
 
 function headLimits({ limits }: Snapshot): string {
@@ -458,7 +512,8 @@ function receivingBy({ isTrusted, limits }: Snapshot, clock: Clock): ReceiveOpti
 function allKinds(own: readonly AnyPlugin[]): readonly AnyPlugin[] {
   const kinds = [...builtinPlugins];
   for (const kind of own) {
-    if (!/^[a-z][a-z0-9_]*$/.test(kind.name)) throw new TypeError(`plugin name "${kind.name}": use lower-case letters, digits and underscores`);
+    const problem = kindProblem(kind);
+    if (problem !== undefined) throw new TypeError(problem);
     if (kinds.some(({ name }) => name === kind.name)) throw new TypeError(`there is already a plugin named "${kind.name}"`);
     kinds.push(kind);
   }

@@ -6,14 +6,18 @@ import { ERRORS, Fault } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { Exchange } from "../http/exchange.ts";
 import { headerValue } from "../http/headers.ts";
-import { problem, type Reply } from "../http/reply.ts";
+import { isReply, problem, type Reply } from "../http/reply.ts";
+import { blamed, type Link } from "../plugins/blame.ts";
 import { ENCODED_SLASH, readTarget } from "../route/path.ts";
 import type { Found } from "../route/table.ts";
 import { isHost, type Inbound } from "../server/receive.ts";
 import type { RouteTarget, Snapshot } from "./snapshot.ts";
 
+/** Told of every plugin that was at fault for a request. */
+export type OnFault = (link: Link) => void;
+
 /** Never throws, and its promise never rejects: whatever goes wrong inside is a 500 without a word about the inside. */
-export function serve(inbound: Inbound, snapshot: Snapshot, log: Log): Reply | Promise<Reply> {
+export function serve(inbound: Inbound, snapshot: Snapshot, log: Log, onFault: OnFault): Reply | Promise<Reply> {
   const { call, method } = inbound;
 
   // 1. Refuse what two readers would read in two ways.
@@ -63,13 +67,13 @@ export function serve(inbound: Inbound, snapshot: Snapshot, log: Log): Reply | P
   });
   try {
     const reply = handler(exchange);
-    if (!(reply instanceof Promise)) return checked(inbound, reply, log);
+    if (!(reply instanceof Promise)) return checked(inbound, reply, log, onFault);
     return reply.then(
-      (later) => checked(inbound, later, log),
-      (error: unknown) => fault(inbound, error, log),
+      (later) => checked(inbound, later, log, onFault),
+      (error: unknown) => fault(inbound, error, log, onFault),
     );
   } catch (error) {
-    return fault(inbound, error, log);
+    return fault(inbound, error, log, onFault);
   }
 }
 
@@ -82,28 +86,24 @@ function preflighted({ headers }: Inbound, find: (method: string) => Found<Route
 }
 
 /** A plugin that returns something else (`next(exchange)` without `return`) is at fault for its own request, and for no other. */
-function checked(inbound: Inbound, reply: Reply, log: Log): Reply {
+function checked(inbound: Inbound, reply: Reply, log: Log, onFault: OnFault): Reply {
   if (isReply(reply)) return reply;
   const { body } = (reply ?? {}) as { body?: { destroy?: unknown } | null };
   if (typeof body?.destroy === "function") body.destroy();
-  return fault(inbound, new TypeError("a plugin returned no Reply: it gives back what next(exchange) does, or a Reply of its own"), log);
+  return fault(inbound, new TypeError("a plugin returned no Reply: it gives back what next(exchange) does, or a Reply of its own"), log, onFault, reply);
 }
 
-function isReply(reply: Reply): boolean {
-  if (typeof reply !== "object" || reply === null) return false;
-  const { status, headers, body } = reply;
-  if (!Number.isInteger(status) || !Array.isArray(headers) || status > 999) return false;
-  if (status < 200 && (status !== 101 || reply.tunnel === undefined)) return false;
-  return body === null || Buffer.isBuffer(body) || typeof (body as { pipe?: unknown } | undefined)?.pipe === "function";
-}
-
-function fault({ call }: Inbound, error: unknown, log: Log): Reply {
+/** `outcome` is what came out of the plugins: the error, or what they gave in the place of a Reply. */
+function fault({ call }: Inbound, error: unknown, log: Log, onFault: OnFault, outcome: unknown = error): Reply {
   // A plugin that reads the body meets its limits: the client is at fault, not the plugin.
   if (error instanceof Fault && ERRORS[error.code].side === "client") return problem(call, error.code, { why: error.message });
+  const link = blamed(call, outcome);
+  if (link !== null) onFault(link);
   log.error("a plugin or the gateway failed", {
     request_id: call.id,
     service: call.notes.service,
     route: call.notes.route,
+    ...(link === null ? null : { plugin: link.name, plugin_id: link.scope.id, plugin_level: link.scope.level }),
     error: error instanceof Error ? (error.stack ?? error.message) : String(error),
   });
   return problem(call, "internal", { why: error instanceof Error ? error.message : String(error) });

@@ -9,8 +9,9 @@ import type { Config, PluginInstance, Service } from "../config/model.ts";
 import { statusRanges } from "../config/resilience.ts";
 import type { NamedFile } from "../config/schema.ts";
 import type { RouteName, ServiceName } from "../http/exchange.ts";
-import type { Handler, Middleware } from "../http/handler.ts";
-import { fold, type AnyPlugin, type Scope, type Tools } from "../plugins/plugin.ts";
+import type { Handler } from "../http/handler.ts";
+import { foldBlaming, type Link } from "../plugins/blame.ts";
+import type { AnyPlugin, Scope, Tools } from "../plugins/plugin.ts";
 import { compileTable, type RouteTable, type TableEntry } from "../route/table.ts";
 import { hostCertificates, type HostCertificates } from "../server/certificates.ts";
 import type { Counters } from "../store/counters.ts";
@@ -29,6 +30,10 @@ export interface Snapshot {
   readonly limits: Config["global"]["limits"];
   /** What the files hold that the configuration names: certificates, keys, authorities. */
   readonly files: readonly NamedFile[];
+  /** The plugin modules as they were loaded, whatever their files hold by now. */
+  readonly modules: readonly NamedFile[];
+  /** Keys of all plugin instances. */
+  readonly instances: ReadonlySet<string>;
   readonly certificates: HostCertificates;
   /** Whether plain ports take HTTP/2 by prior knowledge. */
   readonly h2c: boolean;
@@ -106,7 +111,7 @@ function compileInto(inUse: InUse, loaded: Loaded, workshop: Workshop): Snapshot
     });
     const outer = {
       plugins: [...config.global.plugins, ...service.plugins],
-      middlewares: [...globals, ...compiler.create(service.plugins, { level: "service", service: service.name, route: null })],
+      links: [...globals, ...compiler.create(service.plugins, { level: "service", service: service.name, route: null })],
     };
     entries.push(...routeEntries(service, innermost, outer, compiler));
   }
@@ -116,6 +121,8 @@ function compileInto(inUse: InUse, loaded: Loaded, workshop: Workshop): Snapshot
     isTrusted: config.global.trustedProxies.length === 0 ? () => false : (address: string) => trusted.has(address),
     limits: config.global.limits,
     files: filesOf(config),
+    modules: config.global.pluginModules.map(({ path }) => path),
+    instances: compiler.instances,
     certificates: hostCertificates(config.global.certificates, workshop.log, runtime.clock),
     h2c: config.global.h2c,
     accessLog: config.global.accessLog.enabled,
@@ -158,7 +165,7 @@ const NOT_TOKEN = /[^!#$%&'*+.^_`|~0-9A-Za-z-]+/g;
 
 interface Outer {
   readonly plugins: readonly PluginInstance[];
-  readonly middlewares: readonly Middleware[];
+  readonly links: readonly Link[];
 }
 
 function routeEntries(service: Service, innermost: Handler, outer: Outer, compiler: PluginCompiler): TableEntry<RouteTarget>[] {
@@ -172,9 +179,17 @@ function routeEntries(service: Service, innermost: Handler, outer: Outer, compil
       path: route.path,
       methods: route.methods,
       encodedSlashes: service.encodedSlashes === "allow",
-      target: { service: name, route: { name: route.name, path: route.path }, handler: fold([...outer.middlewares, ...own], innermost), takesPreflights },
+      target: { service: name, route: { name: route.name, path: route.path }, handler: folded([...outer.links, ...own], innermost, service.name, route.name), takesPreflights },
     };
   });
+}
+
+function folded(links: readonly Link[], innermost: Handler, service: string, route: string): Handler {
+  try {
+    return foldBlaming(links, innermost);
+  } catch (error) {
+    throw new Error(`the plugins of ${whereIs({ level: "route", service, route })} cannot be put together: ${wordsOf(error)}`, { cause: error });
+  }
 }
 
 function withoutFinalSlash(path: string): string {
@@ -186,6 +201,8 @@ class PluginCompiler {
   readonly #workshop: Workshop;
   readonly #gatewayName: string;
   readonly #inUse: InUse;
+  /** Keys of all that were created. */
+  readonly instances = new Set<string>();
 
   constructor(workshop: Workshop, gatewayName: string, inUse: InUse) {
     this.#workshop = workshop;
@@ -198,9 +215,9 @@ class PluginCompiler {
     return instances.some(({ name, enabled }) => enabled && kinds.find((kind) => kind.name === name)?.takes === "preflights");
   }
 
-  create(instances: readonly PluginInstance[], place: Pick<Scope, "level" | "service" | "route">): Middleware[] {
+  create(instances: readonly PluginInstance[], place: Pick<Scope, "level" | "service" | "route">): Link[] {
     const { runtime, kinds, log } = this.#workshop;
-    const middlewares: Middleware[] = [];
+    const links: Link[] = [];
     const seen = new Map<string, number>();
     const counters: Counters = {
       limiter: (key, options) => {
@@ -220,16 +237,23 @@ class PluginCompiler {
       try {
         const keep: Tools["keep"] = (name, settings, make) =>
           runtime.keep(JSON.stringify([key, name]), JSON.stringify(settings) ?? "", make, this.#inUse);
-        middlewares.push(kind.create(instance.config, { clock: runtime.clock, log, counters, gatewayName: this.#gatewayName, scope, keep }));
+        const middleware = kind.create(instance.config, { clock: runtime.clock, log, counters, gatewayName: this.#gatewayName, scope, keep });
+        if (typeof middleware !== "function") throw new TypeError('"create" gave no function');
+        links.push({ name: instance.name, scope, middleware });
+        this.instances.add(key);
       } catch (error) {
-        throw new Error(`plugin ${instance.name} of ${whereIs(scope)} cannot be created: ${(error as Error).message}`, { cause: error });
+        throw new Error(`plugin ${instance.name} of ${whereIs(scope)} cannot be created: ${wordsOf(error)}`, { cause: error });
       }
     }
-    return middlewares;
+    return links;
   }
 }
 
-function whereIs(scope: Scope): string {
+function wordsOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
+function whereIs(scope: Pick<Scope, "level" | "service" | "route">): string {
   if (scope.level === "global") return "the global level";
   return scope.level === "service" ? `service "${scope.service}"` : `route "${scope.route}" of service "${scope.service}"`;
 }

@@ -28,6 +28,15 @@ export interface Tunnel {
   readonly idleMs: number;
 }
 
+/** Whether a value that is said to be a Reply is one that can be sent. */
+export function isReply(reply: Reply): boolean {
+  if (typeof reply !== "object" || reply === null) return false;
+  const { status, headers, body } = reply;
+  if (!Number.isInteger(status) || !Array.isArray(headers) || status > 999) return false;
+  if (status < 200 && (status !== 101 || reply.tunnel === undefined)) return false;
+  return body === null || Buffer.isBuffer(body) || typeof (body as { pipe?: unknown } | undefined)?.pipe === "function";
+}
+
 /** Gives up a Reply that will not be sent, and frees what it holds (an unread body holds its pooled connection for ever). */
 export function discard(reply: Reply): void {
   if (reply.body !== null && !Buffer.isBuffer(reply.body)) reply.body.destroy();

@@ -78,6 +78,7 @@ export const STATUS: GatewayStatus = {
   counts: { services: 1, routes: 1, upstreams: 1 },
   lastReload: null,
   lastChange: null,
+  pluginFaults: [],
 };
 
 export const TAKEN: Extract<LastReload, { readonly outcome: "taken" }> = {

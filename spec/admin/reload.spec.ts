@@ -82,7 +82,14 @@ describe("GET /gateway/status", () => {
       counts: { services: 1, routes: 1, upstreams: 1 },
       last_reload: null,
       last_change: null,
+      plugin_faults: [],
     });
+  });
+
+  it("tells of plugins that were at fault", async () => {
+    const pluginFaults = [{ plugin: "tenant", id: null, level: "route" as const, service: "s", route: "r", count: 3 }];
+    const { get } = await loggedIn({ source: { ...source, status: () => ({ ...STATUS, pluginFaults }) } });
+    expect((await get("/gateway/status")).json.plugin_faults).toEqual(pluginFaults);
   });
 
   it("tells of the last reload, taken or refused", async () => {

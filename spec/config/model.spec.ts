@@ -37,6 +37,7 @@ describe("configSchema", () => {
       global: {
         name: "edge-gateway",
         plugins: [],
+        pluginModules: [],
         trustedProxies: [],
         accessLog: { enabled: true },
         certificates: [],

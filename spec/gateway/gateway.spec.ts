@@ -276,6 +276,7 @@ describe("status", () => {
       counts: { services: 1, routes: 2, upstreams: 1 },
       lastReload: null,
       lastChange: null,
+      pluginFaults: [],
     });
     const { changes } = gateway.reload({ services: [] }, "signal");
     expect(gateway.status).toMatchObject({ loadedAt: made + 1_500, digest: gateway.digest, counts: { services: 0 } });

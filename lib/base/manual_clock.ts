@@ -1,0 +1,53 @@
+/**
+ * A clock for tests: time stands still until it is moved. The system's clock is `clock.ts`.
+ */
+import type { Clock } from "./clock.ts";
+
+export interface ManualClock extends Clock {
+  /** Moves time on by `ms`, running the timers that fall due, in order. */
+  advance(ms: number): void;
+  /** How many timers are pending. */
+  readonly pending: number;
+}
+
+/** A clock whose hands only the test turns. Starts at 0 monotonic, 2026-01-01T00:00:00Z on the wall. */
+export function manualClock(): ManualClock {
+  interface Entry {
+    due: number;
+    readonly ms: number;
+    readonly run: () => void;
+  }
+  const epoch = Date.UTC(2026, 0, 1);
+  const pending = new Set<Entry>();
+  let now = 0;
+  return {
+    now: () => now,
+    wall: () => epoch + now,
+    after(ms, run) {
+      const entry: Entry = { due: now + ms, ms, run };
+      pending.add(entry);
+      return {
+        cancel: () => void pending.delete(entry),
+        restart: () => {
+          entry.due = now + entry.ms;
+          pending.add(entry);
+        },
+      };
+    },
+    advance(ms) {
+      const end = now + ms;
+      for (;;) {
+        let first: Entry | null = null;
+        for (const entry of pending) if (entry.due <= end && (first === null || entry.due < first.due)) first = entry;
+        if (first === null) break;
+        now = Math.max(now, first.due);
+        pending.delete(first);
+        first.run();
+      }
+      now = end;
+    },
+    get pending() {
+      return pending.size;
+    },
+  };
+}

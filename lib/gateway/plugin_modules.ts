@@ -1,0 +1,124 @@
+/**
+ * Loads plugin kinds from the ES modules that a configuration names: the one place where code that is not the project's own comes in.
+ * Which files may be loaded, and that each has its digest, is judged in `config/`; what is told of a bad one is `gateway.ts`'s affair.
+ *
+ * What runs is what was read and compared with its digest, never the file read a second time. So a module is one file: beside
+ * `node:` modules it can import nothing by a relative or bare name, and the digest speaks for all of it.
+ */
+import { pathToFileURL } from "node:url";
+import { kindsWithModules, pluginModulesOf, readConfigFile, type ConfigIssue, type ConfigSource } from "../config/load.ts";
+import type { PluginModule } from "../config/model.ts";
+import { kindProblem, kit } from "../plugins/kit.ts";
+import type { AnyPlugin } from "../plugins/plugin.ts";
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+/**
+ * Loads the modules that a configuration file, or a configuration as a value, names, for `createGateway({ …, modules })`. Never rejects:
+ * what is wrong with a module is said by `createGateway`, together with everything else.
+ */
+export async function loadPluginModules(config: string | object, environment: Environment = process.env): Promise<PluginModules> {
+  const modules = new PluginModules();
+  const read = typeof config === "string" ? readConfigFile(config) : { ok: true as const, value: config };
+  if (read.ok) await modules.load(read, environment);
+  return modules;
+}
+
+/** The given kinds and those of the modules of a configuration file, or what is wrong with these. */
+export async function moduleKinds(
+  file: string,
+  given: readonly AnyPlugin[],
+): Promise<{ readonly kinds: readonly AnyPlugin[]; readonly issues: readonly ConfigIssue[] }> {
+  const read = readConfigFile(file);
+  if (!read.ok) return { kinds: given, issues: read.issues };
+  const modules = new PluginModules();
+  await modules.load(read, process.env);
+  return kindsWithModules(read, { environment: process.env, kinds: given, moduleKinds: (module) => modules.kindsOf(module) });
+}
+
+/** Modules by path and digest. One that is loaded stays loaded for the life of the process: node can let go of none. */
+export class PluginModules {
+  readonly #loaded = new Map<string, readonly AnyPlugin[]>();
+  /** Of those that could not be used when they were last tried. */
+  readonly #problems = new Map<string, string>();
+  #tries = 0;
+
+  /** Loads what is named and not loaded yet, one after the other. */
+  async load(source: ConfigSource, environment: Environment): Promise<void> {
+    for (const module of pluginModulesOf(source, { environment })) {
+      const key = keyOf(module);
+      if (this.#loaded.has(key)) continue;
+      try {
+        this.#loaded.set(key, await inTime(kindsFrom(module, this.#tries++)));
+        this.#problems.delete(key);
+      } catch (error) {
+        this.#problems.set(key, messageOf(error));
+      }
+    }
+  }
+
+  /** The kinds of a module, or why there are none. */
+  kindsOf(module: PluginModule): readonly AnyPlugin[] | string {
+    const key = keyOf(module);
+    return this.#loaded.get(key) ?? this.#problems.get(key) ?? NOT_LOADED;
+  }
+}
+
+const NOT_LOADED = "has not been loaded: await loadPluginModules(…) before createGateway, and gateway.loadModules() before reload";
+
+function keyOf({ path, sha256 }: PluginModule): string {
+  return `${sha256} ${path.path}`;
+}
+
+async function kindsFrom({ path, sha256 }: PluginModule, nth: number): Promise<readonly AnyPlugin[]> {
+  const { default: exported } = await evaluated(path.path, path.content, `${sha256.slice(0, 12)}-${nth}`);
+  const made: unknown = typeof exported === "function" ? await (exported as (given: typeof kit) => unknown)(kit) : exported;
+  const kinds: readonly unknown[] = Array.isArray(made) ? made : [made];
+  if (made === undefined || kinds.length === 0) throw new Error(USAGE);
+  for (const kind of kinds) {
+    const problem = kindProblem(kind);
+    if (problem !== undefined) throw new Error(`${problem}. ${USAGE}`);
+  }
+  const names = (kinds as readonly AnyPlugin[]).map(({ name }) => name);
+  const twice = names.find((name, i) => names.indexOf(name) !== i);
+  if (twice !== undefined) throw new Error(`it brings the plugin kind "${twice}" twice`);
+  return kinds as readonly AnyPlugin[];
+}
+
+const USAGE = "Its default export has to be a plugin, a list of plugins, or a function that makes them: export default (kit) => kit.definePlugin({ … })";
+
+/** Each try is a module of its own: node remembers one that failed, and would fail it again for ever. */
+async function evaluated(path: string, content: Buffer, label: string): Promise<{ readonly default?: unknown }> {
+  // The comment has stack traces name the file in the place of a URL that holds all of it.
+  const code = `${content.toString("utf8")}\n//# sourceURL=${pathToFileURL(path).href}?${label}\n`;
+  const url = `data:text/javascript;base64,${Buffer.from(code).toString("base64")}`;
+  try {
+    return (await import(/* @vite-ignore */ url)) as { readonly default?: unknown };
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException | null)?.code === "ERR_UNSUPPORTED_RESOLVE_REQUEST" || /Failed to resolve module specifier/.test(messageOf(error))) {
+      throw new Error("it imports another file or package: a module is one file, which may import node: modules only", { cause: error });
+    }
+    throw error;
+  }
+}
+
+const MOST_MS = 10_000;
+
+/** A module that waits for ever must not keep the gateway from starting. */
+async function inTime<T>(done: Promise<T>): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_resolve, reject) => {
+    timer = setTimeout(() => reject(new Error(`it takes longer than ${MOST_MS / 1000} seconds to load`)), MOST_MS);
+  });
+  try {
+    return await Promise.race([done, late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** One line, without the URL of the module: it would hold all of its text. */
+function messageOf(error: unknown): string {
+  const text = error instanceof Error ? (error.name === "Error" ? error.message : `${error.name}: ${error.message}`) : `it threw ${String(error)}`;
+  return text.split("\n", 1)[0]!.replace(/data:text\/javascript\S*/g, "the module");
+}

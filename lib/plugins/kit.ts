@@ -1,0 +1,45 @@
+/**
+ * What a plugin's author needs, as one value: a module that is loaded from a file gets it handed, so that it needs no import of the package.
+ * How such a module is found and loaded is `gateway/`.
+ */
+import * as schema from "../config/schema.ts";
+import { hasHeader, headerValue, headerValues, withAddedHeader, withHeader, withoutHeader } from "../http/headers.ts";
+import { discard, problem, problemReply } from "../http/reply.ts";
+import { definePlugin, type AnyPlugin } from "./plugin.ts";
+
+/** Everything in it is also exported by the package under the same name. */
+export const kit = Object.freeze({
+  definePlugin,
+  schema,
+  headerValue,
+  headerValues,
+  hasHeader,
+  withHeader,
+  withAddedHeader,
+  withoutHeader,
+  problem,
+  problemReply,
+  discard,
+});
+
+export type PluginKit = typeof kit;
+
+/** What a module exports as its default. */
+export type PluginModuleExport = AnyPlugin | readonly AnyPlugin[] | ((kit: PluginKit) => AnyPlugin | readonly AnyPlugin[] | Promise<AnyPlugin | readonly AnyPlugin[]>);
+
+/** Undefined when it is one; else what it lacks, for its author. */
+export function kindProblem(value: unknown): string | undefined {
+  if (typeof value !== "object" || value === null) return "a plugin is an object with name, schema and create";
+  const { name, schema: own, create, takes } = value as Partial<Record<keyof AnyPlugin, unknown>>;
+  if (typeof name !== "string" || !KIND_NAME.test(name)) return `plugin name ${shown(name)}: use lower-case letters, digits and underscores`;
+  const { check, show, jsonSchema } = (own ?? {}) as Partial<Record<string, unknown>>;
+  if (![check, show, jsonSchema].every((part) => typeof part === "function")) return `plugin ${name}: "schema" is none: make it with schema.object({ … })`;
+  if (typeof create !== "function") return `plugin ${name}: "create" is no function`;
+  return takes === undefined || takes === "preflights" ? undefined : `plugin ${name}: "takes" is ${shown(takes)}; it may be "preflights" only`;
+}
+
+const KIND_NAME = /^[a-z][a-z0-9_]*$/;
+
+function shown(value: unknown): string {
+  return typeof value === "string" ? `"${value}"` : value === undefined ? "missing" : `a ${typeof value}`;
+}

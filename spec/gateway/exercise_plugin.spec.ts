@@ -1,0 +1,89 @@
+import { describe, expect, it } from "vitest";
+import { ConfigError, definePlugin, discard, exercisePlugin, headerValue, problem, schema, withHeader } from "../../lib/index.ts";
+import { keyAuth } from "../../lib/plugins/key_auth.ts";
+import { rateLimit } from "../../lib/plugins/rate_limit.ts";
+
+const greeting = definePlugin({
+  name: "greeting",
+  schema: schema.object({ word: schema.string({ min: 1 }), loud: schema.withDefault(schema.boolean(), false) }),
+  create: ({ word, loud }, tools) => (next) => async (exchange) => {
+    tools.log.info("greeted", { caller: exchange.identity });
+    const reply = await next(exchange.with({ headers: withHeader(exchange.headers, "X-Word", loud ? word.toUpperCase() : word) }));
+    return { ...reply, headers: withHeader(reply.headers, "X-Level", `${tools.scope.level} ${tools.scope.id} ${tools.gatewayName}`) };
+  },
+});
+
+describe("exercisePlugin", () => {
+  it("gives the reply, what was forwarded, and what was logged", async () => {
+    const { send, lines } = exercisePlugin(greeting, { word: "hi", loud: true }, { id: "one", level: "service", gatewayName: "gw" });
+    const done = await send({ method: "POST", path: "/b?c", headers: { "X-Own": "d" }, body: "text", identity: "alice", params: { e: "f" } });
+    expect([done.status, done.text(), done.header("x-level"), done.code, done.atOnce]).toEqual([200, "from upstream", "service one gw", null, false]);
+    const { method, path, query, headers, params } = done.forwarded!;
+    expect([method, path, query, headerValue(headers, "x-own"), headerValue(headers, "x-word"), params]).toEqual(["POST", "/b", "?c", "d", "HI", { e: "f" }]);
+    expect(done.forwardedBody.toString()).toBe("text");
+    expect(lines).toEqual([{ level: "info", message: "greeted", fields: { caller: "alice" } }]);
+  });
+
+  it("checks the configuration as one in a file, and says everything that is wrong with it", () => {
+    const wrong = { wrd: "x", loud: "yes" } as never;
+    expect(() => exercisePlugin(greeting, wrong)).toThrow(ConfigError);
+    expect(() => exercisePlugin(greeting, wrong)).toThrow(/config\.wrd +is not a known field; did you mean "word"\?\nconfig\.word +is required[^]*\nconfig\.loud +expected true or false, found "yes"/);
+  });
+
+  it("resolves references in the environment it is given, and no other", async () => {
+    const { send } = exercisePlugin(greeting, { word: "${env:WORD}" }, { environment: { WORD: "secret" } });
+    expect(headerValue((await send()).forwarded!.headers, "x-word")).toBe("secret");
+    expect(() => exercisePlugin(greeting, { word: "${env:PATH}" })).toThrow(/PATH is not set/);
+  });
+
+  it("keeps one instance over requests, and moves time only when told", async () => {
+    const { send, clock } = exercisePlugin(rateLimit, { limit_second: 1 });
+    expect([(await send()).status, (await send()).status]).toEqual([200, 429]);
+    clock.advance(2_000);
+    expect((await send()).status).toBe(200);
+  });
+
+  it("tells a refusal by its code, and that nothing was forwarded, at once", async () => {
+    const { send } = exercisePlugin(keyAuth, { key: "k" });
+    expect(await send()).toMatchObject({ status: 401, code: "key_missing", forwarded: null, atOnce: true });
+    expect(await send({ path: "/?apiKey=k" })).toMatchObject({ status: 200, code: null, atOnce: true });
+  });
+
+  it("takes an upstream as a value and as a function", async () => {
+    const one = exercisePlugin(greeting, { word: "a" }, { upstream: { status: 404, headers: { "X-B": "c" }, body: "none" } });
+    const first = await one.send();
+    expect([first.status, first.header("X-B"), first.text()]).toEqual([404, "c", "none"]);
+    const two = exercisePlugin(greeting, { word: "a" }, { upstream: async (exchange) => problem(exchange.call, "upstream_timeout") });
+    expect(await two.send()).toMatchObject({ status: 504, code: "upstream_timeout" });
+  });
+
+  it("keeps requests that are under way at one time apart", async () => {
+    const { send } = exercisePlugin(greeting, { word: "a" });
+    const [one, two] = await Promise.all([send({ path: "/1", method: "POST", body: "x" }), send({ path: "/2", method: "POST", body: "y" })]);
+    expect([one.forwarded!.path, one.forwardedBody.toString(), two.forwarded!.path, two.forwardedBody.toString()]).toEqual(["/1", "x", "/2", "y"]);
+  });
+
+  it("lets what the plugin throws through, and says when it gives no Reply", async () => {
+    const make = (handler: () => never) => exercisePlugin(definePlugin({ name: "odd", schema: schema.object({}), create: () => () => handler }), {});
+    await expect(make(() => { throw new Error("lost"); }).send()).rejects.toThrow("lost");
+    await expect(make(() => undefined as never).send()).rejects.toThrow("the plugin returned no Reply");
+    await expect(exercisePlugin(greeting, { word: "a" }).send({ path: "/a/../../b" })).rejects.toThrow(/the gateway itself would refuse this request/);
+    expect(() => exercisePlugin({ ...greeting, name: "No" }, { word: "a" })).toThrow(/plugin name "No"/);
+  });
+
+  it("closes what the plugin holds, and makes each thing once", async () => {
+    const told: string[] = [];
+    const holding = definePlugin({
+      name: "holding",
+      schema: schema.object({}),
+      create: (_config, { keep }) => {
+        for (const settings of [1, 1, 2]) keep("thing", settings, () => (told.push(`+${settings}`), { close: () => void told.push(`-${settings}`) }));
+        return (next) => async (exchange) => (discard(await next(exchange)), { status: 204, headers: [], body: null });
+      },
+    });
+    const { send, close } = exercisePlugin(holding, {});
+    expect((await send({ upgrade: "websocket", claims: { sub: "a" } })).status).toBe(204);
+    await close();
+    expect(told).toEqual(["+1", "+2", "-1", "-2"]);
+  });
+});

@@ -1,0 +1,219 @@
+import { createHash } from "node:crypto";
+import { writeFileSync } from "node:fs";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { ConfigError, createGateway, definePlugin, loadPluginModules, schema, type ConfigInput, type GatewayOptions } from "../../lib/index.ts";
+import * as everything from "../../lib/index.ts";
+import { kit } from "../../lib/plugins/kit.ts";
+import { oneService } from "../support/gateway.ts";
+import { emptyFolder } from "../support/process.ts";
+
+const sha256 = (text: string) => createHash("sha256").update(text).digest("hex");
+
+/** A module with the kind `hello`, which answers with a text. */
+const saying = (text: string, name = "hello") => `export default (kit) => kit.definePlugin({
+  name: ${JSON.stringify(name)},
+  schema: kit.schema.object({ times: kit.schema.withDefault(kit.schema.integer({ min: 1, max: 3 }), 1) }),
+  create: ({ times }) => () => () => ({ status: 200, headers: [], body: Buffer.from(${JSON.stringify(text)}.repeat(times)) }),
+});`;
+
+/** A folder with modules in it, and a configuration in the file gw.json that names them. */
+function folder(modules: Readonly<Record<string, string>> = {}) {
+  const path = emptyFolder();
+  const file = `${path}/gw.json`;
+  const put = (name: string, text: string) => writeFileSync(`${path}/${name}`, text);
+  for (const [name, text] of Object.entries(modules)) put(name, text);
+  const listed = Object.entries(modules).map(([name, text]) => ({ path: name, sha256: sha256(text) }));
+  const config = (plugin_modules: unknown = listed, plugin: object = { name: "hello" }) =>
+    oneService(9, { plugins: [plugin as never] }, { plugin_modules: plugin_modules as never });
+  const save = (value: ConfigInput = config()) => put("gw.json", JSON.stringify(value));
+  save();
+  return { path, file, put, config, save };
+}
+
+async function started(file: string, options: Partial<GatewayOptions> = {}) {
+  const gateway = createGateway({ configFile: file, modules: await loadPluginModules(file), ...options });
+  onTestFinished(async () => void (await gateway.close(0)));
+  return { gateway, text: async () => (await gateway.inject({ path: "/a/x" })).text() };
+}
+
+/** The issues, without the columns that they stand in. */
+async function refused(file: string, options: Partial<GatewayOptions> = {}): Promise<string[]> {
+  try {
+    await started(file, options);
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    return error.issues.map(({ at, message, position }) => {
+      expect(position).not.toBe(null);
+      return `${at.join(".")}: ${message}`;
+    });
+  }
+  throw new Error("the configuration was taken");
+}
+
+describe("a plugin module", () => {
+  it("is found from the configuration's folder, and brings its kind with schema and defaults", async () => {
+    const { file } = folder({ "hello.mjs": saying("hi") });
+    const { gateway, text } = await started(file);
+    expect(await text()).toBe("hi");
+    expect(JSON.stringify(gateway.shownConfig)).toContain('"name":"hello","enabled":true,"config":{"times":1}');
+  });
+
+  it("has its configurations checked like those of any kind", async () => {
+    const { file, save, config } = folder({ "hello.mjs": saying("hi") });
+    save(config(undefined, { name: "hello", config: { times: 4 } }));
+    expect(await refused(file)).toEqual(["services.0.plugins.0.config.times: expected an integer 1–3, found 4"]);
+  });
+
+  const plugin = (name: string) => `({ name: "${name}", schema: kit.schema.object({}), create: () => () => () => ({ status: 200, headers: [], body: Buffer.from("${name}") }) })`;
+
+  it.each([
+    ["a list", `export default (kit) => [${plugin("hello")}, ${plugin("other")}];`],
+    ["a promise", `export default async (kit) => ${plugin("hello")};`],
+    ["a plugin as it is", `const any = { expects: "", describe: undefined, kinds: ["object"], check: () => ({}), show: () => ({}), jsonSchema: () => ({}) };
+      export default { name: "hello", schema: any, create: () => () => () => ({ status: 200, headers: [], body: Buffer.from("hello") }) };`],
+    ["a plugin made with node's modules", `import { format } from "node:util"; export default (kit) => ${plugin("hello")}; format("");`],
+  ])("may export %s", async (_what, text) => {
+    const { file } = folder({ "m.mjs": text });
+    expect(await (await started(file)).text()).toBe("hello");
+  });
+
+  it("is handed what the package exports, under the same names", () => {
+    for (const [name, value] of Object.entries(kit)) expect(everything[name as keyof typeof everything]).toBe(value);
+  });
+
+  const USAGE = "Its default export has to be a plugin, a list of plugins, or a function that makes them: export default (kit) => kit.definePlugin({ … })";
+
+  it.each([
+    ["that is no JavaScript", "export default {{", /SyntaxError: Unexpected token '\{'$/],
+    ["that throws", 'throw new RangeError("out of luck\\nsecond line");', /RangeError: out of luck$/],
+    ["that throws what is no error", "throw 7;", /it threw 7$/],
+    ["whose function throws", 'export default () => { throw new Error("no luck"); };', /no luck$/],
+    ["that exports nothing", "const a = 1;", USAGE],
+    ["that exports nothing as default", "export const plugin = {};", USAGE],
+    ["that exports an empty list", "export default [];", USAGE],
+    ["that exports a text", 'export default "hello";', `a plugin is an object with name, schema and create. ${USAGE}`],
+    ["that exports null", "export default null;", `a plugin is an object with name, schema and create. ${USAGE}`],
+    ["whose plugin has no name", "export default {};", /plugin name missing: use lower-case/],
+    ["whose plugin has a bad name", 'export default { name: "Hello" };', /plugin name "Hello": use lower-case letters, digits and underscores/],
+    ["whose plugin has no schema", 'export default { name: "hello" };', /plugin hello: "schema" is none: make it with schema\.object/],
+    ["whose plugin has no create", 'export default (kit) => ({ name: "hello", schema: kit.schema.object({}) });', /plugin hello: "create" is no function/],
+    ["whose plugin takes something odd", 'export default (kit) => ({ name: "hello", schema: kit.schema.object({}), create() {}, takes: "all" });', /"takes" is "all"/],
+    ["that brings a kind twice", `export default (kit) => [${plugin("hello")}, ${plugin("hello")}];`, /it brings the plugin kind "hello" twice$/],
+    ["that imports another file", 'import "./other.mjs"; export default 1;', /it imports another file or package: a module is one file, which may import node: modules only$/],
+    ["that imports a package", 'import "vitest"; export default 1;', /it imports another file or package/],
+    ["that imports from the network", 'import "https://127.0.0.1:9/x.mjs"; export default 1;', /Only URLs with a scheme in: file, data, and node/],
+  ])("%s is refused, with its file and what is wrong", async (_what, text, message) => {
+    const { file, path } = folder({ "m.mjs": text });
+    const [issue] = await refused(file);
+    expect(issue).toMatch(/^global\.plugin_modules\.0: /);
+    expect(issue).toContain(`${path}/m.mjs: `);
+    if (typeof message === "string") expect(issue).toContain(message);
+    else expect(issue).toMatch(message);
+    expect(issue).not.toContain("base64");
+  });
+
+  it("whose digest is another one is refused, and not run", async () => {
+    const { file, path, put } = folder({ "m.mjs": saying("hi") });
+    const changed = "globalThis.wasRun = true; export default 1;";
+    put("m.mjs", changed);
+    expect((await refused(file))[0]).toBe(
+      `global.plugin_modules.0.sha256: ${path}/m.mjs is another file than this digest is for: its SHA-256 is ${sha256(changed)}`,
+    );
+    expect(globalThis).not.toHaveProperty("wasRun");
+  });
+
+  it("without a digest is refused, and the message says which one the file has", async () => {
+    const { file, save, config } = folder({ "m.mjs": saying("hi") });
+    save(config([{ path: "m.mjs" }]));
+    expect((await refused(file))[0]).toBe(`global.plugin_modules.0.sha256: is required; once you trust the file: "${sha256(saying("hi"))}"`);
+  });
+
+  it("that is not there is refused, with or without a digest", async () => {
+    const { file, path, save, config } = folder();
+    save(config([{ path: "gone.mjs", sha256: sha256("") }, { path: "gone.mjs" }]));
+    const issues = await refused(file);
+    expect(issues).toContain(`global.plugin_modules.0.path: cannot read ${path}/gone.mjs: no such file`);
+    expect(issues).toContain("global.plugin_modules.1.sha256: is required (SHA-256 of the file, in hexadecimal.)");
+  });
+
+  it("may not bring a kind that is there already: built in, given by the program, or of another module", async () => {
+    const builtin = folder({ "m.mjs": saying("hi", "key_auth") });
+    expect((await refused(builtin.file))[0]).toContain('brings the plugin kind "key_auth", of which there is one already');
+    const own = definePlugin({ name: "hello", schema: schema.object({}), create: () => (next) => next });
+    const given = folder({ "m.mjs": saying("hi") });
+    expect((await refused(given.file, { plugins: [own] }))[0]).toContain('m.mjs brings the plugin kind "hello"');
+    const two = folder({ "one.mjs": saying("hi"), "two.mjs": saying("ho") });
+    const issues = await refused(two.file);
+    expect(issues).toHaveLength(1);
+    expect(issues[0]).toMatch(/^global\.plugin_modules\.1: .*two\.mjs brings the plugin kind "hello"/);
+  });
+
+  it("that was not loaded before the gateway is made is refused, with what to do", async () => {
+    const { file } = folder({ "m.mjs": saying("hi") });
+    expect(() => createGateway({ configFile: file })).toThrow(/has not been loaded: await loadPluginModules\(…\) before createGateway/);
+  });
+
+  it("of a configuration that is a value has its path from the working directory", async () => {
+    const { path, config } = folder({ "m.mjs": saying("hi") });
+    const value = config([{ path: `${path}/m.mjs`, sha256: sha256(saying("hi")).toUpperCase() }]);
+    const gateway = createGateway({ config: value, modules: await loadPluginModules(value) });
+    expect((await gateway.inject({ path: "/a/x" })).text()).toBe("hi");
+    await gateway.close(0);
+  });
+});
+
+describe("over reloads, a plugin module", () => {
+  it("that changed together with its digest is loaded anew; one that did not stays as it is", async () => {
+    const counting = (name: string) => `globalThis.counted_${name} = (globalThis.counted_${name} ?? 0) + 1;\n${saying(name, name)}`;
+    const { path, file, put, save, config } = folder({ "m.mjs": saying("hi"), "kept.mjs": counting("steady") });
+    const { gateway, text } = await started(file);
+    put("m.mjs", saying("ho"));
+    save(config([{ path: "m.mjs", sha256: sha256(saying("ho")) }, { path: "kept.mjs", sha256: sha256(counting("steady")) }]));
+    await gateway.loadModules();
+    expect(await text()).toBe("hi");
+    expect(gateway.reload().changed).toBe(true);
+    expect(await text()).toBe("ho");
+    expect(globalThis).toHaveProperty("counted_steady", 1);
+    expect(gateway.files).toEqual([`${path}/m.mjs`, `${path}/kept.mjs`]);
+  });
+
+  it.each([
+    ["does not have its digest", (put: (text: string) => void) => (put("export default 1;"), sha256("else"))],
+    ["throws", (put: (text: string) => void) => (put('throw new Error("x");'), sha256('throw new Error("x");'))],
+    ["was not loaded before", null],
+  ])("that %s keeps the old configuration in force, and the issues are told", async (_what, change) => {
+    const { file, put, save, config } = folder({ "m.mjs": saying("hi") });
+    const { gateway, text } = await started(file);
+    const { digest } = gateway;
+    put("m.mjs", saying("ho"));
+    save(config([{ path: "m.mjs", sha256: change?.((changed) => put("m.mjs", changed)) ?? sha256(saying("ho")) }]));
+    if (change !== null) await gateway.loadModules();
+    expect(() => gateway.reload()).toThrow(ConfigError);
+    expect(await text()).toBe("hi");
+    expect(gateway.status.lastReload).toMatchObject({ outcome: "refused", digest });
+  });
+
+  it("that failed is tried again", async () => {
+    const { path, config } = folder();
+    const text = `import { readFileSync } from "node:fs";\nreadFileSync(${JSON.stringify(`${path}/needed`)});\n${saying("hi")}`;
+    const { gateway } = await started(folder({ "m.mjs": saying("first") }).file);
+    writeFileSync(`${path}/m.mjs`, text);
+    const value = config([{ path: `${path}/m.mjs`, sha256: sha256(text) }]);
+    await gateway.loadModules(value);
+    expect(() => gateway.reload(value)).toThrow(/no such file/);
+    writeFileSync(`${path}/needed`, "");
+    await gateway.loadModules(value);
+    gateway.reload(value);
+    expect((await gateway.inject({ path: "/a/x" })).text()).toBe("hi");
+  });
+
+  it("whose file changes alone does nothing, and is in the way of no certificate that is renewed", async () => {
+    const { file, put } = folder({ "m.mjs": saying("hi") });
+    const { gateway, text } = await started(file);
+    put("m.mjs", "export default 1;");
+    expect(gateway.rereadFiles()).toBe(false);
+    expect(await text()).toBe("hi");
+    expect(() => gateway.reload()).toThrow(/is another file than this digest is for/);
+    expect(await text()).toBe("hi");
+  });
+});
