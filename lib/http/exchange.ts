@@ -231,7 +231,7 @@ export class Call {
     this.#state = "aborted";
     const listeners = this.#listeners;
     this.#listeners = null;
-    if (listeners !== null) for (const run of listeners) run();
+    this.#runAll(listeners);
     this.#end();
   }
 
@@ -245,7 +245,19 @@ export class Call {
   #end(): void {
     const endings = this.#endings;
     this.#endings = null;
-    if (endings !== null) for (const run of endings) run();
+    this.#runAll(endings);
+  }
+
+  /** What one of them throws would end the process, and keep the others and the server from hearing of the end. */
+  #runAll(listeners: readonly (() => void)[] | null): void {
+    if (listeners === null) return;
+    for (const run of listeners) {
+      try {
+        run();
+      } catch (error) {
+        this.notes.fault ??= `what a plugin does at the end of a request failed: ${error instanceof Error ? error.message : String(error)}`;
+      }
+    }
   }
 
   /** Notes the gateway's own error for the log; `why` never reaches the client. Nothing that comes after the client has gone is one. */

@@ -79,6 +79,21 @@ describe("a call", () => {
     expect(told).toEqual(end === "close" ? ["over", "late"] : ["aborted", "over", "late"]);
   });
 
+  it("tells the others although one of them throws, which only the log hears of", () => {
+    const told: string[] = [];
+    const one = call();
+    const fail = () => {
+      throw new Error("no");
+    };
+    one.onAbort(fail);
+    one.onAbort(() => told.push("aborted"));
+    one.onEnd(fail);
+    one.onEnd(() => told.push("over"));
+    one.abort();
+    expect(told).toEqual(["aborted", "over"]);
+    expect(one.notes).toMatchObject({ code: null, fault: "what a plugin does at the end of a request failed: no" });
+  });
+
   it("has a signal that follows it, whenever it is first asked for", () => {
     const early = call();
     const { signal } = early;
