@@ -175,8 +175,8 @@ class Observed {
         method,
         scheme,
         host: authority,
-        path,
-        query: redactedQuery(query),
+        path: withoutTokens(path, JWT_IN_PATH),
+        query: redacted(query),
         http_version: httpVersion,
         headers: shownHeaders(headers),
         bytes: length === undefined ? (this.#exchange.body === null ? 0 : null) : Number(length),
@@ -213,33 +213,52 @@ function shownHeaders(list: HeaderList): object {
 }
 
 function shownValue(lowerName: string, text: string): string {
-  if (SECRET_HEADERS.has(lowerName)) return REDACTED;
-  if (lowerName !== "referer" && lowerName !== "location") return looksLikeToken(text) ? REDACTED : text;
-  const mark = text.indexOf("?");
-  return mark < 0 ? text : text.slice(0, mark) + redactedQuery(text.slice(mark));
+  return SECRET_HEADERS.has(lowerName) ? REDACTED : redacted(text);
 }
 
 const REDACTED = "[redacted]";
-const SECRET_HEADERS = new Set(["authorization", "proxy-authorization", "cookie", "set-cookie", "apikey", "x-api-key"]);
+const SECRET_HEADERS = new Set([
+  ...["authorization", "proxy-authorization", "cookie", "set-cookie", "apikey", "api-key", "x-api-key"],
+  ...["x-auth-token", "x-access-token", "x-csrf-token", "x-amz-security-token", "x-goog-api-key"],
+]);
 
-/** The query ("?" included) without the values of parameters that hold credentials. */
-function redactedQuery(query: string): string {
-  if (query.length < 2) return query;
-  const pairs = query.slice(1).split("&").map((pair) => {
-    const equals = pair.indexOf("=");
-    if (equals < 0) return pair;
-    const isSecret = SECRET_PARAMETERS.has(decoded(pair.slice(0, equals)).toLowerCase()) || looksLikeToken(decoded(pair.slice(equals + 1)));
-    return isSecret ? pair.slice(0, equals + 1) + REDACTED : pair;
-  });
-  return "?" + pairs.join("&");
+/**
+ * A query, or what may hold URLs (Referer, Location, Link, …), without the values of parameters that hold credentials, in a fragment
+ * too (RFC 6749 §4.2.2), without user names and passwords, and without JWTs.
+ */
+function redacted(text: string): string {
+  let shown = "";
+  let from = 0;
+  PARAMETER.lastIndex = 0;
+  for (let found = PARAMETER.exec(text); found !== null; found = PARAMETER.exec(text)) {
+    const start = PARAMETER.lastIndex;
+    VALUE.lastIndex = ENCODED_JWT.lastIndex = start;
+    if (!SECRET_PARAMETERS.has(decoded(found[1]!).toLowerCase()) && !ENCODED_JWT.test(text)) continue;
+    shown += text.slice(from, start) + REDACTED;
+    from = PARAMETER.lastIndex = start + VALUE.exec(text)![0].length;
+  }
+  return withoutTokens((shown + text.slice(from)).replace(USER, `//${REDACTED}@`), JWT);
 }
 
-const SECRET_PARAMETERS = new Set(["apikey", "api_key", "access_token", "id_token", "refresh_token", "token", "client_secret", "password"]);
+/** Shared: every use begins by setting where it looks. A value may hold another URL, so the next name is looked for in it. */
+const PARAMETER = /[?&#;]([^=?&#;\s]+)=/g;
+const VALUE = /[^&#\s"'<>]*/y;
+const ENCODED_JWT = /(?:e|%65)(?:y|%79)(?:J|%4[Aa])/y;
+const USER = /\/\/[^/?#@\s]*@/g;
 
-/** A JWT begins with `{"` in base64url, whatever it is called. */
-function looksLikeToken(text: string): boolean {
-  return text.startsWith("eyJ");
+const SECRET_PARAMETERS = new Set([
+  ...["apikey", "api_key", "access_token", "id_token", "refresh_token", "auth_token", "token", "jwt", "authorization"],
+  ...["client_secret", "secret", "password", "passwd", "pwd", "sig", "signature", "x-amz-signature", "x-amz-security-token", "x-goog-signature"],
+]);
+
+/** A JWT begins with `{"` in base64url, whatever it is called and whatever stands before it. */
+function withoutTokens(text: string, token: RegExp): string {
+  return text.includes(JWT_START) ? text.replace(token, REDACTED) : text;
 }
+
+const JWT_START = "eyJ";
+const JWT = /(?<=^|[^A-Za-z0-9]|%[0-9A-Fa-f]{2})eyJ[^\s,;&"'<>]*/g;
+const JWT_IN_PATH = /(?<=^|[^A-Za-z0-9]|%[0-9A-Fa-f]{2})eyJ[^/]*/g;
 
 function decoded(text: string): string {
   if (!text.includes("%")) return text;

@@ -155,6 +155,23 @@ describe("an entry", () => {
     expect(entry.request["query"]).toBe("?a=1&apiKey=[redacted]&api%4Bey=[redacted]&ACCESS_TOKEN=[redacted]&x=[redacted]&y=[redacted]&flag&%zz=2");
     expect(entry.request["headers"]).toMatchObject({ authorization: "[redacted]", cookie: ["[redacted]", "[redacted]"], referer: "http://a/b?token=[redacted]&c=d" });
   });
+
+  it("holds none where they hide: in fragments, paths, URLs in other headers, behind other words", async () => {
+    const jwt = "eyJhbGciOiJub25lIn0.e30.geheim";
+    const headers = ["X-Auth", `Bearer ${jwt}`, "Sec-WebSocket-Protocol", `access_token, ${jwt}`, "X-Original-URL", "/x?a=/y?token=geheim&b=1", "Referer", "https://u:geheim@h/p?n=%2F%3Ft%3DeyJgeheim"];
+    const entry = await entryOf(({ run }) =>
+      run({ headers, path: `/reset/${jwt}/now` }, { ...plainReply, headers: ["Location", "https://app/#id_token=geheim&s=1", "Link", "</x?sig=geheim>; rel=next", "X-Auth-Token", "geheim"] }).exchange.call.close(),
+    );
+    expect(JSON.stringify(entry)).not.toContain("geheim");
+    expect(entry.request).toMatchObject({ path: "/reset/[redacted]/now", headers: { "x-auth": "Bearer [redacted]", "x-original-url": "/x?a=/y?token=[redacted]&b=1" } });
+    expect(entry.response["headers"]).toMatchObject({ location: "https://app/#id_token=[redacted]&s=1", link: "</x?sig=[redacted]>; rel=next" });
+  });
+
+  it("is made in little time of what is built to take long", async () => {
+    const began = performance.now();
+    await entryOf(({ run }) => run({ query: "?a=".repeat(100_000), headers: ["X-A", "//".repeat(100_000), "X-B", "&a".repeat(100_000), "X-C", "%65yJ?=".repeat(50_000)] }).exchange.call.close());
+    expect(performance.now() - began).toBeLessThan(5_000);
+  });
 });
 
 describe("a response", () => {
