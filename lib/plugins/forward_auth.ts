@@ -50,10 +50,10 @@ export const forwardAuth = definePlugin({
         answer = await client.ask({ url, headers: question(exchange, asked), timeoutMs, maxBytes: MAX_BYTES, signal: call.signal });
       } catch (error) {
         const refusal = onError(exchange, (error as Error).message);
-        return refusal ?? next(exchange.with({ headers: vouched(exchange.headers, []) }));
+        return refusal ?? next(exchange.with(vouched(exchange, [])));
       }
       if (answer.status >= 300) return replyOf(answer);
-      return next(exchange.with({ headers: vouched(exchange.headers, only(answer.headers, copied)) }));
+      return next(exchange.with(vouched(exchange, only(answer.headers, copied))));
     };
   },
 });

@@ -129,7 +129,7 @@ export const jwt = definePlugin({
         if (typeof verdict === "string") return refuse(exchange, verdict);
         const { identity, claims, headers } = verdict;
         if (identity !== null) exchange.call.notes.identity = identity;
-        return next(exchange.with({ identity: identity ?? exchange.identity, claims, headers: withClaims(exchange.headers, headers) }));
+        return next(exchange.with({ identity: identity ?? exchange.identity, claims, ...withClaims(exchange, headers) }));
       };
       return (exchange) => {
         const token = readToken(exchange);

@@ -3,6 +3,7 @@
  * shall be able to believe.
  */
 import { INVALID, report, string, type Schema } from "../config/schema.ts";
+import type { Exchange } from "../http/exchange.ts";
 import { isHopByHop, type HeaderList } from "../http/headers.ts";
 
 /** A string, so that it may hold references; `new URL` takes what it lets through. */
@@ -43,16 +44,16 @@ export function headerName(describe: string): Schema<string, string> {
 const OWN = /^(host|content-length|expect|trailer|via|forwarded|x-forwarded-[a-z]+|x-request-id|sec-websocket-[a-z]+)$/i;
 
 /**
- * Makes of a client's headers those that the upstream gets, with `added` at the end: the names in question count only where the
- * gateway has set them. What a client says under them goes, also when written with "_", which many upstreams read as "-"; and it
- * cannot have them taken out by naming them in Connection.
+ * Makes of what a client says what the upstream gets, with `added` at the end: the names in question count only where the gateway has
+ * set them. What a client says under them goes, also when written with "_", which many upstreams read as "-", and in trailers, which
+ * some take for headers; and it cannot have them taken out by naming them in Connection.
  */
-export function vouchingFor(names: readonly string[]): (list: HeaderList, added: HeaderList) => HeaderList {
-  if (names.length === 0) return (list) => list;
+export function vouchingFor(names: readonly string[]): (exchange: Exchange, added: HeaderList) => Pick<Exchange, "headers" | "trailers"> {
+  if (names.length === 0) return ({ headers, trailers }) => ({ headers, trailers });
   const own = new Set(names.map(dashed));
   const lengths = new Set([...own].map((name) => name.length));
   const isOwn = (name: string) => lengths.has(name.length) && own.has(dashed(name));
-  return (list, added) => {
+  const without = (list: HeaderList) => {
     const kept: string[] = [];
     for (let i = 0; i < list.length; i += 2) {
       const name = list[i]!;
@@ -64,8 +65,12 @@ export function vouchingFor(names: readonly string[]): (list: HeaderList, added:
       const options = list[i + 1]!.split(",").filter((option) => !isOwn(option.trim()));
       if (options.length > 0) kept.push(name, options.join(","));
     }
-    kept.push(...added);
     return kept;
+  };
+  return ({ headers, trailers, body }, added) => {
+    const list = without(headers);
+    list.push(...added);
+    return { headers: list, trailers: body === null ? trailers : () => without(trailers()) };
   };
 }
 

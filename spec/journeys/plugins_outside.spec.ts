@@ -109,6 +109,25 @@ describe("jwt", () => {
     expect(valuesOf(origin, "x-user")).toEqual([["ann"]]);
   });
 
+  it("a client cannot say it in trailers, over HTTP/1.1 and HTTP/2; others pass", async () => {
+    const origin = await backend();
+    const { port } = await running(oneService(origin.port, { plugins: [JWT] }, H2C));
+    const one = await client(port);
+    one.send(`POST /a/x HTTP/1.1\r\nHost: gw\r\nConnection: close\r\nAuthorization: Bearer ${token()}\r\nTransfer-Encoding: chunked\r\n\r\n`);
+    one.send("1\r\na\r\n0\r\nX-User: root\r\nx_user: root\r\nX-Sum: 1\r\n\r\n");
+    await one.closed();
+    const session = http2.connect(`http://127.0.0.1:${port}`);
+    onTestFinished(() => session.destroy());
+    const stream = session.request({ ":method": "POST", ":path": "/a/x", ...bearer() }, { waitForTrailers: true });
+    stream.on("wantTrailers", () => stream.sendTrailers({ "x-user": "root", "x-sum": "1" }));
+    stream.end("a").resume();
+    await once(stream, "close");
+    expect(origin.seen.map(({ trailers }) => trailers)).toEqual([
+      ["X-Sum", "1"],
+      ["x-sum", "1"],
+    ]);
+  });
+
   it("stands at every level, and its sub is the caller that rate_limit counts", async () => {
     const origin = await backend();
     const limit = { name: "rate_limit", config: { limit_hour: 1, limit_by: "credential" } };
