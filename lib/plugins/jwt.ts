@@ -81,6 +81,12 @@ const fields = object(
       }
       const [field, wrong] = keysProblem(value, algorithms);
       if (wrong !== undefined) complain(wrong, field);
+      const toldAs = new Map<string, string>();
+      for (const [claim, header] of Object.entries(value.claimsToHeaders ?? {})) {
+        const other = toldAs.get(header.toLowerCase());
+        if (other !== undefined) complain(`is the header of ${other} already: the upstream could not tell them apart`, "claims_to_headers", claim);
+        toldAs.set(header.toLowerCase(), claim);
+      }
     },
   },
 );
@@ -158,7 +164,7 @@ function keySource({ secret, publicKey: pem, jwksFile, jwksUri }: Config, algori
   // The schema has looked at all of them.
   const keys =
     jwksFile !== undefined ? new KeySet(keysOf(jwksFile.content.toString(), algorithms) as KeySet["keys"])
-    : soleKey(secret === undefined ? (publicKey(pem!) as Exclude<ReturnType<typeof publicKey>, string>) : secretKey(secret), algorithms);
+    : soleKey((secret === undefined ? publicKey(pem!) : secretKey(secret)) as Exclude<ReturnType<typeof publicKey>, string>, algorithms);
   return { current: () => keys, more: () => null };
 }
 

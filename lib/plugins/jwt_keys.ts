@@ -127,7 +127,9 @@ export function soleKey(key: KeyObject, algorithms: readonly Algorithm[]): KeySe
   return new KeySet([{ id: null, algorithms, key }]);
 }
 
-export function secretKey(secret: string): KeyObject {
+/** A public key as the secret is the classic mistake: then everybody who knows it can sign. */
+export function secretKey(secret: string): KeyObject | string {
+  if (/-----BEGIN |^\s*(ssh|ecdsa)-/.test(secret)) return "is a key pair's key or a certificate: give a random secret, or \"public_key\" and its algorithm";
   return createSecretKey(Buffer.from(secret));
 }
 
