@@ -41,11 +41,14 @@ export interface ClientAnswer {
 /** Why there is no answer. The message is for logs: it holds nothing of the request. */
 export class ClientFailure extends Error {
   readonly kind: "unreachable" | "timeout" | "cancelled" | "too_large" | "invalid";
+  /** Of an answer that had begun; null when none had. */
+  readonly status: number | null;
 
-  constructor(kind: ClientFailure["kind"], message: string) {
+  constructor(kind: ClientFailure["kind"], message: string, status: number | null = null) {
     super(message);
     this.name = "ClientFailure";
     this.kind = kind;
+    this.status = status;
   }
 }
 
@@ -83,6 +86,7 @@ export class HttpClient {
     const { url, method = "GET", timeoutMs, maxBytes, signal } = options;
     let request: ClientRequest | null = null;
     let isOver = false;
+    let status: number | null = null;
     let again = method === "GET" || method === "HEAD";
     const end = (): boolean => {
       if (isOver) return false;
@@ -94,7 +98,7 @@ export class HttpClient {
     const fail = (kind: ClientFailure["kind"], message: string) => {
       if (!end()) return;
       request?.destroy();
-      reject(new ClientFailure(kind, message));
+      reject(new ClientFailure(kind, message, status));
     };
     const cancel = () => fail("cancelled", "the request was given up");
     const timer = this.#clock.after(timeoutMs, () => fail("timeout", `no answer within ${timeoutMs} ms`));
@@ -111,6 +115,7 @@ export class HttpClient {
       }
       request = asked;
       asked.on("response", (response) => {
+        status = response.statusCode!;
         receive(response, maxBytes, fail, (answer) => {
           if (end()) resolve(answer);
         });

@@ -6,7 +6,7 @@
  * than a 2xx, is the reply: a redirect to a login (RFC 9110 §15.4), a challenge (§11.6.1) or whatever it sees fit.
  */
 import { array, integer, object, oneOf, withDefault } from "../config/schema.ts";
-import { HttpClient, type ClientAnswer } from "../http/client.ts";
+import { HttpClient, type ClientAnswer, type ClientFailure } from "../http/client.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { endToEnd, headerValue, headerValues, withoutHeader, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
@@ -49,7 +49,9 @@ export const forwardAuth = definePlugin({
       try {
         answer = await client.ask({ url, headers: question(exchange, asked), timeoutMs, maxBytes: MAX_BYTES, signal: call.signal });
       } catch (error) {
-        const refusal = onError(exchange, (error as Error).message);
+        const { message, status = null } = error as ClientFailure;
+        // Whoever says no in an answer that breaks off, or is too large, has been asked.
+        const refusal = (status !== null && status >= 300 ? denying : onError)(exchange, message);
         return refusal ?? next(exchange.with(vouched(exchange, [])));
       }
       if (answer.status >= 300) return replyOf(answer);

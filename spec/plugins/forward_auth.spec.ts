@@ -141,6 +141,14 @@ describe("no answer", () => {
     expect(own.lines.map(({ fields }) => fields!["requests"])).toEqual([1, 3]);
   });
 
+  it.each<[string, Answer]>([
+    ["too large", (_request, response) => void response.writeHead(403).end(Buffer.alloc(1024 * 1024 + 1))],
+    ["cut short", (_request, response) => void response.writeHead(302, { "Content-Length": "9" }).write("no", () => response.destroy())],
+  ])("a refusal that is %s lets nothing pass with on_error allow either", async (_what, answer) => {
+    const { reply, forwarded } = await (await asking(answer, { on_error: "allow" })).ask();
+    expect([reply.status, forwarded]).toEqual([503, null]);
+  });
+
   it("comes after timeout_ms, and when the answer is too large", async () => {
     const begun = gate();
     const silent = await rawBackend(() => begun.open());
