@@ -90,6 +90,7 @@ describe("examples", () => {
 
   test.each([
     ["embed.ts", /^injected: 401 200\n[^]*\nclosed: +drained\n$/],
+    ["plugin_test.ts", /^exercised: 503, 200\nfrom a module: 400\n$/],
     ["custom_plugin.ts", /^tenant plugin: 403, 200, 200, 429, 200\n[^]*did you mean "plans"\?[^]*$/],
   ])("%s runs, does what it shows and ends by itself", async (name, output) => {
     const { code, out, err } = await run(`examples/${name}`);
@@ -121,8 +122,15 @@ describe("README", () => {
     expect(blocks.filter((block) => !sources.some((source) => source.includes(block)))).toEqual([]);
   });
 
+  test("every block of JavaScript stands word for word in the plugin module that an example loads", () => {
+    const blocks = codeBlocks("js");
+    expect(blocks).toHaveLength(1);
+    expect(blocks.filter((block) => !read("examples/plugin_module.mjs").includes(block))).toEqual([]);
+    expect(read("examples/plugin_test.ts")).toContain('new URL("plugin_module.mjs"');
+  });
+
   test("every example in TypeScript is one of those that are run here", () => {
-    expect(tsExamples).toEqual(["custom_plugin.ts", "embed.ts"]);
+    expect(tsExamples).toEqual(["custom_plugin.ts", "embed.ts", "plugin_test.ts"]);
   });
 
   describe("lists exactly the fields of the schema, with their defaults, under", () => {

@@ -2,17 +2,18 @@
  * Runs one benchmark by name: `npm run bench -- soak 60`. Exit code 1 when it does not hold what it promises.
  * Benchmarks take minutes and want a quiet machine: they are no part of the test run, nor of the package.
  */
+import { chain } from "./chain.ts";
 import { failover } from "./failover.ts";
 import { overload } from "./overload.ts";
 import { reload } from "./reload.ts";
 import { soak } from "./soak.ts";
 
-const BENCHMARKS: Readonly<Record<string, (words: readonly string[]) => Promise<boolean>>> = { failover, overload, reload, soak };
+const BENCHMARKS: Readonly<Record<string, (words: readonly string[]) => Promise<boolean>>> = { chain, failover, overload, reload, soak };
 
 const [name = "", ...words] = process.argv.slice(2);
 const run = BENCHMARKS[name];
 if (run === undefined) {
-  console.error(`usage: npm run bench -- ${Object.keys(BENCHMARKS).join("|")} [SECONDS]`);
+  console.error(`usage: npm run bench -- ${Object.keys(BENCHMARKS).join("|")} [SECONDS or REQUESTS]`);
   process.exitCode = 2;
 } else {
   process.exitCode = (await run(words)) ? 0 : 1;
