@@ -11,7 +11,7 @@ Commands:
   demo                 Start a complete example inside this process, with curl lines to try
   validate [FILE]      Check a configuration and say everything that is wrong with it
   reload               Ask a running gateway to take its configuration anew, and print what changed
-  schema               Print the JSON Schema of the configuration, for editors
+  schema               Print the JSON Schema of the configuration, for editors; with --config FILE also of its plugin modules
   hash-password        Read a password from standard input and print its hash for ADMIN_PASSWORD
 
   --help, --version
