@@ -180,6 +180,11 @@ export class Call {
     identity: null,
     fault: null,
   };
+  /**
+   * Set by auth plugins that let a request pass by something of its caller's without learning a name: what is answered is for that
+   * caller alone. An identity says as much.
+   */
+  personal = false;
   /** Sends an informational response (RFC 9110 §15.2: 100, 103) ahead of the reply; does nothing once that has begun. */
   readonly inform: (status: number, headers: HeaderList) => void;
   /** The client's certificate on this connection (not through a proxy), or null when it has shown none. */

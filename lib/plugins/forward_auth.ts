@@ -45,6 +45,7 @@ export const forwardAuth = definePlugin({
     const onError = config.onError === "deny" ? denying : allowing(tools, hostOf(config.url));
     return (next) => async (exchange) => {
       const { call } = exchange;
+      call.personal ||= only(exchange.headers, asked).length > 0;
       let answer: ClientAnswer;
       try {
         answer = await client.ask({ url, headers: question(exchange, asked), timeoutMs, maxBytes: MAX_BYTES, signal: call.signal });
@@ -55,7 +56,9 @@ export const forwardAuth = definePlugin({
         return refusal ?? next(exchange.with(vouched(exchange, [])));
       }
       if (answer.status >= 300) return replyOf(answer);
-      return next(exchange.with(vouched(exchange, only(answer.headers, copied))));
+      const told = only(answer.headers, copied);
+      call.personal ||= told.length > 0;
+      return next(exchange.with(vouched(exchange, told)));
     };
   },
 });

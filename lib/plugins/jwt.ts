@@ -135,6 +135,7 @@ export const jwt = definePlugin({
         if (typeof verdict === "string") return refuse(exchange, verdict);
         const { identity, claims, headers } = verdict;
         if (identity !== null) exchange.call.notes.identity = identity;
+        else exchange.call.personal = true;
         return next(exchange.with({ identity: identity ?? exchange.identity, claims, ...withClaims(exchange, headers) }));
       };
       return (exchange) => {

@@ -9,7 +9,7 @@
 import { hash } from "node:crypto";
 import type { Clock } from "../base/clock.ts";
 import { integer, object, withDefault } from "../config/schema.ts";
-import { Exchange } from "../http/exchange.ts";
+import { Exchange, type Call } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import { headerValue, quotedString, type HeaderList } from "../http/headers.ts";
 import { discard, problem, problemReply, type Reply } from "../http/reply.ts";
@@ -124,7 +124,7 @@ class Caching {
     const now = clock.now();
     const key = keyOf(exchange);
     const entry = store.find(key, exchange.headers);
-    const authorised = wishes.authorised || exchange.identity !== null || exchange.call.notes.identity !== null;
+    const authorised = wishes.authorised || exchange.identity !== null || exchange.claims !== null || isPersonal(exchange.call);
     const verdict = entry === null ? (store.varyOf(key) === null ? "uri-miss" : "vary-miss") : rules.judge(entry, wishes, authorised, now);
     if (verdict === "use" || verdict === "use stale") return this.#answer(entry!, exchange, wishes, "hit");
     if (verdict === "use and renew") {
@@ -212,7 +212,7 @@ class Caching {
     noteBack(fetch, exchange, "answered");
     discard(reply);
     const headers = rules.updated(entry.headers, reply.headers);
-    const kept = rules.storable(entry.status, headers, authorised || fetch.call.notes.identity !== null, timing, defaultTtl);
+    const kept = rules.storable(entry.status, headers, authorised || isPersonal(fetch.call), timing, defaultTtl);
     const how = `fwd=${task.fwd}; fwd-status=304`;
     if (kept === null) {
       // With credentials the 304 says nothing of what others may get.
@@ -232,7 +232,7 @@ class Caching {
   #received(task: Task, fetch: Fetch, reply: Reply, timing: Timing): Reply {
     const { store, clock, defaultTtl } = this.#parts;
     const { exchange, wishes, entry } = task;
-    const authorised = task.authorised || fetch.call.notes.identity !== null;
+    const authorised = task.authorised || isPersonal(fetch.call);
     const isOwnError = fetch.call.notes.code !== null || fetch.call.aborted;
     if (entry !== null && rules.isServerError(reply.status) && rules.standsIn(entry, wishes, authorised, clock.now())) {
       noteBack(fetch, exchange, "spared");
@@ -301,7 +301,7 @@ class Caching {
   /** A reply to HEAD tells whether what is stored for GET is still right (RFC 9111 §4.3.5). */
   #compare({ exchange, entry, authorised, key }: Task, reply: Reply): void {
     const { store, clock, defaultTtl } = this.#parts;
-    if (entry === null || authorised || exchange.call.notes.identity !== null || reply.status !== 200 || entry.status !== 200) return;
+    if (entry === null || authorised || isPersonal(exchange.call) || reply.status !== 200 || entry.status !== 200) return;
     if (!rules.describes(reply.headers, entry.headers, entry.body?.length ?? 0)) return store.remove(entry);
     const timing = this.#timing(clock.now());
     const headers = rules.updated(entry.headers, reply.headers);
@@ -394,7 +394,13 @@ function noteBack({ call }: Fetch, exchange: Exchange, outcome: "answered" | "sp
   notes.upstream = upstream;
   notes.attempts = attempts;
   notes.identity ??= identity;
+  exchange.call.personal ||= call.personal;
   if (outcome === "answered" && code !== null) exchange.call.fail(code, fault ?? undefined);
+}
+
+/** Whether an auth plugin, further out or further in, knows the caller. */
+function isPersonal({ notes, personal }: Call): boolean {
+  return personal || notes.identity !== null;
 }
 
 /** The target as a URI, whatever the method. */

@@ -1,4 +1,6 @@
+import { createHmac } from "node:crypto";
 import { once } from "node:events";
+import type { IncomingHttpHeaders } from "node:http";
 import http2, { type ClientHttp2Session } from "node:http2";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { definePlugin, schema } from "../../lib/index.ts";
@@ -11,6 +13,18 @@ import { HANDSHAKE } from "../gateway/plugins.ts";
 
 const CACHE = { name: "response_cache" };
 const H2C = { h2c: true };
+
+const SECRET = "0123456789abcdef0123456789abcdef";
+
+/** Says whose it is, but not in `sub`. */
+function token(name: string): string {
+  const signed = [{ alg: "HS256" }, { exp: 4_000_000_000, name }].map((part) => Buffer.from(JSON.stringify(part)).toString("base64url")).join(".");
+  return `${signed}.${createHmac("sha256", SECRET).update(signed).digest("base64url")}`;
+}
+
+function credentialsIn(headers: IncomingHttpHeaders): string {
+  return String(headers.apikey ?? headers.cookie ?? headers["x-session"]);
+}
 
 interface Got {
   readonly status: number;
@@ -87,6 +101,23 @@ describe("the plugin response_cache", () => {
       gateway.reload({ ...config, global: { ...config.global, name: "other" } });
       expect((await over1(port, { apiKey: "k" })).told).toMatch(/^other; hit;/);
       expect(origin.seen.length).toBe(before + 1);
+    }
+  });
+
+  it.each<[string, { name: string; config?: object }, (who: string) => Record<string, string>]>([
+    ["key_auth", { name: "key_auth", config: { keys: [{ id: "ann", key: "k-ann" }, { id: "bob", key: "k-bob" }] } }, (who) => ({ apiKey: `k-${who}` })],
+    ["jwt in a cookie, without sub", { name: "jwt", config: { alg: "HS256", secret: SECRET, from: "cookie:t" } }, (who) => ({ Cookie: `t=${token(who)}` })],
+    ["forward_auth by a cookie", { name: "forward_auth" }, (who) => ({ Cookie: `session=${who}` })],
+    ["forward_auth that tells who it is", { name: "forward_auth", config: { request_headers: ["X-Session"], response_headers: ["X-User"] } }, (who) => ({ "X-Session": who })],
+  ])("never gives one caller what another got: %s, further out and further in", async (_title, kind, credentials) => {
+    const judge = await backend((request, response) => void response.writeHead(credentialsIn(request.headers) === "undefined" ? 401 : 204, { "X-User": "somebody" }).end());
+    const auth = kind.name === "forward_auth" ? { ...kind, config: { url: `http://127.0.0.1:${judge.port}/`, ...kind.config } } : kind;
+    const origin = await backend((request, response) => void response.writeHead(200, { "cache-control": "max-age=60" }).end(`for ${credentialsIn(request.headers)}`));
+    for (const plugins of [[auth, CACHE], [CACHE, auth]]) {
+      const { port } = await running(oneService(origin.port, { plugins }));
+      for (const who of ["ann", "bob"]) expect((await over1(port, credentials(who))).body).toBe(`for ${Object.values(credentials(who))[0]}`);
+      expect((await over1(port)).status).toBe(401);
+      expect((await over1(port, credentials("ann"))).told).not.toContain("hit");
     }
   });
 
