@@ -11,7 +11,7 @@ import type { Clock } from "../base/clock.ts";
 import { integer, object, withDefault } from "../config/schema.ts";
 import { Exchange, type Call } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
-import { headerValue, quotedString, type HeaderList } from "../http/headers.ts";
+import { endToEnd, hasHeader, headerValue, quotedString, type HeaderList } from "../http/headers.ts";
 import { discard, problem, problemReply, type Reply } from "../http/reply.ts";
 import { Fetches, type Fetch } from "./cache_fetches.ts";
 import * as rules from "./cache_rules.ts";
@@ -106,15 +106,17 @@ class Caching {
     this.#parts = parts;
   }
 
-  handle(exchange: Exchange): Reply | Promise<Reply> {
+  handle(given: Exchange): Reply | Promise<Reply> {
     const { next } = this.#parts;
-    const { method, headers } = exchange;
-    if (exchange.upgrade !== null) return next(exchange);
+    const { method, headers } = given;
+    if (given.upgrade !== null) return next(given);
     if (method !== "GET" && method !== "HEAD") {
-      if (GRPC.test(headerValue(headers, "content-type") ?? "")) return next(exchange);
-      return this.#pass(exchange, "fwd=method", SAFE.has(method) ? null : (reply) => this.#invalidate(exchange, reply));
+      if (GRPC.test(headerValue(headers, "content-type") ?? "")) return next(given);
+      return this.#pass(given, "fwd=method", SAFE.has(method) ? null : (reply) => this.#invalidate(given, reply));
     }
-    const wishes = rules.wishesOf(headers);
+    // What Connection names does not reach the upstream: its reply is none to a request that has it.
+    const exchange = hasHeader(headers, "connection") ? given.with({ headers: endToEnd(headers) }) : given;
+    const wishes = rules.wishesOf(exchange.headers);
     if (wishes.bypass || exchange.body !== null) return this.#pass(exchange, "fwd=bypass", null);
     return this.#lookUp(exchange, wishes);
   }

@@ -143,6 +143,15 @@ export const CASES: readonly Case[] = [
       { ask: { A: "1" }, from: "origin" },
     ],
   },
+  {
+    section: "4.1",
+    promise: "what Connection takes off the request counts as missing (9110 7.6.1)",
+    steps: [
+      { ask: { "Accept-Language": "de", Connection: "keep-alive, Accept-Language" }, says: { ...FRESH, Vary: "Accept-Language" }, sent: { "accept-language": null } },
+      { ask: { "Accept-Language": "de" }, from: "origin" },
+      { ask: {}, like: 1 },
+    ],
+  },
   notKept("4.1", "Vary: *", { ...FRESH, Vary: "*" }),
   notKept("4.1", "* among other names", { ...FRESH, Vary: "Accept, *" }),
   {
