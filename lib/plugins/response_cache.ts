@@ -406,9 +406,23 @@ function isPersonal({ notes, personal }: Call): boolean {
 }
 
 /** The target as a URI, whatever the method. */
-function keyOf({ scheme, authority, path, query }: Exchange): string {
-  return originOf(scheme, authority) + path + query;
+function keyOf(exchange: Exchange): string {
+  const { scheme, authority, path, query } = exchange;
+  return originOf(scheme, authority) + path + query + outerOf(exchange);
 }
+
+/** What a trusted proxy says of the target as its client asked for it: the upstream gets it, and writes links by it. */
+function outerOf({ call, headers }: Exchange): string {
+  if (!call.trustedRemote) return "";
+  let outer = "";
+  for (const name of OUTER) {
+    const value = headerValue(headers, name);
+    if (value !== undefined) outer += `\n${name}: ${value}`;
+  }
+  return outer;
+}
+
+const OUTER = ["x-forwarded-host", "x-forwarded-port", "x-forwarded-prefix"];
 
 function originOf(scheme: string, authority: string): string {
   const defaultPort = scheme === "https" ? ":443" : ":80";
@@ -417,13 +431,14 @@ function originOf(scheme: string, authority: string): string {
 }
 
 /** The key of a URI in a reply; null unless it is of the same origin. */
-function keyBeside({ scheme, authority, path }: Exchange, reference: string): string | null {
+function keyBeside(exchange: Exchange, reference: string): string | null {
+  const { scheme, authority, path } = exchange;
   const origin = originOf(scheme, authority);
   const base = URL.canParse(path, origin) ? new URL(path, origin) : null;
   if (base === null || !URL.canParse(reference, base.href)) return null;
   const url = new URL(reference, base);
   if (url.origin !== base.origin) return null;
-  return origin + url.pathname.replace(/\/{2,}/g, "/").replace(/%[0-9a-f]{2}/gi, plainly) + url.search;
+  return origin + url.pathname.replace(/\/{2,}/g, "/").replace(/%[0-9a-f]{2}/gi, plainly) + url.search + outerOf(exchange);
 }
 
 /** As paths are normalised on the way in. */

@@ -44,8 +44,8 @@ function anExchange(parts: Partial<ExchangeParts> = {}): Exchange {
   return madeUpExchange({ call: aCall(), ...parts });
 }
 
-function aCall(id = "request-1"): Call {
-  return new Call({ id, remoteAddress: "192.0.2.1", trustedRemote: false, startedAt: 0, inform: () => {} });
+function aCall(id = "request-1", trustedRemote = false): Call {
+  return new Call({ id, remoteAddress: "192.0.2.1", trustedRemote, startedAt: 0, inform: () => {} });
 }
 
 async function read({ status, headers, body }: Reply): Promise<Got> {
@@ -164,6 +164,24 @@ describe("what it tells (RFC 9211)", () => {
     const reply = atOnce(origin.handle(exchange));
     expect(problemOf(reply)).toMatchObject({ status: 504, code: "not_cached" });
     expect(exchange.call.notes.code).toBe("not_cached");
+  });
+});
+
+describe("targets", () => {
+  it("behind a trusted proxy are those that its client asked for; from anybody else such words count for nothing", async () => {
+    for (const trustedRemote of [true, false]) {
+      const origin = cached(({ method }) => (method === "GET" ? ok(FRESH) : { status: 204, headers: ["Content-Location", "/a/b"], body: null }));
+      const ask = (host: string, parts: Partial<ExchangeParts> = {}) =>
+        origin.get({ call: aCall("request-1", trustedRemote), headers: ["X-Forwarded-Host", host], ...parts });
+      await ask("one.example");
+      await ask("two.example");
+      expect(origin.asked.length).toBe(trustedRemote ? 2 : 1);
+      await ask("one.example");
+      expect(origin.asked.length).toBe(trustedRemote ? 2 : 1);
+      await ask("one.example", { method: "POST", path: "/a" });
+      expect((await ask("one.example")).cacheStatus).toContain("uri-miss");
+      expect((await ask("two.example")).cacheStatus).toContain("hit");
+    }
   });
 });
 
