@@ -153,8 +153,11 @@ function keptHeaders(given: HeaderList, all: Directives, wall: number): HeaderLi
   return kept;
 }
 
-/** Trailers are not kept; Age is told anew each time. */
-const NEVER_KEPT = new Set(["age", "trailer", "proxy-authenticate", "proxy-authentication-info", "proxy-authorization", "x-request-id"]);
+/** Trailers are not kept; Age is told anew each time; what is left of one caller's allowance says nothing to the next. */
+const NEVER_KEPT = new Set([
+  ...["age", "trailer", "proxy-authenticate", "proxy-authentication-info", "proxy-authorization", "authentication-info", "x-request-id"],
+  ...["ratelimit", "ratelimit-policy"],
+]);
 
 /** What the origin says, NaN being stale; undefined where it says nothing (§4.2.1). */
 function explicitLifetime(given: HeaderList, all: Directives, wall: number): number | undefined {

@@ -88,6 +88,11 @@ export const CASES: readonly Case[] = [
     steps: [{ says: { ...FRESH, "Proxy-Authenticate": "Basic" } }, { gets: { headers: { "proxy-authenticate": null } } }],
   },
   {
+    section: "3.1",
+    promise: "nor what is said of one caller's allowance",
+    steps: [{ says: { ...FRESH, RateLimit: '"second";r=9;t=1', "RateLimit-Policy": '"second";q=10;w=1' } }, { gets: { headers: { ratelimit: null, "ratelimit-policy": null } } }],
+  },
+  {
     section: "3.2",
     promise: "a 304 updates the stored headers, but not those of the body",
     steps: [
