@@ -270,7 +270,8 @@ export function updated(stored: HeaderList, given: HeaderList): HeaderList {
   return [...without(stored, replaced), ...fresh];
 }
 
-const OF_THE_BODY: ReadonlySet<string> = new Set(["content-length", "content-encoding", "content-range"]);
+/** The tag is the same but for its strength, and how strong it is depends on how the body was encoded. */
+const OF_THE_BODY: ReadonlySet<string> = new Set(["content-length", "content-encoding", "content-range", "etag"]);
 
 export function withoutAge(headers: HeaderList): HeaderList {
   return withoutHeader(headers, "age");

@@ -103,6 +103,11 @@ export const CASES: readonly Case[] = [
   },
   {
     section: "3.2",
+    promise: "a weak tag does not become a strong one by a 304 (compress further in has made it weak)",
+    steps: [{ says: { ...TAGGED, ETag: 'W/"1"' } }, { after: 11, from: "validation", says: TAGGED, gets: { headers: { etag: 'W/"1"' } } }, { gets: { headers: { etag: 'W/"1"' } } }],
+  },
+  {
+    section: "3.2",
     promise: "a 304 that says no-store ends the storing",
     steps: [{ says: TAGGED }, { after: 11, from: "validation", says: { "Cache-Control": "no-store" } }, { from: "origin", sent: { "if-none-match": null } }],
   },
