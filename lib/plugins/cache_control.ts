@@ -15,8 +15,9 @@ export function directives(list: HeaderList, lower: string): Directives {
   const found = new Map<string, string | null>();
   for (const value of headerValues(list, lower)) {
     DIRECTIVE.lastIndex = 0;
-    for (let match = DIRECTIVE.exec(value); match !== null; match = DIRECTIVE.exec(value)) {
+    for (let match = DIRECTIVE.exec(value); match !== null && match[0] !== ""; match = DIRECTIVE.exec(value)) {
       const name = match[1]!.toLowerCase();
+      if (name === "") continue;
       const argument = match[2]?.replace(/\\(.)/g, "$1") ?? match[3] ?? null;
       const earlier = found.get(name);
       found.set(name, earlier === undefined || earlier === argument ? argument : joined(earlier, argument));
@@ -25,8 +26,8 @@ export function directives(list: HeaderList, lower: string): Directives {
   return found;
 }
 
-/** Space around "=" is not allowed there: `max-age = 5` is a max-age without a number. */
-const DIRECTIVE = /[\s,]*([^\s,="]+)(?:=(?:"((?:[^"\\]|\\.)*)"|([^\s,"]*)))?[^,]*/y;
+/** A member that is no directive has no name, and does not hide those behind it. Space around "=" is not allowed there: `max-age = 5` is a max-age without a number. */
+const DIRECTIVE = /[\s,]*([^\s,="]*)(?:=(?:"((?:[^"\\]|\\.)*)"|([^\s,"]*)))?[^,]*/y;
 
 function joined(one: string | null, other: string | null): string | null {
   return one === null || other === null ? null : `${one},${other}`;

@@ -16,7 +16,7 @@ describe("directives", () => {
     [["max-age = 5, b"], { "max-age": null, b: null }],
     [['a="open, no-store'], { a: "", "no-store": null }],
     [[""], {}],
-    [["=1, b"], {}],
+    [["=1, b"], { b: null }],
   ])("%j", (lines, expected) => {
     expect(Object.fromEntries(directives(lines.flatMap((line) => ["Cache-Control", line]), "cache-control"))).toEqual(expected);
   });

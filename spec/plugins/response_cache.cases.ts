@@ -189,6 +189,8 @@ export const CASES: readonly Case[] = [
   kept("5.2", "a number in quotes", { "Cache-Control": 'max-age="60"' }),
   kept("5.2", "directives in any case", { "Cache-Control": "MaX-AgE=60" }),
   kept("5.2.3", "directives that nobody knows, quoted commas among them", { "Cache-Control": 'foo="a, no-store", max-age=60, bar' }),
+  notKept("5.2", "private behind members that are no directives", { "Cache-Control": 'max-age=60, "x", =, =y, private' }),
+  kept("5.2", "max-age behind them", { "Cache-Control": '"x", =y, max-age=60,, ' }),
   notKept("5.2", "max-age with space around its =", { "Cache-Control": "max-age = 60" }),
   notKept("5.3", "Expires: 0", { Expires: "0" }),
   notKept("5.3", "Expires that is no date", { Expires: "tomorrow" }),
