@@ -32,6 +32,7 @@ export class Fetches {
     const others = this.#byKey.get(options.key);
     if (others === undefined) this.#byKey.set(options.key, new Set([fetch]));
     else others.add(fetch);
+    fetch.begin();
     return fetch;
   }
 
@@ -88,7 +89,11 @@ export class Fetch {
     this.options = options;
     this.#unlist = unlist;
     this.call = new Call({ id, remoteAddress, trustedRemote, certificate, startedAt, inform });
-    if (!isBackground) this.#interest(client);
+  }
+
+  /** Once it is listed: a client that has gone already takes it off at once. */
+  begin(): void {
+    if (!this.options.isBackground) this.#interest(this.options.client);
   }
 
   /** Whether others wait for it. */

@@ -361,6 +361,20 @@ describe("requests for the same", () => {
     }
   });
 
+  it("end at once for a client that has gone already, and nobody waits for it", async () => {
+    const { origin, reply } = slowly();
+    const call = aCall();
+    call.abort();
+    const gone = Promise.resolve(origin.handle(anExchange({ call })));
+    expect(origin.asked[0]!.call.aborted).toBe(true);
+    const other = origin.get();
+    expect(origin.asked.length).toBe(2);
+    reply({ status: 502, headers: [], body: null }, 1);
+    await gone;
+    reply(ok(FRESH), 2);
+    expect((await other).body).toBe("hello");
+  });
+
   it("end with the last client that has gone, and nothing is stored", async () => {
     const { origin, reply } = slowly();
     const calls = [aCall("1"), aCall("2")];
