@@ -80,6 +80,7 @@ export class Fetch {
   readonly #interested = new Set<Call>();
   readonly #waiting = new Map<Call, (outcome: Outcome) => void>();
   readonly #unlist: (isOver: boolean) => void;
+  readonly #users: Set<"client" | "store">;
 
   /** `unlist` is called when nobody may begin to wait any more, and again with true when it is over. */
   constructor(options: FetchOptions, unlist: (isOver: boolean) => void) {
@@ -88,12 +89,16 @@ export class Fetch {
     const inform: Call["inform"] = (status, headers) => void (isBackground || client.inform(status, headers));
     this.options = options;
     this.#unlist = unlist;
+    this.#users = new Set(isBackground ? ["store"] : ["client", "store"]);
     this.call = new Call({ id, remoteAddress, trustedRemote, certificate, startedAt, inform });
   }
 
   /** Once it is listed: a client that has gone already takes it off at once. */
   begin(): void {
-    if (!this.options.isBackground) this.#interest(this.options.client);
+    const { client, isBackground } = this.options;
+    if (isBackground) return;
+    this.#interest(client);
+    client.onEnd(() => this.#part("client"));
   }
 
   /** Whether others wait for it. */
@@ -140,6 +145,13 @@ export class Fetch {
   end(outcome: Outcome): void {
     this.tell(outcome);
     this.#unlist(true);
+    this.#part("store");
+  }
+
+  /** The last of those for whom it runs says that its call is at its end: plugins further in wait to hear of that. */
+  #part(who: "client" | "store"): void {
+    this.#users.delete(who);
+    if (this.#users.size === 0) this.call.close();
   }
 
   #interest(client: Call): void {

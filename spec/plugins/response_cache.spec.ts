@@ -233,6 +233,46 @@ describe("hits", () => {
   });
 });
 
+describe("plugins further in", () => {
+  it("hear of the end of their request: when its client has its reply, or when it is stored where that client has gone or had one", async () => {
+    const { origin, reply } = slowly();
+    const ends: string[] = [];
+    const listen = (name: string) => {
+      const { call } = origin.asked.at(-1)!;
+      call.onEnd(() => ends.push(call.aborted ? `${name} aborted` : name));
+    };
+    const says = { "Cache-Control": "max-age=10, stale-while-revalidate=60" };
+    const [leaving, asking] = [aCall("1"), aCall("2")];
+    const one = Promise.resolve(origin.handle(anExchange({ call: leaving })));
+    listen("shared");
+    const other = Promise.resolve(origin.handle(anExchange({ call: asking })));
+    leaving.abort();
+    expect(ends).toEqual([]);
+    reply(ok(says));
+    await Promise.all([one, other]);
+    expect(ends).toEqual(["shared"]);
+    origin.clock.advance(20_000);
+    await origin.get();
+    listen("background");
+    reply(ok(says));
+    await turn();
+    expect(ends).toEqual(["shared", "background"]);
+    const call = aCall("3");
+    const passed = Promise.resolve(origin.handle(anExchange({ call, path: "/other" })));
+    listen("passed");
+    reply(ok({ "Cache-Control": "no-store" }));
+    await passed;
+    expect(ends.length).toBe(2);
+    call.close();
+    expect(ends).toEqual(["shared", "background", "passed"]);
+    const last = aCall("4");
+    void origin.handle(anExchange({ call: last, path: "/last" }));
+    listen("last");
+    last.abort();
+    expect(ends[3]).toBe("last aborted");
+  });
+});
+
 describe("stale-while-revalidate (RFC 5861 3)", () => {
   const SWR = { "Cache-Control": "max-age=10, stale-while-revalidate=60", ETag: '"1"' };
 
