@@ -93,6 +93,11 @@ export class CacheStore {
     return this.#add({ key: entry.key, bytes: bytesOf(entry), entry, until: 0 });
   }
 
+  /** Whether nothing has taken its place, and no change has made it go. */
+  holds(entry: Entry): boolean {
+    return (this.#groups.get(entry.key) ?? NOTHING).some((item) => item.entry === entry);
+  }
+
   remove(entry: Entry): void {
     for (const item of [...(this.#groups.get(entry.key) ?? NOTHING)]) if (item.entry === entry) this.#drop(item);
   }

@@ -224,7 +224,8 @@ class Caching {
       return this.#answer(once, exchange, wishes, how);
     }
     const renewed = entryOf(task, kept, timing, entry, entry.body);
-    const stored = !fetch.isOutdated && store.put(renewed, exchange.headers);
+    // What has come since is newer than what this validates.
+    const stored = !fetch.isOutdated && store.holds(entry) && store.put(renewed, exchange.headers);
     if (stored && isShareable(kept)) fetch.end("stored");
     else this.#unshared(fetch);
     return this.#answer(renewed, exchange, wishes, stored ? `${how}; stored` : how);
@@ -304,6 +305,7 @@ class Caching {
   #compare({ exchange, entry, authorised, key }: Task, reply: Reply): void {
     const { store, clock, defaultTtl } = this.#parts;
     if (entry === null || authorised || isPersonal(exchange.call) || reply.status !== 200 || entry.status !== 200) return;
+    if (!store.holds(entry)) return;
     if (!rules.describes(reply.headers, entry.headers, entry.body?.length ?? 0)) return store.remove(entry);
     const timing = this.#timing(clock.now());
     const headers = rules.updated(entry.headers, reply.headers);

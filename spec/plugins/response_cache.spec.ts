@@ -497,6 +497,25 @@ describe("requests for the same", () => {
 });
 
 describe("a change while a reply is on its way", () => {
+  const OLD = { "Cache-Control": "max-age=10", ETag: '"1"' };
+
+  it.each(["GET", "HEAD"])("is not undone by the answer to an older %s that validates", async (method) => {
+    const { origin, reply } = slowly();
+    const first = origin.get();
+    reply(ok(OLD, "old"));
+    await first;
+    origin.clock.advance(11_000);
+    const late = origin.get({ method });
+    const change = method === "GET" ? origin.get({ headers: ["Cache-Control", "no-cache"] }) : origin.get({ method: "POST" });
+    reply(method === "GET" ? ok({ ...FRESH, ETag: '"2"' }, "new") : { status: 204, headers: [], body: null }, 3);
+    await change;
+    reply(method === "GET" ? { status: 304, headers: flat(OLD), body: null } : { status: 200, headers: flat(OLD), body: null }, 2);
+    await late;
+    if (method === "GET") return expect((await origin.get()).body).toBe("new");
+    void origin.get();
+    expect(origin.asked.length).toBe(4);
+  });
+
   it("keeps that reply out of the store, and others from waiting for it", async () => {
     const { origin, reply } = slowly();
     const before = origin.get();
