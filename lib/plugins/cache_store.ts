@@ -38,6 +38,7 @@ export interface Entry {
 /** What stands in the order of use: an entry, or the note that a target is not worth waiting for. */
 interface Item {
   readonly key: string;
+  /** Without the body. */
   readonly bytes: number;
   readonly entry: Entry | null;
   /** For notes: until when. */
@@ -47,6 +48,10 @@ interface Item {
 export class CacheStore {
   readonly #most: number;
   #used = 0;
+  /** Of that: what no dropping of entries would give back. */
+  #fixed = 0;
+  /** Each body counts once, whoever has it: entries, and clients that are being sent it. */
+  readonly #bodies = new Map<Buffer, { entries: number; readers: number }>();
   /** By key; the newest first. */
   readonly #groups = new Map<string, Item[]>();
   /** The least recently used first. */
@@ -57,7 +62,7 @@ export class CacheStore {
     this.#most = mostBytes;
   }
 
-  /** Bytes of all entries and reservations; never more than the bound. */
+  /** Bytes of all entries, reservations and bodies that are being sent. Nothing is taken that would make it more than the bound. */
   get used(): number {
     return this.#used;
   }
@@ -90,7 +95,7 @@ export class CacheStore {
     for (const item of [...(this.#groups.get(entry.key) ?? NOTHING)]) {
       if (item.entry === null || variantOf(item.entry.vary, headers) === item.entry.variant) this.#drop(item);
     }
-    return this.#add({ key: entry.key, bytes: bytesOf(entry), entry, until: 0 });
+    return this.#add({ key: entry.key, bytes: bytesOf(entry) - (entry.body?.length ?? 0), entry, until: 0 });
   }
 
   /** Whether nothing has taken its place, and no change has made it go. */
@@ -120,18 +125,21 @@ export class CacheStore {
 
   /** Sets bytes aside for what is on its way, and drops entries for it. False when that is not enough. */
   reserve(bytes: number): boolean {
-    if (this.#closed || bytes > this.#most) return false;
-    for (const item of this.#order) {
-      if (this.#used + bytes <= this.#most) break;
-      this.#drop(item);
-    }
-    if (this.#used + bytes > this.#most) return false;
+    if (!this.#makeRoom(bytes)) return false;
     this.#used += bytes;
+    this.#fixed += bytes;
     return true;
   }
 
   release(bytes: number): void {
     this.#used -= bytes;
+    this.#fixed -= bytes;
+  }
+
+  /** A client is being sent this body: it takes memory until the function that is given is called, be it stored any more or not. */
+  hold(body: Buffer): () => void {
+    this.#count(body, "readers", 1);
+    return () => this.#count(body, "readers", -1);
   }
 
   /** Forgets everything, and takes nothing any more. */
@@ -141,7 +149,12 @@ export class CacheStore {
   }
 
   #add(item: Item): boolean {
-    if (!this.reserve(item.bytes)) return false;
+    const body = item.entry?.body ?? null;
+    const isRead = body !== null && (this.#bodies.get(body)?.readers ?? 0) > 0;
+    // One that somebody reads is counted already, and no dropping of entries changes that.
+    if (!this.#makeRoom(item.bytes + (isRead ? 0 : (body?.length ?? 0)))) return false;
+    this.#used += item.bytes;
+    if (body !== null) this.#count(body, "entries", 1);
     const group = this.#groups.get(item.key);
     if (group === undefined) this.#groups.set(item.key, [item]);
     else {
@@ -152,12 +165,36 @@ export class CacheStore {
     return true;
   }
 
+  #makeRoom(bytes: number): boolean {
+    if (this.#closed || this.#fixed + bytes > this.#most) return false;
+    for (const item of this.#order) {
+      if (this.#used + bytes <= this.#most) return true;
+      this.#drop(item);
+    }
+    return this.#used + bytes <= this.#most;
+  }
+
   #drop(item: Item): void {
     this.#order.delete(item);
     this.#used -= item.bytes;
+    if (item.entry !== null && item.entry.body !== null) this.#count(item.entry.body, "entries", -1);
     const group = this.#groups.get(item.key)!;
     if (group.length === 1) this.#groups.delete(item.key);
     else group.splice(group.indexOf(item), 1);
+  }
+
+  #count(body: Buffer, whose: "entries" | "readers", change: 1 | -1): void {
+    const counts = this.#bodies.get(body) ?? { entries: 0, readers: 0 };
+    if (counts.entries + counts.readers === 0) {
+      this.#used += body.length;
+      this.#bodies.set(body, counts);
+    }
+    if (whose === "readers" && counts.readers === 0) this.#fixed += body.length;
+    counts[whose] += change;
+    if (whose === "readers" && counts.readers === 0) this.#fixed -= body.length;
+    if (counts.entries + counts.readers > 0) return;
+    this.#used -= body.length;
+    this.#bodies.delete(body);
   }
 }
 

@@ -96,6 +96,9 @@ interface Task {
 /** How long nobody waits for others' replies from a target after some have waited in vain. */
 const SHUN_MS = 60_000;
 
+/** Shorter ones are gone into the socket at once. */
+const LONG_BODY = 16 * 1024;
+
 /** How long others wait for a body that has begun to come. */
 const MOST_BODY_WAIT_MS = 5_000;
 
@@ -275,6 +278,7 @@ class Caching {
       recorded: (record) => {
         patience.cancel();
         if (record === "broken") return fetch.end("failed");
+        if (record !== "too much") this.#hold(record, exchange);
         const stored = record !== "too much" && !fetch.isOutdated && store.put(entryOf(task, kept, timing, reply, record), exchange.headers);
         if (stored) fetch.end("stored");
         else this.#unshared(fetch);
@@ -346,9 +350,15 @@ class Caching {
       return { status: 304, headers: [...rules.notModifiedHeaders(entry.headers), ...told], body: null };
     }
     const isHead = exchange.method === "HEAD";
+    if (!isHead) this.#hold(entry.body, exchange);
     const headers = isHead ? rules.withBodyLength(entry.headers, entry.body) : entry.headers;
     const reason = entry.reason === undefined ? null : { reason: entry.reason };
     return { status: entry.status, ...reason, headers: [...headers, ...told], body: isHead ? null : entry.body };
+  }
+
+  /** A client that reads slowly keeps what it is sent in memory, also when others have displaced it in the store. */
+  #hold(body: Buffer | null, { call }: Exchange): void {
+    if (body !== null && body.length > LONG_BODY) call.onEnd(this.#parts.store.hold(body));
   }
 
   #told(reply: Reply, how: string): Reply {

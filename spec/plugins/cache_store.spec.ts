@@ -27,10 +27,11 @@ describe("the store of a cache", () => {
     const from = random(9);
     const store = new CacheStore(50_000);
     const reserved: number[] = [];
+    const held: { body: Buffer; release: () => void }[] = [];
     for (let i = 0; i < 5_000; i++) {
       const key = `k${from.int(0, 30)}`;
       const headers = ["V", String(from.int(0, 40))];
-      switch (from.int(0, 6)) {
+      switch (from.int(0, 8)) {
         case 0: {
           const bytes = from.int(1, 20_000);
           if (store.reserve(bytes)) reserved.push(bytes);
@@ -50,12 +51,28 @@ describe("the store of a cache", () => {
           if (found !== null) store.remove(found);
           break;
         }
+        case 5: {
+          const body = store.find(key, headers)?.body;
+          if (body) held.push({ body, release: store.hold(body) });
+          break;
+        }
+        case 6:
+          if (held.length > 20) held.splice(from.int(0, held.length - 1), 1)[0]!.release();
+          break;
+        case 7: {
+          const found = store.find(key, headers);
+          if (found !== null) store.put({ ...found, headers: ["Age", String(i)] }, headers);
+          break;
+        }
         default:
           store.put(entry(key, from.int(0, 9_000), { vary: ["v"], variant: variantOf(["v"], headers) }), headers);
       }
       expect(store.used).toBeLessThanOrEqual(50_000);
-      expect(store.used).toBeGreaterThanOrEqual(0);
+      let sent = 0;
+      for (const body of new Set(held.map((each) => each.body))) sent += body.length;
+      expect(store.used).toBeGreaterThanOrEqual(sent);
     }
+    for (const { release } of held) release();
     for (const bytes of reserved) store.release(bytes);
     store.close();
     expect(store.used).toBe(0);

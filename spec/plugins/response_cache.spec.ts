@@ -37,7 +37,13 @@ function cached(answer: Answer, config: object = {}): Origin {
     asked.push(exchange);
     return answer(exchange, asked.length);
   });
-  return { clock, asked, handle, get: async (parts = {}) => read(await handle(anExchange(parts))) };
+  const get = async (parts: Partial<ExchangeParts> = {}) => {
+    const exchange = anExchange(parts);
+    const got = await read(await handle(exchange));
+    exchange.call.close();
+    return got;
+  };
+  return { clock, asked, handle, get };
 }
 
 function anExchange(parts: Partial<ExchangeParts> = {}): Exchange {
@@ -551,6 +557,22 @@ describe("bodies", () => {
       expect((await origin.get()).body).toBe(Buffer.concat(parts).toString());
       await origin.get();
       expect(origin.asked.length).toBe(2);
+    }
+  });
+
+  it("that clients read slowly count against max_bytes as long as they are read, stored or not", async () => {
+    for (const body of [() => Buffer.alloc(40_000), () => Readable.from([Buffer.alloc(40_000)])]) {
+      const origin = cached(() => ({ ...ok(FRESH), body: body() }), { max_bytes: 70_000, max_object_bytes: 50_000 });
+      await origin.get({ path: "/1" });
+      const [slow, other] = [aCall("slow"), aCall("other")];
+      await origin.handle(anExchange({ path: "/1", call: slow }));
+      await origin.handle(anExchange({ path: "/1", call: other }));
+      slow.close();
+      await origin.get({ path: "/2" });
+      expect((await origin.get({ path: "/1" })).cacheStatus).toContain("hit");
+      other.abort();
+      await origin.get({ path: "/3" });
+      expect((await origin.get({ path: "/3" })).cacheStatus).toContain("hit");
     }
   });
 
