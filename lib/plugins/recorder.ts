@@ -3,11 +3,15 @@
  * asked for it.
  *
  * While it is recorded, the source is read as fast as it comes, however slow the reader: what the reader has not taken yet is in the
- * record. A body that grows too long for that goes on at the reader's pace.
+ * record. A body that grows too long for that goes on at the reader's pace. Where all of it has come, nobody upstream waits for the reader
+ * any more: one that takes nothing for a minute is given up here.
  */
 import { Readable } from "node:stream";
+import type { Clock, Timer } from "../base/clock.ts";
+import { Fault } from "../base/errors.ts";
 
 export interface RecorderOptions {
+  readonly clock: Clock;
   /** Bytes that are recorded at most. */
   readonly most: number;
   /** Bytes that there will be by Content-Length; null where it does not say. */
@@ -31,6 +35,8 @@ export class Recorder extends Readable {
   #reserved = 0;
   #state: "recording" | "passing" | "whole" | "broken" = "recording";
   #isReaderWaiting = false;
+  /** Runs when the source has ended. */
+  #patience: Timer | null = null;
 
   constructor(source: Readable, options: RecorderOptions) {
     super();
@@ -43,6 +49,7 @@ export class Recorder extends Readable {
   }
 
   override _read(): void {
+    this.#patience?.restart();
     switch (this.#state) {
       case "passing":
         // The reader has taken what was recorded.
@@ -56,6 +63,7 @@ export class Recorder extends Readable {
   }
 
   override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
+    this.#patience?.cancel();
     if (this.#state === "passing" || (this.#state === "recording" && !this.#options.readerLeft())) {
       this.#stopRecording("broken");
       this.#source.destroy();
@@ -89,6 +97,7 @@ export class Recorder extends Readable {
       recorded(expected === null || expected === this.#filled ? this.#record : "broken");
       if (this.#isReaderWaiting) this.#give();
     }
+    if (!this.destroyed) this.#patience = this.#options.clock.after(MOST_UNREAD_MS, () => void this.destroy(new Fault("request_timeout", "the client reads no more")));
   };
 
   readonly #broken = (cause: Error | null): void => {
@@ -150,6 +159,7 @@ export class Recorder extends Readable {
 }
 
 const NOTHING = Buffer.alloc(0);
+const MOST_UNREAD_MS = 60_000;
 const LEAST_ROOM = 16 * 1024;
 /** What the reader is given in one go. */
 const MOST_AT_ONCE = 64 * 1024;

@@ -271,6 +271,7 @@ class Caching {
     const patience = clock.after(MOST_BODY_WAIT_MS, () => fetch.tell("unshared"));
     fetch.call.onAbort(() => body.destroy());
     const recorder = new Recorder(body, {
+      clock,
       most: this.#parts.maxObjectBytes,
       expected,
       reserve: (bytes) => store.reserve(bytes),

@@ -14,6 +14,7 @@ import { HANDSHAKE } from "../gateway/plugins.ts";
 const CACHE = { name: "response_cache" };
 const H2C = { h2c: true };
 
+const MIB = 1024 * 1024;
 const SECRET = "0123456789abcdef0123456789abcdef";
 
 /** Says whose it is, but not in `sub`. */
@@ -189,6 +190,24 @@ describe("the plugin response_cache", () => {
     expect((await over2(await session(port))).body).toBe("whole");
     expect((await over1(port)).body).toBe("whole");
     expect(asked).toBe(2);
+  });
+
+  it("cuts off a client that stops reading what has come long since", async () => {
+    const clock = manualClock();
+    const origin = await rawOrigin((_request, response) => {
+      response.writeHead(200, { "cache-control": "max-age=60" });
+      // Of no stated length, and more than sockets take.
+      response.end(Buffer.alloc(16 * MIB));
+    });
+    onTestFinished(() => origin.close());
+    const { gateway, port } = await running(oneService(origin.port, { plugins: [{ ...CACHE, config: { max_object_bytes: 20 * MIB } }] }), { clock });
+    const stalled = await client(port);
+    stalled.socket.pause();
+    stalled.send(get());
+    for (let told = ""; !told.includes("hit"); ) ({ told } = await over1(port, {}, "HEAD"));
+    expect(gateway.inFlight).toBe(1);
+    clock.advance(60_000);
+    await eventually(() => gateway.inFlight === 0, "the end of the request");
   });
 
   it("stands in for an upstream that is gone, where it may", async () => {

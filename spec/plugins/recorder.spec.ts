@@ -2,10 +2,13 @@ import { PassThrough, Readable } from "node:stream";
 import { describe, expect, it } from "vitest";
 import { Recorder, type RecorderOptions } from "../../lib/plugins/recorder.ts";
 import { turn } from "../support/addresses.ts";
+import { manualClock } from "../support/clock.ts";
 
 function recording(source: Readable, parts: Partial<RecorderOptions> = {}) {
   const seen = { reserved: 0, most: 0, recorded: [] as (Buffer | string)[] };
+  const clock = manualClock();
   const recorder = new Recorder(source, {
+    clock,
     most: 100_000,
     expected: null,
     reserve(bytes) {
@@ -18,7 +21,7 @@ function recording(source: Readable, parts: Partial<RecorderOptions> = {}) {
     readerLeft: () => false,
     ...parts,
   });
-  return { recorder, seen };
+  return { recorder, seen, clock };
 }
 
 async function all(stream: Readable): Promise<Buffer> {
@@ -49,6 +52,27 @@ describe("a recorder", () => {
     }
     expect(chunks).toEqual(["a", "b"]);
     recorder.destroy();
+  });
+
+  it("gives a reader up that takes nothing for a minute once all has come, in the record or passed on; not one that takes a little", async () => {
+    for (const most of [1_000_000, 1_000]) {
+      const { recorder, seen, clock } = recording(Readable.from([Buffer.alloc(300_000)]), { most });
+      while (seen.recorded.length === 0) await turn();
+      recorder.read(0);
+      for (let i = 0; i < 3; i++) {
+        await turn();
+        clock.advance(59_000);
+        expect(recorder.destroyed).toBe(false);
+        if (most === 1_000_000) expect(recorder.read(65_536)?.length).toBe(65_536);
+        else break;
+      }
+      clock.advance(60_000);
+      expect(recorder.errored).toMatchObject({ code: "request_timeout", message: "the client reads no more" });
+      expect(clock.pending).toBe(0);
+    }
+    const { recorder, seen, clock } = recording(Readable.from(parts(5)));
+    await all(recorder);
+    expect([seen.recorded.length, clock.pending]).toEqual([1, 0]);
   });
 
   it("reads on while its reader does not", async () => {
