@@ -26,7 +26,10 @@ export function directives(list: HeaderList, lower: string): Directives {
   return found;
 }
 
-/** A member that is no directive has no name, and does not hide those behind it. Space around "=" is not allowed there: `max-age = 5` is a max-age without a number. */
+/**
+ * A member that is no directive has no name, and does not hide those behind it. Space around "=" is not allowed there: `max-age = 5` is a
+ * max-age without a number.
+ */
 const DIRECTIVE = /[\s,]*([^\s,="]*)(?:=(?:"((?:[^"\\]|\\.)*)"|([^\s,"]*)))?[^,]*/y;
 
 function joined(one: string | null, other: string | null): string | null {

@@ -20,7 +20,7 @@ export interface Wishes {
   readonly authorised: boolean;
   /** With If-None-Match or If-Modified-Since. */
   readonly conditional: boolean;
-  /** With headers that only the origin can heed: Range, If-Range, If-Match, If-Unmodified-Since. */
+  /** With headers that only the origin can heed: Range, If-Range, If-Match, If-Unmodified-Since; or that ask for another method or target. */
   readonly bypass: boolean;
 }
 
@@ -48,10 +48,20 @@ export function wishesOf(headers: HeaderList): Wishes {
         authorised ||= lower === "authorization";
         conditional ||= lower === "if-none-match";
         directed ||= lower === "cache-control";
+        bypass ||= lower === "x-http-method" || lower === "x-rewrite-url";
         break;
       }
-      case 17:
-        conditional ||= name.toLowerCase() === "if-modified-since";
+      case 14:
+        bypass ||= name.toLowerCase() === "x-original-url";
+        break;
+      case 17: {
+        const lower = name.toLowerCase();
+        conditional ||= lower === "if-modified-since";
+        bypass ||= lower === "x-method-override";
+        break;
+      }
+      case 22:
+        bypass ||= name.toLowerCase() === "x-http-method-override";
         break;
       case 19:
         bypass ||= name.toLowerCase() === "if-unmodified-since";

@@ -97,8 +97,10 @@ export class Recorder extends Readable {
       recorded(expected === null || expected === this.#filled ? this.#record : "broken");
       if (this.#isReaderWaiting) this.#give();
     }
-    if (!this.destroyed) this.#patience = this.#options.clock.after(MOST_UNREAD_MS, () => void this.destroy(new Fault("request_timeout", "the client reads no more")));
+    if (!this.destroyed) this.#patience = this.#options.clock.after(MOST_UNREAD_MS, this.#giveUp);
   };
+
+  readonly #giveUp = (): void => void this.destroy(new Fault("request_timeout", "the client reads no more"));
 
   readonly #broken = (cause: Error | null): void => {
     if (this.#state === "whole" || this.#state === "broken") return;

@@ -129,6 +129,11 @@ export const CASES: readonly Case[] = [
   { section: "2", promise: "another host is another target", steps: [{ says: FRESH }, { target: "http://other.example/a/b", from: "origin" }] },
   { section: "2", promise: "another scheme is another target", steps: [{ says: FRESH }, { target: "https://gateway.example/a/b", from: "origin" }] },
   { section: "2", promise: "the case of the host and the default port make no difference", steps: [{ says: FRESH }, { target: "http://GATEWAY.example:80/a/b" }] },
+  ...["X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override", "X-Original-URL", "X-Rewrite-URL"].map((name): Case => ({
+    section: "4",
+    promise: `${name} asks some origins for something else`,
+    steps: [{ says: FRESH, ask: { [name]: "/x" } }, { from: "origin", says: FRESH }, { ask: { [name]: "/x" }, from: "origin" }, { like: 2 }],
+  })),
   { section: "4", promise: "HEAD is answered by what GET has stored", steps: [{ says: FRESH }, { method: "HEAD", gets: { headers: { "content-length": "6" } } }] },
   {
     section: "4.1",
