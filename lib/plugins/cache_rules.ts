@@ -237,6 +237,11 @@ export function isServerError(status: number): boolean {
   return status === 500 || (status >= 502 && status <= 504);
 }
 
+/** Whether what is stored is no longer what the upstream would say. A refusal of one request (401, 429) says nothing of others. */
+export function supersedes(status: number): boolean {
+  return (status < 400 && status !== 206 && status !== 304) || status === 404 || status === 410;
+}
+
 /** Whether a reply can be validated: it has an entity tag or a date of change (§4.3.1). */
 export function isValidatable(stored: HeaderList): boolean {
   return headerValue(stored, "etag") !== undefined || headerValue(stored, "last-modified") !== undefined;

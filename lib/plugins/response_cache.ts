@@ -254,8 +254,7 @@ class Caching {
     if (kept === null) {
       if (reply.status >= 500) fetch.end("failed");
       else this.#unshared(fetch);
-      // It is no longer what the upstream would say.
-      if (entry !== null && !authorised && reply.status < 500 && reply.status !== 304) store.remove(entry);
+      if (entry !== null && !authorised && !isOwnError && rules.supersedes(reply.status)) store.remove(entry);
       return this.#told(reply, this.#why(task));
     }
     const ttl = Math.floor((kept.terms.lifetime - kept.terms.ageThen) / 1_000);

@@ -227,6 +227,17 @@ describe("hits", () => {
     expect(origin.asked.length).toBe(2);
   });
 
+  it("stay what they are when one request for news is refused, by the gateway or by the upstream; not when the target is another, or gone", async () => {
+    const refused = (status: number, own: boolean) =>
+      cached((exchange, nth) => (nth === 1 ? ok(FRESH) : own ? problem(exchange.call, "rate_limited") : { status, headers: [], body: null }));
+    for (const [status, own, remains] of [[429, true, true], [401, false, true], [400, false, true], [200, false, false], [302, false, false], [404, false, false], [410, false, false]] as const) {
+      const origin = refused(status, own);
+      await origin.get();
+      expect((await origin.get({ headers: ["Cache-Control", "no-cache"] })).status).toBe(status);
+      expect((await origin.get()).cacheStatus!.includes("hit"), String(status)).toBe(remains);
+    }
+  });
+
   it("an error that a stored reply stands in for is no error of the request", async () => {
     const origin = cached((exchange, nth) => (nth === 1 ? ok({ "Cache-Control": "max-age=1, stale-if-error=60" }) : problem(exchange.call, "upstream_connect_failed")));
     await origin.get();
