@@ -43,7 +43,7 @@ export const responseCache = definePlugin({
   name: "response_cache",
   schema,
   create({ maxBytes, maxObjectBytes, defaultTtlS }, { clock, gatewayName, keep }) {
-    const { store, fetches } = keep("cache", { maxBytes }, () => new Cache(maxBytes));
+    const { store, fetches } = keep("cache", { maxBytes, defaultTtlS }, () => new Cache(maxBytes));
     const name = TOKEN.test(gatewayName) ? gatewayName : quotedString(gatewayName);
     return (next) => {
       const caching = new Caching({ next, clock, store, fetches, name, maxObjectBytes, defaultTtl: defaultTtlS * 1_000 });

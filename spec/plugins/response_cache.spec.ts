@@ -625,7 +625,7 @@ describe("configuration", () => {
 });
 
 describe("what is kept over reloads", () => {
-  it("depends on max_bytes only; closed, it forgets all, takes nothing more and ends what runs in the background", async () => {
+  it("depends on max_bytes and default_ttl_s; closed, it forgets all, takes nothing more and ends what runs in the background", async () => {
     const kept: { settings: unknown; value: { close(): void | Promise<void> } }[] = [];
     const clock = manualClock();
     const tools = madeUpTools({
@@ -641,7 +641,7 @@ describe("what is kept over reloads", () => {
       asked.push(exchange);
       return asked.length === 2 ? new Promise<Reply>(() => {}) : ok({ "Cache-Control": "max-age=1, stale-while-revalidate=60" });
     });
-    expect(kept.map(({ settings }) => settings)).toEqual([{ maxBytes: 67_108_864 }]);
+    expect(kept.map(({ settings }) => settings)).toEqual([{ maxBytes: 67_108_864, defaultTtlS: 5 }]);
     await handle(anExchange());
     clock.advance(2_000);
     await handle(anExchange());
