@@ -136,6 +136,18 @@ describe("whose key it is", () => {
     ask(three, { query: `?apiKey=${encodeURIComponent(presented)}` });
     expect(timingSafeEqual).toHaveBeenCalledTimes(3);
   });
+
+  it("a key that was found once is not hashed again; one that was refused is, each time, and stays refused", () => {
+    const middleware = instance(keyAuth, { keys: ["first", "second", "third"].map((key) => ({ id: key, key })) });
+    const send = (key: string) => {
+      vi.mocked(timingSafeEqual).mockClear();
+      const { returned, forwarded } = exercise(middleware, madeUpExchange({ headers: ["apiKey", key] }));
+      return [atOnce(returned).status, forwarded?.identity ?? null, vi.mocked(timingSafeEqual).mock.calls.length];
+    };
+    expect([send("second"), send("second"), send("third")]).toEqual([[200, "second", 3], [200, "second", 0], [200, "third", 3]]);
+    expect([send("secon"), send("secon"), send("second ")]).toEqual([[401, null, 3], [401, null, 3], [401, null, 3]]);
+    expect(send("second")).toEqual([200, "second", 0]);
+  });
 });
 
 describe("hide_credentials", () => {
