@@ -131,13 +131,15 @@ class Observed {
   watch(reply: Reply | null): void {
     this.#reply = reply;
     const { call, method } = this.#exchange;
-    // A tunnel goes on when the reply is out.
-    if (reply?.tunnel !== undefined) return void reply.tunnel.socket.once("close", () => this.#end());
-    const body = reply?.body ?? null;
+    const end = () => this.#end();
+    // A tunnel goes on when the reply is out, unless it has ended already.
+    if (reply?.tunnel !== undefined) return void (reply.tunnel.socket.closed ? call.onEnd(end) : reply.tunnel.socket.once("close", end));
+    const body = reply?.body;
     if (method === "HEAD" || body === null) this.#bytes = 0;
+    else if (body === undefined) this.#bytes = null;
     else if (Buffer.isBuffer(body)) this.#bytes = body.length;
     else this.#count(body);
-    call.onEnd(() => this.#end());
+    call.onEnd(end);
   }
 
   /** Listens to the body when somebody begins to read it, and not before: to listen is to read. */

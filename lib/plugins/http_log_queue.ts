@@ -106,7 +106,8 @@ export class LogQueue implements Kept {
   async #deliver(batch: readonly string[]): Promise<void> {
     for (let tries = 1; ; tries++) {
       const sent = this.#cut.signal.aborted ? { why: "the time to send them is over", again: false } : await this.#options.send(batch, this.#cut.signal);
-      if (sent === "ok") return;
+      // What was lost while the log was quiet must not stay untold until more is lost.
+      if (sent === "ok") return this.#tell(false);
       if (!sent.again || tries === MAX_TRIES || this.#cut.signal.aborted) return this.#lose(batch.length, sent.why);
       await this.#pause(FIRST_PAUSE_MS * 2 ** (tries - 1));
     }

@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import { PassThrough } from "node:stream";
 import { describe, expect, it, onTestFinished } from "vitest";
 import type { Reply } from "../../lib/http/reply.ts";
@@ -127,7 +128,7 @@ describe("an entry", () => {
       exchange.call.close();
     }
     await eventually(() => server.seen.length === 2);
-    expect(batches(server)[1]![0]!.response).toEqual({ status: 500, headers: {}, bytes: 0, code: "internal" });
+    expect(batches(server)[1]![0]!.response).toEqual({ status: 500, headers: {}, bytes: null, code: "internal" });
   });
 
   it("of a WebSocket comes when that ends", async () => {
@@ -142,6 +143,14 @@ describe("an entry", () => {
     socket.destroy();
     await eventually(() => server.seen.length === 1);
     expect(batches(server)[0]![0]!.response).toMatchObject({ status: 101, bytes: null });
+  });
+
+  it("of a WebSocket that has ended before its reply is out comes with that", async () => {
+    const socket = new PassThrough();
+    socket.destroy();
+    await once(socket, "close");
+    const entry = await entryOf(({ run }) => run({ upgrade: "websocket" }, { status: 101, headers: [], body: null, tunnel: { socket, head: Buffer.alloc(0), idleMs: 0 } }).exchange.call.close());
+    expect(entry.response).toMatchObject({ status: 101, bytes: null });
   });
 
   it("holds no credentials", async () => {
@@ -238,6 +247,22 @@ describe("batches", () => {
     done();
     await eventually(() => lines.length === 1);
     expect(server.seen).toHaveLength(1);
+  });
+
+  it("that were dropped while the log was quiet are told of with the next that gets through", async () => {
+    let status = 400;
+    const server = await backend((_request, response) => void response.writeHead(status).end());
+    const { done, lines, clock } = logging(server.port, { batch_size: 1, timeout_ms: 600_000 });
+    done();
+    await eventually(() => lines.length === 1);
+    done();
+    done();
+    await eventually(() => server.seen.length === 3);
+    clock.advance(10_000);
+    status = 200;
+    done();
+    await eventually(() => lines.length === 2);
+    expect(lines.map(({ fields }) => fields!["entries"])).toEqual([1, 2]);
   });
 
   it("of a server that is slow wait in a bounded queue, whose oldest are dropped", async () => {
