@@ -13,6 +13,9 @@ import type { Tunnel } from "../http/reply.ts";
 /** `clientHead` and `tunnel.head` are bytes that arrived behind the upgrade on either side. */
 export function joinTunnel(client: Duplex, clientHead: Buffer, tunnel: Tunnel): void {
   const upstream = tunnel.socket;
+  // Gone while a plugin thought about the 101: it would never be heard of again, and the other side would wait for it.
+  if (upstream.destroyed) return reset(client);
+  if (client.destroyed) return reset(upstream);
   // Connections of an agent end as soon as the other side does; here either side may go on alone.
   upstream.allowHalfOpen = true;
   if (clientHead.length > 0) upstream.write(clientHead);

@@ -36,6 +36,14 @@ test("bytes behind both heads come first, then every byte, both ways", async () 
   expect(await client.far.until("pong")).toBe("<u>pong");
 });
 
+test.each(["client", "upstream"] as const)("a %s that is gone before the two are joined takes the other with it", async (gone) => {
+  const sides = { client: await connection(), upstream: await connection() };
+  sides[gone].near.destroy();
+  await eventually(() => sides[gone].near.closed);
+  joinTunnel(sides.client.near, Buffer.alloc(0), { socket: sides.upstream.near, head: Buffer.alloc(0), idleMs: 10_000 });
+  await eventually(() => sides.client.near.destroyed && sides.upstream.near.destroyed);
+});
+
 test("either side may end alone; both ended, both sockets are gone", async () => {
   const { client, upstream } = await joined();
   upstream.far.socket.allowHalfOpen = true;
