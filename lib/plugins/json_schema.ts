@@ -185,7 +185,7 @@ class Compiler {
       ...this.#choices(node, place),
     ];
     return (value, at, run) => {
-      run.spend(1);
+      run.spend(costOf(value));
       for (const check of checks) {
         if (run.isFull) return;
         check(value, at, run);
@@ -344,10 +344,10 @@ class Compiler {
     const { at } = place;
     const checks: Check[] = [];
     this.#count(node, "minProperties", at, (least) => (value, pointer, run) => {
-      if (isObject(value) && Object.keys(value).length < least) run.add(pointer, `expected at least ${least} propert${least === 1 ? "y" : "ies"}`);
+      if (isObject(value) && namesOf(value, run).length < least) run.add(pointer, `expected at least ${least} propert${least === 1 ? "y" : "ies"}`);
     }, checks);
     this.#count(node, "maxProperties", at, (most) => (value, pointer, run) => {
-      if (isObject(value) && Object.keys(value).length > most) run.add(pointer, `expected at most ${most} propert${most === 1 ? "y" : "ies"}`);
+      if (isObject(value) && namesOf(value, run).length > most) run.add(pointer, `expected at most ${most} propert${most === 1 ? "y" : "ies"}`);
     }, checks);
     const required = this.#names(node.members.get("required")?.value, [...at, "required"]);
     if (required.length > 0) {
@@ -361,7 +361,7 @@ class Compiler {
     if (names !== undefined) {
       checks.push((value, pointer, run) => {
         if (!isObject(value)) return;
-        for (const name of Object.keys(value)) if (!run.fits(names, name)) run.add(`${pointer}/${escaped(name)}`, "has a name that is not allowed");
+        for (const name of namesOf(value, run)) if (!run.fits(names, name)) run.add(`${pointer}/${escaped(name)}`, "has a name that is not allowed");
       });
     }
     return checks;
@@ -399,7 +399,7 @@ class Compiler {
     return [
       (value, pointer, run) => {
         if (!isObject(value)) return;
-        for (const name of Object.keys(value)) {
+        for (const name of namesOf(value, run)) {
           if (run.isFull) return;
           const under = `${pointer}/${escaped(name)}`;
           const own = named.get(name);
@@ -624,12 +624,23 @@ function shown(node: JsonNode): string {
   return text.length > 80 ? `${text.slice(0, 79)}…` : text;
 }
 
+/** Steps of work: long texts are not read for the price of a short one. */
+function costOf(value: unknown): number {
+  return typeof value === "string" || Array.isArray(value) ? 1 + (value.length >> 4) : 1;
+}
+
+function namesOf(value: object, run: Run | undefined): string[] {
+  const names = Object.keys(value);
+  if (run !== undefined) for (const name of names) run.spend(costOf(name));
+  return names;
+}
+
 /** Equal values as equal texts (JSON Schema Core §4.2.2): members of an object have no order. */
 function canonical(value: unknown, run?: Run): string {
-  run?.spend(1);
+  run?.spend(costOf(value));
   if (Array.isArray(value)) return `[${value.map((item) => canonical(item, run)).join(",")}]`;
   if (isObject(value)) {
-    const members = Object.keys(value).sort().map((key) => `${JSON.stringify(key)}:${canonical(value[key], run)}`);
+    const members = namesOf(value, run).sort().map((key) => `${JSON.stringify(key)}:${canonical(value[key], run)}`);
     return `{${members.join(",")}}`;
   }
   return Object.is(value, -0) ? "0" : JSON.stringify(value);

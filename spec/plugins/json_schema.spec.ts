@@ -141,8 +141,20 @@ describe("what a schema asks for takes bounded work", () => {
     await expect(work({ uniqueItems: true }, Array.from({ length: 1_000 }, (_, i) => [i]), 100)).rejects.toBeInstanceOf(TooMuchWork);
   });
 
+  it.each<[string, object, unknown]>([
+    ["texts that are compared", { enum: ["x"] }, "a".repeat(100_000)],
+    ["texts that are compared within others", { uniqueItems: true }, [["a".repeat(100_000)], 1]],
+    ["names that are compared", { enum: [{ a: 1 }] }, { ["a".repeat(100_000)]: 1 }],
+    ["names that are gone through", { properties: { a: true } }, Object.fromEntries(Array.from({ length: 5_000 }, (_, i) => [`k${i}`, i]))],
+    ["names that are counted", { minProperties: 1 }, Object.fromEntries(Array.from({ length: 5_000 }, (_, i) => [`k${i}`, i]))],
+    ["items that are gone through", { items: true }, Array(100_000).fill(0)],
+  ])("what is long costs more at every look: %s", async (_what, schema, value) => {
+    await expect(work(schema, value, 5_000)).rejects.toBeInstanceOf(TooMuchWork);
+    await work(schema, value, 25_000);
+  });
+
   it("a thousand objects need a few steps each", async () => {
-    await work({ items: { type: "object", properties: { id: { type: "integer" } } } }, Array.from({ length: 1_000 }, (_, id) => ({ id })), 2_100);
+    await work({ items: { type: "object", properties: { id: { type: "integer" } } } }, Array.from({ length: 1_000 }, (_, id) => ({ id })), 3_100);
   });
 });
 
