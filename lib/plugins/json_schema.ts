@@ -643,7 +643,8 @@ function canonical(value: unknown, run?: Run): string {
     const members = namesOf(value, run).sort().map((key) => `${JSON.stringify(key)}:${canonical(value[key], run)}`);
     return `{${members.join(",")}}`;
   }
-  return Object.is(value, -0) ? "0" : JSON.stringify(value);
+  // JSON would call what is beyond all numbers (1e400) null; of -0 both make 0.
+  return typeof value === "number" ? String(value) : JSON.stringify(value);
 }
 
 const checkUnique: Check = (value, at, run) => {
@@ -659,8 +660,18 @@ const checkUnique: Check = (value, at, run) => {
 
 /** Multiples of decimals are meant as they are written: 0.3 is a multiple of 0.1. */
 function isMultiple(value: number, step: number): boolean {
-  const times = value / step;
-  return Number.isFinite(times) && Math.abs(times - Math.round(times)) <= Math.abs(times) * 2 * Number.EPSILON;
+  if (!Number.isFinite(value) || Number.isInteger(step)) return value % step === 0;
+  const [digits, exponent] = decimal(value);
+  const [stepDigits, stepExponent] = decimal(step);
+  const least = Math.min(exponent, stepExponent);
+  return (digits * 10n ** BigInt(exponent - least)) % (stepDigits * 10n ** BigInt(stepExponent - least)) === 0n;
+}
+
+/** The shortest decimal that is this number: all its digits, and the power of ten that they count. */
+function decimal(value: number): readonly [digits: bigint, exponent: number] {
+  const [mantissa = "", exponent = "0"] = String(value).split("e");
+  const [whole = "", fraction = ""] = mantissa.split(".");
+  return [BigInt(whole + fraction), Number(exponent) - fraction.length];
 }
 
 /** Characters are code points; counted only as far as it matters. */
