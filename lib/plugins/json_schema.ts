@@ -543,34 +543,42 @@ function targetOf(root: JsonNode, path: Path): JsonNode | undefined {
   return found;
 }
 
-/** What is said of the types of each property, without looking into choices. */
+/** What is said of the types of each property, wherever it holds for all values: not in choices. */
 function shapesOf(root: JsonNode): (name: string) => Shape {
-  const schema = followed(root, root);
-  const members = schema?.kind === "object" ? schema.members : undefined;
-  const properties = members?.get("properties")?.value;
+  const schemas = alike(root, root);
+  const membersOf = (keyword: string) =>
+    schemas.flatMap(({ members }) => {
+      const map = members.get(keyword)?.value;
+      return map?.kind === "object" ? [...map.members].map(([name, { value }]) => [name, value] as const) : [];
+    });
   const shape = (node: JsonNode | undefined): Shape => {
-    const property = followed(node, root);
-    const items = property?.kind === "object" ? followed(property.members.get("items")?.value, root) : undefined;
-    return { types: typesOf(property), itemTypes: typesOf(items) };
+    const own = alike(node, root);
+    return { types: typesOf(own), itemTypes: typesOf(own.flatMap(({ members }) => alike(members.get("items")?.value, root))) };
   };
-  const others = shape(members?.get("additionalProperties")?.value);
-  const named = new Map(properties?.kind === "object" ? [...properties.members].map(([name, { value }]) => [name, shape(value)]) : []);
-  return (name) => named.get(name) ?? others;
+  const named = new Map<string, Shape>();
+  for (const [name, node] of membersOf("properties")) if ((named.get(name)?.types ?? null) === null) named.set(name, shape(node));
+  const patterns = membersOf("patternProperties").map(([source, node]) => ({ pattern: linearPattern(source) as LinearPattern, shape: shape(node) }));
+  const others = shape(schemas.map(({ members }) => members.get("additionalProperties")?.value).find((node) => node?.kind === "object"));
+  return (name) => named.get(name) ?? patterns.find(({ pattern }) => pattern.test(name, FREE))?.shape ?? others;
 }
 
-function followed(node: JsonNode | undefined, root: JsonNode): JsonNode | undefined {
-  let found = node;
-  for (let steps = 0; steps < 20 && found?.kind === "object"; steps++) {
-    const reference = found.members.get("$ref")?.value;
-    const path = reference?.kind === "string" ? pathOf(reference.value) : null;
-    if (path === null) break;
-    found = targetOf(root, path);
-  }
-  return found;
+/** Names are as short as a query or a line of the head. */
+const FREE = { spend() {} };
+
+/** The schema and all others that the same value has to fit as well. */
+function alike(node: JsonNode | undefined, root: JsonNode, found = new Set<ObjectNode>()): ObjectNode[] {
+  if (node?.kind !== "object" || found.has(node)) return [...found];
+  found.add(node);
+  const reference = node.members.get("$ref")?.value;
+  const path = reference?.kind === "string" ? pathOf(reference.value) : null;
+  if (path !== null) alike(targetOf(root, path), root, found);
+  const all = node.members.get("allOf")?.value;
+  if (all?.kind === "array") for (const each of all.items) alike(each, root, found);
+  return [...found];
 }
 
-function typesOf(node: JsonNode | undefined): readonly string[] | null {
-  const given = node?.kind === "object" ? node.members.get("type")?.value : undefined;
+function typesOf(schemas: readonly ObjectNode[]): readonly string[] | null {
+  const given = schemas.map(({ members }) => members.get("type")?.value).find((node) => node !== undefined);
   if (given === undefined) return null;
   return (given.kind === "array" ? given.items : [given]).flatMap((item) => (item.kind === "string" ? [item.value] : []));
 }

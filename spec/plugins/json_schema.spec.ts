@@ -178,6 +178,24 @@ describe("shapes, for texts", () => {
     expect(shapeOf("x")).toEqual({ types: ["boolean"], itemTypes: null });
     expect(compiled(true).shapeOf("x")).toEqual({ types: null, itemTypes: null });
   });
+
+  it("beside a reference, under patterns, and in each of allOf, in a circle too", () => {
+    const { shapeOf } = compiled({
+      $ref: "#/$defs/common",
+      properties: { page: { $ref: "#/$defs/least", type: "integer" } },
+      allOf: [{ properties: { size: { allOf: [{ type: "number" }] } } }, { patternProperties: { "^is_": { type: "boolean" } } }],
+      additionalProperties: { type: "array", items: { allOf: [{ type: "integer" }] } },
+      $defs: { common: { properties: { all: { type: "boolean" }, self: { $ref: "#" } } }, least: { minimum: 1 } },
+    });
+    expect(["page", "all", "size", "is_new", "self", "x"].map(shapeOf).map(({ types, itemTypes }) => [types, itemTypes])).toEqual([
+      [["integer"], null],
+      [["boolean"], null],
+      [["number"], null],
+      [["boolean"], null],
+      [null, null],
+      [["array"], ["integer"]],
+    ]);
+  });
 });
 
 describe("configuration", () => {
