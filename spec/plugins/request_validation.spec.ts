@@ -47,6 +47,18 @@ describe("the body", () => {
     expect((await through({ body: BODY }, post(pieces))).body!.equals(whole)).toBe(true);
   });
 
+  it("is not kept as the thousands of pieces it came in", async () => {
+    const whole = Buffer.from(`{"id":1,"text":"${Array.from({ length: 3_000 }, (_, i) => i % 10).join("")}"}`);
+    const pieces: Buffer[] = [];
+    const { returned } = exercise(instance(requestValidation, { body: BODY }), madeUpExchange(post(Readable.from([...whole].map((byte) => Buffer.from([byte]))))), async ({ body }) => {
+      for await (const piece of body!) pieces.push(piece as Buffer);
+      return plainReply;
+    });
+    expect(await returned).toBe(plainReply);
+    expect(Buffer.concat(pieces).equals(whole)).toBe(true);
+    expect(pieces.length).toBeLessThan(300);
+  });
+
   it("that does not fit is refused with everything that is wrong", async () => {
     const { problem, forwarded } = await ask({ body: { items: BODY } }, post('[{"id":"x"},{},{"id":1}]'));
     expect(forwarded).toBeNull();
