@@ -226,7 +226,7 @@ function decoded(text: string): string | null {
   }
 }
 
-function headersObject({ headers }: Exchange, schema: CompiledSchema): object {
+function headersObject({ headers, authority }: Exchange, schema: CompiledSchema): object {
   const values = new Map<string, string[]>();
   for (let i = 0; i < headers.length; i += 2) {
     const name = headers[i]!.toLowerCase();
@@ -236,6 +236,8 @@ function headersObject({ headers }: Exchange, schema: CompiledSchema): object {
     if (before === undefined) values.set(name, [value]);
     else before.push(value);
   }
+  // Over HTTP/2 `:authority` says it (RFC 9113 §8.3.1).
+  if (authority !== "" && !values.has("host")) values.set("host", [authority]);
   return typedObject(values, schema);
 }
 

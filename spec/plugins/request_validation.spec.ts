@@ -264,6 +264,13 @@ describe("the headers", () => {
     expect((await ask({ headers }, { headers: ["x-tenant", "a", "x-tenant", "b"] })).violations).toEqual(["headers /x-tenant: expected a string, found an array"]);
     expect((await ask({ headers }, { headers: [] })).violations).toEqual(["headers /x-tenant: is required"]);
   });
+
+  it("have a host over HTTP/2 too, where no line says it", async () => {
+    const host = { properties: { host: { const: "a.example" } }, required: ["host"] };
+    expect((await ask({ headers: host }, { headers: [], authority: "a.example" })).reply).toBe(plainReply);
+    expect((await ask({ headers: host }, { headers: ["Host", "b.example"], authority: "a.example" })).violations).toEqual(['headers /host: expected "a.example"']);
+    expect((await ask({ headers: host }, { headers: [], authority: "" })).violations).toEqual(["headers /host: is required"]);
+  });
 });
 
 it("all three are told of together, and the request passes unchanged when they fit", async () => {
