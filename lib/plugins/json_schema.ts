@@ -48,7 +48,7 @@ export class Run {
   }
 
   get isFull(): boolean {
-    return this.#violations !== null && this.#violations.length >= this.#most;
+    return this.violations.length >= this.#most;
   }
 
   spend(steps: number): void {

@@ -58,7 +58,9 @@ export const requestValidation = definePlugin({
       const budget = { left: LEAST_WORK + ((body?.length ?? 0) + exchange.query.length) * WORK_PER_BYTE };
       if (headers !== undefined) for (const text of exchange.headers) budget.left += text.length * WORK_PER_BYTE;
       const found: Named[] = [];
+      let looked: Named["in"] = "query";
       const look = (where: Named["in"], run: (run: Run) => void) => {
+        looked = where;
         const attempt = new Run(MOST_VIOLATIONS - found.length, budget);
         run(attempt);
         found.push(...attempt.violations.map((violation) => ({ in: where, ...violation })));
@@ -72,7 +74,7 @@ export const requestValidation = definePlugin({
         }
       } catch (error) {
         if (!(error instanceof TooMuchWork)) throw error;
-        found.push({ in: body ? "body" : "query", at: "", message: "takes too long to check" });
+        found.push({ in: looked, at: "", message: "takes too long to check" });
       }
       return found.length === 0 ? null : refusal(exchange, found);
     };

@@ -131,6 +131,7 @@ describe("everything that is wrong is told", () => {
 
   it("up to a bound, and long names are cut", () => {
     expect(violations({ items: false }, Array(1000).fill(0), 7).length).toBe(7);
+    expect(violations(false, 1, 0)).toEqual([]);
     const [long] = violations({ additionalProperties: false }, { ["k".repeat(5_000)]: 1 });
     expect(long!.length).toBeLessThan(600);
   });

@@ -128,6 +128,8 @@ describe("the body", () => {
   it("that multiplies the work of its schema is refused", async () => {
     const schema = { $ref: "#/$defs/a", $defs: { a: { oneOf: [{ items: { $ref: "#/$defs/a" } }, { items: { $ref: "#/$defs/a" } }] } } };
     expect((await ask({ body: schema }, post("[".repeat(60) + "]".repeat(60)))).violations).toEqual(["body : takes too long to check"]);
+    const headers = { properties: { x: { allOf: Array(300).fill({ pattern: "(a|b|c|[a-z]|\\w){50}!" }) } } };
+    expect((await ask({ headers }, { headers: ["x", "a".repeat(2_000)] })).violations).toEqual(["headers : takes too long to check"]);
   });
 });
 
