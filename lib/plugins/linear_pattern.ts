@@ -31,6 +31,8 @@ export function linearPattern(source: string): LinearPattern | string {
 
 const MAX_SOURCE = 1000;
 const MAX_STATES = 2000;
+/** No text is long enough to come from here to the end of 32 bits. */
+const MAX_TURN = 2 ** 30;
 
 class Unsupported extends Error {}
 
@@ -163,15 +165,22 @@ function compiled(root: Node): { readonly states: readonly State[]; readonly sta
 }
 
 function matcher({ states, start }: ReturnType<typeof compiled>): LinearPattern {
+  // For each state the turn at which it was added last: kept from text to text, for many texts are shorter than this list.
+  const added = new Int32Array(states.length);
+  let turn = 0;
   return {
     test(text, meter) {
-      // Which states stand at this character: in the list, and for each the character at which it was added last.
+      if (turn > MAX_TURN) {
+        added.fill(0);
+        turn = 0;
+      }
+      // Which states stand at this character.
       let current: number[] = [];
       let following: number[] = [];
-      const added = new Int32Array(states.length).fill(-1);
       const pending: number[] = [];
       let before = -1;
-      for (let at = 0, turn = 0; ; turn++) {
+      for (let at = 0; ; ) {
+        turn++;
         const codePoint = text.codePointAt(at) ?? -1;
         following.length = 0;
         for (const state of current) pending.push(state);

@@ -57,6 +57,8 @@ describe("it takes time in proportion to the text", () => {
       },
     };
     expect(() => typeof made !== "string" && made.test("a".repeat(10_000), meter)).toThrow("enough");
+    // Nothing is left of that text in the next.
+    expect(typeof made !== "string" && [made.test("aaa", free), made.test("aab", free), made.test("", free)]).toEqual([true, false, true]);
   });
 });
 
