@@ -261,20 +261,21 @@ class Compiler {
 
   #numbers(node: ObjectNode, place: Place): Check[] {
     const checks: Check[] = [];
-    const rule = (keyword: string, expected: (limit: number) => string, fits: (value: number, limit: number) => boolean) => {
+    const rule = (keyword: string, expected: (limit: number) => string, made: (limit: number) => (value: number, run: Run) => boolean) => {
       const limit = this.#number(node, keyword, place.at);
       if (limit === undefined) return;
       if (keyword === "multipleOf" && limit <= 0) return this.#wrong(node.members.get(keyword)!.value, [...place.at, keyword], "a number above 0");
       const message = `expected ${expected(limit)}`;
+      const fits = made(limit);
       checks.push((value, pointer, run) => {
-        if (typeof value === "number" && !fits(value, limit)) run.add(pointer, message);
+        if (typeof value === "number" && !fits(value, run)) run.add(pointer, message);
       });
     };
-    rule("minimum", (limit) => `at least ${limit}`, (value, limit) => value >= limit);
-    rule("maximum", (limit) => `at most ${limit}`, (value, limit) => value <= limit);
-    rule("exclusiveMinimum", (limit) => `more than ${limit}`, (value, limit) => value > limit);
-    rule("exclusiveMaximum", (limit) => `less than ${limit}`, (value, limit) => value < limit);
-    rule("multipleOf", (limit) => `a multiple of ${limit}`, isMultiple);
+    rule("minimum", (limit) => `at least ${limit}`, (limit) => (value) => value >= limit);
+    rule("maximum", (limit) => `at most ${limit}`, (limit) => (value) => value <= limit);
+    rule("exclusiveMinimum", (limit) => `more than ${limit}`, (limit) => (value) => value > limit);
+    rule("exclusiveMaximum", (limit) => `less than ${limit}`, (limit) => (value) => value < limit);
+    rule("multipleOf", (limit) => `a multiple of ${limit}`, multiplesOf);
     return checks;
   }
 
@@ -667,12 +668,22 @@ const checkUnique: Check = (value, at, run) => {
 };
 
 /** Multiples of decimals are meant as they are written: 0.3 is a multiple of 0.1. */
-function isMultiple(value: number, step: number): boolean {
-  if (!Number.isFinite(value) || Number.isInteger(step)) return value % step === 0;
-  const [digits, exponent] = decimal(value);
+function multiplesOf(step: number): (value: number, run: Run) => boolean {
+  if (Number.isInteger(step)) return (value) => value % step === 0;
   const [stepDigits, stepExponent] = decimal(step);
-  const least = Math.min(exponent, stepExponent);
-  return (digits * 10n ** BigInt(exponent - least)) % (stepDigits * 10n ** BigInt(stepExponent - least)) === 0n;
+  const scale = Number(`1e${-stepExponent}`);
+  return (value, run) => {
+    if (!Number.isFinite(value)) return false;
+    // Up to fifteen digits a number is one decimal and no other (IEEE 754): it has no more places than the step, or is none of its multiples.
+    if (stepExponent >= -15 && Math.abs(value * scale) < 1e15) {
+      const digitsOfValue = Math.round(value * scale);
+      return digitsOfValue / scale === value && digitsOfValue % Number(stepDigits) === 0;
+    }
+    run.spend(50);
+    const [digits, exponent] = decimal(value);
+    const least = Math.min(exponent, stepExponent);
+    return (digits * 10n ** BigInt(exponent - least)) % (stepDigits * 10n ** BigInt(stepExponent - least)) === 0n;
+  };
 }
 
 /** The shortest decimal that is this number: all its digits, and the power of ten that they count. */
