@@ -27,6 +27,8 @@ const schema = object(
     describe: "Refuses requests that do not have the form that is asked for.",
     refine({ body, query, headers }, report) {
       if (body === undefined && query === undefined && headers === undefined) report('needs at least one of "body", "query" and "headers"');
+      if (query?.written === false) report('refuses every request; for none with a query: { "maxProperties": 0 }', "query");
+      if (headers?.written === false) report("refuses every request", "headers");
       const { properties = {}, required = [], additionalProperties } = (headers?.written ?? {}) as HeadersSchema;
       for (const name of Object.keys(properties)) {
         if (name !== name.toLowerCase()) report("names of headers are written in lower case here", "headers", "properties", name);

@@ -290,12 +290,20 @@ describe("configuration", () => {
     ["a header in upper case", { headers: { properties: { "X-A": true } } }, /headers\.properties\["X-A"\]: names of headers are written in lower case here/],
     ["a required header in upper case", { headers: { required: ["X-A"] } }, /headers\.required\[0\]: names of headers are written in lower case/],
     ["headers and no others", { headers: { additionalProperties: false } }, /headers\.additionalProperties: clients send headers of their own/],
+    ["no query at all", { query: false }, /query: refuses every request; for none with a query: \{ "maxProperties": 0 \}/],
+    ["no headers at all", { headers: false }, /headers: refuses every request/],
     ["no bytes", { body: true, max_bytes: 0 }, /max_bytes: expected an integer 1–67108864/],
     ["an unknown field", { body: true, max_byte: 1 }, /did you mean "max_bytes"/],
   ])("%s is an error", (_what, config, message) => {
     const { issues } = checked(requestValidation.schema, config);
     expect(issues.length).toBe(1);
     expect(issues[0]).toMatch(message);
+  });
+
+  it("no query is asked for as it says", async () => {
+    const query = { maxProperties: 0 };
+    expect((await ask({ query }, { query: "" })).reply).toBe(plainReply);
+    expect((await ask({ query }, { query: "?a" })).violations).toEqual(["query : expected at most 0 properties"]);
   });
 
   it("max_bytes is 1 MiB unless given", () => {
