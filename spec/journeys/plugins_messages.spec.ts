@@ -155,7 +155,8 @@ describe("compress", () => {
         const plain = await client({ path });
         expect([plain.headers["content-encoding"], plain.headers["vary"], plain.body.equals(text)]).toEqual([undefined, "Accept-Encoding", true]);
         const head = await client({ path, method: "HEAD", headers: { "Accept-Encoding": coding } });
-        expect([head.headers["content-encoding"], head.body.length]).toEqual([undefined, 0]);
+        // Without a length nobody knows whether GET would compress it.
+        expect([head.headers["content-encoding"], head.body.length]).toEqual([path === "/a/length" ? coding : undefined, 0]);
       }
     }
   });
