@@ -36,6 +36,7 @@ export {
   type ReloadCause,
   type Reloaded,
 } from "./gateway/gateway.ts";
+export type { MetricsFormat } from "./observe/exposition.ts";
 export type { InjectRequest, InjectResponse } from "./gateway/inject.ts";
 export type { TlsFiles } from "./server/tls.ts";
 export { Exchange, type Call, type ClientCertificate, type ExchangeParts } from "./http/exchange.ts";

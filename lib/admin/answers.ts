@@ -8,6 +8,8 @@ import { ERRORS, type ErrorCode } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { problemDocument } from "../http/reply.ts";
+import { METRICS_TYPES } from "../observe/exposition.ts";
+import { metricsFormat } from "./accept.ts";
 import { createCors } from "./cors.ts";
 import { createLogin } from "./login.ts";
 import { createSessions } from "./session.ts";
@@ -55,6 +57,7 @@ export function createAnswers(options: AnswersOptions): Answers {
     "/gateway/status": { GET: { open: false, answer: () => json(200, statusView(source.status())) } },
     "/gateway/health": { GET: { open: false, answer: () => json(200, healthView(source.health())) } },
     "/gateway/reload": { POST: { open: false, answer: reload } },
+    "/metrics": { GET: { open: true, answer: metrics } }, // to whom, it says itself
     "/healthz": { GET: { open: true, answer: health } },
     "/readyz": { GET: { open: true, answer: readiness } },
   };
@@ -91,15 +94,30 @@ export function createAnswers(options: AnswersOptions): Answers {
     return refusal("unauthenticated", id, "Log in with POST /login and send the cookie it sets.", challenge);
   }
 
-  async function logIn({ headers, socket }: IncomingMessage, id: string): Promise<Answer> {
+  async function logIn(request: IncomingMessage, id: string): Promise<Answer> {
+    const refused = await refusedLogin(request, id, BASIC_CHALLENGE);
+    if (refused !== null) return refused;
+    const { cookie, expiresAt } = sessions.issue();
+    log.info("admin logged in", { address: request.socket.remoteAddress ?? "", request_id: id });
+    return json(200, { user: options.user, expires_at: new Date(expiresAt).toISOString() }, ["Set-Cookie", cookie]);
+  }
+
+  /** Also to those who bring their credentials each time: scrapers have no place for a cookie. */
+  async function metrics(request: IncomingMessage, id: string): Promise<Answer> {
+    const { accept, authorization, cookie } = request.headers;
+    const refused = sessions.live(cookie) || sessions.borne(authorization) ? null : await refusedLogin(request, id, SCRAPER_CHALLENGE);
+    if (refused !== null) return refused;
+    const format = metricsFormat(accept);
+    return withBody(200, METRICS_TYPES[format], Buffer.from(source.metrics(format)), ["Vary", "Accept"]);
+  }
+
+  /** Null: the request bears the administrator's credentials. */
+  async function refusedLogin({ headers, socket }: IncomingMessage, id: string, challenge: HeaderList): Promise<Answer | null> {
     const address = socket.remoteAddress ?? "";
     const outcome = await login.attempt(headers.authorization, address);
     switch (outcome.kind) {
-      case "accepted": {
-        const { cookie, expiresAt } = sessions.issue();
-        log.info("admin logged in", { address, request_id: id });
-        return json(200, { user: options.user, expires_at: new Date(expiresAt).toISOString() }, ["Set-Cookie", cookie]);
-      }
+      case "accepted":
+        return null;
       case "paused":
         return refusal("rate_limited", id, "Too many failed logins from this address.", retryAfter(outcome.retryMs));
       case "overloaded":
@@ -107,9 +125,9 @@ export function createAnswers(options: AnswersOptions): Answers {
       case "wrong":
         // Not the user name given: people type passwords there.
         log.warn("admin login failed", { address, request_id: id });
-        return refusal("unauthenticated", id, "The user name or the password is wrong.", BASIC_CHALLENGE);
+        return refusal("unauthenticated", id, "The user name or the password is wrong.", challenge);
       case "missing":
-        return refusal("unauthenticated", id, "Send the credentials of the administrator as HTTP Basic.", BASIC_CHALLENGE);
+        return refusal("unauthenticated", id, "Send the credentials of the administrator as HTTP Basic.", challenge);
     }
   }
 
@@ -153,6 +171,8 @@ export const COMMON: HeaderList = ["Cache-Control", "no-store", "X-Content-Type-
 const SAFE = new Set(["GET", "HEAD", "OPTIONS"]);
 const REALM = "edge-gateway admin";
 const BASIC_CHALLENGE: HeaderList = ["WWW-Authenticate", `Basic realm="${REALM}", charset="UTF-8"`];
+
+const SCRAPER_CHALLENGE: HeaderList = [...BASIC_CHALLENGE, "WWW-Authenticate", `Bearer realm="${REALM}"`];
 
 /** The path of a target in origin-form or absolute-form (RFC 9112 §3.2), without its query; null for other forms. */
 function pathOf(target: string): string | null {

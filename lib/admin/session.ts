@@ -11,6 +11,8 @@ export interface Sessions {
   issue(): { cookie: string; expiresAt: number };
   /** Whether the Cookie header carries the token of a live session. */
   live(cookieHeader: string | undefined): boolean;
+  /** Whether the Authorization header carries one, as a bearer's (RFC 6750). */
+  borne(authorization: string | undefined): boolean;
   /** Ends the session of the Cookie header, if there is one. */
   revoke(cookieHeader: string | undefined): void;
   /** The Set-Cookie header that removes the token from the client. */
@@ -42,16 +44,16 @@ export function createSessions({ user, secret, ttlS, clock, mostRevoked = 10_000
       const token = signJwt({ sub: user, iat, exp, jti, iss: ISSUER, aud: AUDIENCE }, key);
       return { cookie: cookieOf(token, ttlS), expiresAt: exp * 1000 };
     },
-    live: (cookieHeader) => claimsOf(cookieHeader) !== null,
+    live: (cookieHeader) => claimsOf(tokenOf(cookieHeader)) !== null,
+    borne: (authorization) => claimsOf(BEARER.exec(authorization ?? "")?.[1] ?? null) !== null,
     revoke(cookieHeader) {
-      const claims = claimsOf(cookieHeader);
+      const claims = claimsOf(tokenOf(cookieHeader));
       if (claims !== null) remember(claims.jti, claims.exp);
     },
     clearing: cookieOf("", 0),
   };
 
-  function claimsOf(cookieHeader: string | undefined): SessionClaims | null {
-    const token = tokenOf(cookieHeader);
+  function claimsOf(token: string | null): SessionClaims | null {
     if (token === null) return null;
     const verdict = verifyJwt(token, key, { now: clock.wall(), issuer: ISSUER, audience: AUDIENCE });
     if (!verdict.ok || !isSession(verdict.claims) || verdict.claims.sub !== user) return null;
@@ -77,6 +79,7 @@ interface SessionClaims {
   readonly exp: number;
 }
 
+const BEARER = /^bearer +([\w.-]+) *$/i;
 const ISSUER = "edge-gateway";
 const AUDIENCE = "edge-gateway-admin";
 

@@ -2,6 +2,7 @@
  * What the admin interface shows of the gateway: the ProxyConfig, the admin configuration object, its status.
  * Where they come from is an `AdminSource`, which the assembly provides.
  */
+import type { MetricsFormat } from "../observe/exposition.ts";
 import type { GatewayHealth, GatewayStatus, LastReload } from "../gateway/gateway.ts";
 
 /** What the admin interface asks the rest of the program; may change between requests. */
@@ -13,6 +14,7 @@ export interface AdminSource {
   ready(): boolean;
   status(): GatewayStatus;
   health(): GatewayHealth;
+  metrics(format: MetricsFormat): string;
   /** Reloads as a change of the file does, and tells what became of it. */
   reload(): Promise<LastReload>;
 }

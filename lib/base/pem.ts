@@ -63,3 +63,8 @@ export function outOfTime(cert: Buffer, wall: number): OutOfTime | undefined {
   if (wall < Date.parse(validFrom)) return { problem: "is not valid yet", date: validFrom };
   return undefined;
 }
+
+/** The end of the first certificate's time, in milliseconds since 1970. */
+export function endOf(cert: Buffer): number {
+  return Date.parse(new X509Certificate(cert).validTo);
+}

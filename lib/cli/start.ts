@@ -106,6 +106,7 @@ function openAdmin(
         ready: () => gateway.ready,
         status: () => gateway.status,
         health: () => gateway.health,
+        metrics: (format) => gateway.metrics(format),
         reload,
       },
     });

@@ -16,6 +16,9 @@ import type { NamedFile } from "../config/schema.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { createAccessLog, type AccessLog } from "../observe/access_log.ts";
+import { exposition, type MetricsFormat } from "../observe/exposition.ts";
+import { Metrics } from "../observe/metrics.ts";
+import { createProcessFigures, type ProcessFigures } from "../observe/process.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import type { Link } from "../plugins/blame.ts";
@@ -28,6 +31,7 @@ import type { FleetReport } from "../upstream/fleet.ts";
 import { joinTunnel } from "../upstream/tunnel.ts";
 import { changesBetween, type Change } from "./changes.ts";
 import { collected, injected, type InjectRequest, type InjectResponse } from "./inject.ts";
+import { families } from "./metrics.ts";
 import { PluginModules } from "./plugin_modules.ts";
 import { Runtime } from "./runtime.ts";
 import { serve } from "./serve.ts";
@@ -141,7 +145,11 @@ export class Gateway {
   readonly #clock: Clock;
   readonly #runtime: Runtime;
   readonly #accessLog: AccessLog | null;
+  readonly #metrics = new Metrics();
+  readonly #process: ProcessFigures;
   readonly #listener: Listener;
+  /** Of the listeners' own certificate; null as long as there is no HTTPS. */
+  #certificate: Buffer | null = null;
   /** What the snapshot in force was made from. */
   #source: ConfigSource;
   #snapshot: Snapshot;
@@ -179,10 +187,12 @@ export class Gateway {
     this.#loadedAt = this.#clock.wall();
     this.#runtime = new Runtime({ clock: this.#clock, log: this.#log, ...(options.lookup === undefined ? {} : { lookup: options.lookup }) });
     this.#accessLog = options.accessLog === undefined ? null : createAccessLog(options.accessLog, this.#clock);
+    this.#process = createProcessFigures(this.#clock);
     this.#source = this.#read(options.config);
     this.#snapshot = this.#compile(this.#load(this.#source));
     this.#receiving = receivingBy(this.#snapshot, this.#clock);
     this.#runtime.adopt(this.#snapshot.inUse);
+    this.#metrics.adopt(this.#snapshot.metrics);
     this.#listener = createListener({
       clock: this.#clock,
       log: this.#log,
@@ -244,6 +254,13 @@ export class Gateway {
     return { services: this.#runtime.health };
   }
 
+  /** All metrics at this moment as text: Prometheus' format 0.0.4, or OpenMetrics 1.0. */
+  metrics(format: MetricsFormat = "prometheus"): string {
+    const { status } = this;
+    const given = { status, metrics: this.#metrics, fleets: this.#runtime.fleets, files: this.#snapshot.shownCertificates, own: this.#certificate };
+    return exposition([...families(given), ...this.#process.families()], format);
+  }
+
   /** Requests that are being answered, and open WebSockets. */
   get inFlight(): number {
     return this.#inFlight;
@@ -263,6 +280,7 @@ export class Gateway {
     if (this.#isClosed()) this.#listener.destroy();
     if (!this.#isOpen()) throw new Error("the gateway is being closed");
     if (tls === undefined) this.#hasPlain = true;
+    else this.#certificate = tls.cert;
     return address;
   }
 
@@ -331,6 +349,7 @@ export class Gateway {
    */
   renewTls(files: TlsFiles): void {
     this.#listener.renewTls(files);
+    this.#certificate = files.cert;
   }
 
   /** Sends one request through the gateway without a socket. Rejects when the reply breaks off. */
@@ -390,6 +409,7 @@ export class Gateway {
     if (outcome === "cut") await shortly(this.#untilNoneInFlight());
     await shortly(this.#runtime.closeKept());
     this.#accessLog?.flush();
+    this.#process.close();
     return outcome;
   }
 
@@ -413,7 +433,9 @@ export class Gateway {
   };
 
   #ended(inbound: Inbound): void {
-    if (inbound.call.notes.logged) this.#accessLog?.write(inbound);
+    const { call, method } = inbound;
+    (call.notes.meter ?? this.#metrics.unrouted).ended(method, call.notes, this.#clock.now() - call.startedAt);
+    if (call.notes.logged) this.#accessLog?.write(inbound);
     if (this.#shed.size > 0) this.#shed.delete(inbound);
     if (--this.#inFlight === 0) this.#noneInFlight?.();
   }
@@ -463,6 +485,7 @@ export class Gateway {
   #adopt(next: Snapshot): void {
     const before = this.#snapshot;
     this.#runtime.adopt(next.inUse);
+    this.#metrics.adopt(next.metrics);
     this.#snapshot = next;
     for (const key of this.#pluginFaults.keys()) if (!next.instances.has(key)) this.#pluginFaults.delete(key);
     this.#receiving = receivingBy(next, this.#clock);
@@ -472,7 +495,7 @@ export class Gateway {
   }
 
   #compile(loaded: Loaded & WithKinds): Snapshot {
-    return compile(loaded, { runtime: this.#runtime, kinds: loaded.kinds, log: this.#log });
+    return compile(loaded, { runtime: this.#runtime, metrics: this.#metrics, kinds: loaded.kinds, log: this.#log });
   }
 }
 

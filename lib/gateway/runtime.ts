@@ -146,6 +146,11 @@ export class Runtime {
     return [...this.#fleets.values()].map((fleet) => fleet.report);
   }
 
+  /** In the order of the configuration. */
+  get fleets(): Iterable<Fleet> {
+    return this.#fleets.values();
+  }
+
   /** Closes what plugin instances hold. Resolves when all of it is closed. */
   async closeKept(): Promise<void> {
     const all = [...this.#kept.values()];

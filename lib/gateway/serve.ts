@@ -40,7 +40,8 @@ export function serve(inbound: Inbound, snapshot: Snapshot, log: Log, onFault: O
     if (found.kind === "none") return problem(call, "route_not_found", { detail: "No service and route of this gateway match the path." });
     return problem(call, "method_not_allowed", { detail: `This path accepts ${found.allow}.`, headers: ["Allow", found.allow] });
   }
-  const { service, route, handler } = found.target;
+  const { service, route, handler, meter } = found.target;
+  call.notes.meter = meter;
   call.notes.service = service.name;
   call.notes.route = route.name;
 

@@ -4,12 +4,14 @@
  */
 import { cidrSet } from "../base/cidr.ts";
 import type { Log } from "../base/log.ts";
+import { endOf } from "../base/pem.ts";
 import type { Json } from "../config/json.ts";
 import type { Config, PluginInstance, Service } from "../config/model.ts";
 import { statusRanges } from "../config/resilience.ts";
 import type { NamedFile } from "../config/schema.ts";
 import type { RouteName, ServiceName } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
+import type { Metrics, MetricsPlan, RouteMeter } from "../observe/metrics.ts";
 import { foldBlaming, type Link } from "../plugins/blame.ts";
 import type { AnyPlugin, Scope, Tools } from "../plugins/plugin.ts";
 import { compileTable, type RouteTable, type TableEntry } from "../route/table.ts";
@@ -44,12 +46,16 @@ export interface Snapshot {
   readonly digest: string;
   readonly counts: { readonly services: number; readonly routes: number; readonly upstreams: number };
   readonly inUse: InUse;
+  readonly metrics: MetricsPlan;
+  /** The end of each certificate that clients are shown by host name, in milliseconds since 1970. */
+  readonly shownCertificates: readonly { readonly file: string; readonly host: string; readonly endsAt: number }[];
 }
 
 export interface RouteTarget {
   readonly service: ServiceName;
   readonly route: RouteName;
   readonly handler: Handler;
+  readonly meter: RouteMeter;
   /** Whether a plugin of the route wants CORS preflights. */
   readonly takesPreflights: boolean;
 }
@@ -61,6 +67,7 @@ export interface Loaded {
 }
 
 export interface Workshop {
+  readonly metrics: Metrics;
   readonly runtime: Runtime;
   readonly kinds: readonly AnyPlugin[];
   readonly log: Log;
@@ -79,7 +86,8 @@ export function compile(loaded: Loaded, workshop: Workshop): Snapshot {
 
 function compileInto(inUse: InUse, loaded: Loaded, workshop: Workshop): Snapshot {
   const { config } = loaded;
-  const { runtime, log } = workshop;
+  const { runtime, log, metrics } = workshop;
+  const plan: MetricsPlan = { services: new Map() };
   const compiler = new PluginCompiler(workshop, config.global.name, inUse);
   const entries: TableEntry<RouteTarget>[] = [];
   const globals = compiler.create(config.global.plugins, { level: "global", service: null, route: null });
@@ -98,6 +106,7 @@ function compileInto(inUse: InUse, loaded: Loaded, workshop: Workshop): Snapshot
     upstreams += members.length;
     const breaker = service.circuitBreaker === undefined ? null : { breaker: fleet.breaker(service.circuitBreaker), settings: service.circuitBreaker };
     inUse.fleets.set(service.name, { fleet, members, breaker, checks: checkSettings(service) });
+    const { meter, routes } = metrics.plan(service, plan);
     const policy = service.retries === undefined || service.retries.attempts === 0 ? null : retryPolicy(service.retries);
     const innermost = attempts({
       picker: fleet.picker(
@@ -107,13 +116,14 @@ function compileInto(inUse: InUse, loaded: Loaded, workshop: Workshop): Snapshot
       forwarding: forwardOptions(service, viaName, runtime),
       totalMs: service.timeouts.totalMs,
       breaker: breaker?.breaker ?? null,
+      meter,
       retries: policy === null ? null : { policy, budget: fleet.budget, memory: runtime.replayMemory },
     });
     const outer = {
       plugins: [...config.global.plugins, ...service.plugins],
       links: [...globals, ...compiler.create(service.plugins, { level: "service", service: service.name, route: null })],
     };
-    entries.push(...routeEntries(service, innermost, outer, compiler));
+    entries.push(...routeEntries(service, innermost, outer, routes, compiler));
   }
   const trusted = cidrSet(config.global.trustedProxies);
   return Object.freeze({
@@ -130,6 +140,11 @@ function compileInto(inUse: InUse, loaded: Loaded, workshop: Workshop): Snapshot
     digest: loaded.digest,
     counts: { services: config.services.length, routes: entries.length, upstreams },
     inUse,
+    metrics: plan,
+    shownCertificates: config.global.certificates.flatMap(({ hosts, cert }) => {
+      const endsAt = endOf(cert.content);
+      return hosts.map((host) => ({ file: cert.path, host, endsAt }));
+    }),
   });
 }
 
@@ -168,7 +183,7 @@ interface Outer {
   readonly links: readonly Link[];
 }
 
-function routeEntries(service: Service, innermost: Handler, outer: Outer, compiler: PluginCompiler): TableEntry<RouteTarget>[] {
+function routeEntries(service: Service, innermost: Handler, outer: Outer, meters: ReadonlyMap<string, RouteMeter>, compiler: PluginCompiler): TableEntry<RouteTarget>[] {
   const name: ServiceName = { name: service.name, basePath: withoutFinalSlash(service.basePath) };
   return service.routes.map((route) => {
     const own = compiler.create(route.plugins, { level: "route", service: service.name, route: route.name });
@@ -179,7 +194,13 @@ function routeEntries(service: Service, innermost: Handler, outer: Outer, compil
       path: route.path,
       methods: route.methods,
       encodedSlashes: service.encodedSlashes === "allow",
-      target: { service: name, route: { name: route.name, path: route.path }, handler: folded([...outer.links, ...own], innermost, service.name, route.name), takesPreflights },
+      target: {
+        service: name,
+        route: { name: route.name, path: route.path },
+        handler: folded([...outer.links, ...own], innermost, service.name, route.name),
+        meter: meters.get(route.name)!,
+        takesPreflights,
+      },
     };
   });
 }

@@ -112,8 +112,16 @@ export class Exchange implements ExchangeParts {
   }
 }
 
-/** What the log will say of an exchange. Filled in on the way. */
+/** Counts requests; which one does, is known once the route is. */
+export interface Meter {
+  /** A request is over, `ms` after its head had arrived. */
+  ended(method: string, notes: Notes, ms: number): void;
+}
+
+/** What logs and metrics will say of an exchange. Filled in on the way. */
 export interface Notes {
+  /** The route's own; null before one is found. */
+  meter: Meter | null;
   /** Whether there is to be a line at all, by the configuration in force when the request came. */
   logged: boolean;
   service: string | null;
@@ -171,6 +179,7 @@ export class Call {
   /** `clock.now()` when the request head had arrived. */
   readonly startedAt: number;
   readonly notes: Notes = {
+    meter: null,
     logged: false,
     service: null,
     route: null,

@@ -22,8 +22,17 @@ export interface AttemptsOptions {
   /** Milliseconds for the whole exchange, all tries and the response's body included; 0: no limit. */
   readonly totalMs: number;
   readonly breaker: Breaker | null;
+  /** Default: nothing is counted. */
+  readonly meter?: AttemptsMeter;
   /** Null: every request is tried once. */
   readonly retries: { readonly policy: RetryPolicy; readonly budget: RetryBudget; readonly memory: ReplayMemory } | null;
+}
+
+/** Hears of every try that its client waited for. */
+export interface AttemptsMeter {
+  /** `ms` to the head of the response, or to the failure. */
+  tried(upstream: string, ms: number): void;
+  retried(): void;
 }
 
 export function attempts(options: AttemptsOptions): Handler {
@@ -32,13 +41,13 @@ export function attempts(options: AttemptsOptions): Handler {
   return breaker === null ? innermost : guarded(innermost, breaker);
 }
 
-function once({ picker, forwarding, totalMs }: AttemptsOptions): Handler {
+function once({ picker, forwarding, totalMs, meter }: AttemptsOptions): Handler {
   const { clock } = forwarding;
   return async (exchange) => {
     const peer = picker.pick(exchange, NOBODY);
     if (peer === null) return nobodyThere(exchange);
     try {
-      return await attempt(exchange, peer, forwarding, totalMs === 0 ? 0 : clock.now() + totalMs);
+      return await attempt(exchange, peer, forwarding, totalMs === 0 ? 0 : clock.now() + totalMs, meter);
     } catch (error) {
       return faultReply(exchange, error);
     }
@@ -46,8 +55,9 @@ function once({ picker, forwarding, totalMs }: AttemptsOptions): Handler {
 }
 
 /** One try, and what it says of the upstream. */
-async function attempt(exchange: Exchange, peer: Peer, forwarding: ForwardOptions, endsAt: number): Promise<Reply> {
+async function attempt(exchange: Exchange, peer: Peer, forwarding: ForwardOptions, endsAt: number, meter?: AttemptsMeter): Promise<Reply> {
   const { notes } = exchange.call;
+  const startedAt = forwarding.clock.now();
   notes.upstream = peer.id;
   notes.attempts++;
   try {
@@ -58,11 +68,13 @@ async function attempt(exchange: Exchange, peer: Peer, forwarding: ForwardOption
     // What ends because the client has gone says nothing.
     if (error instanceof Fault && isUpstreams(error) && !exchange.call.aborted) peer.health.failed(error.message);
     throw error;
+  } finally {
+    if (!exchange.call.aborted) meter?.tried(peer.id, forwarding.clock.now() - startedAt);
   }
 }
 
 /** Each time another upstream, never after a reply has been given back. */
-function repeatedly({ picker, forwarding, totalMs }: AttemptsOptions, { policy, budget, memory }: NonNullable<AttemptsOptions["retries"]>): Handler {
+function repeatedly({ picker, forwarding, totalMs, meter }: AttemptsOptions, { policy, budget, memory }: NonNullable<AttemptsOptions["retries"]>): Handler {
   const { clock } = forwarding;
   return async (exchange) => {
     budget.request();
@@ -81,13 +93,14 @@ function repeatedly({ picker, forwarding, totalMs }: AttemptsOptions, { policy, 
       for (let peer = first; ; ) {
         let next: Peer | null = null;
         try {
-          const reply = await attempt(replay === null ? exchange : exchange.with({ body: replay.open() }), peer, forwarding, endsAt);
+          const reply = await attempt(replay === null ? exchange : exchange.with({ body: replay.open() }), peer, forwarding, endsAt, meter);
           if (!retriesStatus(policy, exchange.method, reply.status) || (next = another()) === null) return reply;
           giveUp(reply, exchange);
         } catch (error) {
           if (!(error instanceof Fault) || !retriesFault(policy, exchange.method, error) || (next = another()) === null) return faultReply(exchange, error);
         }
         tried.push(next);
+        meter?.retried();
         peer = next;
       }
     } finally {

@@ -87,6 +87,13 @@ export class Pool {
     return this.#leased;
   }
 
+  /** All connections: those in use, and those kept for later. */
+  get open(): number {
+    let open = this.#leased;
+    for (const { agent } of this.#ways) if (agent !== null) open += socketsOf(agent.freeSockets).length;
+    return open;
+  }
+
   get waiting(): number {
     return this.#waiting.length;
   }

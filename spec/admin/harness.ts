@@ -108,6 +108,7 @@ export const source: AdminSource = {
   ready: () => true,
   status: () => STATUS,
   health: () => HEALTH,
+  metrics: (format) => `# ${format}\n`,
   reload: () => Promise.resolve(TAKEN),
 };
 

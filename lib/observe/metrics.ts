@@ -1,0 +1,138 @@
+/**
+ * Counts and times requests and tries: what every request passes on its way is a few additions, and allocates nothing once its kind
+ * has been seen. Whatever is counted goes by the names of the configuration. As text it is written in `exposition.ts`.
+ */
+import { ERRORS, type ErrorCode } from "../base/errors.ts";
+import type { Meter, Notes } from "../http/exchange.ts";
+
+/** Upper bounds in seconds; what takes longer falls under +Inf. */
+export const BUCKETS: readonly number[] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
+
+const BUCKETS_MS = BUCKETS.map((seconds) => seconds * 1000);
+
+export class Histogram {
+  /** Of each bucket alone, the last of what is above all bounds. */
+  readonly counts = new Float64Array(BUCKETS.length + 1);
+  sumMs = 0;
+
+  add(ms: number): void {
+    let i = 0;
+    while (i < BUCKETS_MS.length && ms > BUCKETS_MS[i]!) i++;
+    this.counts[i]!++;
+    this.sumMs += ms;
+  }
+}
+
+export interface Cell {
+  count: number;
+}
+
+/** Other methods are counted together: clients make them up. */
+export const METHODS: readonly string[] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"];
+
+const METHOD_INDEX = new Map(METHODS.map((method, i) => [method, i]));
+/** Above every status. */
+const SPAN = 1_000;
+const HIGHEST_STATUS = 599;
+/** Plugins of a host may bring codes of their own, and make them up as well. */
+const MOST_CODES = 64;
+
+/** What is known of the requests of one route. */
+export class RouteMeter implements Meter {
+  readonly duration = new Histogram();
+  readonly refusals = new Map<string, Cell>();
+  rateLimited = 0;
+  readonly #requests = new Map<number, Cell>();
+
+  ended(method: string, notes: Notes, ms: number): void {
+    const { status, code } = notes;
+    const known = METHOD_INDEX.get(method) ?? METHODS.length;
+    const key = known * SPAN + (status === null ? 0 : status > HIGHEST_STATUS ? HIGHEST_STATUS + 1 : status);
+    const cell = this.#requests.get(key);
+    if (cell === undefined) this.#requests.set(key, { count: 1 });
+    else cell.count++;
+    // A WebSocket lasts as long as people keep it open: among requests it would hide how long those take.
+    if (status !== 101) this.duration.add(ms);
+    if (code !== null) this.#failed(code, notes);
+  }
+
+  /** Calls `tell` for each kind of request that there was. */
+  eachRequest(tell: (method: string, code: string, count: number) => void): void {
+    for (const [key, { count }] of this.#requests) {
+      const status = key % SPAN;
+      const code = status === 0 ? "none" : status > HIGHEST_STATUS ? "other" : String(status);
+      tell(METHODS[Math.floor(key / SPAN)] ?? "other", code, count);
+    }
+  }
+
+  #failed(code: string, { route, attempts }: Notes): void {
+    if (code === "rate_limited") this.rateLimited++;
+    if (route === null || attempts > 0 || code === "internal" || ERRORS[code as ErrorCode]?.side === "upstream") return;
+    const name = this.refusals.has(code) || this.refusals.size < MOST_CODES ? code : "other";
+    const cell = this.refusals.get(name);
+    if (cell === undefined) this.refusals.set(name, { count: 1 });
+    else cell.count++;
+  }
+}
+
+/** What is known of the tries of one service's upstreams. */
+export class ServiceMeter {
+  retries = 0;
+  readonly upstreams = new Map<string, Histogram>();
+
+  tried(upstream: string, ms: number): void {
+    this.upstreams.get(upstream)?.add(ms);
+  }
+
+  retried(): void {
+    this.retries++;
+  }
+}
+
+/** What one configuration counts; the names are filled in while it is compiled. */
+export interface MetricsPlan {
+  readonly services: Map<string, ServicePlan>;
+}
+
+interface ServicePlan {
+  readonly meter: ServiceMeter;
+  readonly upstreams: ReadonlySet<string>;
+  readonly routes: ReadonlyMap<string, RouteMeter>;
+}
+
+interface Names {
+  readonly name: string;
+  readonly upstreams: readonly { readonly id: string }[];
+  readonly routes: readonly { readonly name: string }[];
+}
+
+export class Metrics {
+  /** Of requests for which no route was found, or looked for. */
+  readonly unrouted = new RouteMeter();
+  #services: MetricsPlan["services"] = new Map();
+
+  get services(): ReadonlyMap<string, ServicePlan> {
+    return this.#services;
+  }
+
+  /** Names that are there go on counting. */
+  plan(service: Names, { services }: MetricsPlan): ServicePlan {
+    const known = this.#services.get(service.name);
+    const planned: ServicePlan = {
+      meter: known?.meter ?? new ServiceMeter(),
+      upstreams: new Set(service.upstreams.map(({ id }) => id)),
+      routes: new Map(service.routes.map(({ name }) => [name, known?.routes.get(name) ?? new RouteMeter()])),
+    };
+    services.set(service.name, planned);
+    return planned;
+  }
+
+  /** A configuration comes into force: what it does not name goes. */
+  adopt({ services }: MetricsPlan): void {
+    this.#services = services;
+    for (const { meter, upstreams } of services.values()) {
+      for (const id of meter.upstreams.keys()) if (!upstreams.has(id)) meter.upstreams.delete(id);
+      for (const id of upstreams) if (!meter.upstreams.has(id)) meter.upstreams.set(id, new Histogram());
+    }
+  }
+}
