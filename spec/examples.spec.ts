@@ -8,7 +8,7 @@ import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import { ERRORS } from "../lib/base/errors.ts";
 import { formatIssues, loadConfig, type LoadResult } from "../lib/config/load.ts";
-import { configJsonSchema } from "../lib/config/model.ts";
+import { configJsonSchema, type ConfigInput } from "../lib/config/model.ts";
 import type { JsonSchema } from "../lib/config/schema.ts";
 import { CLIENT_SETTINGS, SETTINGS, type Setting } from "../lib/config/settings.ts";
 import * as everything from "../lib/index.ts";
@@ -159,6 +159,15 @@ describe("README", () => {
     test("sections of which none is missing", () => {
       expect(sections.map(([name]) => name)).toEqual(expect.arrayContaining(Object.keys(definitions)));
     });
+  });
+
+  test("lists every family of metrics with its type", async () => {
+    const config = JSON.parse(read("examples/quickstart.json")) as ConfigInput;
+    const gateway = everything.createGateway({ config });
+    const families = [...gateway.metrics().matchAll(/^# TYPE (\S+) (\S+)$/gm)].map(([, name, type]) => [name, type]);
+    await gateway.close(0);
+    const rows = tableUnder("Metrics").map(([name, type]) => [name, type]);
+    expect(rows.filter(([name]) => process.platform === "linux" || name !== "process_open_fds")).toEqual(families);
   });
 
   test("lists every setting with its flag, variable and default, and in the order of --help", () => {

@@ -28,7 +28,7 @@ export interface LoginOptions {
   readonly clock: Clock;
 }
 
-export function createLogin({ user, password, clock }: LoginOptions): Login {
+export function createLogin({ user, password, clock }: LoginOptions, verify: typeof verifyPassword = verifyPassword): Login {
   const throttle = createThrottle(clock);
   const turns = createTurns(MOST_VERIFYING, MOST_WAITING);
   /** The last attempt under way of each address, and how many wait behind others. */
@@ -75,7 +75,7 @@ export function createLogin({ user, password, clock }: LoginOptions): Login {
     throttle.begin(address);
     // The password is verified whatever the user name, so that the time taken does not tell which of the two was wrong.
     const userRight = sameText(given.user, user);
-    const passwordRight = await turns.take(() => verifyPassword(given.password, password));
+    const passwordRight = await turns.take(() => verify(given.password, password));
     if (!userRight || !passwordRight) return { kind: "wrong" };
     right = pair;
     throttle.succeed(address);

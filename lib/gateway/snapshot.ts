@@ -183,7 +183,13 @@ interface Outer {
   readonly links: readonly Link[];
 }
 
-function routeEntries(service: Service, innermost: Handler, outer: Outer, meters: ReadonlyMap<string, RouteMeter>, compiler: PluginCompiler): TableEntry<RouteTarget>[] {
+function routeEntries(
+  service: Service,
+  innermost: Handler,
+  outer: Outer,
+  meters: ReadonlyMap<string, RouteMeter>,
+  compiler: PluginCompiler,
+): TableEntry<RouteTarget>[] {
   const name: ServiceName = { name: service.name, basePath: withoutFinalSlash(service.basePath) };
   return service.routes.map((route) => {
     const own = compiler.create(route.plugins, { level: "route", service: service.name, route: route.name });

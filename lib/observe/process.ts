@@ -27,10 +27,10 @@ export function createProcessFigures(clock: Clock): ProcessFigures {
     const now = clock.now();
     const late = (ns: number) => (delay.count === 0 ? 0 : Math.max(0, ns / 1e9 - RESOLUTION_MS / 1000));
     const families = [
-      gauge("edge_gateway_event_loop_lag_mean_seconds", "How late the event loop came round on average since the last scrape.", late(delay.mean)),
-      gauge("edge_gateway_event_loop_lag_p50_seconds", "Median of how late the event loop came round since the last scrape.", late(delay.percentile(50))),
-      gauge("edge_gateway_event_loop_lag_p99_seconds", "How late the event loop came round in all but one of a hundred turns.", late(delay.percentile(99))),
-      gauge("edge_gateway_event_loop_lag_max_seconds", "How late the event loop came round at worst since the last scrape.", late(delay.max)),
+      gauge("edge_gateway_event_loop_lag_mean_seconds", "How late the event loop came round on average.", late(delay.mean)),
+      gauge("edge_gateway_event_loop_lag_p50_seconds", "Median of how late the event loop came round.", late(delay.percentile(50))),
+      gauge("edge_gateway_event_loop_lag_p99_seconds", "How late the event loop came round in 99 of 100 turns.", late(delay.percentile(99))),
+      gauge("edge_gateway_event_loop_lag_max_seconds", "How late the event loop came round at worst.", late(delay.max)),
     ];
     if (since === null && !isClosed) delay.enable();
     if (since === null || now - since >= LEAST_WINDOW_MS) {
@@ -46,7 +46,7 @@ export function createProcessFigures(clock: Clock): ProcessFigures {
       const { rss, heapTotal, heapUsed, external } = process.memoryUsage();
       const files = openFiles();
       return [
-        { ...gauge("process_cpu_seconds_total", "Processor time used, by the program and by the system for it.", (user + system) / 1e6), type: "counter" },
+        { ...gauge("process_cpu_seconds_total", "Processor time used, the system's for it included.", (user + system) / 1e6), type: "counter" },
         gauge("process_start_time_seconds", "When the process began, in seconds since 1970.", Math.round(performance.timeOrigin) / 1000),
         gauge("process_resident_memory_bytes", "Memory that the process occupies.", rss),
         gauge("process_heap_bytes", "Size of the JavaScript heap.", heapTotal),

@@ -42,7 +42,7 @@ export interface Got {
   status: number;
   headers: IncomingHttpHeaders;
   text: string;
-  /** The body as JSON, null when there is none. */
+  /** The body as JSON, null when it is none. */
   json: any;
 }
 
@@ -145,7 +145,7 @@ export async function startAdmin(changes: Partial<AdminOptions> = {}): Promise<R
         response.on("data", (part: string) => (text += part));
         response.on("error", reject);
         response.on("end", () => {
-          resolve({ status: response.statusCode!, headers: response.headers, text, json: text === "" ? null : JSON.parse(text) });
+          resolve({ status: response.statusCode!, headers: response.headers, text, json: /json$/.test(response.headers["content-type"] ?? "") && text !== "" ? JSON.parse(text) : null });
         });
       });
       asking.on("error", reject);

@@ -4,11 +4,12 @@
  */
 import { chain } from "./chain.ts";
 import { failover } from "./failover.ts";
+import { metrics } from "./metrics.ts";
 import { overload } from "./overload.ts";
 import { reload } from "./reload.ts";
 import { soak } from "./soak.ts";
 
-const BENCHMARKS: Readonly<Record<string, (words: readonly string[]) => Promise<boolean>>> = { chain, failover, overload, reload, soak };
+const BENCHMARKS: Readonly<Record<string, (words: readonly string[]) => Promise<boolean>>> = { chain, failover, metrics, overload, reload, soak };
 
 const [name = "", ...words] = process.argv.slice(2);
 const run = BENCHMARKS[name];

@@ -3,6 +3,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { CA, CLIENT, EXPIRED, SERVER, STRANGER } from "../support/certs.ts";
 import { backend, oneService } from "../support/gateway.ts";
 import { socketOrigin } from "../support/origin.ts";
+import { readMetrics } from "../support/metrics_text.ts";
 import { fileWith, logLines, program, runningProgram } from "../support/process.ts";
 import { ask } from "../support/raw_client.ts";
 import { pem } from "./pem.ts";
@@ -72,6 +73,18 @@ describe("a start", () => {
     const authorization = `Basic ${Buffer.from("anna:secret").toString("base64")}`;
     expect((await ask(Number(port), { method: "POST", path: "/login", headers: { authorization } })).status).toBe(200);
     expect(running.stderr()).not.toContain("secret");
+  });
+
+  it("gives scrapers the metrics in either format", async () => {
+    const running = await runningProgram(oneService(9), [], { ADMIN_USER: "anna", ADMIN_PASSWORD: "secret" });
+    await ask(running.port, { path: "/a/x" });
+    const port = Number(new URL(running.started.admin as string).port);
+    const authorization = `Basic ${Buffer.from("anna:secret").toString("base64")}`;
+    for (const [format, accept] of [["prometheus", "*/*"], ["openmetrics", "application/openmetrics-text"]] as const) {
+      const { status, body } = await ask(port, { path: "/metrics", headers: { authorization, accept } });
+      const labels = { service: "s", method: "GET", code: "502" };
+      expect([status, readMetrics(body.toString(), format).one("edge_gateway_http_requests_total", labels)]).toEqual([200, 1]);
+    }
   });
 
   it("accepts at login the password whose hash hash-password printed, also by ADMIN_PASSWORD_FILE", async () => {

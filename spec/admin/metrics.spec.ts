@@ -1,0 +1,128 @@
+import { describe, expect, it } from "vitest";
+import { metricsFormat } from "../../lib/admin/accept.ts";
+import { createLogin } from "../../lib/admin/login.ts";
+import { createLog } from "../../lib/base/log.ts";
+import { manualClock } from "../support/clock.ts";
+import { basic, PASSWORD, RIGHT, startAdmin, USER, WRONG } from "./harness.ts";
+
+const TEXT = "text/plain; version=0.0.4; charset=utf-8";
+const OPEN = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+describe("GET /metrics", () => {
+  it("answers who holds the token, as cookie or bearer's, and who sends the credentials of the administrator", async () => {
+    const { ask, session } = await startAdmin();
+    const cookie = await session();
+    for (const headers of [{ cookie }, { authorization: cookie.replace("token=", "Bearer ") }, { authorization: RIGHT }] as Record<string, string>[]) {
+      const got = await ask("GET", "/metrics", { headers });
+      expect([got.status, got.headers["content-type"], got.text]).toEqual([200, TEXT, "# prometheus\n"]);
+      expect(got.headers["set-cookie"]).toBeUndefined();
+    }
+  });
+
+  it("takes a bearer's token no more once it is revoked or has run out", async () => {
+    const { ask, clock, session } = await startAdmin();
+    const [gone, old] = [await session(), await session()];
+    const statusOf = async (cookie: string) => (await ask("GET", "/metrics", { headers: { authorization: cookie.replace("token=", "bearer ") } })).status;
+    await ask("DELETE", "/logout", { headers: { cookie: gone } });
+    expect([await statusOf(gone), await statusOf(old)]).toEqual([401, 200]);
+    clock.advance(3_600_000);
+    expect(await statusOf(old)).toBe(401);
+  });
+
+  it.each([
+    ["nothing", {}],
+    ["a wrong password", { authorization: WRONG }],
+    ["a made-up token", { authorization: "Bearer a.b.c" }],
+    ["a wrong cookie", { cookie: "token=a.b.c" }],
+  ] as [string, Record<string, string>][])("401 that names both schemes for %s", async (_, headers) => {
+    const { ask } = await startAdmin();
+    const got = await ask("GET", "/metrics", { headers });
+    expect([got.status, got.json.code]).toEqual([401, "unauthenticated"]);
+    expect(got.headers["www-authenticate"]).toBe('Basic realm="edge-gateway admin", charset="UTF-8", Bearer realm="edge-gateway admin"');
+  });
+
+  it("the bearer's token opens no other path", async () => {
+    const { ask, session } = await startAdmin();
+    const authorization = (await session()).replace("token=", "Bearer ");
+    expect((await ask("GET", "/gateway", { headers: { authorization } })).status).toBe(401);
+    expect((await ask("GET", "/gateway", { headers: { authorization: RIGHT } })).status).toBe(401);
+  });
+
+  it("the format is chosen by Accept, HEAD gets the headers alone, other methods a 405", async () => {
+    const { ask } = await startAdmin();
+    const headers = { authorization: RIGHT, accept: "application/openmetrics-text;version=1.0.0" };
+    const [get, head] = [await ask("GET", "/metrics", { headers }), await ask("HEAD", "/metrics", { headers })];
+    expect([get.headers["content-type"], get.text, get.headers.vary]).toEqual([OPEN, "# openmetrics\n", "Origin, Accept"]);
+    expect([head.status, head.headers["content-type"], head.headers["content-length"], head.text]).toEqual([200, OPEN, "14", ""]);
+    const post = await ask("POST", "/metrics", { headers });
+    expect([post.status, post.headers.allow]).toEqual([405, "GET, HEAD, OPTIONS"]);
+  });
+
+  it("wrong credentials count for the throttle of logins, and are logged; scrapes are not", async () => {
+    let log = "";
+    const { ask, login, clock } = await startAdmin({ log: createLog({ write: (line) => void (log += line) }) });
+    const scrape = (authorization: string) => ask("GET", "/metrics", { headers: { authorization } });
+    expect((await scrape(RIGHT)).status).toBe(200);
+    expect(log).toBe("");
+    for (let i = 0; i < 5; i++) expect((await scrape(WRONG)).status).toBe(401);
+    expect(log).toContain("admin login failed");
+    // The right ones as well, though they are known by now: else guesses could go on unseen.
+    const paused = await scrape(RIGHT);
+    expect([paused.status, paused.headers["retry-after"]]).toEqual([429, "1"]);
+    expect((await login()).status).toBe(429);
+    clock.advance(1_000);
+    expect((await scrape(RIGHT)).status).toBe(200);
+  });
+});
+
+describe("a pair that was right", () => {
+  const counting = () => {
+    const verified: string[] = [];
+    const login = createLogin({ user: USER, password: PASSWORD, clock: manualClock() }, (given, stored) => {
+      verified.push(given);
+      return Promise.resolve(given === stored);
+    });
+    return { login, verified };
+  };
+
+  it("is not verified again, others are each time", async () => {
+    const { login, verified } = counting();
+    const kinds = [];
+    for (const given of [RIGHT, RIGHT, WRONG, WRONG, RIGHT]) kinds.push((await login.attempt(given, "192.0.2.1")).kind);
+    expect(kinds).toEqual(["accepted", "accepted", "wrong", "wrong", "accepted"]);
+    expect(verified).toEqual([PASSWORD, "wrong", "wrong"]);
+  });
+
+  it("does not let the same password pass with another user", async () => {
+    const { login } = counting();
+    await login.attempt(RIGHT, "192.0.2.1");
+    expect((await login.attempt(basic("other", PASSWORD), "192.0.2.1")).kind).toBe("wrong");
+  });
+
+  it("is not found out by guesses that come all at once", async () => {
+    const { login } = counting();
+    await login.attempt(RIGHT, "192.0.2.1");
+    const kinds = await Promise.all([...Array.from({ length: 10 }, () => WRONG), RIGHT].map(async (given) => (await login.attempt(given, "192.0.2.9")).kind));
+    expect(kinds.filter((kind) => kind === "wrong").length).toBe(5);
+    expect(kinds.at(-1)).toBe("paused");
+  });
+});
+
+describe("metricsFormat", () => {
+  it.each([
+    [undefined, "prometheus"],
+    ["*/*", "prometheus"],
+    ["text/html, */*;q=0.1", "prometheus"],
+    ["application/openmetrics-text", "openmetrics"],
+    ['Application/OpenMetrics-Text; Version="1.0.0"', "openmetrics"],
+    ["application/openmetrics-text;version=0.0.1,text/plain;version=0.0.4;q=0.5", "prometheus"],
+    ["application/openmetrics-text;version=1.0.0;q=0.5,text/plain;q=0.9", "prometheus"],
+    ["application/openmetrics-text;q=0", "prometheus"],
+    ["application/openmetrics-text;q=2", "prometheus"],
+    ["application/openmetrics-text;q=0.5,text/*;q=0.4,*/*", "openmetrics"],
+    ["application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2", "openmetrics"],
+    ["application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,text/plain;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.4,*/*;q=0.1", "openmetrics"],
+  ])("%s → %s", (accept, format) => {
+    expect(metricsFormat(accept)).toBe(format);
+  });
+});

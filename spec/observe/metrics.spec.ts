@@ -1,0 +1,222 @@
+import { execFileSync, spawnSync } from "node:child_process";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { METHODS, RouteMeter } from "../../lib/observe/metrics.ts";
+import { Call } from "../../lib/http/exchange.ts";
+import { definePlugin, problemReply, schema, type Gateway, type GatewayOptions } from "../../lib/index.ts";
+import type { ConfigInput } from "../../lib/config/model.ts";
+import { CA, SERVER } from "../support/certs.ts";
+import { manualClock } from "../support/clock.ts";
+import { backend, oneService, running } from "../support/gateway.ts";
+import { readMetrics } from "../support/metrics_text.ts";
+import { SHOP } from "../support/more_certs.ts";
+import { closedPort } from "../support/origin.ts";
+import { emptyFolder } from "../support/process.ts";
+import { ask, connect, eventually } from "../support/raw_client.ts";
+
+const read = (gateway: Gateway, format: "prometheus" | "openmetrics" = "prometheus") => readMetrics(gateway.metrics(format), format);
+const REQUESTS = "edge_gateway_http_requests_total";
+
+const FAMILIES = [
+  "edge_gateway_http_requests_total counter",
+  "edge_gateway_http_request_duration_seconds histogram",
+  "edge_gateway_http_requests_in_flight gauge",
+  "edge_gateway_rate_limited_total counter",
+  "edge_gateway_plugin_refusals_total counter",
+  "edge_gateway_upstream_duration_seconds histogram",
+  "edge_gateway_retries_total counter",
+  "edge_gateway_upstream_healthy gauge",
+  "edge_gateway_upstream_connections gauge",
+  "edge_gateway_config_last_reload_successful gauge",
+  "edge_gateway_config_last_reload_success_timestamp_seconds gauge",
+  "edge_gateway_tls_certificate_expiry_timestamp_seconds gauge",
+  "edge_gateway_build_info gauge",
+  "process_cpu_seconds_total counter",
+  "process_start_time_seconds gauge",
+  "process_resident_memory_bytes gauge",
+  "process_heap_bytes gauge",
+  "process_heap_used_bytes gauge",
+  "process_external_memory_bytes gauge",
+  ...(process.platform === "linux" ? ["process_open_fds gauge"] : []),
+  "edge_gateway_event_loop_lag_mean_seconds gauge",
+  "edge_gateway_event_loop_lag_p50_seconds gauge",
+  "edge_gateway_event_loop_lag_p99_seconds gauge",
+  "edge_gateway_event_loop_lag_max_seconds gauge",
+];
+
+/** All families with something in most of them. */
+async function eventful() {
+  const folder = emptyFolder();
+  const paths = { cert: join(folder, "shop.pem"), key: join(folder, "shop.key") };
+  writeFileSync(paths.cert, SHOP.cert);
+  writeFileSync(paths.key, SHOP.key);
+  const [first, second] = [await closedPort(), await backend()];
+  const config = oneService(
+    [first, second.port],
+    { retries: {}, routes: [{ path: "/limited", name: 'l"\\', plugins: [{ name: "rate_limit", config: { limit_min: 1 } }] }, { path: "/{rest*}", name: "rest" }] },
+    { certificates: [{ hosts: ["shop.example.com", "www.example.com"], ...paths }] },
+  );
+  const { gateway, port } = await running(config);
+  await gateway.listen({ port: 0, tls: { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: Buffer.from(CA.cert), requireClientCert: false } });
+  for (const path of ["/a/x", "/a/limited", "/a/limited", "/nowhere"]) await ask(port, { path });
+  return { gateway, port, paths, first, second };
+}
+
+describe("the text of all metrics", () => {
+  it.each(["prometheus", "openmetrics"] as const)("is read by a strict reader, with every family (%s)", async (format) => {
+    const { gateway, first, second, paths } = await eventful();
+    const metrics = read(gateway, format);
+    const told = [...metrics.families].map(([name, { type }]) => `${name} ${type}`);
+    expect(told).toEqual(format === "prometheus" ? FAMILIES : FAMILIES.map((family) => family.replace("_total", "").replace("_info gauge", " info")));
+    expect(metrics.one(REQUESTS, { service: "s", route: "rest", method: "GET", code: "200" })).toBe(1);
+    expect(metrics.one(REQUESTS, { route: 'l"\\', code: "429" })).toBe(1);
+    expect(metrics.one(REQUESTS, { service: "", route: "", method: "GET", code: "404" })).toBe(1);
+    expect(metrics.one("edge_gateway_http_request_duration_seconds_count", { route: 'l"\\' })).toBe(2);
+    expect(metrics.one("edge_gateway_rate_limited_total", { route: 'l"\\' })).toBe(1);
+    expect(metrics.one("edge_gateway_rate_limited_total", { route: "rest" })).toBe(0);
+    expect(metrics.one("edge_gateway_plugin_refusals_total", { route: 'l"\\', code: "rate_limited" })).toBe(1);
+    expect(metrics.one("edge_gateway_retries_total", { service: "s" })).toBe(1);
+    const upstreams = [first, second.port].map((port) => ({ service: "s", upstream: `127.0.0.1:${port}` }));
+    expect(upstreams.map((labels) => metrics.one("edge_gateway_upstream_duration_seconds_count", labels))).toEqual([1, 2]);
+    expect(upstreams.map((labels) => metrics.one("edge_gateway_upstream_connections", labels))).toEqual([0, 1]);
+    expect(upstreams.map((labels) => metrics.one("edge_gateway_upstream_healthy", labels))).toEqual([1, 1]);
+    const expiry = "edge_gateway_tls_certificate_expiry_timestamp_seconds";
+    expect(metrics.all(expiry).map(({ labels }) => labels)).toEqual([
+      { file: paths.cert, host: "shop.example.com" },
+      { file: paths.cert, host: "www.example.com" },
+      { file: "", host: "" },
+    ]);
+    expect(metrics.one(expiry, { file: "" })).toBe(Date.UTC(2120, 0, 1) / 1000);
+    expect(metrics.one("process_resident_memory_bytes")).toBeGreaterThan(10_000_000);
+    expect(metrics.all("edge_gateway_build_info")[0]!.labels).toMatchObject({ node_version: process.version });
+  });
+
+  const promtool = spawnSync("promtool", ["--version"]).error === undefined;
+  it.skipIf(!promtool)("is found good by promtool (skipped where there is none: Debian's package prometheus has it)", async () => {
+    const { gateway } = await eventful();
+    // Exit 1 with what is wrong with it, 3 with what is against the customs of names.
+    expect(execFileSync("promtool", ["check", "metrics"], { input: gateway.metrics() }).toString()).toBe("");
+  });
+});
+
+describe("what is counted", () => {
+  it("unknown methods together, whatever clients make up", async () => {
+    const { port } = await backend();
+    const { gateway } = await running(oneService(port));
+    for (const method of ["FOO", "BAR", "get"]) await gateway.inject({ method, path: "/a/x" });
+    const counted = read(gateway).all(REQUESTS);
+    expect(new Set(counted.map(({ labels }) => labels.method))).toEqual(new Set(["other"]));
+    expect(counted.reduce((sum, { value }) => sum + value, 0)).toBe(3);
+  });
+
+  it("nothing that a client says becomes a label", async () => {
+    const { port } = await backend((request, response) => void response.writeHead(request.url === "/odd" ? 799 : 200).end());
+    const { gateway } = await running(oneService(port, { routes: [{ path: "/{rest*}", name: "r" }] }));
+    for (const path of ["/a/secret", "/a/odd", "/a/secret?secret", "/secret"]) await gateway.inject({ path, headers: { "User-Agent": "secret", Host: "secret" } });
+    expect(gateway.metrics()).not.toContain("secret");
+    expect(read(gateway).all(REQUESTS).map(({ labels: { route, code }, value }) => [route, code, value])).toEqual([["r", "200", 2], ["r", "other", 1], ["", "404", 1]]);
+  });
+
+  it("a request that its client has left, without a status, and a WebSocket, without its time", async () => {
+    const held = await backend(() => {});
+    const { gateway, port } = await running(oneService(held.port, { routes: [{ path: "/{rest*}", name: "r" }] }));
+    const leaving = await connect(port);
+    leaving.send("GET /a/x HTTP/1.1\r\nHost: a\r\n\r\n");
+    await eventually(() => held.seen.length === 1);
+    expect(read(gateway).one("edge_gateway_http_requests_in_flight")).toBe(1);
+    leaving.socket.destroy();
+    await eventually(() => gateway.inFlight === 0);
+    expect(read(gateway).one(REQUESTS, { route: "r", code: "none" })).toBe(1);
+    expect(read(gateway).one("edge_gateway_upstream_duration_seconds_count")).toBeUndefined();
+    const meter = new RouteMeter();
+    const { notes } = new Call({ id: "1", remoteAddress: "", trustedRemote: false, startedAt: 0, inform: () => {} });
+    meter.ended("GET", Object.assign(notes, { status: 101 }), 3_600_000);
+    expect(meter.duration.counts.every((count) => count === 0)).toBe(true);
+    meter.eachRequest((...told) => expect(told).toEqual(["GET", "101", 1]));
+  });
+
+  it("as refusals of plugins, neither what upstreams and the gateway failed at, nor what a plugin threw", async () => {
+    const refusing = definePlugin({
+      name: "refusing",
+      schema: schema.object({}),
+      create: () => () => (exchange) => {
+        if (exchange.path === "/a/throw") throw new Error("no");
+        return problemReply(exchange.call, { code: `own_${exchange.path.slice(3)}`, status: 400, title: "No" });
+      },
+    });
+    const routes = [{ path: "/x", name: "x" }, { path: "/{rest*}", name: "r", plugins: [{ name: "refusing", config: {} }] }];
+    const { gateway } = await running(oneService(await closedPort(), { routes } as never), { plugins: [refusing] });
+    await gateway.inject({ path: "/a/x" });
+    await gateway.inject({ path: "/a/throw" });
+    await gateway.inject({ path: "/a/1" });
+    const refusals = () => read(gateway).all("edge_gateway_plugin_refusals_total");
+    expect(refusals().map(({ labels, value }) => [labels, value])).toEqual([[{ service: "s", route: "r", code: "own_1" }, 1]]);
+    for (let i = 0; i < 200; i++) await gateway.inject({ path: `/a/${i}` });
+    expect(refusals().length).toBe(65);
+    expect(refusals().find(({ labels }) => labels.code === "other")?.value).toBe(136);
+  });
+
+  it("an upstream out for its failures as not healthy", async () => {
+    const [bad, good] = [await closedPort(), await backend()];
+    const { gateway, port } = await running(oneService([bad, good.port], { health: { passive: { max_failures: 1 } } }));
+    for (let i = 0; i < 2; i++) await ask(port, { path: "/a/x" });
+    expect(read(gateway).all("edge_gateway_upstream_healthy").map(({ value }) => value)).toEqual([0, 1]);
+  });
+});
+
+describe("over reloads", () => {
+  const named = (port: number, ...routes: string[]): ConfigInput => oneService(port, { routes: routes.map((name) => ({ path: `/${name}`, name })) });
+
+  it("what stays goes on counting, what goes is told no more, and begins anew when it comes back", async () => {
+    const { port } = await backend();
+    const clock = manualClock();
+    const { gateway } = await running(named(port, "one", "two"), { clock } as Partial<GatewayOptions>);
+    const count = (route: string) => read(gateway).one(REQUESTS, { route });
+    for (const path of ["/a/one", "/a/two"]) await gateway.inject({ path });
+    clock.advance(5_000);
+    gateway.reload(named(port, "one"));
+    await gateway.inject({ path: "/a/one" });
+    expect([count("one"), count("two")]).toEqual([2, undefined]);
+    expect(gateway.metrics()).not.toContain("two");
+    expect(read(gateway).one("edge_gateway_config_last_reload_success_timestamp_seconds")).toBe(Date.UTC(2026, 0, 1, 0, 0, 5) / 1000);
+    gateway.reload(named(port, "one", "two"));
+    await gateway.inject({ path: "/a/two" });
+    expect([count("one"), count("two")]).toEqual([2, 1]);
+    expect(read(gateway).one("edge_gateway_upstream_duration_seconds_count", { upstream: `127.0.0.1:${port}` })).toBe(4);
+    const other = await backend();
+    gateway.reload(named(other.port, "one"));
+    expect(gateway.metrics()).not.toContain(`127.0.0.1:${port}"`);
+  });
+
+  it("a refused one is told, and takes nothing away", async () => {
+    const { port } = await backend();
+    const { gateway } = await running(named(port, "one"));
+    await gateway.inject({ path: "/a/one" });
+    const taken = read(gateway).one("edge_gateway_config_last_reload_success_timestamp_seconds");
+    expect(read(gateway).one("edge_gateway_config_last_reload_successful")).toBe(1);
+    expect(() => gateway.reload({ services: [{}] } as never)).toThrow();
+    const metrics = read(gateway);
+    expect(metrics.one("edge_gateway_config_last_reload_successful")).toBe(0);
+    expect(metrics.one("edge_gateway_config_last_reload_success_timestamp_seconds")).toBe(taken);
+    expect(metrics.one(REQUESTS, { route: "one" })).toBe(1);
+    gateway.reload(named(port, "one"));
+    expect(read(gateway).one("edge_gateway_config_last_reload_successful")).toBe(1);
+  });
+});
+
+describe("the lag of the event loop", () => {
+  it("tells of a turn that was held up since the scrape before", async () => {
+    const { gateway } = await running(oneService(9));
+    expect(read(gateway).one("edge_gateway_event_loop_lag_max_seconds")).toBe(0);
+    await eventually(() => {
+      const until = performance.now() + 100;
+      while (performance.now() < until);
+      return read(gateway).one("edge_gateway_event_loop_lag_max_seconds")! > 0.05;
+    });
+  });
+});
+
+it("the fixed methods are those of HTTP", () => {
+  expect(METHODS).toEqual(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"]);
+});
