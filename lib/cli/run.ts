@@ -2,12 +2,15 @@
  * `edge-gateway run`: starts what the settings ask for, says what listens where, reloads on change, and ends on a signal.
  */
 import { resolve } from "node:path";
+import { systemClock } from "../base/clock.ts";
 import { createLog, type Log } from "../base/log.ts";
+import { shortly } from "../base/shortly.ts";
 import { version } from "../base/version.ts";
 import { readSettings, type Settings } from "../config/settings.ts";
 import { watchFile } from "../config/watch.ts";
 import type { Change } from "../gateway/changes.ts";
 import type { Gateway, LastReload, ReloadCause } from "../gateway/gateway.ts";
+import { LineWriter } from "../observe/line_writer.ts";
 import { UsageError, type Arguments } from "./arguments.ts";
 import type { ExitCode } from "./failure.ts";
 import { createTlsRenewal, rereadFrom, watchFiles } from "./renewal.ts";
@@ -32,7 +35,11 @@ export async function run(given: Arguments): Promise<ExitCode> {
   }));
   const onHangup = whenStarted((started) => reloadAll(started, "signal"));
   process.on("SIGHUP", onHangup);
-  const options = { configFile: settings.configPath, accessLog: toStandardOutput };
+  // Without it the signal would make node open a port for debuggers.
+  const onUser1 = whenStarted(({ gateway }) => gateway.reopenAccessLog());
+  process.on("SIGUSR1", onUser1);
+  const output = new LineWriter({ fd: process.stdout.fd }, { log, clock: systemClock });
+  const options = { configFile: settings.configPath, accessLog: (lines: string) => output.write(lines) };
   const starting = start(settings, { ...options, reload: async (started) => reloadAll(await started, "admin") }, log);
   try {
     const started = await starting;
@@ -40,10 +47,13 @@ export async function run(given: Arguments): Promise<ExitCode> {
     const stopped = untilStopped(started, settings, log); // before anybody is told that it runs, and may signal it
     announce(started, settings, log);
     warnOfIdle(started, settings, log);
-    return await stopped;
+    const code = await stopped;
+    // A reader that reads no more must not hold the end up.
+    await shortly(output.close(), LINGER_MS);
+    return code;
   } finally {
     for (const each of [watcher, tlsFiles, namedFiles]) each.close();
-    process.off("SIGHUP", onHangup);
+    process.off("SIGHUP", onHangup).off("SIGUSR1", onUser1);
   }
 
   function whenStarted(act: (started: Started) => unknown): () => void {
@@ -76,10 +86,6 @@ export function settingsFrom(given: Arguments, environment: NodeJS.ProcessEnv = 
 
 export function logFor(settings: Settings): Log {
   return createLog({ level: settings.logLevel, format: settings.logFormat });
-}
-
-function toStandardOutput(lines: string): void {
-  process.stdout.write(lines);
 }
 
 /** More are counted in the log; `edge-gateway reload` and GET /gateway/status tell all of them. */

@@ -93,7 +93,7 @@ export function configSchema(kinds: readonly PluginKind[]) {
       plugins: s.withDefault(plugins, []),
       plugin_modules: s.withDefault(PLUGIN_MODULES, []),
       trusted_proxies: s.withDefault(s.array(ADDRESS_RANGE, { describe: "Proxies whose Forwarded values are believed." }), []),
-      access_log: s.withDefault(s.object({ enabled: s.withDefault(s.boolean({ describe: "Whether requests are logged." }), true) }), {}),
+      access_log: s.withDefault(ACCESS_LOG, {}),
       certificates: s.withDefault(s.array(CERTIFICATE, { describe: "Server certificates by host name (SNI), beside the default one." }), []),
       h2c: s.withDefault(s.boolean({ describe: "Whether plain HTTP ports take HTTP/2 by prior knowledge." }), false),
       dns_ttl_ms: s.withDefault(s.integer({ min: 100, max: 86_400_000, describe: "How often names of upstreams are looked up again, in milliseconds." }), 30_000),
@@ -220,6 +220,15 @@ function pathSchema(describe: string) {
   return s.string({ min: 1, hint: 'a path that starts with "/"', describe, check });
 }
 
+const EXCLUDED_PATH = s.string({
+  hint: 'a path, or the beginning of one and "*"',
+  check(text) {
+    if (!text.startsWith("/")) return text === "*" ? 'to log nothing, set "enabled" to false' : `write "/${text}"`;
+    if (/[?#]/.test(text)) return "leave the query out: paths are compared without it";
+    return text.slice(0, -1).includes("*") ? '"*" can only stand at the end' : undefined;
+  },
+});
+
 const METHOD = s.string({
   hint: "an HTTP method in upper case",
   check(text) {
@@ -266,6 +275,17 @@ const POOL = s.object({
   max_connections: s.withDefault(s.integer({ min: 1, max: 65_535, describe: "Most connections to one upstream." }), 256),
   keepalive_idle_ms: s.withDefault(milliseconds("How long an unused connection is kept"), 30_000),
 });
+
+const ACCESS_LOG = s.object(
+  {
+    enabled: s.withDefault(s.boolean({ describe: "Whether requests are logged." }), true),
+    format: s.withDefault(s.oneOf(["json", "combined"], { describe: "JSON, or Apache's combined log format." }), "json"),
+    sample: s.withDefault(s.number({ min: 0, max: 1, describe: "Share of the requests that are logged; failures always are." }), 1),
+    exclude: s.withDefault(s.array(EXCLUDED_PATH, { describe: "Paths that are not logged: exact, or what they begin with before a final *." }), []),
+    file: s.optional(s.filePath({ describe: "File that is appended to, in place of standard output; opened anew on SIGUSR1." })),
+  },
+  { describe: "One line for each request." },
+);
 
 const CERTIFICATE = s.object(
   {

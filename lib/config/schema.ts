@@ -139,6 +139,22 @@ export function file(options: FileOptions = {}): Schema<NamedFile, string> {
   });
 }
 
+/** The path of a file that may not be there yet, relative to the configuration's folder; gives it absolute. */
+export function filePath(options: Described = {}): Schema<string, string> {
+  const path = string({ min: 1, hint: "the path of a file" });
+  return define({
+    expects: "the path of a file",
+    describe: options.describe,
+    kinds: ["string"],
+    check(node, at, context) {
+      const given = path.check(node, at, context);
+      return given === INVALID ? INVALID : resolve(context.sources.folder, given);
+    },
+    show: path.show,
+    jsonSchema: path.jsonSchema,
+  });
+}
+
 export interface RangeOptions extends Described {
   readonly min?: number;
   readonly max?: number;

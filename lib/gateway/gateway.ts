@@ -8,6 +8,7 @@ import type { AddressInfo } from "node:net";
 import type { Duplex } from "node:stream";
 import { systemClock, type Clock } from "../base/clock.ts";
 import { silentLog, type Log } from "../base/log.ts";
+import { shortly } from "../base/shortly.ts";
 import { version } from "../base/version.ts";
 import type { Json } from "../config/json.ts";
 import { formatIssues, loadConfig, readConfigFile, type ConfigIssue, type ConfigSource } from "../config/load.ts";
@@ -15,8 +16,9 @@ import type { ConfigInput } from "../config/model.ts";
 import type { NamedFile } from "../config/schema.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import { createAccessLog, type AccessLog } from "../observe/access_log.ts";
+import { AccessLog } from "../observe/access_log.ts";
 import { exposition, type MetricsFormat } from "../observe/exposition.ts";
+import { whyUnwritable } from "../observe/line_writer.ts";
 import { Metrics } from "../observe/metrics.ts";
 import { createProcessFigures, type ProcessFigures } from "../observe/process.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
@@ -34,7 +36,7 @@ import { collected, injected, type InjectRequest, type InjectResponse } from "./
 import { families } from "./metrics.ts";
 import { PluginModules } from "./plugin_modules.ts";
 import { Runtime } from "./runtime.ts";
-import { serve } from "./serve.ts";
+import { serve, type ServeTools } from "./serve.ts";
 import { compile, filesOf, type Loaded, type Snapshot } from "./snapshot.ts";
 
 export interface GatewayOptions {
@@ -48,7 +50,7 @@ export interface GatewayOptions {
   readonly modules?: PluginModules;
   /** Where the gateway tells of faults and reloads. Default: nowhere. */
   readonly log?: Log;
-  /** Gets the access log, whole lines of JSON, where `global.access_log` is enabled. Default: nowhere. */
+  /** Gets the access log, whole lines, where `global.access_log` is enabled and names no file. Default: nowhere. */
   readonly accessLog?: (lines: string) => void;
   /** What `${env:NAME}` refers to. Default `process.env`. */
   readonly environment?: Readonly<Record<string, string | undefined>>;
@@ -143,8 +145,9 @@ export class Gateway {
   readonly #pluginFaults = new Map<string, PluginFaults>();
   readonly #log: Log;
   readonly #clock: Clock;
+  readonly #tools: ServeTools;
   readonly #runtime: Runtime;
-  readonly #accessLog: AccessLog | null;
+  readonly #accessLog: AccessLog;
   readonly #metrics = new Metrics();
   readonly #process: ProcessFigures;
   readonly #listener: Listener;
@@ -183,13 +186,15 @@ export class Gateway {
     this.#modules = options.modules ?? new PluginModules();
     this.#log = options.log ?? silentLog;
     this.#clock = options.clock ?? systemClock;
+    this.#tools = { clock: this.#clock, log: this.#log, onFault: this.#onFault };
     this.#startedAt = this.#clock.now();
     this.#loadedAt = this.#clock.wall();
     this.#runtime = new Runtime({ clock: this.#clock, log: this.#log, ...(options.lookup === undefined ? {} : { lookup: options.lookup }) });
-    this.#accessLog = options.accessLog === undefined ? null : createAccessLog(options.accessLog, this.#clock);
+    this.#accessLog = new AccessLog({ sink: options.accessLog ?? null, clock: this.#clock, log: this.#log });
     this.#process = createProcessFigures(this.#clock);
     this.#source = this.#read(options.config);
     this.#snapshot = this.#compile(this.#load(this.#source));
+    this.#adoptAccessLog(this.#snapshot);
     this.#receiving = receivingBy(this.#snapshot, this.#clock);
     this.#runtime.adopt(this.#snapshot.inUse);
     this.#metrics.adopt(this.#snapshot.metrics);
@@ -204,9 +209,9 @@ export class Gateway {
         return this.#serve(inbound);
       },
       ended: (inbound) => this.#ended(inbound),
-      join: (client, behind, tunnel) => {
+      join: (client, behind, tunnel, notes) => {
         for (const end of [client, tunnel.socket]) this.#track(end);
-        joinTunnel(client, behind, tunnel);
+        joinTunnel(client, behind, tunnel, notes);
       },
     });
     this.handler = this.#listener.onRequest;
@@ -343,6 +348,11 @@ export class Gateway {
     return true;
   }
 
+  /** Opens `global.access_log.file` anew, after it has been renamed; when that fails, the log says so and the old one is written on. */
+  reopenAccessLog(): void {
+    this.#accessLog.reopen();
+  }
+
   /**
    * Exchanges certificate, key and CA of all HTTPS listeners; connections stay, and sessions can be resumed unless the CA is another.
    * Throws, and keeps the old ones, when they cannot be used or would change whether clients are asked for a certificate.
@@ -406,15 +416,15 @@ export class Gateway {
     if (outcome === "cut") for (let i = 0; i < 2; i++) await new Promise((resolve) => setImmediate(resolve));
     this.#runtime.destroy();
     // The ends of what was cut off come in a moment later, and belong in the logs.
-    if (outcome === "cut") await shortly(this.#untilNoneInFlight());
-    await shortly(this.#runtime.closeKept());
-    this.#accessLog?.flush();
+    if (outcome === "cut") await shortly(this.#untilNoneInFlight(), MOST_CUTTING_MS);
+    await shortly(this.#runtime.closeKept(), MOST_CUTTING_MS);
+    await shortly(this.#accessLog.close(), MOST_CUTTING_MS);
     this.#process.close();
     return outcome;
   }
 
   #serve(inbound: Inbound): Reply | Promise<Reply> {
-    inbound.call.notes.logged = this.#snapshot.accessLog;
+    this.#accessLog.begin(inbound);
     if (this.#state === "closed") return problem(inbound.call, "overloaded", { detail: "The gateway has been shut down." });
     this.#runtime.activate();
     const most = this.#snapshot.limits.maxRequestsInFlight;
@@ -422,7 +432,7 @@ export class Gateway {
       this.#shed.add(inbound);
       return problem(inbound.call, "overloaded", { detail: "Too many requests are under way. Try again shortly.", headers: RETRY_SOON });
     }
-    return serve(inbound, this.#snapshot, this.#log, this.#onFault);
+    return serve(inbound, this.#snapshot, this.#tools);
   }
 
   readonly #onFault = ({ name, scope: { key, id, level, service, route } }: Link): void => {
@@ -435,7 +445,7 @@ export class Gateway {
   #ended(inbound: Inbound): void {
     const { call, method } = inbound;
     (call.notes.meter ?? this.#metrics.unrouted).ended(method, call.notes, this.#clock.now() - call.startedAt);
-    if (call.notes.logged) this.#accessLog?.write(inbound);
+    this.#accessLog.write(inbound);
     if (this.#shed.size > 0) this.#shed.delete(inbound);
     if (--this.#inFlight === 0) this.#noneInFlight?.();
   }
@@ -484,6 +494,7 @@ export class Gateway {
 
   #adopt(next: Snapshot): void {
     const before = this.#snapshot;
+    this.#adoptAccessLog(next);
     this.#runtime.adopt(next.inUse);
     this.#metrics.adopt(next.metrics);
     this.#snapshot = next;
@@ -492,6 +503,17 @@ export class Gateway {
     // What an HTTP/2 connection was told at its start holds for its life: clients are sent to new ones when it is true no more.
     if (headLimits(before) !== headLimits(next)) this.#listener.renewSessions("all");
     else if (before.h2c && !next.h2c) this.#listener.renewSessions("plain");
+  }
+
+  /** Comes first, for it may fail. */
+  #adoptAccessLog(next: Snapshot): void {
+    try {
+      this.#accessLog.adopt(next.accessLog);
+    } catch (error) {
+      this.#runtime.abandon(next.inUse);
+      const message = `cannot write to ${next.accessLog.file}: ${whyUnwritable(error)}`;
+      throw new ConfigError([{ at: ["global", "access_log", "file"], message, position: null }], this.#options.configFile);
+    }
   }
 
   #compile(loaded: Loaded & WithKinds): Snapshot {
@@ -514,17 +536,6 @@ const IDLE_LINGER_MS = 1_000;
 
 /** Plugins that never answer, or never let go of what they hold, must not hold up `close` for ever. In milliseconds. */
 const MOST_CUTTING_MS = 1_000;
-
-/** Resolves with `done`, or when it takes too long. */
-async function shortly(done: Promise<void>): Promise<void> {
-  let stop = () => {};
-  const longEnough = new Promise<void>((resolve) => {
-    const timer = setTimeout(resolve, MOST_CUTTING_MS);
-    stop = () => clearTimeout(timer);
-  });
-  await Promise.race([done, longEnough]);
-  stop();
-}
 
 const RETRY_SOON: HeaderList = ["Retry-After", "1"];
 

@@ -94,6 +94,7 @@ export async function collected(inbound: Inbound, reply: Reply): Promise<InjectR
   else if (reply.body !== null) for await (const chunk of reply.body) chunks.push(chunk as Buffer);
   const headers = replyHeaders(reply, inbound.call.id);
   const body = inbound.method === "HEAD" ? Buffer.alloc(0) : Buffer.concat(chunks);
+  inbound.call.notes.sent = body.length;
   return {
     status: reply.status,
     headers,

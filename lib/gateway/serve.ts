@@ -2,6 +2,7 @@
  * The data path, top to bottom: a received request is read, matched, sent through its route's plugins to an upstream, and comes
  * back as a Reply. Receiving and sending bytes is `server/`.
  */
+import type { Clock } from "../base/clock.ts";
 import { ERRORS, Fault } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { Exchange } from "../http/exchange.ts";
@@ -16,8 +17,14 @@ import type { RouteTarget, Snapshot } from "./snapshot.ts";
 /** Told of every plugin that was at fault for a request. */
 export type OnFault = (link: Link) => void;
 
+export interface ServeTools {
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly onFault: OnFault;
+}
+
 /** Never throws, and its promise never rejects: whatever goes wrong inside is a 500 without a word about the inside. */
-export function serve(inbound: Inbound, snapshot: Snapshot, log: Log, onFault: OnFault): Reply | Promise<Reply> {
+export function serve(inbound: Inbound, snapshot: Snapshot, { clock, log, onFault }: ServeTools): Reply | Promise<Reply> {
   const { call, method } = inbound;
 
   // 1. Refuse what two readers would read in two ways.
@@ -66,11 +73,15 @@ export function serve(inbound: Inbound, snapshot: Snapshot, log: Log, onFault: O
     trailers: inbound.trailers,
     upgrade: inbound.upgrade,
   });
+  const answered = (reply: Reply) => {
+    if (call.notes.logged) call.notes.answeredAt = clock.now();
+    return checked(inbound, reply, log, onFault);
+  };
   try {
     const reply = handler(exchange);
-    if (!(reply instanceof Promise)) return checked(inbound, reply, log, onFault);
+    if (!(reply instanceof Promise)) return answered(reply);
     return reply.then(
-      (later) => checked(inbound, later, log, onFault),
+      answered,
       (error: unknown) => fault(inbound, error, log, onFault),
     );
   } catch (error) {

@@ -39,8 +39,7 @@ export interface Snapshot {
   readonly certificates: HostCertificates;
   /** Whether plain ports take HTTP/2 by prior knowledge. */
   readonly h2c: boolean;
-  /** Whether `global.access_log` asks for a line per request. */
-  readonly accessLog: boolean;
+  readonly accessLog: Config["global"]["accessLog"];
   /** The configuration for display: defaults filled in, references unresolved. */
   readonly shown: Json;
   readonly digest: string;
@@ -135,7 +134,7 @@ function compileInto(inUse: InUse, loaded: Loaded, workshop: Workshop): Snapshot
     instances: compiler.instances,
     certificates: hostCertificates(config.global.certificates, workshop.log, runtime.clock),
     h2c: config.global.h2c,
-    accessLog: config.global.accessLog.enabled,
+    accessLog: config.global.accessLog,
     shown: loaded.shown,
     digest: loaded.digest,
     counts: { services: config.services.length, routes: entries.length, upstreams },

@@ -1,5 +1,6 @@
 /**
- * Moves a body from a stream to a sink with back-pressure. Who owns the two, and what an early end means, is the callers' affair.
+ * Moves a body from a stream to a sink with back-pressure, and counts one. Who owns them, and what an early end means, is the callers'
+ * affair.
  */
 import type { Readable, Writable } from "node:stream";
 
@@ -8,6 +9,8 @@ export interface PumpEnd {
   readonly done: () => void;
   /** The source broke off: what has been written is not the whole. Called at most once, and never after `done`. */
   readonly broken: (cause: Error | null) => void;
+  /** Hears of each chunk that is written, by its length. */
+  readonly passed?: (bytes: number) => void;
 }
 
 /** Writes every chunk of `source` to `sink`, pausing the source while the sink is full. */
@@ -19,7 +22,9 @@ export function pump(source: Readable, sink: Writable, end: PumpEnd): void {
     over = true;
     end.broken(cause);
   };
+  const { passed } = end;
   source.on("data", (chunk: Buffer) => {
+    passed?.(chunk.length);
     if (!sink.write(chunk)) {
       source.pause();
       sink.once("drain", resume);
@@ -32,4 +37,15 @@ export function pump(source: Readable, sink: Writable, end: PumpEnd): void {
   });
   source.on("error", stop);
   source.on("close", () => stop(null));
+}
+
+/** Tells `passed` of all that comes of a body, read or not, where it comes in: to listen to it would be to read it. */
+export function countBytes(body: Readable, passed: (bytes: number) => void): void {
+  // What came in one packet with the head is there already.
+  if (body.readableLength > 0) passed(body.readableLength);
+  const { push } = body;
+  body.push = (chunk: Buffer | null, encoding?: BufferEncoding) => {
+    if (chunk !== null) passed(chunk.length);
+    return push.call(body, chunk, encoding);
+  };
 }

@@ -134,6 +134,16 @@ export interface Notes {
   upstream: string | null;
   /** How many times an upstream was tried. */
   attempts: number;
+  /** Milliseconds of all tries that are over, each up to the head of its answer; null before the first is. */
+  upstreamMs: number | null;
+  /** `clock.now()` at the beginning of the try under way; null when there is none. */
+  askedAt: number | null;
+  /** `clock.now()` when the outermost plugin gave the reply back; null before, and where no route matched. */
+  answeredAt: number | null;
+  /** Bytes of the request's body that have come, or of what a tunnel's client has sent; null where nobody counts. */
+  received: number | null;
+  /** Bytes of the reply's body, or of a tunnel, that were handed to the client's connection, without framing; null where there was no reply. */
+  sent: number | null;
   /** Who the caller is, by an auth plugin's word. */
   identity: string | null;
   /** Why it went wrong, for the log only. */
@@ -187,6 +197,11 @@ export class Call {
     code: null,
     upstream: null,
     attempts: 0,
+    upstreamMs: null,
+    askedAt: null,
+    answeredAt: null,
+    received: null,
+    sent: null,
     identity: null,
     fault: null,
   };

@@ -1,74 +1,130 @@
 /**
- * One JSON object a line for each request, written in batches so that a busy gateway makes few writes.
- * What is known of a request is gathered in its `Call`; secrets never get there, and the query is left out.
+ * A line for each request that is to be logged, written in batches so that a busy gateway makes few writes. What a line holds is
+ * `access_line.ts`, how lines get into a file `line_writer.ts`.
  */
+import type { Readable } from "node:stream";
 import type { Clock } from "../base/clock.ts";
-import type { Call } from "../http/exchange.ts";
+import { ERRORS, type ErrorCode } from "../base/errors.ts";
+import type { Log } from "../base/log.ts";
+import { countBytes } from "../http/body.ts";
+import type { Call, Notes } from "../http/exchange.ts";
+import { combinedLines, jsonLines, pathOf, type AccessEntry, type LineFormat } from "./access_line.ts";
+import { LineWriter } from "./line_writer.ts";
 
-export interface AccessEntry {
-  readonly call: Call;
-  readonly method: string;
-  /** The request target as sent. */
-  readonly target: string;
-  readonly httpVersion: string;
-  readonly clientAddress: string;
+/** `global.access_log`. */
+export interface AccessLogSettings {
+  readonly enabled: boolean;
+  readonly format: "json" | "combined";
+  /** Share of the requests that get a line, 0–1. */
+  readonly sample: number;
+  /** Paths without one: exact, or what they begin with before a final `*`. */
+  readonly exclude: readonly string[];
+  /** Absolute path; without it lines go to `sink`. */
+  readonly file?: string | undefined;
 }
 
-export interface AccessLog {
-  /** Notes a finished request. */
-  write(entry: AccessEntry): void;
-  /** Hands over what is still held back. */
-  flush(): void;
+export interface AccessLogOptions {
+  /** Gets whole lines, each with its newline, several at once under load. Null: they go nowhere where no file is named. */
+  readonly sink: ((lines: string) => void) | null;
+  readonly clock: Clock;
+  readonly log: Log;
+  /** Numbers from 0 to below 1. Default `Math.random`. */
+  readonly random?: () => number;
 }
 
 /** Lines wait until this many characters have come together, or until the event loop comes round. */
 const BATCH_CHARACTERS = 64 * 1024;
 
-/** `sink` gets whole lines, each with its newline, several at once under load. */
-export function createAccessLog(sink: (lines: string) => void, clock: Clock): AccessLog {
-  let held = "";
-  const flush = () => {
-    if (held === "") return;
-    const lines = held;
-    held = "";
-    sink(lines);
+export class AccessLog {
+  readonly #options: AccessLogOptions;
+  readonly #random: () => number;
+  #settings: AccessLogSettings = { enabled: false, format: "json", sample: 1, exclude: [] };
+  #line: LineFormat = jsonLines();
+  #excluded: (target: string) => boolean = nothing;
+  #file: LineWriter | null = null;
+  #held = "";
+
+  constructor(options: AccessLogOptions) {
+    this.#options = options;
+    this.#random = options.random ?? Math.random;
+  }
+
+  /** Takes settings for requests that end from now on. Throws the system's error, and changes nothing, when their file cannot be opened. */
+  adopt(settings: AccessLogSettings): void {
+    const before = this.#file;
+    const path = settings.enabled ? settings.file : undefined;
+    const stays = this.#settings.enabled && this.#settings.file === path;
+    const file = stays ? before : path === undefined ? null : new LineWriter({ path }, this.#options);
+    // What waits was written under the old settings.
+    this.flush();
+    this.#file = file;
+    if (before !== file) void before?.close();
+    if (settings.format !== this.#settings.format) this.#line = settings.format === "json" ? jsonLines() : combinedLines();
+    this.#excluded = matcher(settings.exclude);
+    this.#settings = settings;
+  }
+
+  /** A request has come: whether it is to be logged is decided by the settings in force now. */
+  begin({ call: { notes }, body, upgrade }: { readonly call: Call; readonly body: Readable | null; readonly upgrade: string | null }): void {
+    notes.logged = this.#settings.enabled && (this.#file !== null || this.#options.sink !== null);
+    // What comes behind an upgrade is counted where it goes.
+    if (!notes.logged || upgrade !== null) return;
+    notes.received = 0;
+    if (body !== null) countBytes(body, (bytes) => (notes.received! += bytes));
+  }
+
+  /** Notes a finished request. */
+  write(entry: AccessEntry): void {
+    const { sample } = this.#settings;
+    if (!entry.call.notes.logged || this.#excluded(entry.target)) return;
+    if (sample < 1 && this.#random() >= sample && !isFailure(entry.call.notes)) return;
+    const { clock } = this.#options;
+    if (this.#held === "") setImmediate(this.flush);
+    this.#held += this.#line(entry, clock.now(), clock.wall());
+    if (this.#held.length >= BATCH_CHARACTERS) this.flush();
+  }
+
+  /** Hands over what is still held back. */
+  readonly flush = (): void => {
+    if (this.#held === "") return;
+    const lines = this.#held;
+    this.#held = "";
+    if (this.#file === null) this.#options.sink?.(lines);
+    else this.#file.write(lines);
   };
-  return {
-    write(entry) {
-      if (held === "") setImmediate(flush);
-      held += accessLine(entry, clock);
-      if (held.length >= BATCH_CHARACTERS) flush();
-    },
-    flush,
+
+  /** Opens the file anew, after it has been renamed. */
+  reopen(): void {
+    this.flush();
+    this.#file?.reopen();
+  }
+
+  /** Resolves when all lines are written. */
+  async close(): Promise<void> {
+    this.flush();
+    const file = this.#file;
+    this.#file = null;
+    await file?.close();
+  }
+}
+
+/** What the gateway or an upstream did wrong is logged however few others are, also when the head with its 200 was out already. */
+function isFailure({ status, code, fault }: Notes): boolean {
+  if (status !== null && status >= 500) return true;
+  return fault !== null && (status === null || status < 400) && ERRORS[code as ErrorCode]?.side !== "client";
+}
+
+/** By the target as sent: what is spelt in another way is logged. */
+function matcher(patterns: readonly string[]): (target: string) => boolean {
+  if (patterns.length === 0) return nothing;
+  const exact = new Set(patterns.filter((pattern) => !pattern.endsWith("*")));
+  const prefixes = patterns.filter((pattern) => pattern.endsWith("*")).map((pattern) => pattern.slice(0, -1));
+  return (target) => {
+    const path = pathOf(target);
+    return exact.has(path) || prefixes.some((prefix) => path.startsWith(prefix));
   };
 }
 
-function accessLine({ call, method, target, httpVersion, clientAddress }: AccessEntry, clock: Clock): string {
-  const { notes } = call;
-  return (
-    JSON.stringify({
-      time: new Date(clock.wall()).toISOString(),
-      request_id: call.id,
-      client_ip: clientAddress,
-      method,
-      path: pathOf(target),
-      protocol: `HTTP/${httpVersion}`,
-      status: notes.status,
-      code: notes.code ?? (call.aborted ? "client_closed" : null),
-      service: notes.service,
-      route: notes.route,
-      upstream: notes.upstream,
-      attempts: notes.attempts,
-      caller: notes.identity,
-      duration_ms: Math.round((clock.now() - call.startedAt) * 100) / 100,
-      ...(notes.fault === null ? null : { fault: notes.fault }),
-    }) + "\n"
-  );
-}
-
-/** Without query and fragment, and of an absolute target without what stands before the path: it may hold user and password. */
-function pathOf(target: string): string {
-  const scheme = target.startsWith("/") ? null : /^[^/?#]*:\/\/[^/?#]*/.exec(target);
-  const path = (scheme === null ? target : target.slice(scheme[0].length)).split(/[?#]/, 1)[0]!;
-  return path === "" ? "/" : path; // http://gateway.example?q
+function nothing(): boolean {
+  return false;
 }

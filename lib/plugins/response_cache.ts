@@ -404,9 +404,10 @@ function entryOf(
 /** What happened to the request that was sent in its stead is told of this one; an error that the client is spared is none. */
 function noteBack({ call }: Fetch, exchange: Exchange, outcome: "answered" | "spared"): void {
   const { notes } = exchange.call;
-  const { upstream, attempts, identity, code, fault } = call.notes;
+  const { upstream, attempts, upstreamMs, identity, code, fault } = call.notes;
   notes.upstream = upstream;
   notes.attempts = attempts;
+  notes.upstreamMs = upstreamMs;
   notes.identity ??= identity;
   exchange.call.personal ||= call.personal;
   if (outcome === "answered" && code !== null) exchange.call.fail(code, fault ?? undefined);

@@ -33,8 +33,12 @@ export function respondBare(socket: Duplex, call: Call, reply: Reply, clock: Clo
   }
   socket.write(head(`HTTP/1.1 ${reply.status} ${reply.reason ?? STATUS_CODES[reply.status] ?? ""}`, headers), "latin1");
   if (switches) return true;
+  call.notes.sent = 0;
   if (body === null || Buffer.isBuffer(body)) {
-    if (body !== null) socket.write(body);
+    if (body !== null) {
+      call.notes.sent = body.length;
+      socket.write(body);
+    }
     endSoon(socket, clock);
     return false;
   }
@@ -42,6 +46,7 @@ export function respondBare(socket: Duplex, call: Call, reply: Reply, clock: Clo
   // Delimited by its Content-Length or by the end of the connection (RFC 9112 §6.3).
   const delimited = hasHeader(headers, "content-length");
   pump(body, socket, {
+    passed: (bytes) => (call.notes.sent! += bytes),
     done: () => endSoon(socket, clock),
     broken: () => breakOff(socket, delimited ? "delimited" : "until close"),
   });

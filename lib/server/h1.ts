@@ -10,7 +10,7 @@ import { TLSSocket } from "node:tls";
 import type { Clock, Timer } from "../base/clock.ts";
 import { ERRORS, type ErrorCode } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import type { Call } from "../http/exchange.ts";
+import type { Call, Notes } from "../http/exchange.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import { head, refuseBare, respondBare } from "./bare.ts";
@@ -28,7 +28,7 @@ export interface Http1Options {
   readonly answer: (inbound: Inbound, send: (reply: Reply) => void, giveUp: () => void) => void;
   /** Called once for each request, when its reply is out or its client is gone. */
   readonly ended: (inbound: Inbound) => void;
-  readonly join: (client: Duplex, behind: Buffer, tunnel: NonNullable<Reply["tunnel"]>) => void;
+  readonly join: (client: Duplex, behind: Buffer, tunnel: NonNullable<Reply["tunnel"]>, notes: Notes) => void;
   /** Whether a connection is taken; asked whenever one comes, or comes back. */
   readonly admitted: (socket: Socket) => "new" | "known" | "refused";
 }
@@ -182,7 +182,7 @@ export function createHttp1(options: Http1Options): Http1 {
       tunnelled = respondBare(socket, call, reply, clock);
       if (!tunnelled) return;
       call.close();
-      options.join(socket, held, reply.tunnel!);
+      options.join(socket, held, reply.tunnel!, call.notes);
       socket.resume();
     };
     options.answer(inbound, send, () => socket.destroy());

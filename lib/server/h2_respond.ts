@@ -49,11 +49,13 @@ export function respondStream(stream: ServerHttp2Stream, inbound: Inbound, given
   const streams = !bodiless && !Buffer.isBuffer(body);
   stream.respond(fields, { endStream: bodiless && !switches, waitForTrailers: streams && reply.trailers !== undefined });
   if (switches) return true;
+  call.notes.sent = 0;
   // A client that is still sending is told that nobody reads on (RFC 9113 §8.1).
   if (inbound.body !== null || inbound.upgrade !== null) stream.once("finish", () => setImmediate(stopUpload, stream, inbound.body));
   if (bodiless) {
     discard(reply);
   } else if (Buffer.isBuffer(body)) {
+    call.notes.sent = body.length;
     stream.end(body);
     expectRead(stream, options);
   } else {
@@ -84,6 +86,7 @@ function sendBody(stream: ServerHttp2Stream, body: Readable, { call }: Inbound, 
   }
   call.onAbort(() => body.destroy());
   pump(body, stream, {
+    passed: (bytes) => (call.notes.sent! += bytes),
     done() {
       stream.end();
       expectRead(stream, options);

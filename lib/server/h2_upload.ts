@@ -4,6 +4,7 @@
  */
 import type { ServerHttp2Stream } from "node:http2";
 import type { Clock } from "../base/clock.ts";
+import { countBytes } from "../http/body.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
 import type { Limits, Uploads } from "./limits.ts";
 
@@ -21,11 +22,12 @@ export function watchStream({ stream, headers, limits, tooSlow }: StreamUpload, 
   const measured = minBodyBytesPerS > 0 && headerValue(headers, "content-length") !== undefined;
   if (!measured && requestTimeoutMs === 0) return;
   if (measured) {
-    const received = countBytes(stream);
+    let received = 0;
+    countBytes(stream, (bytes) => (received += bytes));
     const asks = headerValue(headers, "expect") !== undefined;
     const endWatch = uploads.watch(
       {
-        received,
+        received: () => received,
         // Bodies of others that are not read do not hold this one back: node gives the connection's window back as bytes come.
         awaited: () => stream.readableFlowing === true && !isWhole(stream) && (!asks || isContinued(stream)),
         tooSlow: () => tooSlow("the body arrives too slowly"),
@@ -40,18 +42,6 @@ export function watchStream({ stream, headers, limits, tooSlow }: StreamUpload, 
     });
     stream.once("close", () => timer.cancel());
   }
-}
-
-/** Of the body, read or not. */
-function countBytes(stream: ServerHttp2Stream): () => number {
-  // What came in one packet with the head is there already.
-  let received = stream.readableLength;
-  const { push } = stream;
-  stream.push = (chunk: Buffer | null, encoding?: BufferEncoding) => {
-    if (chunk !== null) received += chunk.length;
-    return push.call(stream, chunk, encoding);
-  };
-  return () => received;
 }
 
 /** Whether the client has sent its END_STREAM. */

@@ -11,6 +11,7 @@ import type { Duplex } from "node:stream";
 import tls from "node:tls";
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
+import type { Notes } from "../http/exchange.ts";
 import { resetStream } from "../http/h2_ends.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { refuseBare } from "./bare.ts";
@@ -41,7 +42,7 @@ export interface ListenerOptions {
   /** Called once for each request, when its reply is out or its client is gone. */
   readonly ended: (inbound: Inbound) => void;
   /** Joins an upgraded client with its tunnel. */
-  readonly join: (client: Duplex, behind: Buffer, tunnel: NonNullable<Reply["tunnel"]>) => void;
+  readonly join: (client: Duplex, behind: Buffer, tunnel: NonNullable<Reply["tunnel"]>, notes: Notes) => void;
 }
 
 export interface Listener {
@@ -114,7 +115,7 @@ export function createListener(options: ListenerOptions): Listener {
       if (!respondStream(stream, inbound, reply, { idleMs: CLIENT_IDLE_MS, giveUp })) return;
       state = "tunnel";
       call.close();
-      options.join(stream, NOTHING, reply.tunnel!);
+      options.join(stream, NOTHING, reply.tunnel!, call.notes);
     };
     const tooSlow = (why: string) => {
       if (!stream.headersSent) {

@@ -49,9 +49,12 @@ export function respond(request: IncomingMessage, response: ServerResponse, call
     return respond(request, response, call, problem(call, "internal", { why }), options);
   }
   if (!request.complete) request.socket.destroySoon = () => endSoon(request.socket, options.clock);
+  call.notes.sent = 0;
   if (stream === null) {
-    if (Buffer.isBuffer(body) && request.method !== "HEAD") response.end(body);
-    else {
+    if (Buffer.isBuffer(body) && request.method !== "HEAD") {
+      call.notes.sent = body.length;
+      response.end(body);
+    } else {
       discard(reply);
       response.end();
     }
@@ -60,6 +63,7 @@ export function respond(request: IncomingMessage, response: ServerResponse, call
   call.onAbort(() => stream.destroy());
   sendHeadSoon(stream, response);
   pump(stream, response, {
+    passed: (bytes) => (call.notes.sent! += bytes),
     done() {
       if (chunked) addTrailers(response, reply.trailers?.() ?? []);
       response.end();

@@ -57,9 +57,11 @@ function once({ picker, forwarding, totalMs, meter }: AttemptsOptions): Handler 
 /** One try, and what it says of the upstream. */
 async function attempt(exchange: Exchange, peer: Peer, forwarding: ForwardOptions, endsAt: number, meter?: AttemptsMeter): Promise<Reply> {
   const { notes } = exchange.call;
-  const startedAt = forwarding.clock.now();
+  const { clock } = forwarding;
+  const startedAt = clock.now();
   notes.upstream = peer.id;
   notes.attempts++;
+  notes.askedAt = startedAt;
   try {
     const reply = await peer.forward(exchange, forwarding, endsAt);
     peer.health.answered(reply.status);
@@ -69,7 +71,10 @@ async function attempt(exchange: Exchange, peer: Peer, forwarding: ForwardOption
     if (error instanceof Fault && isUpstreams(error) && !exchange.call.aborted) peer.health.failed(error.message);
     throw error;
   } finally {
-    if (!exchange.call.aborted) meter?.tried(peer.id, forwarding.clock.now() - startedAt);
+    const took = clock.now() - startedAt;
+    notes.upstreamMs = (notes.upstreamMs ?? 0) + took;
+    notes.askedAt = null;
+    if (!exchange.call.aborted) meter?.tried(peer.id, took);
   }
 }
 

@@ -7,11 +7,12 @@ import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { TLSSocket } from "node:tls";
 import { pump } from "../http/body.ts";
+import type { Notes } from "../http/exchange.ts";
 import { resetStream } from "../http/h2_ends.ts";
 import type { Tunnel } from "../http/reply.ts";
 
-/** `clientHead` and `tunnel.head` are bytes that arrived behind the upgrade on either side. */
-export function joinTunnel(client: Duplex, clientHead: Buffer, tunnel: Tunnel): void {
+/** `clientHead` and `tunnel.head` are bytes that arrived behind the upgrade on either side. `notes` counts what passes. */
+export function joinTunnel(client: Duplex, clientHead: Buffer, tunnel: Tunnel, notes: Pick<Notes, "received" | "sent">): void {
   const upstream = tunnel.socket;
   // Gone while a plugin thought about the 101: it would never be heard of again, and the other side would wait for it.
   if (upstream.destroyed) return reset(client);
@@ -20,15 +21,18 @@ export function joinTunnel(client: Duplex, clientHead: Buffer, tunnel: Tunnel): 
   upstream.allowHalfOpen = true;
   if (clientHead.length > 0) upstream.write(clientHead);
   if (tunnel.head.length > 0) client.write(tunnel.head);
-  carry(client, upstream);
-  carry(upstream, client);
+  notes.received = clientHead.length;
+  notes.sent = tunnel.head.length;
+  carry(client, upstream, (bytes) => (notes.received! += bytes));
+  carry(upstream, client, (bytes) => (notes.sent! += bytes));
   const move = closeWhenIdle(client, upstream, tunnel.idleMs);
   client.on("data", move);
   upstream.on("data", move);
 }
 
-function carry(from: Duplex, to: Duplex): void {
+function carry(from: Duplex, to: Duplex, passed: (bytes: number) => void): void {
   pump(from, to, {
+    passed,
     // An orderly end of one side is passed on; the other may still be talking.
     done: () => (wasReset(from) ? reset(to) : to.end()),
     broken: () => reset(to),

@@ -2,6 +2,7 @@
  * Runs one benchmark by name: `npm run bench -- soak 60`. Exit code 1 when it does not hold what it promises.
  * Benchmarks take minutes and want a quiet machine: they are no part of the test run, nor of the package.
  */
+import { accessLog } from "./access_log.ts";
 import { chain } from "./chain.ts";
 import { failover } from "./failover.ts";
 import { metrics } from "./metrics.ts";
@@ -9,7 +10,7 @@ import { overload } from "./overload.ts";
 import { reload } from "./reload.ts";
 import { soak } from "./soak.ts";
 
-const BENCHMARKS: Readonly<Record<string, (words: readonly string[]) => Promise<boolean>>> = { chain, failover, metrics, overload, reload, soak };
+const BENCHMARKS: Readonly<Record<string, (words: readonly string[]) => Promise<boolean>>> = { access_log: accessLog, chain, failover, metrics, overload, reload, soak };
 
 const [name = "", ...words] = process.argv.slice(2);
 const run = BENCHMARKS[name];

@@ -39,7 +39,7 @@ describe("configSchema", () => {
         plugins: [],
         pluginModules: [],
         trustedProxies: [],
-        accessLog: { enabled: true },
+        accessLog: { enabled: true, format: "json", sample: 1, exclude: [] },
         certificates: [],
         h2c: false,
         dnsTtlMs: 30_000,

@@ -24,7 +24,7 @@ async function connection(): Promise<{ far: RawConnection; near: Socket }> {
 
 async function joined(idleMs = 10_000) {
   const [client, upstream] = [await connection(), await connection()];
-  joinTunnel(client.near, Buffer.from("<c>"), { socket: upstream.near, head: Buffer.from("<u>"), idleMs });
+  joinTunnel(client.near, Buffer.from("<c>"), { socket: upstream.near, head: Buffer.from("<u>"), idleMs }, { received: null, sent: null });
   return { client, upstream };
 }
 
@@ -40,7 +40,7 @@ test.each(["client", "upstream"] as const)("a %s that is gone before the two are
   const sides = { client: await connection(), upstream: await connection() };
   sides[gone].near.destroy();
   await eventually(() => sides[gone].near.closed);
-  joinTunnel(sides.client.near, Buffer.alloc(0), { socket: sides.upstream.near, head: Buffer.alloc(0), idleMs: 10_000 });
+  joinTunnel(sides.client.near, Buffer.alloc(0), { socket: sides.upstream.near, head: Buffer.alloc(0), idleMs: 10_000 }, { received: null, sent: null });
   await eventually(() => sides.client.near.destroyed && sides.upstream.near.destroyed);
 });
 
@@ -112,7 +112,7 @@ test("traffic in one direction keeps both sides", async () => {
 test("every silence counts, not the first alone, on streams that count no bytes too", async () => {
   const side = () => new Duplex({ read() {}, write: (_chunk, _encoding, done) => done() });
   const [client, upstream] = [side(), side()];
-  joinTunnel(client, Buffer.alloc(0), { socket: upstream, head: Buffer.alloc(0), idleMs: 1 });
+  joinTunnel(client, Buffer.alloc(0), { socket: upstream, head: Buffer.alloc(0), idleMs: 1 }, { received: null, sent: null });
   // Once both flow, what is pushed is heard at once.
   await new Promise((resolve) => setImmediate(resolve));
   for (const mover of [client, upstream]) {

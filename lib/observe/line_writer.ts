@@ -1,0 +1,159 @@
+/**
+ * Appends lines to a file or a pipe without ever holding up or breaking those that write them: one write at a time goes on in the
+ * background, each with what has come together in a moment. What a line says is `access_line.ts`.
+ */
+import { close, constants, openSync, write } from "node:fs";
+import type { Clock, Timer } from "../base/clock.ts";
+import type { Log } from "../base/log.ts";
+
+/** A file by its path, or what is open already and stays so: `{ fd: 1 }`. */
+export type LineTarget = { readonly path: string } | { readonly fd: number };
+
+/** Lines wait this long for others, or until so many characters have come: a write for each would cost more than all else about it. */
+const HOLD_MS = 50;
+const BATCH_CHARACTERS = 64 * 1024;
+/** What may wait while the disk or the reader is behind; lines beyond it are lost. In characters. */
+const MOST_HELD = 8 * 1024 * 1024;
+/** How long after a full pipe was met it is tried again. */
+const RETRY_MS = 20;
+
+export class LineWriter {
+  readonly #target: LineTarget;
+  readonly #log: Log;
+  readonly #clock: Clock;
+  #fd: number;
+  /** Takes over once the write under way is through. */
+  #nextFd: number | null = null;
+  #held = "";
+  #isWriting = false;
+  #holding: Timer | null = null;
+  /** The last write ended inside a line. */
+  #isTorn = false;
+  /** Lines lost since it was said that they are; null while all goes well. */
+  #lost: number | null = null;
+  #whenIdle: (() => void)[] = [];
+
+  /** Throws the system's error when the file cannot be opened. */
+  constructor(target: LineTarget, { log, clock }: { readonly log: Log; readonly clock: Clock }) {
+    this.#target = target;
+    this.#log = log;
+    this.#clock = clock;
+    this.#fd = "fd" in target ? target.fd : open(target.path);
+  }
+
+  /** Whole lines, each with its newline. */
+  write(lines: string): void {
+    if (this.#held.length + lines.length > MOST_HELD) return this.#lose(linesIn(lines), "they come faster than they can be written");
+    this.#held += lines;
+    if (!this.#isWriting) this.#startSoon();
+  }
+
+  /** Opens the path anew, for whoever has renamed the file; what is open stays when that fails. */
+  reopen(): void {
+    if ("fd" in this.#target) return;
+    const { path } = this.#target;
+    let fd: number;
+    try {
+      fd = open(path);
+    } catch (error) {
+      this.#log.error("the access log cannot be opened anew; lines still go to the old file", { file: path, error: whyUnwritable(error) });
+      return;
+    }
+    if (this.#nextFd !== null) close(this.#nextFd, ignore);
+    this.#nextFd = fd;
+    if (!this.#isWriting) this.#exchange();
+    this.#log.info("the access log has been opened anew", { file: path });
+  }
+
+  /** Resolves when what was given before is written, and the file closed. */
+  async close(): Promise<void> {
+    if (!this.#isWriting && this.#held !== "") this.#start();
+    if (this.#isWriting) await new Promise<void>((resolve) => this.#whenIdle.push(resolve));
+    this.#exchange();
+    if ("path" in this.#target) close(this.#fd, ignore);
+  }
+
+  #startSoon(): void {
+    if (this.#held.length >= BATCH_CHARACTERS) this.#start();
+    else this.#holding ??= this.#clock.after(HOLD_MS, () => this.#start());
+  }
+
+  #start(): void {
+    this.#holding?.cancel();
+    this.#holding = null;
+    this.#isWriting = true;
+    const bytes = Buffer.from(this.#isTorn ? `\n${this.#held}` : this.#held);
+    this.#held = "";
+    this.#put(bytes, 0);
+  }
+
+  #put(bytes: Buffer, from: number): void {
+    write(this.#fd, bytes, from, bytes.length - from, null, (error, written) => {
+      if (error?.code === "EAGAIN") return void this.#clock.after(RETRY_MS, () => this.#put(bytes, from));
+      if (error === null && from + written < bytes.length) return this.#put(bytes, from + written);
+      if (error === null) this.#recover();
+      else this.#lose(linesIn(bytes.toString("latin1", from)), error.message);
+      const end = error === null ? bytes.length : from;
+      if (end > 0) this.#isTorn = bytes[end - 1] !== NEWLINE;
+      this.#goOn();
+    });
+  }
+
+  #goOn(): void {
+    this.#exchange();
+    if (this.#held !== "" && this.#whenIdle.length > 0) return this.#start();
+    this.#isWriting = false;
+    if (this.#held !== "") return this.#startSoon();
+    const waiting = this.#whenIdle;
+    this.#whenIdle = [];
+    for (const run of waiting) run();
+  }
+
+  #exchange(): void {
+    if (this.#nextFd === null) return;
+    close(this.#fd, ignore);
+    this.#fd = this.#nextFd;
+    this.#nextFd = null;
+    this.#isTorn = false;
+  }
+
+  /** Said once, however long it lasts: a full disk must not fill the other log too. */
+  #lose(lines: number, why: string): void {
+    if (this.#lost === null) this.#log.error("lines of the access log are lost", { ...this.#place, error: why });
+    this.#lost = (this.#lost ?? 0) + lines;
+  }
+
+  #recover(): void {
+    if (this.#lost === null) return;
+    this.#log.info("the access log is written again", { ...this.#place, lost: this.#lost });
+    this.#lost = null;
+  }
+
+  get #place(): { readonly file?: string } {
+    return "path" in this.#target ? { file: this.#target.path } : {};
+  }
+}
+
+/** Why a file cannot be opened, in words. */
+export function whyUnwritable(error: unknown): string {
+  const { code, message } = error as NodeJS.ErrnoException;
+  if (code === "ENOENT" || code === "ENOTDIR") return "there is no such folder";
+  if (code === "EACCES" || code === "EPERM") return "permission denied";
+  if (code === "EISDIR") return "it is a folder";
+  return code === "ENXIO" ? "it is a pipe that nobody reads" : message;
+}
+
+const NEWLINE = 0x0a;
+
+/** Readable by the owner and its group. A pipe that nobody reads is an error, not a wait. */
+function open(path: string): number {
+  return openSync(path, constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | constants.O_NONBLOCK, 0o640);
+}
+
+function linesIn(text: string): number {
+  let lines = 0;
+  for (let at = text.indexOf("\n"); at >= 0; at = text.indexOf("\n", at + 1)) lines++;
+  return lines;
+}
+
+function ignore(): void {}

@@ -1,0 +1,164 @@
+import { spawn } from "node:child_process";
+import { closeSync, existsSync, mkdirSync, openSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import http2 from "node:http2";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { ConfigError, createGateway } from "../../lib/index.ts";
+import { backend, oneService, running } from "../support/gateway.ts";
+import { emptyFolder, fileWith, logLines, program, runningProgram } from "../support/process.ts";
+import { ask, eventually } from "../support/raw_client.ts";
+import { client, get, headBackend } from "./harness.ts";
+
+const paths = (file: string) => logLines(existsSync(file) ? readFileSync(file, "utf8") : "").map(({ path }) => path);
+const logged = (port: number, accessLog: object, more: object = {}) => oneService(port, {}, { access_log: { ...accessLog }, ...more });
+
+describe("a program with global.access_log.file", () => {
+  test("writes there and not to standard output, opens it anew on SIGUSR1, and writes the rest when it ends", async () => {
+    const origin = await backend();
+    const file = join(emptyFolder(), "access.log");
+    const { port, child, says, ended } = await runningProgram(logged(origin.port, { file }));
+    await ask(port, { path: "/a/before" });
+    await eventually(() => paths(file).length === 1);
+    renameSync(file, `${file}.1`);
+    await ask(port, { path: "/a/renamed" });
+    await eventually(() => paths(`${file}.1`).length === 2);
+    child.kill("SIGUSR1");
+    await says("the access log has been opened anew");
+    await ask(port, { path: "/a/after" });
+    child.kill("SIGTERM");
+    const { code, stdout, stderr } = await ended;
+    expect([paths(`${file}.1`), paths(file)]).toEqual([["/a/before", "/a/renamed"], ["/a/after"]]);
+    expect([code, stdout]).toEqual([0, ""]);
+    // node's own answer to the signal.
+    expect(stderr).not.toContain("Debugger");
+  });
+
+  test("a file that cannot be opened keeps it from starting: exit 2, and the place is named", async () => {
+    const folder = emptyFolder();
+    const { code, stderr } = await program(["--config", fileWith(logged(9, { file: folder })), "--http-port", "0"]).ended;
+    expect(code).toBe(2);
+    expect(stderr).toContain("global.access_log.file");
+    expect(stderr).toContain(`cannot write to ${folder}: it is a folder`);
+  });
+
+  test("SIGUSR1 without a file does nothing", async () => {
+    const origin = await backend();
+    const { port, child, stdout, stderr } = await runningProgram(oneService(origin.port));
+    child.kill("SIGUSR1");
+    await ask(port, { path: "/a/x" });
+    await eventually(() => stdout() !== "");
+    expect(logLines(stdout())).toMatchObject([{ path: "/a/x" }]);
+    expect(stderr()).not.toContain("Debugger");
+  });
+
+  test.skipIf(!existsSync("/dev/full"))("a full disk behind standard output is said once, and breaks no request", async () => {
+    const origin = await backend();
+    const full = openSync("/dev/full", "w");
+    onTestFinished(() => closeSync(full));
+    const bin = fileURLToPath(new URL("../../bin/edge-gateway.ts", import.meta.url));
+    const loader = new URL("../../node_modules/tsx/dist/loader.mjs", import.meta.url).href;
+    const words = ["--config", fileWith(oneService(origin.port)), "--http-port", "0", "--listen-host", "127.0.0.1"];
+    const child = spawn(process.execPath, ["--import", loader, bin, ...words], { env: { PATH: process.env.PATH }, stdio: ["ignore", full, "pipe"] });
+    const gone = new Promise((resolve) => child.once("close", resolve));
+    onTestFinished(async () => {
+      child.kill("SIGKILL");
+      await gone;
+    });
+    let said = "";
+    child.stderr!.setEncoding("utf8").on("data", (text: string) => (said += text));
+    const lost = () => said.split("lines of the access log are lost").length - 1;
+    await eventually(() => / started".*\n/.test(said));
+    const started = logLines(said).find(({ http }) => http !== undefined) as unknown as { http: string[] };
+    const port = Number(new URL(started.http[0]!).port);
+    for (let i = 0; i < 3; i++) {
+      expect((await ask(port, { path: "/a/x" })).status).toBe(200);
+      await eventually(() => lost() >= 1);
+    }
+    expect(lost()).toBe(1);
+  });
+});
+
+describe("a reload of global.access_log", () => {
+  test("takes another file, and standard output again; all lines of before are in the old one", async () => {
+    const origin = await backend();
+    const folder = emptyFolder();
+    const [one, two] = [join(folder, "one.log"), join(folder, "two.log")];
+    let said = "";
+    const { gateway, port } = await running(logged(origin.port, { file: one }), { accessLog: (text) => void (said += text) });
+    for (const [path, next] of [["/a/1", { file: two }], ["/a/2", {}], ["/a/3", { enabled: false, file: one }], ["/a/4", { file: one }]] as const) {
+      await ask(port, { path });
+      await eventually(() => gateway.inFlight === 0);
+      gateway.reload(logged(origin.port, next));
+    }
+    await ask(port, { path: "/a/5" });
+    await gateway.close();
+    expect([paths(one), paths(two), logLines(said).map(({ path }) => path)]).toEqual([["/a/1", "/a/5"], ["/a/2"], ["/a/3"]]);
+  });
+
+  test("with a file that cannot be opened is refused, and the old file written on", async () => {
+    const origin = await backend();
+    const folder = emptyFolder();
+    const file = join(folder, "access.log");
+    const { gateway, port } = await running(logged(origin.port, { file }));
+    const { digest } = gateway;
+    expect(() => gateway.reload(logged(origin.port, { file: join(folder, "none", "access.log") }))).toThrow(ConfigError);
+    expect(gateway.status.lastReload).toMatchObject({ outcome: "refused", issues: [expect.stringMatching(/^global\.access_log\.file +cannot write to .*: there is no such folder$/)] });
+    expect(gateway.digest).toBe(digest);
+    await ask(port, { path: "/a/x" });
+    await eventually(() => paths(file).length === 1);
+  });
+
+  test("at the start such a file is a ConfigError", () => {
+    expect(() => createGateway({ config: logged(9, { file: "/" }) })).toThrow(/cannot write to \/: it is a folder/);
+  });
+
+  test("counts a relative name from the folder of the configuration file", async () => {
+    const folder = emptyFolder();
+    mkdirSync(join(folder, "logs"));
+    const configFile = join(folder, "gw.json");
+    writeFileSync(configFile, JSON.stringify(logged(9, { file: "logs/access.log" })));
+    const gateway = createGateway({ configFile });
+    await gateway.inject({ path: "/none" });
+    await gateway.close();
+    expect(paths(join(folder, "logs", "access.log"))).toEqual(["/none"]);
+  });
+
+  test("opens nothing for one that is not enabled", () => {
+    expect(() => createGateway({ config: logged(9, { enabled: false, file: "/" }) })).not.toThrow();
+  });
+});
+
+describe("bytes in the access log", () => {
+  test("of HTTP/2 are those of DATA, both ways", async () => {
+    const origin = await backend((_request, response) => void response.end("12345"));
+    let said = "";
+    const { port, gateway } = await running(logged(origin.port, {}, { h2c: true }), { accessLog: (text) => void (said += text) });
+    const session = http2.connect(`http://127.0.0.1:${port}`);
+    const stream = session.request({ ":method": "POST", ":path": "/a/x" });
+    stream.end("four");
+    await new Promise<void>((resolve, reject) => stream.resume().on("end", resolve).on("error", reject));
+    session.close();
+    await eventually(() => gateway.inFlight === 0);
+    await gateway.close();
+    expect(logLines(said)).toMatchObject([{ protocol: "HTTP/2.0", bytes_received: 4, bytes_sent: 5 }]);
+  });
+
+  test("of a WebSocket are those of its frames, both ways, what came behind the head included", async () => {
+    const upstream = await headBackend(({ socket }) => {
+      socket.write("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n12");
+      socket.on("data", () => socket.end("345"));
+    });
+    let said = "";
+    const { port, gateway } = await running(logged(upstream.port, {}), { accessLog: (text) => void (said += text) });
+    const talk = await client(port);
+    talk.send(get("/a/x", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13"));
+    await talk.until("12");
+    talk.send("four");
+    await talk.until("345");
+    talk.socket.end();
+    await eventually(() => gateway.inFlight === 0);
+    await gateway.close();
+    expect(logLines(said)).toMatchObject([{ status: 101, bytes_received: 4, bytes_sent: 5 }]);
+  });
+});

@@ -1,0 +1,126 @@
+import { describe, expect, it } from "vitest";
+import { Call } from "../../lib/http/exchange.ts";
+import { combinedLines, jsonLines, type AccessEntry } from "../../lib/observe/access_line.ts";
+
+const WALL = Date.UTC(2026, 0, 1) + 12;
+
+function entry(changes: Partial<AccessEntry> = {}, notes: Partial<Call["notes"]> = {}): AccessEntry {
+  const call = new Call({ id: "r1", remoteAddress: "192.0.2.1", trustedRemote: false, startedAt: 100, inform: () => {} });
+  Object.assign(call.notes, notes);
+  return { call, method: "GET", target: "/a/b", httpVersion: "1.1", clientAddress: "192.0.2.1", headers: [], ...changes };
+}
+
+const json = (changes?: Partial<AccessEntry>, notes?: Partial<Call["notes"]>) =>
+  JSON.parse(jsonLines()(entry(changes, notes), 112.345, WALL)) as Record<string, unknown>;
+const combined = (changes?: Partial<AccessEntry>, notes?: Partial<Call["notes"]>) => combinedLines()(entry(changes, notes), 112.345, WALL);
+
+const TARGETS = [
+  ["/a?apiKey=secret", "/a"],
+  ["/a#fragment?secret", "/a"],
+  ["/a?b#secret", "/a"],
+  ["http://user:secret@h.example/a/b?c", "/a/b"],
+  ["http://user:secret@h.example", "/"],
+  ["http://user:secret@h.example?q=/secret", "/"],
+  ["*", "*"],
+] as const;
+
+describe("a line of JSON", () => {
+  it("has these fields in this order", () => {
+    const headers = ["User-Agent", "curl/8", "traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"];
+    const notes = { service: "s", route: "r", status: 200, upstream: "u", attempts: 1, upstreamMs: 10, answeredAt: 111.5, received: 3, sent: 4, identity: "anna" };
+    expect(jsonLines()(entry({ headers }, notes), 112.345, WALL)).toBe(
+      '{"time":"2026-01-01T00:00:00.012Z","request_id":"r1","trace_id":"0af7651916cd43dd8448eb211c80319c","client_ip":"192.0.2.1","method":"GET",' +
+        '"path":"/a/b","protocol":"HTTP/1.1","status":200,"code":null,"bytes_received":3,"bytes_sent":4,"service":"s","route":"r","upstream":"u",' +
+        '"attempts":1,"caller":"anna","duration_ms":12.35,"upstream_ms":10,"plugins_ms":1.50,"user_agent":"curl/8"}\n',
+    );
+  });
+
+  it("has null for all that is not known", () => {
+    expect(json()).toMatchObject({ trace_id: null, status: null, code: null, bytes_received: null, bytes_sent: null, service: null, route: null });
+    expect(json()).toMatchObject({ upstream: null, attempts: 0, caller: null, upstream_ms: null, plugins_ms: null, user_agent: null });
+  });
+
+  it("tells the fault of an error, and none of a client that went away", () => {
+    const [failed, left] = [entry(), entry()];
+    failed.call.fail("upstream_reset", "socket hang up");
+    left.call.abort();
+    left.call.fail("upstream_reset", "the client went away");
+    const [first, second] = [failed, left].map((each) => JSON.parse(jsonLines()(each, 0, WALL)) as Record<string, unknown>);
+    expect(first).toMatchObject({ code: "upstream_reset", fault: "socket hang up" });
+    expect(second).toMatchObject({ code: "client_closed" });
+    expect(second).not.toHaveProperty("fault");
+  });
+
+  it.each(TARGETS)("of the target %j, says %j and no secret", (target, path) => {
+    expect(json({ target }).path).toBe(path);
+    expect(JSON.stringify(json({ target }))).not.toContain("secret");
+  });
+
+  it("is one line that a parser gives back as it was, whatever stands in a value; terminals see no control character", () => {
+    const odd = '/"\\\u0001\n\u007f\u009b\u00e9';
+    const notes = { service: odd, route: odd, upstream: odd, identity: odd, code: odd, fault: odd };
+    const line = jsonLines()(entry({ target: odd, method: odd, clientAddress: odd, headers: ["User-Agent", odd] }, notes), 0, WALL);
+    expect(line).toMatch(/^[^\x00-\x1f\x7f-\x9f]+\n$/);
+    const { fault, ...more } = JSON.parse(line) as Record<string, unknown>;
+    expect([more.path, more.method, more.client_ip, more.user_agent, more.service, more.route, more.upstream, more.caller, more.code, fault]).toEqual(
+      Array(10).fill(odd),
+    );
+  });
+
+  it("holds 256 characters of a user agent", () => {
+    expect(json({ headers: ["user-agent", "x".repeat(300)] }).user_agent).toBe("x".repeat(256));
+  });
+
+  it.each([
+    [0, 0],
+    [0.004, 0],
+    [0.05, 0.05],
+    [7.1, 7.1],
+    [99.999, 100],
+    [-1, 0],
+  ])("of %d ms says %d", (ms, said) => {
+    const line = jsonLines()(entry(), 100 + ms, WALL);
+    expect((JSON.parse(line) as Record<string, unknown>).duration_ms).toBe(said);
+  });
+
+  it("tells moments apart in a second and beyond it", () => {
+    const line = jsonLines();
+    const times = [0, 7, 40, 999, 1000, 61_000, 500].map((ms) => (JSON.parse(line(entry(), 0, Date.UTC(2026, 0, 1) + ms)) as { time: string }).time.slice(14));
+    expect(times).toEqual(["00:00.000Z", "00:00.007Z", "00:00.040Z", "00:00.999Z", "00:01.000Z", "01:01.000Z", "00:00.500Z"]);
+  });
+});
+
+describe("a line of the combined format", () => {
+  it("is Apache's", () => {
+    const headers = ["User-Agent", 'a "b" \\c', "Referer", "https://shop.example/cart"];
+    expect(combined({ headers }, { status: 200, sent: 2326, identity: "anna b" })).toBe(
+      '192.0.2.1 - anna\\x20b [01/Jan/2026:00:00:00 +0000] "GET /a/b HTTP/1.1" 200 2326 "https://shop.example/cart" "a \\"b\\" \\\\c"\n',
+    );
+  });
+
+  it("has - for what is not there, and 499 of a client that went away unanswered", () => {
+    expect(combined({}, { status: 304, sent: 0 })).toMatch(/^192\.0\.2\.1 - - \[[^\]]+\] "GET \/a\/b HTTP\/1\.1" 304 - "-" "-"\n$/);
+    const left = entry();
+    left.call.abort();
+    expect(combinedLines()(left, 0, WALL)).toContain('" 499 - "');
+  });
+
+  it.each(TARGETS)("of the target %j, says %j and no secret", (target, path) => {
+    expect(combined({ target })).toContain(`"GET ${path} HTTP/1.1"`);
+    expect(combined({ target })).not.toContain("secret");
+  });
+
+  it("has no secret of a Referer", () => {
+    const line = combined({ headers: ["Referer", "https://user:secret@h.example/a?token=secret#secret"] });
+    expect(line).toContain('"https://h.example/a"');
+    expect(line).not.toContain("secret");
+  });
+
+  it("is one line of printable ASCII, whatever stands in a value", () => {
+    const odd = '/"\\\u0001\n\u00e9';
+    const line = combined({ target: odd, headers: ["User-Agent", odd, "Referer", odd] }, { identity: "\u2028" });
+    expect(line).toMatch(/^[\x20-\x7e]+\n$/);
+    expect(line).toContain('"GET /\\"\\\\\\x01\\x0a\\xe9 HTTP/1.1"');
+    expect(line).toContain(" - \\xe2\\x80\\xa8 [");
+  });
+});

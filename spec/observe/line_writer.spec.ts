@@ -1,0 +1,185 @@
+import { execFileSync } from "node:child_process";
+import { appendFileSync, closeSync, constants, existsSync, openSync, readFileSync, readSync, renameSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { createLog } from "../../lib/base/log.ts";
+import { LineWriter, type LineTarget } from "../../lib/observe/line_writer.ts";
+import { manualClock } from "../support/clock.ts";
+import { emptyFolder, logLines } from "../support/process.ts";
+import { eventually } from "../support/raw_client.ts";
+
+function writer(target: LineTarget) {
+  const clock = manualClock();
+  let said = "";
+  const log = createLog({ format: "json", write: (line) => void (said += line) });
+  const lines = new LineWriter(target, { log, clock });
+  onTestFinished(() => lines.close());
+  return { lines, clock, said: () => logLines(said).map(({ level, message, lost }) => [level, message, lost]) };
+}
+
+const inFolder = () => join(emptyFolder(), "access.log");
+const text = (path: string) => readFileSync(path, "utf8");
+
+describe("a LineWriter", () => {
+  it("makes a file that only its owner writes and only its group reads, and appends to one that is there", async () => {
+    const path = inFolder();
+    const first = writer({ path });
+    expect(statSync(path).mode & 0o777).toBe(0o640);
+    appendFileSync(path, "before\n");
+    first.lines.write("é\n");
+    first.lines.write("b\n");
+    await first.lines.close();
+    expect(text(path)).toBe("before\né\nb\n");
+  });
+
+  it("waits 50 ms for more lines, and not when 64 Ki characters have come", async () => {
+    const path = inFolder();
+    const { lines, clock } = writer({ path });
+    lines.write("a\n");
+    clock.advance(49);
+    expect(clock.pending).toBe(1);
+    clock.advance(1);
+    await eventually(() => text(path) === "a\n");
+    const long = `${"x".repeat(64 * 1024)}\n`;
+    lines.write(long);
+    expect(clock.pending).toBe(0);
+    await eventually(() => text(path).endsWith(long));
+  });
+
+  it("keeps the order of what comes while it writes", async () => {
+    const path = inFolder();
+    const { lines } = writer({ path });
+    const all = Array.from({ length: 500 }, (_none, i) => `${i} ${"x".repeat(1000)}\n`);
+    for (const [i, line] of all.entries()) {
+      lines.write(line);
+      if (i % 100 === 0) await new Promise((resolve) => setImmediate(resolve));
+    }
+    await lines.close();
+    expect(text(path)).toBe(all.join(""));
+  });
+
+  it("opens its path anew: the renamed file keeps what was written, the new one gets the rest, no line is lost", async () => {
+    const path = inFolder();
+    const { lines, clock, said } = writer({ path });
+    lines.write("old\n");
+    clock.advance(50);
+    await eventually(() => text(path) === "old\n");
+    renameSync(path, `${path}.1`);
+    lines.reopen();
+    lines.write("new\n");
+    await lines.close();
+    expect([text(`${path}.1`), text(path)]).toEqual(["old\n", "new\n"]);
+    expect(said()).toEqual([["info", "the access log has been opened anew", undefined]]);
+  });
+
+  it("finishes the write under way in the old file when its path is opened anew, however often", async () => {
+    const path = inFolder();
+    const { lines } = writer({ path });
+    const long = `${"x".repeat(64 * 1024)}\n`;
+    lines.write(long);
+    renameSync(path, `${path}.1`);
+    for (let i = 0; i < 3; i++) lines.reopen();
+    lines.write("new\n");
+    await lines.close();
+    expect(text(`${path}.1`) === long).toBe(true);
+    expect(text(path)).toBe("new\n");
+  });
+
+  it("goes on with the old file when the path cannot be opened anew, and says so", async () => {
+    const folder = emptyFolder();
+    const path = join(folder, "logs");
+    const { lines, said } = writer({ path });
+    renameSync(path, `${path}.1`);
+    execFileSync("mkdir", [path]);
+    lines.reopen();
+    lines.write("a\n");
+    await lines.close();
+    expect(text(`${path}.1`)).toBe("a\n");
+    expect(said()).toEqual([["error", "the access log cannot be opened anew; lines still go to the old file", undefined]]);
+  });
+
+  it.each([["/nowhere/at/all/access.log"], ["/"]])("throws when %s cannot be opened", (path) => {
+    expect(() => writer({ path })).toThrow();
+  });
+
+  it.skipIf(!existsSync("/dev/full"))("says once that lines are lost on a full disk, throws nothing, and says when it goes on", async () => {
+    const fd = openSync("/dev/full", "w");
+    onTestFinished(() => closeSync(fd));
+    const { lines, clock, said } = writer({ fd });
+    for (let i = 0; i < 3; i++) {
+      lines.write("a\nb\n");
+      clock.advance(50);
+      await new Promise((resolve) => setTimeout(resolve, 1));
+    }
+    await lines.close();
+    expect(said()).toEqual([["error", "lines of the access log are lost", undefined]]);
+  });
+
+  it("says once that lines are lost when the reader of a pipe is gone, and how many when it is back", async () => {
+    const path = join(emptyFolder(), "pipe");
+    execFileSync("mkfifo", [path]);
+    expect(() => new LineWriter({ path }, { log: createLog({ level: "silent" }), clock: manualClock() })).toThrow(/ENXIO/);
+    const reading = () => openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
+    let reader = reading();
+    const { lines, clock, said } = writer({ path });
+    closeSync(reader);
+    lines.write("a\nb\n");
+    clock.advance(50);
+    await eventually(() => said().length === 1);
+    reader = reading();
+    onTestFinished(() => closeSync(reader));
+    lines.write("c\n");
+    await lines.close();
+    const bytes = Buffer.alloc(10);
+    expect(bytes.toString("latin1", 0, readSync(reader, bytes))).toBe("c\n");
+    expect(said()).toEqual([
+      ["error", "lines of the access log are lost", undefined],
+      ["info", "the access log is written again", 2],
+    ]);
+  });
+
+  it("waits for the reader of a full pipe, and writes the rest of what did not fit", async () => {
+    const path = join(emptyFolder(), "pipe");
+    execFileSync("mkfifo", [path]);
+    const reader = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
+    onTestFinished(() => closeSync(reader));
+    const { lines, clock } = writer({ path });
+    const all = `${"0123456789".repeat(20_000)}\n`;
+    lines.write(all);
+    const bytes = Buffer.alloc(64 * 1024);
+    let read = "";
+    await eventually(() => {
+      clock.advance(20);
+      try {
+        read += bytes.toString("latin1", 0, readSync(reader, bytes));
+      } catch {
+        // There is nothing in it now.
+      }
+      return read.length >= all.length;
+    });
+    expect(read === all).toBe(true);
+  });
+
+  it("keeps 8 Mi characters for a reader that is behind, and no more", async () => {
+    const path = join(emptyFolder(), "pipe");
+    execFileSync("mkfifo", [path]);
+    const reader = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
+    const { lines, clock, said } = writer({ path });
+    const megabyte = `${"x".repeat(1024 * 1024 - 1)}\n`;
+    for (let i = 0; i < 10; i++) lines.write(megabyte);
+    expect(said()).toEqual([["error", "lines of the access log are lost", undefined]]);
+    closeSync(reader);
+    const closed = lines.close();
+    await eventually(() => {
+      clock.advance(20);
+      return said().length === 1;
+    });
+    clock.advance(20);
+    let over = false;
+    void closed.then(() => (over = true));
+    await eventually(() => {
+      clock.advance(20);
+      return over;
+    });
+  });
+});
