@@ -32,6 +32,18 @@ function issues(value: unknown): string[] {
 const ofService = (more: object) => issues({ services: [service(more)] });
 
 describe("configSchema", () => {
+  it.each([
+    [{ format: "xml" }, /^global\.access_log\.format: /],
+    [{ sample: 1.1 }, /^global\.access_log\.sample: /],
+    [{ exclude: ["healthz"] }, /^global\.access_log\.exclude\[0\]: .*write "\/healthz"/],
+    [{ exclude: ["*"] }, /set "enabled" to false/],
+    [{ exclude: ["/a*b"] }, /"\*" can only stand at the end/],
+    [{ exclude: ["/a?b"] }, /leave the query out/],
+    [{ file: "" }, /^global\.access_log\.file: /],
+  ])("refuses the access log %j", (access_log, message) => {
+    expect(issues({ global: { access_log }, services: [] })).toEqual([expect.stringMatching(message)]);
+  });
+
   it("fills in every default", () => {
     expect(valid({ services: [service()] })).toEqual({
       global: {
