@@ -2,7 +2,7 @@
  * Figures of the process itself: time, memory, open files, and how late the event loop is. What the gateway does is `metrics.ts`.
  */
 import { readdirSync } from "node:fs";
-import { monitorEventLoopDelay } from "node:perf_hooks";
+import { monitorEventLoopDelay, type IntervalHistogram } from "node:perf_hooks";
 import type { Clock } from "../base/clock.ts";
 import type { Family } from "./exposition.ts";
 
@@ -19,22 +19,24 @@ const LEAST_WINDOW_MS = 10_000;
 
 /** The event loop is watched from the first question on: who never asks pays nothing. */
 export function createProcessFigures(clock: Clock): ProcessFigures {
-  const delay = monitorEventLoopDelay({ resolution: RESOLUTION_MS });
+  // Made when it is asked for: node counts it among what keeps a process busy, enabled or not.
+  let delay: IntervalHistogram | null = null;
   let since: number | null = null;
   let isClosed = false;
 
   function lag(): readonly Family[] {
     const now = clock.now();
-    const late = (ns: number) => (delay.count === 0 ? 0 : Math.max(0, ns / 1e9 - RESOLUTION_MS / 1000));
+    const watched = (delay ??= monitorEventLoopDelay({ resolution: RESOLUTION_MS }));
+    const late = (ns: number) => (watched.count === 0 ? 0 : Math.max(0, ns / 1e9 - RESOLUTION_MS / 1000));
     const families = [
-      gauge("edge_gateway_event_loop_lag_mean_seconds", "How late the event loop came round on average.", late(delay.mean)),
-      gauge("edge_gateway_event_loop_lag_p50_seconds", "Median of how late the event loop came round.", late(delay.percentile(50))),
-      gauge("edge_gateway_event_loop_lag_p99_seconds", "How late the event loop came round in 99 of 100 turns.", late(delay.percentile(99))),
-      gauge("edge_gateway_event_loop_lag_max_seconds", "How late the event loop came round at worst.", late(delay.max)),
+      gauge("edge_gateway_event_loop_lag_mean_seconds", "How late the event loop came round on average.", late(watched.mean)),
+      gauge("edge_gateway_event_loop_lag_p50_seconds", "Median of how late the event loop came round.", late(watched.percentile(50))),
+      gauge("edge_gateway_event_loop_lag_p99_seconds", "How late the event loop came round in 99 of 100 turns.", late(watched.percentile(99))),
+      gauge("edge_gateway_event_loop_lag_max_seconds", "How late the event loop came round at worst.", late(watched.max)),
     ];
-    if (since === null && !isClosed) delay.enable();
+    if (since === null && !isClosed) watched.enable();
     if (since === null || now - since >= LEAST_WINDOW_MS) {
-      delay.reset();
+      watched.reset();
       since = now;
     }
     return families;
@@ -58,7 +60,7 @@ export function createProcessFigures(clock: Clock): ProcessFigures {
     },
     close() {
       isClosed = true;
-      delay.disable();
+      delay?.disable();
     },
   };
 }
