@@ -101,7 +101,7 @@ describe("a plugin module", () => {
     ["that brings a kind twice", `export default (kit) => [${plugin("hello")}, ${plugin("hello")}];`, /it brings the plugin kind "hello" twice$/],
     ["that imports another file", 'import "./other.mjs"; export default 1;', /it imports another file or package: a module is one file, which may import node: modules only$/],
     ["that imports a package", 'import "vitest"; export default 1;', /it imports another file or package/],
-    ["that imports from the network", 'import "https://127.0.0.1:9/x.mjs"; export default 1;', /Only URLs with a scheme in: file, data, and node/],
+    ["that imports from the network", 'import "https://127.0.0.1:9/x.mjs"; export default 1;', /Only URLs with a scheme in: file(, data, and node| and data) are supported/],
   ])("%s is refused, with its file and what is wrong", async (_what, text, message) => {
     const { file, path } = folder({ "m.mjs": text });
     const [issue] = await refused(file);

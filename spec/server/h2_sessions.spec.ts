@@ -264,7 +264,8 @@ describe("a connection on which nghttp2 has given up, unseen", () => {
     await eventually(() => streams.length === 2);
     BREAKS[0]![1](talk);
     await talk.goaway();
-    streams[0]!.respond({ ":status": 200 }, { endStream: true });
+    // Newer Nodes end the streams by themselves.
+    if (!streams[0]!.destroyed) streams[0]!.respond({ ":status": 200 }, { endStream: true });
     pass(2_000);
     await eventually(() => streams[1]!.destroyed && sockets[0]!.destroyed && sessions.open === 0 && clock.pending === 0);
   });
