@@ -24,7 +24,7 @@ export interface ServeTools {
 }
 
 /** Never throws, and its promise never rejects: whatever goes wrong inside is a 500 without a word about the inside. */
-export function serve(inbound: Inbound, snapshot: Snapshot, { clock, log, onFault }: ServeTools): Reply | Promise<Reply> {
+export function serve(inbound: Inbound, snapshot: Snapshot, tools: ServeTools): Reply | Promise<Reply> {
   const { call, method } = inbound;
 
   // 1. Refuse what two readers would read in two ways.
@@ -73,19 +73,15 @@ export function serve(inbound: Inbound, snapshot: Snapshot, { clock, log, onFaul
     trailers: inbound.trailers,
     upgrade: inbound.upgrade,
   });
-  const answered = (reply: Reply) => {
-    if (call.notes.logged) call.notes.answeredAt = clock.now();
-    return checked(inbound, reply, log, onFault);
-  };
   try {
     const reply = handler(exchange);
-    if (!(reply instanceof Promise)) return answered(reply);
+    if (!(reply instanceof Promise)) return checked(inbound, reply, tools);
     return reply.then(
-      answered,
-      (error: unknown) => fault(inbound, error, log, onFault),
+      (later) => checked(inbound, later, tools),
+      (error: unknown) => fault(inbound, error, tools),
     );
   } catch (error) {
-    return fault(inbound, error, log, onFault);
+    return fault(inbound, error, tools);
   }
 }
 
@@ -98,15 +94,17 @@ function preflighted({ headers }: Inbound, find: (method: string) => Found<Route
 }
 
 /** A plugin that returns something else (`next(exchange)` without `return`) is at fault for its own request, and for no other. */
-function checked(inbound: Inbound, reply: Reply, log: Log, onFault: OnFault): Reply {
+function checked(inbound: Inbound, reply: Reply, tools: ServeTools): Reply {
+  const { notes } = inbound.call;
+  if (notes.logged) notes.answeredAt = tools.clock.now();
   if (isReply(reply)) return reply;
   const { body } = (reply ?? {}) as { body?: { destroy?: unknown } | null };
   if (typeof body?.destroy === "function") body.destroy();
-  return fault(inbound, new TypeError("a plugin returned no Reply: it gives back what next(exchange) does, or a Reply of its own"), log, onFault, reply);
+  return fault(inbound, new TypeError("a plugin returned no Reply: it gives back what next(exchange) does, or a Reply of its own"), tools, reply);
 }
 
 /** `outcome` is what came out of the plugins: the error, or what they gave in the place of a Reply. */
-function fault({ call }: Inbound, error: unknown, log: Log, onFault: OnFault, outcome: unknown = error): Reply {
+function fault({ call }: Inbound, error: unknown, { log, onFault }: ServeTools, outcome: unknown = error): Reply {
   // A plugin that reads the body meets its limits: the client is at fault, not the plugin.
   if (error instanceof Fault && ERRORS[error.code].side === "client") return problem(call, error.code, { why: error.message });
   const link = blamed(call, outcome);
