@@ -2,7 +2,6 @@
  * Reads JSON that clients send (RFC 8259), and refuses what two readers would read in two ways: bytes that are no UTF-8, duplicate keys,
  * nesting without end. What the value has to be is `json_schema.ts`.
  */
-import { escaped } from "./json_schema.ts";
 
 export type Read = { readonly value: unknown } | { readonly at: string; readonly problem: string };
 
@@ -88,4 +87,9 @@ function closingQuote(text: string, opening: number): number {
 
 function pointer(levels: readonly Level[]): string {
   return levels.map(({ at }) => `/${typeof at === "number" ? at : escaped(at)}`).join("");
+}
+
+/** One step of a JSON Pointer (RFC 6901 §3). */
+export function escaped(name: string): string {
+  return name.includes("~") || name.includes("/") ? name.replaceAll("~", "~0").replaceAll("/", "~1") : name;
 }

@@ -1,0 +1,51 @@
+/**
+ * The values of `format` in JSON Schema (draft 2020-12, Validation §7.3) that are asserted, and what each asks for. When one is looked at
+ * is `json_schema.ts`.
+ */
+import { isIPv4, isIPv6 } from "node:net";
+
+export interface Format {
+  readonly expected: string;
+  readonly fits: (text: string) => boolean;
+}
+
+const DATE = /^(\d{4})-(\d\d)-(\d\d)$/;
+const TIME = /^([01]\d|2[0-3]):[0-5]\d:([0-5]\d|60)(?:\.\d{1,9})?(?:[Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)$/;
+const UUID = /^[\da-f]{8}-[\da-f]{4}-[\da-f]{4}-[\da-f]{4}-[\da-f]{12}$/i;
+const HOST_LABEL = /^[a-z\d](?:[a-z\d-]{0,61}[a-z\d])?$/i;
+const LOCAL_PART = /^[A-Za-z\d!#$%&'*+/=?^_`{|}~.-]{1,64}$/;
+
+/** Each bounds what it looks at. */
+export const FORMATS: Readonly<Record<string, Format>> = {
+  "date-time": { expected: "a date and time such as 2026-01-31T12:00:00Z", fits: (text) => /[Tt]/.test(text[10] ?? "") && isDate(text.slice(0, 10)) && text.length <= 40 && TIME.test(text.slice(11)) },
+  date: { expected: "a date such as 2026-01-31", fits: isDate },
+  time: { expected: "a time such as 12:00:00Z", fits: (text) => text.length <= 30 && TIME.test(text) },
+  email: { expected: "an e-mail address", fits: isEmail },
+  hostname: { expected: "a host name", fits: isHostname },
+  ipv4: { expected: "an IPv4 address", fits: isIPv4 },
+  ipv6: { expected: "an IPv6 address", fits: (text) => isIPv6(text) && !text.includes("%") },
+  uuid: { expected: "a UUID", fits: (text) => text.length === 36 && UUID.test(text) },
+  uri: { expected: "an absolute URI", fits: isUri },
+};
+
+function isDate(text: string): boolean {
+  const match = DATE.exec(text);
+  if (match === null) return false;
+  const [year, month, day] = [Number(match[1]), Number(match[2]), Number(match[3])];
+  const leap = year % 4 === 0 && (year % 100 !== 0 || year % 400 === 0);
+  return month >= 1 && month <= 12 && day >= 1 && day <= [31, leap ? 29 : 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31][month - 1]!;
+}
+
+function isEmail(text: string): boolean {
+  const at = text.lastIndexOf("@");
+  const local = text.slice(0, at);
+  return at > 0 && text.length <= 254 && LOCAL_PART.test(local) && !/^\.|\.\.|\.$/.test(local) && isHostname(text.slice(at + 1));
+}
+
+function isHostname(text: string): boolean {
+  return text.length >= 1 && text.length <= 253 && text.split(".").every((label) => HOST_LABEL.test(label));
+}
+
+function isUri(text: string): boolean {
+  return text.length <= 8192 && /^[A-Za-z][A-Za-z\d+.-]*:/.test(text) && !/[^\x21-\x7e]|["<>\\^`{|}]/.test(text) && !/%(?![\da-fA-F]{2})/.test(text) && URL.canParse(text);
+}
