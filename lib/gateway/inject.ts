@@ -5,7 +5,7 @@
 import { validateHeaderName, validateHeaderValue } from "node:http";
 import { Readable } from "node:stream";
 import type { ClientCertificate } from "../http/exchange.ts";
-import { hasHeader, headerValue, headerValues, type HeaderList } from "../http/headers.ts";
+import { hasHeader, headerValue, headerValues, withoutNamed, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import { receiveParts, refuseSize, isHost, withoutCertificateHeaders, type Inbound, type ReceiveOptions, type Refusal } from "../server/receive.ts";
 import { replyHeaders } from "../server/respond.ts";
@@ -40,7 +40,7 @@ export interface InjectResponse {
 export function injected(request: InjectRequest, options: ReceiveOptions): Inbound {
   const given = request.headers ?? [];
   const list: HeaderList = Array.isArray(given) ? (given as HeaderList) : Object.entries(given as Record<string, string>).flat();
-  const headers: string[] = [...withoutCertificateHeaders(list)];
+  const headers: string[] = [...withoutNamed(withoutCertificateHeaders(list))];
   if (headerValue(headers, "host") === undefined) headers.unshift("Host", "localhost");
   const body = request.body === undefined ? null : Buffer.from(request.body);
   if (body !== null && headerValue(headers, "content-length") === undefined) headers.push("Content-Length", String(body.length));

@@ -102,10 +102,38 @@ export function endToEnd(list: HeaderList): string[] {
   return named === null ? kept : dropNamed(kept, named);
 }
 
+/**
+ * The list without the headers that its own Connection names, and those names gone from Connection; the same list where it names none.
+ * Done where a message is received: what stands under such a name later is somebody else's, and not for the sender to take away.
+ */
+export function withoutNamed(list: HeaderList): HeaderList {
+  const named = new Set<string>();
+  for (let i = 0; i < list.length; i += 2) {
+    if (!sameName(list[i]!, "connection") || plainConnection(list[i + 1]!)) continue;
+    for (const option of list[i + 1]!.split(",")) if (namesHeader(option.trim().toLowerCase())) named.add(option.trim().toLowerCase());
+  }
+  if (named.size === 0) return list;
+  const kept: string[] = [];
+  for (let i = 0; i < list.length; i += 2) {
+    const name = list[i]!;
+    if (!sameName(name, "connection")) {
+      if (!named.has(name.toLowerCase())) kept.push(name, list[i + 1]!);
+      continue;
+    }
+    const options = list[i + 1]!.split(",").filter((option) => !named.has(option.trim().toLowerCase()));
+    if (options.length > 0) kept.push(name, options.join(",").trim());
+  }
+  return kept;
+}
+
+/** Options of the connection itself, and headers that concern it whether they are named or not, name nothing that could be dropped. */
+function namesHeader(option: string): boolean {
+  return option !== "close" && !isHopByHop(option) && !NEVER_NAMED.includes(option);
+}
+
 function dropNamed(list: string[], named: readonly string[]): string[] {
   const drop = new Set(named.map((name) => name.trim()));
-  // `Connection: content-length` must not strip the framing of the message, nor its Host (RFC 9110 §7.6.1 forbids naming them),
-  // nor what the gateway says of the client's certificate: names that clients can only mean to be rid of.
+  // `Connection: content-length` must not strip the framing of the message, nor its Host (RFC 9110 §7.6.1 forbids naming them).
   for (const name of NEVER_NAMED) drop.delete(name);
   const kept: string[] = [];
   for (let i = 0; i < list.length; i += 2) {
@@ -114,7 +142,7 @@ function dropNamed(list: string[], named: readonly string[]): string[] {
   return kept;
 }
 
-const NEVER_NAMED = ["content-length", "host", "x-client-cert-subject", "x-client-cert-san", "x-client-cert-fingerprint"];
+const NEVER_NAMED = ["content-length", "host"];
 
 /** `keep-alive` and `close` name no header worth looking for: the common case stays cheap. */
 function plainConnection(value: string): boolean {

@@ -46,7 +46,7 @@ const OWN = /^(host|content-length|expect|trailer|via|forwarded|x-forwarded-[a-z
 /**
  * Makes of what a client says what the upstream gets, with `added` at the end: the names in question count only where the gateway has
  * set them. What a client says under them goes, also when written with "_", which many upstreams read as "-", and in trailers, which
- * some take for headers; and it cannot have them taken out by naming them in Connection.
+ * some take for headers.
  */
 export function vouchingFor(names: readonly string[]): (exchange: Exchange, added: HeaderList) => Pick<Exchange, "headers" | "trailers"> {
   if (names.length === 0) return ({ headers, trailers }) => ({ headers, trailers });
@@ -57,13 +57,7 @@ export function vouchingFor(names: readonly string[]): (exchange: Exchange, adde
     const kept: string[] = [];
     for (let i = 0; i < list.length; i += 2) {
       const name = list[i]!;
-      if (isOwn(name)) continue;
-      if (name.length !== 10 || name.toLowerCase() !== "connection") {
-        kept.push(name, list[i + 1]!);
-        continue;
-      }
-      const options = list[i + 1]!.split(",").filter((option) => !isOwn(option.trim()));
-      if (options.length > 0) kept.push(name, options.join(","));
+      if (!isOwn(name)) kept.push(name, list[i + 1]!);
     }
     return kept;
   };

@@ -5,7 +5,6 @@
  * Reads what its values name: parameters of the path, the request, the caller, and the claims of a token that an auth plugin before it has
  * believed. Out of bounds are headers of a single connection (RFC 9110 §7.6.1), those that frame a message, and those that the gateway says.
  */
-import type { HeaderList } from "../http/headers.ts";
 import { headerChanges, headerEditor, type Refuse } from "./header_edits.ts";
 import { definePlugin } from "./plugin.ts";
 
@@ -32,38 +31,6 @@ export const requestHeaders = definePlugin({
   schema: headerChanges("Changes headers of the request.", refuse),
   create(config) {
     const edit = headerEditor(config);
-    const names = [...Object.values(config.rename ?? {}), ...Object.keys(config.set ?? {}), ...Object.keys(config.add ?? {})];
-    const own = new Set(names.map((name) => name.toLowerCase()));
-    return (next) => (exchange) => next(exchange.with({ headers: edit(unnamed(exchange.headers, own), exchange) }));
+    return (next) => (exchange) => next(exchange.with({ headers: edit(exchange.headers, exchange) }));
   },
 });
-
-/**
- * The list with `Connection` naming none of `own`: a client would be rid of what is said of it by calling it a header of its own
- * connection only.
- */
-function unnamed(list: HeaderList, own: ReadonlySet<string>): HeaderList {
-  for (let i = 0; i < list.length; i += 2) {
-    if (list[i]!.length === 10 && list[i]!.toLowerCase() === "connection" && names(list[i + 1]!, own)) return withoutNames(list, own);
-  }
-  return list;
-}
-
-function names(value: string, own: ReadonlySet<string>): boolean {
-  if (value === "keep-alive" || value === "close") return false;
-  return value.split(",").some((token) => own.has(token.trim().toLowerCase()));
-}
-
-function withoutNames(list: HeaderList, own: ReadonlySet<string>): HeaderList {
-  const result: string[] = [];
-  for (let i = 0; i < list.length; i += 2) {
-    const [name, value] = [list[i]!, list[i + 1]!];
-    if (name.toLowerCase() !== "connection") {
-      result.push(name, value);
-      continue;
-    }
-    const left = value.split(",").filter((token) => !own.has(token.trim().toLowerCase()));
-    if (left.length > 0) result.push(name, left.join(",").trim());
-  }
-  return result;
-}

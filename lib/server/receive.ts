@@ -10,7 +10,7 @@ import type { TLSSocket } from "node:tls";
 import type { Clock } from "../base/clock.ts";
 import type { ErrorCode } from "../base/errors.ts";
 import { Call } from "../http/exchange.ts";
-import { headerValue, tokens, type HeaderList } from "../http/headers.ts";
+import { headerValue, tokens, withoutNamed, type HeaderList } from "../http/headers.ts";
 import { LimitedBody } from "../http/limited_body.ts";
 import { certificateReader, noCertificate, type CertificateReader } from "./client_certificate.ts";
 import type { Limits } from "./limits.ts";
@@ -62,7 +62,8 @@ export function receive(
   const { httpVersion, rawHeaders } = request;
   const { limits } = options;
   const framing = readFraming(rawHeaders, httpVersion);
-  const headers = framing.posing ? withoutCertificateHeaders(rawHeaders) : rawHeaders;
+  const own = framing.posing ? withoutCertificateHeaders(rawHeaders) : rawHeaders;
+  const headers = framing.hasConnection ? withoutNamed(own) : own;
   return {
     ...receiveParts(headers, connectionOf(request.socket), framing.host ?? "", options, inform),
     method: request.method!,
@@ -73,7 +74,7 @@ export function receive(
     trailers: () => withoutCertificateHeaders(request.rawTrailers),
     upgrade,
     refusal:
-      refuseVersion(httpVersion) ?? framing.refusal ?? refuseUpgrade(upgrade, framing.hasBody) ?? refuseSize(request.url!, headers, limits),
+      refuseVersion(httpVersion) ?? framing.refusal ?? refuseUpgrade(upgrade, framing.hasBody) ?? refuseSize(request.url!, rawHeaders, limits),
   };
 }
 
@@ -131,6 +132,7 @@ interface Framing {
   readonly hasBody: boolean;
   /** Whether the client says itself what only the gateway may say of certificates. */
   readonly posing: boolean;
+  readonly hasConnection: boolean;
   readonly refusal: Refusal | null;
 }
 
@@ -142,6 +144,7 @@ function readFraming(headers: HeaderList, httpVersion: string): Framing {
   let coding: string | undefined;
   let disguised = false;
   let posing = false;
+  let hasConnection = false;
   for (let i = 0; i < headers.length; i += 2) {
     const name = headers[i]!;
     switch (name.length) {
@@ -150,6 +153,9 @@ function readFraming(headers: HeaderList, httpVersion: string): Framing {
           host = headers[i + 1]!;
           hosts++;
         }
+        break;
+      case 10:
+        if (name.toLowerCase() === "connection") hasConnection = true;
         break;
       case 14:
         if (name.toLowerCase() === "content-length") length = length === undefined ? headers[i + 1]! : "two";
@@ -167,6 +173,7 @@ function readFraming(headers: HeaderList, httpVersion: string): Framing {
   return {
     host,
     posing,
+    hasConnection,
     hasBody: coding !== undefined || (length !== undefined && length !== "0"),
     refusal: disguised ? DISGUISED : refuseFraming(host, hosts, length, coding, httpVersion),
   };

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import {
-  endToEnd, hasHeader, hasToken, headerValue, headerValues, isHopByHop, tokens, withAddedHeader, withHeader, withoutHeader, type HeaderList,
+  endToEnd, hasHeader, hasToken, headerValue, headerValues, isHopByHop, tokens, withAddedHeader, withHeader, withoutHeader, type HeaderList, withoutNamed,
 } from "../../lib/http/headers.ts";
 import { random, type Random } from "../support/random.ts";
 
@@ -65,6 +65,36 @@ describe("changing", () => {
 
   it("withAddedHeader adds a line at the end and touches no other", () => {
     always((list, name) => expect(withAddedHeader(list, name, "new")).toEqual([...list, name, "new"]));
+  });
+});
+
+describe("withoutNamed (RFC 9110 §7.6.1)", () => {
+  it.each([
+    ["close, X-User", ["Connection", "close"]],
+    ["x-user", []],
+    ["X-USER ,keep-alive,x-b", ["Connection", "keep-alive"]],
+    ["X-User, Upgrade, x-b", ["Connection", "Upgrade"]],
+    ["close", ["Connection", "close"]],
+    ["TE, host, content-length", ["Connection", "TE, host, content-length"]],
+    ["x-other", []],
+    [",, x-user ,", []],
+  ])("Connection: %s leaves %j of itself, and takes what it names", (value, left) => {
+    const fields = ["X-User", "u", "x-user", "v", "X-B", "b", "TE", "trailers", "Upgrade", "websocket", "Host", "h", "Content-Length", "0", "A", "1"];
+    const dropped = new Set(value.toLowerCase().split(",").map((option) => option.trim()).filter((option) => option.startsWith("x-")));
+    const stay = fields.flatMap((name, i) => (i % 2 === 0 && !dropped.has(name.toLowerCase()) ? [name, fields[i + 1]!] : []));
+    expect(withoutNamed(["Connection", value, ...fields])).toEqual([...left, ...stay]);
+  });
+
+  it("looks at every line of Connection, wherever it stands", () => {
+    expect(withoutNamed(["X-A", "1", "connection", "x-b", "X-B", "2", "CONNECTION", "x-a, close"])).toEqual(["CONNECTION", "close"]);
+  });
+
+  it("gives back the same list where nothing is named", () => {
+    for (const list of [["A", "1"], ["Connection", "keep-alive", "A", "1"], ["Connection", "Upgrade", "Upgrade", "websocket"]]) expect(withoutNamed(list)).toBe(list);
+  });
+
+  it("leaves nothing that endToEnd would drop for its name", () => {
+    always((list) => expect(endToEnd(withoutNamed(list))).toEqual(endToEnd(list)));
   });
 });
 

@@ -1,5 +1,7 @@
+import { createHmac } from "node:crypto";
 import { describe, expect, test } from "vitest";
-import { headerValues } from "../../lib/http/headers.ts";
+import type { PluginInput } from "../../lib/config/model.ts";
+import { definePlugin, headerValues, schema, withHeader } from "../../lib/index.ts";
 import { madeUpTools } from "../support/exercise.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
 import { ask } from "../support/raw_client.ts";
@@ -45,4 +47,37 @@ describe("what one plugin does for the next", () => {
     expect(headers["x-way"]).toBe("route, service, global");
     expect(headerValues(origin.seen[0]!.headers, "x-way").join(", ")).toBe("global, service, route");
   });
+});
+
+describe("what plugins say of a request", () => {
+  const own = definePlugin({
+    name: "own",
+    schema: schema.object({}),
+    create: () => (next) => (exchange) => next(exchange.with({ headers: withHeader(exchange.headers, "X-User", "own") })),
+  });
+  const secret = "0123456789abcdef0123456789abcdef";
+  const jwt = () => {
+    const part = (value: object) => Buffer.from(JSON.stringify(value)).toString("base64url");
+    const signed = `${part({ alg: "HS256" })}.${part({ sub: "jwt", exp: 4_000_000_000 })}`;
+    return `${signed}.${createHmac("sha256", secret).update(signed).digest("base64url")}`;
+  };
+  const saying: [name: string, plugin: (auth: string) => PluginInput][] = [
+    ["own", () => ({ name: "own" })],
+    ["request_headers", () => ({ name: "request_headers", config: { set: { "X-User": "request_headers" } } })],
+    ["jwt", () => ({ name: "jwt", config: { alg: "HS256", secret, claims_to_headers: { sub: "X-User" } } })],
+    ["forward_auth", (auth) => ({ name: "forward_auth", config: { url: auth, response_headers: ["X-User"] } })],
+  ];
+
+  test.each(saying.flatMap(([name, plugin]) => ["x-user", "close, X-User", "X-USER ,keep-alive", "Upgrade, X-User"].map((option) => [name, option, plugin] as const)))(
+    "by %s cannot be taken away by its client with Connection: %s",
+    async (name, Connection, plugin) => {
+      const origin = await backend();
+      const auth = await backend((_request, response) => void response.writeHead(200, { "X-User": "forward_auth" }).end());
+      const config = oneService(origin.port, { plugins: [plugin(`http://127.0.0.1:${auth.port}/`)] });
+      const { port } = await running(config, { plugins: [own] });
+      const { status } = await ask(port, { path: "/a/x", headers: { Connection, "X-User": "root", Authorization: `Bearer ${jwt()}` } });
+      expect(status).toBe(200);
+      expect(headerValues(origin.seen[0]!.headers, "x-user")).toEqual([name]);
+    },
+  );
 });

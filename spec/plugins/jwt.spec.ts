@@ -129,11 +129,6 @@ describe("claims_to_headers", () => {
     expect(headers).toEqual(["X-Userx", "stays", "Authorization", expect.any(String), "X-User", "ann"]);
   });
 
-  it("is not undone by a client that names the header in Connection", () => {
-    const { headers } = ask(config, { headers: ["Connection", "X-User, Upgrade, x-roles", ...bearer(token()).headers] }).forwarded!;
-    expect(headerValue(headers, "connection")).toBe(" Upgrade");
-  });
-
   it.each([{ sub: "a\r\nX-Admin: 1" }, { realm_access: { roles: [{}] } }, { realm_access: { roles: { a: 1 } } }])("401 for a claim no header can carry: %j", (claims) => {
     expect(outcome(config, claims)).toBe("token_invalid unfit");
   });

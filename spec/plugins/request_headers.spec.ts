@@ -54,19 +54,6 @@ describe("the four changes", () => {
   });
 });
 
-describe("a client cannot be rid of what is said of it", () => {
-  it.each([
-    ["close, X-User", "close"],
-    ["x-user", null],
-    ["X-USER ,keep-alive,x-b", "keep-alive"],
-    ["close", "close"],
-    ["x-other", "x-other"],
-  ])("by Connection: %s", (value, left) => {
-    const config = { set: { "X-User": "u" }, add: { "X-B": "b" } };
-    expect(forwarded(config, ["Connection", value])).toEqual([...(left === null ? [] : ["Connection", left]), "X-User", "u", "X-B", "b"]);
-  });
-});
-
 describe("passing on", () => {
   it("hands back the very reply, or the very promise, that came from within", () => {
     const middleware = instance(requestHeaders, { remove: ["X"] });
