@@ -1,0 +1,49 @@
+/**
+ * Makes elements of the page: text goes in as text, never as markup, so nothing that a configuration says can become code.
+ * What they show is the pages' affair.
+ */
+
+export type Child = Node | string | number | null | false;
+
+type Props = Readonly<Record<string, string | number | boolean | null | undefined | ((event: never) => void)>>;
+
+/**
+ * `el("a", { href: "#/", class: "link", onclick: (event: MouseEvent) => … }, "text", child)`: attributes by their names in HTML; functions
+ * are listeners, of the event after "on"; false, null and undefined leave an attribute away; true gives one without a value.
+ */
+export function el<K extends keyof HTMLElementTagNameMap>(tag: K, props: Props = {}, ...children: readonly Child[]): HTMLElementTagNameMap[K] {
+  return fill(document.createElement(tag), props, children);
+}
+
+/** The same for SVG. */
+export function svg<K extends keyof SVGElementTagNameMap>(tag: K, props: Props = {}, ...children: readonly Child[]): SVGElementTagNameMap[K] {
+  return fill(document.createElementNS("http://www.w3.org/2000/svg", tag), props, children);
+}
+
+/** Puts `children` in the place of all there was. */
+export function replace(parent: Element, ...children: readonly Child[]): void {
+  parent.replaceChildren(...children.filter(isThere).map(nodeOf));
+}
+
+/** Sets the text if it differs: a reader's selection and a screen reader's place stay. */
+export function setText(node: Node, text: string): void {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+function fill<E extends Element>(element: E, props: Props, children: readonly Child[]): E {
+  for (const [name, value] of Object.entries(props)) {
+    if (typeof value === "function") element.addEventListener(name.slice(2), value as EventListener);
+    else if (value === true) element.setAttribute(name, "");
+    else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, String(value));
+  }
+  element.append(...children.filter(isThere).map(nodeOf));
+  return element;
+}
+
+function isThere(child: Child): child is Node | string | number {
+  return child !== null && child !== false;
+}
+
+function nodeOf(child: Node | string | number): Node | string {
+  return typeof child === "number" ? String(child) : child;
+}
