@@ -90,12 +90,11 @@ export function createAnswers(options: AnswersOptions): Answers {
     if (endpoint === undefined) return refusal("method_not_allowed", id, undefined, ["Allow", allow]);
     if (endpoint.open || sessions.live(headers.cookie)) return endpoint.answer(request, id);
     // Every 401 names a scheme (RFC 9110 §15.5.2), but "Basic" would make browsers ask for a password in a window of their own.
-    const challenge = ["WWW-Authenticate", `Cookie realm="${REALM}", form-action="/login", cookie-name="token"`];
-    return refusal("unauthenticated", id, "Log in with POST /login and send the cookie it sets.", challenge);
+    return refusal("unauthenticated", id, "Log in with POST /login and send the cookie it sets.", SCRIPT_CHALLENGE);
   }
 
   async function logIn(request: IncomingMessage, id: string): Promise<Answer> {
-    const refused = await refusedLogin(request, id, BASIC_CHALLENGE);
+    const refused = await refusedLogin(request, id, isScripted(request) ? SCRIPT_CHALLENGE : BASIC_CHALLENGE);
     if (refused !== null) return refused;
     const { cookie, expiresAt } = sessions.issue();
     log.info("admin logged in", { address: request.socket.remoteAddress ?? "", request_id: id });
@@ -172,7 +171,15 @@ const SAFE = new Set(["GET", "HEAD", "OPTIONS"]);
 const REALM = "edge-gateway admin";
 const BASIC_CHALLENGE: HeaderList = ["WWW-Authenticate", `Basic realm="${REALM}", charset="UTF-8"`];
 
+/** What no browser acts upon: to "Basic" Chromium opens its own window even where a script has brought the credentials, and waits. */
+const SCRIPT_CHALLENGE: HeaderList = ["WWW-Authenticate", `Cookie realm="${REALM}", form-action="/login", cookie-name="token"`];
+
 const SCRAPER_CHALLENGE: HeaderList = [...BASIC_CHALLENGE, "WWW-Authenticate", `Bearer realm="${REALM}"`];
+
+/** Sent by a script of a page, as browsers say of themselves (Fetch Metadata §2.1): it is the page that asks for the password. */
+function isScripted({ headers }: IncomingMessage): boolean {
+  return headers["sec-fetch-dest"] === "empty";
+}
 
 /** The path of a target in origin-form or absolute-form (RFC 9112 §3.2), without its query; null for other forms. */
 function pathOf(target: string): string | null {

@@ -74,6 +74,18 @@ describe("POST /login", () => {
     expect(got.headers["set-cookie"]).toBeUndefined();
   });
 
+  it("asks scripts of a page by another scheme: to Basic browsers open a window of their own, and the page waits", async () => {
+    const { ask } = await startAdmin();
+    for (const authorization of [basic(USER, "wrong"), undefined]) {
+      const headers = { "sec-fetch-dest": "empty", ...(authorization === undefined ? {} : { authorization }) };
+      const got = await ask("POST", "/login", { headers });
+      expect(got.status).toBe(401);
+      expect(got.headers["www-authenticate"]).toMatch(/^Cookie realm=/);
+    }
+    const visited = await ask("POST", "/login", { headers: { "sec-fetch-dest": "document" } });
+    expect(visited.headers["www-authenticate"]).toMatch(/^Basic realm=/);
+  });
+
   it("logs who came and who failed, never the credentials", async () => {
     let text = "";
     const { login } = await startAdmin({ log: createLog({ write: (line) => void (text += line) }) });

@@ -1,0 +1,91 @@
+/** Debian's Chromium without a window, driven by playwright-core; everything a page logs, asks for or breaks is kept. */
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { onTestFinished } from "vitest";
+
+/** As much of playwright's as is used: its types are installed with it, after everything else has been checked. */
+export interface Locator {
+  click(): Promise<void>;
+  fill(text: string): Promise<void>;
+  press(key: string): Promise<void>;
+  focus(): Promise<void>;
+  waitFor(options?: { state: "visible" | "hidden" | "attached" | "detached" }): Promise<void>;
+  textContent(): Promise<string | null>;
+  innerText(): Promise<string>;
+  inputValue(): Promise<string>;
+  getAttribute(name: string): Promise<string | null>;
+  count(): Promise<number>;
+  isVisible(): Promise<boolean>;
+  allInnerTexts(): Promise<string[]>;
+  first(): Locator;
+  nth(index: number): Locator;
+  filter(options: { hasText: string | RegExp }): Locator;
+  getByRole(role: string, options?: { name?: string | RegExp; exact?: boolean }): Locator;
+  getByText(text: string | RegExp, options?: { exact?: boolean }): Locator;
+  locator(css: string): Locator;
+}
+
+export interface Page extends Pick<Locator, "getByRole" | "getByText" | "locator"> {
+  goto(url: string): Promise<unknown>;
+  reload(): Promise<unknown>;
+  getByLabel(text: string | RegExp, options?: { exact?: boolean }): Locator;
+  evaluate<T>(script: string): Promise<T>;
+  waitForFunction(script: string): Promise<unknown>;
+  waitForURL(fits: RegExp): Promise<void>;
+  screenshot(options: { path: string; fullPage?: boolean }): Promise<unknown>;
+  setViewportSize(size: { width: number; height: number }): Promise<void>;
+  emulateMedia(media: { colorScheme: "light" | "dark" }): Promise<void>;
+  title(): Promise<string>;
+  url(): string;
+  content(): Promise<string>;
+  context(): { cookies(): Promise<{ name: string; httpOnly: boolean; secure: boolean }[]>; clearCookies(): Promise<void> };
+  on(event: "console", act: (message: { type(): string; text(): string }) => void): void;
+  on(event: "pageerror", act: (error: Error) => void): void;
+  on(event: "request", act: (request: { url(): string }) => void): void;
+  readonly keyboard: { press(key: string): Promise<void> };
+}
+
+export interface Browser {
+  newContext(options?: { viewport?: { width: number; height: number }; colorScheme?: "light" | "dark"; reducedMotion?: "reduce" }): Promise<{ newPage(): Promise<Page>; close(): Promise<void> }>;
+  close(): Promise<void>;
+}
+
+/** Installed as a Debian package; anything else that speaks the protocol may be named by CHROMIUM. */
+const EXECUTABLE = process.env.CHROMIUM ?? "/usr/bin/chromium";
+const ACCESSIBILITY = readFileSync(new URL("accessibility.js", import.meta.url), "utf8");
+
+/** To be closed by whoever has launched it. */
+export async function launch(): Promise<Browser> {
+  const { chromium } = createRequire(import.meta.url)("playwright-core") as { chromium: { launch(options: object): Promise<Browser> } };
+  // Its sandbox wants rights that containers do not give to root.
+  return chromium.launch({ executablePath: EXECUTABLE, args: ["--no-sandbox", "--disable-gpu"] });
+}
+
+export interface Visit {
+  readonly page: Page;
+  /** Errors that the page has met or logged, those of the network included. */
+  readonly errors: string[];
+  /** The origins of all that it has asked for. */
+  readonly origins: Set<string>;
+}
+
+/** A page of a session of its own, gone when the test ends. */
+export async function visit(browser: Browser, options: { readonly width?: number; readonly colorScheme?: "light" | "dark" } = {}): Promise<Visit> {
+  const { width = 1280, colorScheme = "light" } = options;
+  const context = await browser.newContext({ viewport: { width, height: 900 }, colorScheme, reducedMotion: "reduce" });
+  onTestFinished(() => context.close());
+  const page = await context.newPage();
+  const errors: string[] = [];
+  const origins = new Set<string>();
+  page.on("console", (message) => {
+    if (message.type() === "error") errors.push(message.text());
+  });
+  page.on("pageerror", (error) => errors.push(String(error.stack ?? error)));
+  page.on("request", (request) => origins.add(new URL(request.url()).origin));
+  return { page, errors, origins };
+}
+
+/** What is wrong with the page for those who cannot see it well; see `accessibility.js`. */
+export function faultsOf(page: Page): Promise<string[]> {
+  return page.evaluate(`${ACCESSIBILITY}\nlook()`);
+}
