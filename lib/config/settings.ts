@@ -24,6 +24,8 @@ export interface Settings {
   readonly listenHosts: readonly string[];
   /** Null when the admin interface is off. */
   readonly admin: AdminSettings | null;
+  /** Null when the management UI is off. */
+  readonly manager: ManagerSettings | null;
   readonly shutdownGraceS: number;
   /** How long a gateway that is told to end still takes requests, in seconds. */
   readonly preStopDelayS: number;
@@ -43,6 +45,22 @@ export interface AdminSettings {
   readonly sessionTtlS: number;
   readonly redactSecrets: boolean;
   readonly corsOrigins: readonly string[];
+}
+
+export interface ManagerSettings {
+  /** 0 means any free port. */
+  readonly port: number;
+  readonly host: string;
+  readonly tls: boolean;
+  /** Address of the admin interface, perhaps with a path, without a slash at its end. Null: that of this process. */
+  readonly backendUrl: string | null;
+  /** Null: Node's own list of authorities. */
+  readonly backendCaPath: string | null;
+}
+
+/** What a management UI by itself needs. */
+export interface LoneManagerSettings extends Pick<Settings, "serverCertPath" | "serverKeyPath" | "logLevel" | "logFormat"> {
+  readonly manager: ManagerSettings & { readonly backendUrl: string };
 }
 
 /** One row of the table. */
@@ -79,6 +97,11 @@ const HOST: Parser<string> = {
 const HOSTS = list({ ...HOST, value: "HOST,…", expects: "host names or IP addresses, separated by commas" });
 const ORIGINS = list({ value: "ORIGIN,…", expects: "origins such as https://ui.example.com, separated by commas", parse: origin });
 const ORIGIN: Parser<string> = { value: "URL", expects: "a URL such as https://gateway.example.com:8081, without a path", parse: origin };
+const BASE_URL: Parser<string> = {
+  value: "URL",
+  expects: "an http or https URL such as https://gateway.example.com:8081, with a path where there is one, without user, query and fragment",
+  parse: baseUrl,
+};
 const DBLESS: Parser<"dbless"> = {
   value: "dbless",
   expects: "dbless (this build keeps its configuration in the file only: there is no database to persist to)",
@@ -121,6 +144,17 @@ export const SETTINGS = {
   adminSessionTtlS: setting("ADMIN_SESSION_TTL_S", integer("SECONDS", 1, 31_536_000), "3600", "Length of an admin session."),
   adminRedactSecrets: setting("ADMIN_REDACT_SECRETS", BOOLEAN, "false", "Mask the password in GET /gateway/config."),
   adminCorsOrigins: setting("ADMIN_CORS_ORIGIN", ORIGINS, "http://localhost:5173", "Web origins that may use the admin interface."),
+  manager: setting("MANAGER", BOOLEAN, "false", "Start the management UI in the same process; it needs the admin interface."),
+  managerPort: setting("MANAGER_PORT", PORT, "5173", "Port of the management UI."),
+  managerHost: setting("MANAGER_HOST", HOST, "127.0.0.1", "Address of the management UI."),
+  managerTls: setting("MANAGER_TLS", BOOLEAN, "false", "Serve the management UI over HTTPS, with the server certificate."),
+  managerBackendUrl: setting(
+    "MANAGER_BACKEND_API_URL",
+    BASE_URL,
+    null,
+    "Admin interface that the management UI talks to: by default that of the same process, for the command manager http://127.0.0.1:8081.",
+  ),
+  managerBackendCaPath: setting("MANAGER_BACKEND_CA_PATH", FILE, null, "CA certificate (PEM) by which it is verified, in place of Node's own list."),
   shutdownGraceS: setting("SHUTDOWN_GRACE_S", integer("SECONDS", 0, 86_400), "30", "Time for requests in flight to finish on SIGTERM."),
   preStopDelayS: setting(
     "PRE_STOP_DELAY_S",
@@ -205,6 +239,35 @@ export function readClientSettings(
   return { ok: true, settings: { url, user, password, caPath } };
 }
 
+/** As `readSettings`, for a management UI without a gateway: only its own settings count, and those of the server certificate and the log. */
+export function readManagerSettings(
+  flags: Readonly<Record<string, string | true | undefined>>,
+  environment: Readonly<Record<string, string | undefined>>,
+  host: Host = {},
+): { readonly ok: true; readonly settings: LoneManagerSettings } | { readonly ok: false; readonly issues: readonly string[] } {
+  const { managerPort, managerHost, managerTls, managerBackendUrl, managerBackendCaPath, serverCertPath, serverKeyPath, logLevel, logFormat } = SETTINGS;
+  const rows = { managerPort, managerHost, managerTls, managerBackendUrl, managerBackendCaPath, serverCertPath, serverKeyPath, logLevel, logFormat };
+  const issues: string[] = unknownFlags(flags, rows, "is for starting a gateway; the management UI by itself has no use for it");
+  const read = Object.fromEntries(
+    Object.entries(rows).map(([name, row]) => [name, readValue<unknown>(row, flags, environment, issues)]),
+  ) as unknown as { readonly [K in keyof typeof rows]: Values[K] };
+  const values = { ...read, managerBackendUrl: read.managerBackendUrl ?? "http://127.0.0.1:8081" };
+  checkCertificate(values, issues);
+  checkManager(values, issues);
+  if (issues.length > 0) return { ok: false, issues };
+  const { port, host: address, tls, backendCaPath } = managerOf(values as Present);
+  return {
+    ok: true,
+    settings: {
+      manager: { port, host: address, tls, backendUrl: values.managerBackendUrl, backendCaPath },
+      serverCertPath: values.serverCertPath,
+      serverKeyPath: values.serverKeyPath,
+      logLevel: values.logLevel!,
+      logFormat: values.logFormat ?? (host.terminal === true ? "text" : "json"),
+    },
+  };
+}
+
 /** Where the gateway of these settings has its admin interface, seen from the same machine. */
 function adminOrigin(host: string | null, port: number | null, tls: boolean | null, issues: string[]): string {
   if (port === 0) issues.push("ADMIN_PORT is 0, any free port: say with --admin-url which one it has become");
@@ -215,7 +278,7 @@ function adminOrigin(host: string | null, port: number | null, tls: boolean | nu
 /** Rows with a default have a value once nothing has been reported. */
 type Optional =
   | "serverCertPath" | "serverKeyPath" | "caCertPath" | "clientAuth" | "logFormat"
-  | "adminUser" | "adminPassword" | "adminPasswordFile" | "adminJwtSecret";
+  | "adminUser" | "adminPassword" | "adminPasswordFile" | "adminJwtSecret" | "managerBackendUrl" | "managerBackendCaPath";
 type Present = { readonly [K in keyof Values]: K extends Optional ? Values[K] : NonNullable<Values[K]> };
 
 function assemble(values: Present, password: string | null, terminal: boolean): Settings {
@@ -241,11 +304,22 @@ function assemble(values: Present, password: string | null, terminal: boolean): 
       redactSecrets: values.adminRedactSecrets,
       corsOrigins: values.adminCorsOrigins,
     },
+    manager: values.manager ? managerOf(values) : null,
     shutdownGraceS: values.shutdownGraceS,
     preStopDelayS: values.preStopDelayS,
     workers: values.workers,
     logLevel: values.logLevel,
     logFormat: values.logFormat ?? (terminal ? "text" : "json"),
+  };
+}
+
+function managerOf(values: Pick<Present, "managerPort" | "managerHost" | "managerTls" | "managerBackendUrl" | "managerBackendCaPath">): ManagerSettings {
+  return {
+    port: values.managerPort,
+    host: values.managerHost,
+    tls: values.managerTls,
+    backendUrl: values.managerBackendUrl,
+    backendCaPath: values.managerBackendCaPath,
   };
 }
 
@@ -270,13 +344,11 @@ function adminPassword(values: Pick<Values, "adminPassword" | "adminPasswordFile
 /** What no setting can say by itself. */
 function checkTogether(values: Values, password: string | null, issues: string[]): void {
   const { serverCertPath, serverKeyPath, caCertPath, adminUser, adminPasswordFile } = values;
-  if (serverCertPath !== null && serverKeyPath === null) issues.push("SERVER_CERT_PATH needs SERVER_KEY_PATH beside it");
-  if (serverKeyPath !== null && serverCertPath === null) issues.push("SERVER_KEY_PATH needs SERVER_CERT_PATH beside it");
+  checkCertificate(values, issues);
   const tls = serverCertPath !== null && serverKeyPath !== null;
-  const without = "SERVER_CERT_PATH and SERVER_KEY_PATH: without them there is no HTTPS";
   if (serverCertPath === null && serverKeyPath === null) {
-    if (caCertPath !== null) issues.push(`CA_CERT_PATH needs ${without}`);
-    if (values.adminTls === true) issues.push(`ADMIN_TLS needs ${without}`);
+    if (caCertPath !== null) issues.push(`CA_CERT_PATH needs ${WITHOUT_TLS}`);
+    if (values.adminTls === true) issues.push(`ADMIN_TLS needs ${WITHOUT_TLS}`);
   }
   if (values.clientAuth !== null && caCertPath === null) {
     issues.push("CLIENT_AUTH needs CA_CERT_PATH, against which certificates are verified");
@@ -288,13 +360,39 @@ function checkTogether(values: Values, password: string | null, issues: string[]
   if (adminUser === null && (password !== null || adminPasswordFile !== null)) {
     issues.push("an admin password is set without ADMIN_USER: set both, or none to leave the admin interface off");
   }
+  if (values.manager === true) {
+    checkManager(values, issues);
+    if (values.managerBackendUrl === null && (adminUser === null || (password === null && adminPasswordFile === null))) {
+      const elsewhere = "or name the admin interface of another gateway with MANAGER_BACKEND_API_URL";
+      issues.push(`MANAGER needs an admin interface to talk to: set ADMIN_USER and ADMIN_PASSWORD, ${elsewhere}`);
+    }
+  }
   const ports: [string, number | null][] = [["HTTP_PORT", values.httpPort]];
   if (tls) ports.push(["HTTPS_PORT", values.httpsPort]);
   if (adminUser !== null) ports.push(["ADMIN_PORT", values.adminPort]);
+  if (values.manager === true) ports.push(["MANAGER_PORT", values.managerPort]);
   ports.forEach(([name, port], i) => {
     const taken = ports.slice(0, i).find(([, other]) => other === port);
     if (taken !== undefined && port !== 0 && port !== null) issues.push(`${name}: port ${port} is already that of ${taken[0]}`);
   });
+}
+
+function checkCertificate({ serverCertPath, serverKeyPath }: Pick<Values, "serverCertPath" | "serverKeyPath">, issues: string[]): void {
+  if (serverCertPath !== null && serverKeyPath === null) issues.push("SERVER_CERT_PATH needs SERVER_KEY_PATH beside it");
+  if (serverKeyPath !== null && serverCertPath === null) issues.push("SERVER_KEY_PATH needs SERVER_CERT_PATH beside it");
+}
+
+const WITHOUT_TLS = "SERVER_CERT_PATH and SERVER_KEY_PATH: without them there is no HTTPS";
+
+function checkManager(
+  values: Pick<Values, "managerTls" | "managerBackendUrl" | "managerBackendCaPath" | "serverCertPath" | "serverKeyPath">,
+  issues: string[],
+): void {
+  const { managerBackendUrl: url, managerBackendCaPath: ca } = values;
+  if (values.managerTls === true && values.serverCertPath === null && values.serverKeyPath === null) issues.push(`MANAGER_TLS needs ${WITHOUT_TLS}`);
+  if (ca !== null && url?.startsWith("https:") !== true) {
+    issues.push("MANAGER_BACKEND_CA_PATH verifies the certificate of MANAGER_BACKEND_API_URL, which is no https address");
+  }
 }
 
 /** The value of one row; null when there is none, or when it is wrong, which is reported under the name it was given by. */
@@ -319,7 +417,11 @@ function readValue<T>(
   return value;
 }
 
-function unknownFlags(flags: Readonly<Record<string, string | true | undefined>>, rows: Readonly<Record<string, Setting<unknown>>>): string[] {
+function unknownFlags(
+  flags: Readonly<Record<string, string | true | undefined>>,
+  rows: Readonly<Record<string, Setting<unknown>>>,
+  ofGateway = "is for starting a gateway; one that runs keeps what it was started with",
+): string[] {
   const known = Object.values(rows).flatMap((row) => row.flag ?? []);
   const unknown = Object.keys(flags).filter((flag) => flags[flag] !== undefined && !known.includes(flag));
   return unknown.map((flag) => {
@@ -327,7 +429,7 @@ function unknownFlags(flags: Readonly<Record<string, string | true | undefined>>
     if (secretRow !== undefined) {
       return `--${flag} is no flag, as others could read it: set the environment variable ${secretRow.variable}`;
     }
-    if (Object.values(SETTINGS).some((row) => row.flag === flag)) return `--${flag} is for starting a gateway; one that runs keeps what it was started with`;
+    if (Object.values(SETTINGS).some((row) => row.flag === flag)) return `--${flag} ${ofGateway}`;
     const nearest = suggest(flag, known);
     return `--${flag} is not a known flag${nearest === undefined ? "" : `; did you mean --${nearest}?`}`;
   });
@@ -361,6 +463,12 @@ function list<T>(item: Parser<T>): Parser<readonly T[]> {
     return items.includes(null) ? null : [...new Set(items as T[])];
   };
   return { value: item.value, expects: item.expects, parse };
+}
+
+function baseUrl(text: string): string | null {
+  const url = URL.canParse(text) && !/[?#\s]/.test(text) ? new URL(text) : null;
+  if (url === null || !/^https?:\/\//i.test(text) || !/^https?:$/.test(url.protocol) || url.username !== "" || url.password !== "") return null;
+  return url.origin + url.pathname.replace(/\/+$/, "");
 }
 
 function origin(text: string): string | null {

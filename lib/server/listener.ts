@@ -166,6 +166,16 @@ export function createListener(options: ListenerOptions): Listener {
     });
   }
 
+  /** Where no port is plain, one without a port. node looks for requests that never come whole once a server is said to listen. */
+  function behindTls(): http.Server {
+    if (plainServers[0] !== undefined) return plainServers[0];
+    const server = http1.createServer();
+    server.emit("listening");
+    plainServers.push(server);
+    servers.push(server);
+    return server;
+  }
+
   return {
     onRequest: http1.onRequest,
     onUpgrade: http1.onUpgrade,
@@ -184,7 +194,7 @@ export function createListener(options: ListenerOptions): Listener {
         socket.on("error", ignore);
         if (socket.alpnProtocol === "h2") http2Sessions.take(socket);
         // Any plain server serves HTTP/1.1 on a socket it is given; the first one does, with all its limits.
-        else plainServers[0]!.emit("connection", socket);
+        else behindTls().emit("connection", socket);
       });
       server.on("tlsClientError", (error, socket) => {
         log.debug("TLS handshake failed", { error: error.message });
