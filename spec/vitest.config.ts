@@ -10,6 +10,7 @@ export default defineConfig({
   test: {
     include: ["spec/**/*.spec.ts"],
     exclude: ["spec/peers/**", "**/node_modules/**"],
+    globalSetup: ["spec/support/build_assets.ts"],
     pool: "forks",
     testTimeout: 15_000,
     hookTimeout: 15_000,

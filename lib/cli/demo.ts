@@ -1,12 +1,13 @@
 /**
- * `edge-gateway demo`: two small upstreams inside this process, the gateway in front of them, the admin interface beside it, and
- * curl lines that show what it does.
+ * `edge-gateway demo`: two small upstreams inside this process, the gateway in front of them, the admin interface and the
+ * management UI beside it, and curl lines that show what it does.
  */
 import { randomBytes } from "node:crypto";
 import http from "node:http";
 import type { AddressInfo } from "node:net";
 import { version } from "../base/version.ts";
 import type { ConfigInput } from "../config/model.ts";
+import { reachable } from "./addresses.ts";
 import { UsageError, type Arguments } from "./arguments.ts";
 import type { ExitCode } from "./failure.ts";
 import { logFor, reloadFrom, settingsFrom, untilStopped } from "./run.ts";
@@ -19,7 +20,7 @@ export async function demo(given: Arguments): Promise<ExitCode> {
   if (given.operands.length > 0 || given.flags.config !== undefined) throw new UsageError("the demo brings its own configuration");
   // Credentials of its own, whatever the environment holds: these are printed.
   const password = randomBytes(9).toString("base64url");
-  const own = { ADMIN_USER: "admin", ADMIN_PASSWORD: password, ADMIN_PASSWORD_FILE: "" };
+  const own = { ADMIN_USER: "admin", ADMIN_PASSWORD: password, ADMIN_PASSWORD_FILE: "", MANAGER: "true", MANAGER_BACKEND_API_URL: "", MANAGER_BACKEND_CA_PATH: "" };
   const environment = { LOG_FORMAT: "text", ...process.env, ...own };
   const settings = { ...settingsFrom(given, environment), configPath: "(demo)" };
   const log = logFor(settings);
@@ -28,7 +29,7 @@ export async function demo(given: Arguments): Promise<ExitCode> {
     const config = demoConfig(backends.map(portOf));
     const started = await start(settings, { config, reload: async (begun) => reloadFrom((await begun).gateway, "admin", settings, log) }, log);
     const stopped = untilStopped(started, settings, log);
-    process.stdout.write(tour(reachable(started.http[0]!), reachable(started.adminUrl!), settings.admin!));
+    process.stdout.write(tour(reachable(started.http[0]!), reachable(started.adminUrl!), started.managerUrl, settings.admin!));
     return await stopped;
   } finally {
     for (const backend of backends) {
@@ -74,14 +75,7 @@ function demoConfig(ports: readonly number[]): ConfigInput {
   };
 }
 
-/** Where a client on this machine finds a listener: "http://0.0.0.0:8008" -> "http://localhost:8008". */
-function reachable(listener: string): string {
-  const url = new URL(listener);
-  if (["0.0.0.0", "[::]", "127.0.0.1"].includes(url.hostname)) url.hostname = "localhost";
-  return url.origin;
-}
-
-function tour(url: string, adminUrl: string, admin: { readonly user: string; readonly password: string }): string {
+function tour(url: string, adminUrl: string, managerUrl: string | null, admin: { readonly user: string; readonly password: string }): string {
   // The demo's certificate, where one is set, need not be known to curl.
   const curl = adminUrl.startsWith("https:") ? "curl -k" : "curl";
   return `edge-gateway ${version} demo, gateway on ${url}, admin on ${adminUrl} (${admin.user} / ${admin.password})
@@ -107,6 +101,9 @@ for i in 1 2 3 4; do curl -s -o /dev/null -w '%{http_code}\\n' ${url}/shop/searc
 ${curl} -s -X POST -u '${admin.user}:${admin.password}' -c /tmp/edge-gateway-demo.cookies ${adminUrl}/login
 ${curl} -s -b /tmp/edge-gateway-demo.cookies ${adminUrl}/gateway
 
-Ctrl-C ends the demo.
+${managerUrl === null ? "" : `# Management UI: open it in a browser, log in as ${admin.user} with the password ${admin.password}
+${managerUrl}
+
+`}Ctrl-C ends the demo.
 `;
 }

@@ -9,6 +9,7 @@ export function helpText(): string {
 Commands:
   run                  Start the gateway (also without a command): edge-gateway --config gw.json
   demo                 Start a complete example inside this process, with curl lines to try
+  manager              Start the management UI alone, before the admin interface at MANAGER_BACKEND_API_URL
   validate [FILE]      Check a configuration and say everything that is wrong with it
   reload               Ask a running gateway to take its configuration anew, and print what changed
   schema               Print the JSON Schema of the configuration, for editors; with --config FILE also of its plugin modules
@@ -20,6 +21,8 @@ Flags, each with its environment variable; flags win:
 ${rowsOf(SETTINGS)}
 Flags of reload, beside --admin-user, --admin-password-file, --admin-host, --admin-port and --admin-tls:
 ${rowsOf(CLIENT_SETTINGS)}
+Of the flags above, manager takes those of the management UI (but --manager), of the server certificate and of the log.
+
 Exit codes: 0 done, 1 failed while running, 2 wrong command line, settings or configuration.
 `;
 }

@@ -9,6 +9,7 @@ import { demo } from "./demo.ts";
 import { StartError, type ExitCode } from "./failure.ts";
 import { hashPasswordCommand } from "./hash_password.ts";
 import { helpText } from "./help.ts";
+import { managerCommand } from "./manager.ts";
 import { reloadCommand } from "./reload.ts";
 import { run } from "./run.ts";
 import { schemaCommand } from "./schema.ts";
@@ -17,6 +18,7 @@ import { validate } from "./validate.ts";
 const VERBS: Readonly<Record<string, (given: Arguments) => ExitCode | Promise<ExitCode>>> = {
   run,
   demo,
+  manager: managerCommand,
   validate,
   reload: reloadCommand,
   schema: schemaCommand,

@@ -2,12 +2,12 @@
  * `edge-gateway reload`: has a running gateway take its configuration anew, and prints what changed or what is wrong with it.
  * Talking to the admin interface is `admin_client.ts`.
  */
-import { certificatesProblem } from "../base/pem.ts";
 import { readClientSettings } from "../config/settings.ts";
 import type { Change } from "../gateway/changes.ts";
 import { asAdmin, unexpected, type AdminAnswer } from "./admin_client.ts";
 import { UsageError, type Arguments } from "./arguments.ts";
-import { readNamedFile, StartError, type ExitCode } from "./failure.ts";
+import type { ExitCode } from "./failure.ts";
+import { readAuthorities } from "./tls_files.ts";
 
 /** 0: taken. 2: refused, the old configuration stays. Throws a `StartError` (1) when nobody can be asked. */
 export async function reloadCommand(given: Arguments): Promise<ExitCode> {
@@ -15,19 +15,12 @@ export async function reloadCommand(given: Arguments): Promise<ExitCode> {
   const read = readClientSettings(given.flags, process.env);
   if (!read.ok) throw new UsageError(read.issues.join("\nedge-gateway: "));
   const { url, user, password, caPath } = read.settings;
-  return asAdmin({ url, user, password, ca: caPath === null ? null : readCa(caPath) }, async (ask) => {
+  return asAdmin({ url, user, password, ca: caPath === null ? null : readAuthorities(caPath, "ADMIN_CA_PATH", "CA certificate of the admin interface") }, async (ask) => {
     const answer = await ask("POST", "/gateway/reload");
     // As a rule the changed file has been taken before anybody has typed the command: then that is what is asked about.
     const before = Array.isArray(answer.json.changes) && answer.json.changes.length === 0 ? await ask("GET", "/gateway/status") : null;
     return tell(answer, before?.json.last_change, url);
   });
-}
-
-function readCa(path: string): Buffer {
-  const content = readNamedFile(path, "ADMIN_CA_PATH", "CA certificate of the admin interface");
-  const problem = certificatesProblem(content);
-  if (problem !== undefined) throw new StartError(`${path} (ADMIN_CA_PATH) ${problem}`, 2);
-  return content;
 }
 
 function tell(answer: AdminAnswer, lastChange: unknown, url: string): ExitCode {

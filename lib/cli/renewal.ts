@@ -4,26 +4,33 @@
  */
 import { resolve } from "node:path";
 import type { Log } from "../base/log.ts";
-import type { Settings } from "../config/settings.ts";
 import { watchFile } from "../config/watch.ts";
 import type { Gateway } from "../gateway/gateway.ts";
 import type { TlsFiles } from "../server/tls.ts";
-import type { Started } from "./start.ts";
-import { readTlsFiles } from "./tls_files.ts";
+import { readTlsFiles, type TlsSettings } from "./tls_files.ts";
+
+/** What shows the server certificate, where it does; and the files that it began with. */
+export interface TlsUsers {
+  readonly gateway?: { renewTls(files: TlsFiles): void };
+  readonly admin?: { renewTls(files: TlsFiles): void } | null;
+  readonly manager?: { renewTls(files: TlsFiles): void } | null;
+  readonly tls: TlsFiles | null;
+}
 
 /**
  * Takes the settings' files once they have changed and belong together. Certificate and key are seldom exchanged in one step: as long
  * as they do not fit, or one of them is no good, the log says so and the old ones stay.
  */
-export function createTlsRenewal(settings: Settings, log: Log): (started: Pick<Started, "gateway" | "admin" | "tls">) => void {
+export function createTlsRenewal(settings: TlsSettings, log: Log): (started: TlsUsers) => void {
   let taken: TlsFiles | null = null;
-  return ({ gateway, admin, tls }) => {
+  return ({ gateway, admin, manager, tls }) => {
     try {
       const files = readTlsFiles(settings, log);
       const inUse = taken ?? tls;
       if (files === null || inUse === null || sameFiles(files, inUse)) return;
-      gateway.renewTls(files);
+      gateway?.renewTls(files);
       admin?.renewTls(files);
+      manager?.renewTls(files);
       taken = files;
       log.info("server certificate, key and CA read again: taken", { file: settings.serverCertPath });
     } catch (error) {

@@ -114,10 +114,11 @@ export async function reloadFrom(gateway: Gateway, by: ReloadCause, settings: Se
   return gateway.status.lastReload!;
 }
 
-function announce({ gateway, http, https, adminUrl }: Started, settings: Settings, log: Log): void {
+function announce({ gateway, http, https, adminUrl, managerUrl }: Started, settings: Settings, log: Log): void {
   const off = {
     https: "off: SERVER_CERT_PATH and SERVER_KEY_PATH are not set",
     admin: "off: ADMIN_USER and ADMIN_PASSWORD are not set",
+    manager: "off: --manager (MANAGER=true) starts the management UI",
   };
   const clients = { none: "", request: ", clients are asked for a certificate", require: ", clients need a certificate" }[settings.clientAuth];
   const rows: [string, string][] = [
@@ -125,13 +126,14 @@ function announce({ gateway, http, https, adminUrl }: Started, settings: Setting
     ["http", http.join("  ")],
     ["https", https.length === 0 ? off.https : `${https.join("  ")} (HTTP/2 and HTTP/1.1${clients})`],
     ["admin", adminUrl ?? off.admin],
+    ["manager", managerUrl ?? off.manager],
     ["reload", `when the file changes, and on SIGHUP${adminUrl === null ? "" : ", and by edge-gateway reload"}`],
   ];
   if (settings.logFormat === "json") {
-    const listeners = { http, https: https.length === 0 ? off.https : https, admin: adminUrl ?? off.admin };
+    const listeners = { http, https: https.length === 0 ? off.https : https, admin: adminUrl ?? off.admin, manager: managerUrl ?? off.manager };
     log.info(`edge-gateway ${version} started`, { config: settings.configPath, digest: gateway.digest, ...gateway.counts, ...listeners });
   } else if (settings.logLevel === "debug" || settings.logLevel === "info") {
-    const lines = rows.map(([name, text]) => `  ${name.padEnd(7)}${text}\n`);
+    const lines = rows.map(([name, text]) => `  ${name.padEnd(9)}${text}\n`);
     process.stderr.write(`edge-gateway ${version} started\n${lines.join("")}`);
   }
 }
@@ -164,7 +166,7 @@ const LINGER_MS = 500;
  * SIGTERM and SIGINT: not ready, serve on for as long as load balancers need to learn of it, stop accepting, finish what is in flight
  * within the grace, exit 0. A second one ends at once.
  */
-export function untilStopped({ gateway, admin }: Started, settings: Settings, log: Log): Promise<ExitCode> {
+export function untilStopped({ gateway, admin, manager }: Started, settings: Settings, log: Log): Promise<ExitCode> {
   return new Promise((resolveWith) => {
     let stopping = false;
     const stop = async (signal: NodeJS.Signals) => {
@@ -181,6 +183,7 @@ export function untilStopped({ gateway, admin }: Started, settings: Settings, lo
       log.info(`${signal}: draining`, { in_flight: gateway.inFlight, grace_s: settings.shutdownGraceS });
       const outcome = await gateway.close(settings.shutdownGraceS * 1000);
       await admin?.close();
+      await manager?.close(); // last, so that one can watch the others end
       if (outcome === "cut") log.warn("the grace ran out: what was still in flight has been cut off");
       log.info("stopped");
       // What may be left (a name lookup that hangs) has nothing more to say, and must not hold the end up.

@@ -1,8 +1,7 @@
 /**
- * Starts everything the settings ask for: gateway, listeners, admin interface; all of it or nothing. What is then said, watched and
- * waited for is `run.ts`.
+ * Starts everything the settings ask for: gateway, listeners, admin interface, management UI; all of it or nothing. What is then said,
+ * watched and waited for is `run.ts`.
  */
-import type { AddressInfo } from "node:net";
 import { createAdmin, type Admin } from "../admin/server.ts";
 import { systemClock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
@@ -10,19 +9,25 @@ import { version } from "../base/version.ts";
 import type { Settings } from "../config/settings.ts";
 import { Gateway, type GatewayOptions, type LastReload } from "../gateway/gateway.ts";
 import { loadPluginModules } from "../gateway/plugin_modules.ts";
+import type { Manager } from "../manager/server.ts";
 import type { TlsFiles } from "../server/tls.ts";
+import { urlOf, where } from "./addresses.ts";
 import { listenFailure, StartError } from "./failure.ts";
+import { listenManager, openManager } from "./open_manager.ts";
 import { readTlsFiles } from "./tls_files.ts";
 
 export interface Started {
   readonly gateway: Gateway;
   readonly admin: Admin | null;
+  readonly manager: Manager | null;
   /** "http://0.0.0.0:8008", … */
   readonly http: readonly string[];
   /** Empty when HTTPS is off. */
   readonly https: readonly string[];
   /** Null when the admin interface is off. */
   readonly adminUrl: string | null;
+  /** As a browser on this machine finds it; null when the management UI is off. */
+  readonly managerUrl: string | null;
   /** What HTTPS began with; null when it is off. */
   readonly tls: TlsFiles | null;
 }
@@ -44,13 +49,16 @@ async function open(settings: Settings, options: StartOptions, reload: () => Pro
   const gateway = new Gateway({ ...gatewayOptions, modules, log });
   const tls = readTlsFiles(settings, log);
   const admin = settings.admin === null ? null : openAdmin(settings, settings.admin, gateway, tls, reload, log);
+  let manager: Manager | null = null;
   try {
     const http = await listenOnAll(gateway, settings, settings.httpPort, "HTTP_PORT", null);
     const https = tls === null ? [] : await listenOnAll(gateway, settings, settings.httpsPort, "HTTPS_PORT", tls);
     const adminUrl = admin === null ? null : await listenAdmin(admin, settings);
-    return { gateway, admin, http, https, adminUrl, tls };
+    if (settings.manager !== null) manager = openManager(settings.manager, adminUrl, tls, log);
+    const managerUrl = manager === null ? null : await listenManager(manager, settings.manager!, log);
+    return { gateway, admin, manager, http, https, adminUrl, managerUrl, tls };
   } catch (error) {
-    await Promise.all([gateway.close(0), admin?.close()]);
+    await Promise.all([gateway.close(0), admin?.close(), manager?.close()]);
     throw error;
   }
 }
@@ -128,12 +136,4 @@ async function listenAdmin(admin: Admin, settings: Settings): Promise<string> {
   } catch (error) {
     throw listenFailure(error as NodeJS.ErrnoException, where(host, settings.adminPort), "ADMIN_PORT", "ADMIN_HOST");
   }
-}
-
-function urlOf(scheme: string, { address, port }: Pick<AddressInfo, "address" | "port">): string {
-  return `${scheme}://${where(address, port)}`;
-}
-
-function where(host: string, port: number): string {
-  return host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`;
 }

@@ -8,8 +8,10 @@ import type { Settings } from "../config/settings.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import { readNamedFile, StartError } from "./failure.ts";
 
+export type TlsSettings = Pick<Settings, "serverCertPath" | "serverKeyPath" | "caCertPath" | "clientAuth">;
+
 /** Null when no certificate is set. Throws a `StartError`; a certificate out of its time is only warned of, as clients may not mind. */
-export function readTlsFiles(settings: Settings, log: Log): TlsFiles | null {
+export function readTlsFiles(settings: TlsSettings, log: Log): TlsFiles | null {
   const { serverCertPath, serverKeyPath, caCertPath } = settings;
   if (serverCertPath === null || serverKeyPath === null) return null;
   const cert = readNamedFile(serverCertPath, "SERVER_CERT_PATH", "server certificate");
@@ -28,8 +30,15 @@ export function readTlsFiles(settings: Settings, log: Log): TlsFiles | null {
   return { cert, key, ca, requireClientCert: settings.clientAuth === "require" };
 }
 
+/** CA certificates by which another server's one is verified. */
+export function readAuthorities(path: string, setting: string, what: string): Buffer {
+  const content = readNamedFile(path, setting, what);
+  refuse(`${path} (${setting})`, certificatesProblem(content));
+  return content;
+}
+
 /** Those of the settings' files that there are. */
-export function tlsPaths({ serverCertPath, serverKeyPath, caCertPath }: Settings): readonly string[] {
+export function tlsPaths({ serverCertPath, serverKeyPath, caCertPath }: TlsSettings): readonly string[] {
   return [serverCertPath, serverKeyPath, caCertPath].flatMap((path) => path ?? []);
 }
 

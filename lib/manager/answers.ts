@@ -2,7 +2,7 @@
  * The management UI as a table: a file, the admin interface's answer, or a refusal, each with the headers that keep a browser from doing
  * anything else with it. Knows nothing of sockets; those are `server.ts`.
  */
-import type { HeaderList } from "../http/headers.ts";
+import { hasHeader, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { ENCODED_SLASH, readTarget } from "../route/path.ts";
 import { isHost, type Inbound } from "../server/receive.ts";
@@ -58,6 +58,8 @@ function wrongMethod({ call }: Inbound, allow: string): Reply {
 function guarded(reply: Reply): Reply {
   const { headers } = reply;
   const kept: string[] = [];
+  // A refusal of today may be tomorrow's page.
+  if (!hasHeader(headers, "cache-control")) kept.push("Cache-Control", "no-store");
   for (let i = 0; i < headers.length; i += 2) {
     const name = headers[i]!.toLowerCase();
     if (!GUARD_NAMES.has(name) && !name.startsWith("access-control-")) kept.push(headers[i]!, headers[i + 1]!);

@@ -37,7 +37,7 @@ async function curl(line: string, jar: { cookie?: string }): Promise<Heard> {
 }
 
 async function running(environment: Record<string, string> = {}) {
-  const demo = program(["demo", "--http-port", "0", "--admin-port", "0", "--listen-host", "127.0.0.1"], { environment });
+  const demo = program(["demo", "--http-port", "0", "--admin-port", "0", "--manager-port", "0", "--listen-host", "127.0.0.1"], { environment });
   const text = await demo.says("Ctrl-C ends the demo.\n", "stdout");
   return { demo, text, lines: text.split("\n").filter((line) => /curl /.test(line)) };
 }

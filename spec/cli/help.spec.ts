@@ -5,7 +5,7 @@ import { CLIENT_SETTINGS, SETTINGS, type Setting } from "../../lib/config/settin
 const rows = [...Object.values(SETTINGS), ...Object.values(CLIENT_SETTINGS)] as Setting<unknown>[];
 
 describe("--help", () => {
-  it.each(["run", "demo", "validate", "reload", "schema", "hash-password"])("lists the command %s", (verb) => {
+  it.each(["run", "demo", "manager", "validate", "reload", "schema", "hash-password"])("lists the command %s", (verb) => {
     expect(helpText()).toMatch(new RegExp(`^  ${verb}\\b`, "m"));
   });
 

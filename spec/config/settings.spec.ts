@@ -31,6 +31,7 @@ describe("readSettings", () => {
       adminPort: 8081,
       listenHosts: ["0.0.0.0", "::"],
       admin: null,
+      manager: null,
       shutdownGraceS: 30,
       preStopDelayS: 0,
       workers: 1,
