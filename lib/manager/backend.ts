@@ -113,6 +113,7 @@ const REASONS: { readonly [code: string]: string | undefined } = {
   ERR_SSL_PACKET_LENGTH_TOO_LONG: "what answers there speaks no TLS",
   ERR_TLS_CERT_ALTNAME_INVALID: "its certificate is for other names than that in MANAGER_BACKEND_API_URL",
   CERT_HAS_EXPIRED: "its certificate has expired",
+  INVALID_PURPOSE: "its certificate is not one for a server",
   CERT_NOT_OWN: "something else answers at its address",
   DEPTH_ZERO_SELF_SIGNED_CERT: UNVERIFIED,
   SELF_SIGNED_CERT_IN_CHAIN: UNVERIFIED,

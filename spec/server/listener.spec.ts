@@ -12,7 +12,7 @@ import { manualClock } from "../support/clock.ts";
 import { CA, SERVER } from "../support/certs.ts";
 import { backend, oneService } from "../support/gateway.ts";
 import { defaultLimits } from "../support/limits.ts";
-import { connect, eventually, overSocket, refused } from "../support/raw_client.ts";
+import { connect, eventually, overSocket, refused, type RawConnection } from "../support/raw_client.ts";
 
 async function listening(serve: ListenerOptions["serve"], handshakeMs?: number) {
   const clock = manualClock();
@@ -228,4 +228,31 @@ test("a client that never finishes its TLS handshake is cut off, and holds up no
   const silent = await connect(port);
   expect(await silent.closed()).toBe("");
   await listener.drain(0);
+});
+
+test("with TLS alone it serves HTTP/1.1 too, ends heads that never come whole, and drains", async () => {
+  const clock = manualClock();
+  const limits = { ...defaultLimits, headersTimeoutMs: 1 };
+  const log = { debug() {}, info() {}, warn() {}, error() {} };
+  const listener = createListener({
+    clock,
+    log,
+    serve: fine,
+    receiving: () => ({ clock, isTrusted: () => false, limits }),
+    h2c: () => false,
+    certificates: () => ({ find: () => undefined }),
+    ended: () => {},
+    join: () => {},
+  });
+  onTestFinished(() => listener.destroy());
+  const files = { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: null, requireClientCert: false };
+  const { port } = await listener.listenSecure("127.0.0.1", 0, files);
+  const [whole, half, idle] = [1, 2, 3].map(() => overSocket(tls.connect({ port, host: "127.0.0.1", ca: CA.cert, servername: "localhost" }))) as [RawConnection, RawConnection, RawConnection];
+  whole.send(get("/"));
+  await whole.until("ok");
+  half.send("GET / HTTP/1.1\r\nHost: h\r\n");
+  expect(await half.closed()).toMatch(/^HTTP\/1\.1 408 /);
+  idle.send(get("/"));
+  await idle.until("ok");
+  await Promise.all([listener.drain(0), whole.closed(), idle.closed()]);
 });

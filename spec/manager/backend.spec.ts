@@ -1,0 +1,94 @@
+import https from "node:https";
+import type { AddressInfo } from "node:net";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { failureOf, type Trust } from "../../lib/manager/backend.ts";
+import { startAdmin } from "../admin/harness.ts";
+import { CA, EXPIRED, SERVER, STRANGER } from "../support/certs.ts";
+import { OTHER_CA, SHOP } from "../support/more_certs.ts";
+import { problemOf, startManager } from "./harness.ts";
+
+type Pem = { readonly cert: string; readonly key: string };
+
+async function secureAdmin(pair: Pem) {
+  let requests = 0;
+  const server = https.createServer({ cert: pair.cert, key: pair.key }, (_request, response) => {
+    requests++;
+    response.end("{}");
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  onTestFinished(() => void server.close().closeAllConnections());
+  return { url: `https://localhost:${(server.address() as AddressInfo).port}`, requests: () => requests };
+}
+
+const authorities = (ca: string | null): Trust => ({ kind: "authorities", ca: ca === null ? null : Buffer.from(ca) });
+
+describe("an admin interface over HTTPS", () => {
+  it("is asked when an authority that is named has signed its certificate", async () => {
+    const admin = await secureAdmin(SERVER);
+    const { ask } = await startManager(admin.url, { trust: authorities(CA.cert) });
+    expect((await ask("GET", "/api/gateway")).status).toBe(200);
+    const byAddress = await startManager(admin.url.replace("localhost", "127.0.0.1"), { trust: authorities(CA.cert) });
+    expect((await byAddress.ask("GET", "/api/gateway")).status).toBe(200);
+  });
+
+  it.each([
+    ["nobody it knows has signed it", SERVER, authorities(null), /signed by an authority.*MANAGER_BACKEND_CA_PATH/],
+    ["another authority has signed it", SERVER, authorities(OTHER_CA.cert), /signed by an authority/],
+    ["it is a client's", STRANGER, authorities(CA.cert), /not one for a server/],
+    ["it is for another name", SHOP, authorities(OTHER_CA.cert), /other names/],
+    ["it has expired", EXPIRED, authorities(CA.cert), /expired/],
+    ["it is not the one of this process", STRANGER, { kind: "pinned", certificate: () => Buffer.from(SERVER.cert) }, /something else answers/],
+  ] as [string, Pem, Trust, RegExp][])("502, and not a byte is sent, when %s", async (_what, pair, trust, detail) => {
+    const admin = await secureAdmin(pair);
+    const { ask } = await startManager(admin.url, { trust });
+    const got = problemOf(await ask("POST", "/api/login", { headers: { Authorization: "Basic eDp5" } }));
+    expect(got.slice(0, 2)).toEqual([502, "upstream_connect_failed"]);
+    expect(got[2]).toMatch(detail);
+    expect(admin.requests()).toBe(0);
+  });
+
+  it("NODE_TLS_REJECT_UNAUTHORIZED does not decide it", async () => {
+    const before = process.env.NODE_TLS_REJECT_UNAUTHORIZED;
+    process.env.NODE_TLS_REJECT_UNAUTHORIZED = "0";
+    onTestFinished(() => {
+      if (before === undefined) delete process.env.NODE_TLS_REJECT_UNAUTHORIZED;
+      else process.env.NODE_TLS_REJECT_UNAUTHORIZED = before;
+    });
+    const admin = await secureAdmin(STRANGER);
+    const { ask } = await startManager(admin.url);
+    expect((await ask("GET", "/api/gateway")).status).toBe(502);
+  });
+
+  it("of this process is known by its certificate, whatever stands in it, also after that was renewed", async () => {
+    let own: Pem = STRANGER;
+    const trust: Trust = { kind: "pinned", certificate: () => Buffer.from(own.cert) };
+    const admin = await startAdmin({ tls: STRANGER });
+    const { ask } = await startManager(`https://127.0.0.1:${admin.port}`, { trust });
+    expect((await ask("GET", "/api/healthz")).status).toBe(200);
+    own = SHOP;
+    expect((await ask("GET", "/api/healthz")).status).toBe(502);
+    admin.admin.renewTls(SHOP);
+    expect((await ask("GET", "/api/healthz")).status).toBe(200);
+  });
+
+  it("is told from one without TLS, and one without TLS from it", async () => {
+    const plain = await startAdmin();
+    const { ask } = await startManager(`https://127.0.0.1:${plain.port}`, { trust: authorities(CA.cert) });
+    expect(problemOf(await ask("GET", "/api/healthz"))[2]).toMatch(/speaks no TLS/);
+    const secure = await secureAdmin(SERVER);
+    const other = await startManager(secure.url.replace("https:", "http:").replace("localhost", "127.0.0.1"));
+    expect(problemOf(await other.ask("GET", "/api/healthz"))[2]).toMatch(/with ADMIN_TLS=true it speaks HTTPS|speaks no HTTP/);
+  });
+});
+
+describe("the sentence for a failure", () => {
+  it.each([
+    ["ENOTFOUND", "its name has no address (ENOTFOUND)."],
+    ["EHOSTUNREACH", "its address cannot be reached (EHOSTUNREACH)."],
+    ["ENOBUFS", "ENOBUFS."],
+    ["http://secret", "the connection failed."],
+    ["", "the connection failed."],
+  ])("for %j ends in %j", (code, end) => {
+    expect(failureOf(Object.assign(new Error("10.0.0.1 secret"), { code })).detail).toBe(`The admin interface does not answer: ${end}`);
+  });
+});

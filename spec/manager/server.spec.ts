@@ -1,0 +1,297 @@
+import { once } from "node:events";
+import http2 from "node:http2";
+import { request as tlsRequest } from "node:https";
+import tls from "node:tls";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { PASSWORD, RIGHT, startAdmin, USER, WRONG } from "../admin/harness.ts";
+import { CA, SERVER } from "../support/certs.ts";
+import { OTHER_CA, RENEWED } from "../support/more_certs.ts";
+import { closedPort, rawOrigin } from "../support/origin.ts";
+import { emptyFolder } from "../support/process.ts";
+import { ask, connect, eventually, refused } from "../support/raw_client.ts";
+import { json, problemOf, startManager } from "./harness.ts";
+
+const FIRM = {
+  "content-security-policy":
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+  "x-content-type-options": "nosniff",
+  "referrer-policy": "no-referrer",
+  "cross-origin-opener-policy": "same-origin",
+  "cross-origin-resource-policy": "same-origin",
+  "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+};
+
+describe("the pages", () => {
+  it("/ is index.html, which loads what is there", async () => {
+    const { ask } = await startManager(9);
+    const page = await ask("GET", "/");
+    expect([page.status, page.headers["content-type"]]).toEqual([200, "text/html; charset=utf-8"]);
+    for (const [, name] of page.body.toString().matchAll(/(?:src|href)="([^"]+)"/g)) expect((await ask("GET", `/${name}`)).status).toBe(200);
+  });
+
+  it("HEAD has the headers of GET and no body, 304 neither body nor length", async () => {
+    const { ask } = await startManager(9);
+    const [get, head] = [await ask("GET", "/main.js"), await ask("HEAD", "/main.js")];
+    expect([head.status, head.body.length]).toEqual([200, 0]);
+    for (const name of ["content-length", "etag", "content-type"]) expect(head.headers[name]).toBe(get.headers[name]);
+    const known = await ask("GET", "/main.js", { headers: { "If-None-Match": get.headers.etag! } });
+    expect([known.status, known.body.length, known.headers["content-length"]]).toEqual([304, 0, undefined]);
+  });
+
+  it.each(["POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE"])("405 with Allow for %s", async (method) => {
+    const { ask } = await startManager(9);
+    const got = await ask(method, "/");
+    expect([...problemOf(got).slice(0, 2), got.headers.allow]).toEqual([405, "method_not_allowed", "GET, HEAD"]);
+  });
+
+  it.each(["/server.ts", "/answers.js", "/package.json", "/apis", "/API/healthz", "/favicon.ico", "/main.js/", "/%252e%252e/x"])("404 for %s", async (path) => {
+    const { ask } = await startManager(9);
+    expect(problemOf(await ask("GET", path)).slice(0, 2)).toEqual([404, "route_not_found"]);
+  });
+
+  it.each([
+    "/../server.js", "/..%2fserver.js", "/%2e%2e/server.js", "/./main.js", "/..", "/main.js%00", "/main.js%2f..", "/..;/server.js", "/..\\server.js",
+    "/%5c..%5cserver.js", "/main.js#x", "/%zz", "*", "main.js", "/api/../main.js", "/api/..%2f..%2fx", "/api%2fhealthz", "/api/gateway%2fconfig", "//%2e%2e//etc/passwd",
+  ])("400 for %s, and nobody is asked", async (path) => {
+    const backend = await rawOrigin((_request, response) => void response.end());
+    onTestFinished(() => backend.close());
+    const { port } = await startManager(backend.port);
+    const talk = await connect(port);
+    talk.send(`GET ${path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n`);
+    expect(await talk.closed()).toMatch(/^HTTP\/1\.1 400 /);
+    expect(backend.connections.total).toBe(0);
+  });
+
+  it("an absolute-form target is its path", async () => {
+    const { ask } = await startManager(9);
+    expect((await ask("GET", "http://localhost:5173/icon.svg")).headers["content-type"]).toBe("image/svg+xml");
+    expect((await ask("GET", "http://user@evil/icon.svg")).status).toBe(400);
+  });
+
+  it("refuses to be without them", async () => {
+    await expect(startManager(9, { assets: emptyFolder() })).rejects.toThrow(/npm run build/);
+  });
+});
+
+describe("every answer", () => {
+  it("keeps the browser from everything else: pages, 304, errors, and what the admin interface says", async () => {
+    const backend = await rawOrigin((_request, response) => {
+      response.writeHead(200, { "Content-Security-Policy": "default-src *", "Referrer-Policy": "unsafe-url", "Access-Control-Allow-Origin": "*", "X-Own": "1" });
+      response.end("{}");
+    });
+    onTestFinished(() => backend.close());
+    const { ask } = await startManager(backend.port);
+    const etag = (await ask("GET", "/")).headers.etag!;
+    const answers = [
+      await ask("GET", "/"),
+      await ask("GET", "/", { headers: { "If-None-Match": etag } }),
+      await ask("GET", "/none"),
+      await ask("PUT", "/"),
+      await ask("GET", "/api/gateway"),
+      await ask("PUT", "/api/gateway"),
+      await ask("POST", "/api/login", { headers: { Origin: "http://evil.example" } }),
+      await ask("GET", "/api/%2e%2e"),
+    ];
+    expect(answers.map(({ status }) => status)).toEqual([200, 304, 404, 405, 200, 405, 403, 400]);
+    for (const { headers, rawHeaders } of answers) {
+      expect(headers).toMatchObject(FIRM);
+      expect(headers).not.toHaveProperty("server");
+      expect(headers).not.toHaveProperty("x-powered-by");
+      expect(headers).not.toHaveProperty("access-control-allow-origin");
+      expect(rawHeaders.filter((text) => /^(content-security-policy|referrer-policy|date)$/i.test(text))).toHaveLength(3);
+    }
+    expect(answers[4]!.headers["x-own"]).toBe("1");
+    for (const refusal of [answers[2]!, answers[3]!, answers[6]!]) expect(refusal.headers["cache-control"]).toBe("no-store");
+  });
+});
+
+describe("/api", () => {
+  it("logs in, reads, reloads and logs out through the real admin interface, which never hears of an Origin", async () => {
+    const admin = await startAdmin({ corsOrigins: [] });
+    const { ask, port } = await startManager(admin.port);
+    const own = { Origin: `http://127.0.0.1:${port}` };
+    expect((await ask("GET", "/api/gateway")).status).toBe(401);
+    const wrong = await ask("POST", "/api/login", { headers: { ...own, Authorization: WRONG } });
+    expect(wrong.status).toBe(401);
+    const login = await ask("POST", "/api/login", { headers: { ...own, Authorization: RIGHT } });
+    expect([login.status, json(login).user]).toEqual([200, USER]);
+    const [cookie] = login.headers["set-cookie"]!;
+    expect(cookie).toMatch(/^token=[\w.-]+; HttpOnly; Secure; SameSite=Strict; Path=\/; Max-Age=3600$/);
+    const Cookie = cookie!.split(";")[0]!;
+    const config = await ask("GET", "/api/gateway/config", { headers: { Cookie } });
+    expect(json(config).AdminPassword).toBe(PASSWORD);
+    expect(config.headers["cache-control"]).toBe("no-store");
+    expect((await ask("POST", "/api/gateway/reload", { headers: { ...own, Cookie } })).status).toBe(200);
+    const out = await ask("DELETE", "/api/logout", { headers: { ...own, Cookie } });
+    expect([out.status, out.body.length]).toEqual([204, 0]);
+    expect(out.headers["set-cookie"]![0]).toMatch(/^token=; .*Max-Age=0$/);
+    expect((await ask("GET", "/api/gateway", { headers: { Cookie } })).status).toBe(401);
+  });
+
+  it.each(["PUT", "PATCH", "OPTIONS", "TRACE", "LOGIN"])("405 for %s", async (method) => {
+    const { port } = await startManager(9);
+    const talk = await connect(port);
+    talk.send(`${method === "LOGIN" ? "PROPFIND" : method} /api/gateway HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n`);
+    expect(await talk.closed()).toMatch(/^HTTP\/1\.1 405 [\s\S]*\r\nAllow: GET, HEAD, POST, DELETE\r\n/);
+  });
+
+  it("403 for what a page elsewhere has a browser send, before anybody is asked; reading is left to the cookie's SameSite", async () => {
+    const backend = await rawOrigin((_request, response) => void response.end("{}"));
+    onTestFinished(() => backend.close());
+    const { ask, port } = await startManager(backend.port);
+    const foreign: Record<string, string>[] = [{ Origin: "http://localhost:5173" }, { Origin: "null" }, { "Sec-Fetch-Site": "cross-site" }];
+    for (const headers of foreign) {
+      for (const method of ["POST", "DELETE"]) expect(problemOf(await ask(method, "/api/login", { headers })).slice(0, 2)).toEqual([403, "forbidden"]);
+    }
+    expect(backend.connections.total).toBe(0);
+    for (const headers of foreign) expect((await ask("GET", "/api/gateway", { headers })).status).toBe(200);
+    expect((await ask("POST", "/api/login", { headers: { Origin: `http://127.0.0.1:${port}` } })).status).toBe(200);
+    expect((await ask("POST", "/api/login", { headers: { Host: "ui.example", Origin: "https://ui.example" } })).status).toBe(200);
+    expect((await ask("POST", "/api/login")).status).toBe(200);
+  });
+
+  it("413 beyond 64 KiB, whether the length is said or not; up to it the body arrives whole", async () => {
+    const backend = await rawOrigin((request, response) => {
+      let bytes = 0;
+      request.on("data", (chunk: Buffer) => (bytes += chunk.length)).on("end", () => response.end(String(bytes)));
+    });
+    onTestFinished(() => backend.close());
+    const { ask } = await startManager(backend.port);
+    const chunked = { "Transfer-Encoding": "chunked" };
+    for (const headers of [{}, chunked]) {
+      expect((await ask("POST", "/api/gateway/explain", { body: "x".repeat(64 * 1024), headers })).body.toString()).toBe(String(64 * 1024));
+      expect(problemOf(await ask("POST", "/api/gateway/explain", { body: "x".repeat(64 * 1024 + 1), headers })).slice(0, 2)).toEqual([413, "body_too_large"]);
+    }
+    expect(backend.connections.total).toBe(2);
+  });
+
+  it("a body is asked for where the client waits to be", async () => {
+    const backend = await rawOrigin((request, response) => void request.pipe(response));
+    onTestFinished(() => backend.close());
+    const { port } = await startManager(backend.port);
+    const talk = await connect(port);
+    talk.send("POST /api/x HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 2\r\nConnection: close\r\n\r\n");
+    await talk.until("HTTP/1.1 100 Continue\r\n\r\n");
+    talk.send("ok");
+    expect(await talk.closed()).toMatch(/ 200 OK[\s\S]*ok/);
+  });
+
+  it("there are no WebSockets", async () => {
+    const { port } = await startManager(9);
+    for (const path of ["/", "/api/gateway"]) {
+      const talk = await connect(port);
+      talk.send(`GET ${path} HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n`);
+      expect(await talk.closed()).toMatch(/^HTTP\/1\.1 400 /);
+    }
+  });
+});
+
+describe("connections", () => {
+  it("what is no request gets 400, a head that is too large 431", async () => {
+    const { port } = await startManager(9);
+    const [noise, large] = [await connect(port), await connect(port)];
+    noise.send("nonsense\r\n\r\n");
+    expect(await noise.closed()).toMatch(/^HTTP\/1\.1 400 /);
+    large.send(`GET / HTTP/1.1\r\nHost: h\r\nX: ${"x".repeat(17 * 1024)}\r\n\r\n`);
+    expect(await large.closed()).toMatch(/^HTTP\/1\.1 431 /);
+  });
+
+  it("close ends idle ones and event streams at once, and the port with them", async () => {
+    let asked = 0;
+    const backend = await rawOrigin((_request, response) => {
+      asked++;
+      response.writeHead(200, { "Content-Type": "text/event-stream" });
+      response.write("data: 1\n\n");
+    });
+    onTestFinished(() => backend.close());
+    const { manager, port } = await startManager(backend.port);
+    const [idle, stream] = [await connect(port), await connect(port)];
+    stream.send("GET /api/gateway/events HTTP/1.1\r\nHost: h\r\n\r\n");
+    await stream.until("data: 1\n\n");
+    expect(asked).toBe(1);
+    await Promise.all([manager.close(), manager.close(), idle.closed(), stream.closed()]);
+    await eventually(() => backend.connections.open === 0);
+    expect((await refused(port)).code).toBe("ECONNREFUSED");
+  });
+
+  it("close lets an answer under way out, but waits two seconds at most", async () => {
+    const waiting: (() => void)[] = [];
+    const backend = await rawOrigin((_request, response) => void waiting.push(() => response.end("{}")));
+    onTestFinished(() => backend.close());
+    const { manager, port, clock } = await startManager(backend.port);
+    const [first, second] = [await connect(port), await connect(port)];
+    for (const talk of [first, second]) talk.send("GET /api/gateway HTTP/1.1\r\nHost: h\r\n\r\n");
+    await eventually(() => waiting.length === 2);
+    const closed = manager.close();
+    waiting[0]!();
+    const one = await Promise.race([first.closed(), second.closed()]);
+    expect(one).toMatch(/^HTTP\/1\.1 200 OK/);
+    clock.advance(1_999);
+    await eventually(() => backend.connections.open === 1);
+    clock.advance(1);
+    await closed;
+    await eventually(() => backend.connections.open === 0);
+  });
+
+  it("rejects with the listener's error", async () => {
+    const { port } = await startManager(9);
+    const { manager } = await startManager(await closedPort());
+    await expect(manager.listen({ host: "127.0.0.1", port })).rejects.toMatchObject({ code: "EADDRINUSE" });
+  });
+});
+
+describe("over TLS", () => {
+  const pair = (of: { cert: string; key: string }) => ({ cert: Buffer.from(of.cert), key: Buffer.from(of.key) });
+
+  function get(port: number, path: string, headers: Record<string, string> = {}, method = "GET"): Promise<{ status: number; serial: string }> {
+    return new Promise((resolve, reject) => {
+      const asking = tlsRequest({ host: "127.0.0.1", port, path, method, headers, agent: false, ca: [CA.cert, OTHER_CA.cert], checkServerIdentity: () => undefined }, (response) => {
+        const serial = (response.socket as tls.TLSSocket).getPeerX509Certificate()!.serialNumber;
+        response.resume().on("end", () => resolve({ status: response.statusCode!, serial }));
+      });
+      asking.on("error", reject).end();
+    });
+  }
+
+  it("serves HTTP/1.1 and HTTP/2, and asks nobody for a certificate", async () => {
+    const admin = await startAdmin();
+    const { port } = await startManager(admin.port, { tls: pair(SERVER) });
+    expect((await get(port, "/")).status).toBe(200);
+    expect((await get(port, "/api/healthz")).status).toBe(200);
+    expect((await get(port, "/api/logout", { Origin: `https://127.0.0.1:${port}` }, "DELETE")).status).toBe(204);
+    expect((await get(port, "/api/logout", { Origin: `http://127.0.0.1:${port}` }, "DELETE")).status).toBe(403);
+    const session = http2.connect(`https://localhost:${port}`, { ca: CA.cert });
+    onTestFinished(() => session.destroy());
+    const stream = session.request({ ":path": "/api/readyz", cookie: "a=1" });
+    const [headers] = (await once(stream, "response")) as [http2.IncomingHttpHeaders];
+    stream.resume();
+    expect(headers).toMatchObject({ ":status": 200, ...FIRM });
+  });
+
+  it("speaks no plain HTTP on that port", async () => {
+    const { port } = await startManager(9, { tls: pair(SERVER) });
+    const talk = await connect(port);
+    talk.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+    expect(await talk.closed()).not.toContain("200");
+  });
+
+  it("shows a renewed certificate to new connections", async () => {
+    const { port, manager } = await startManager(9, { tls: pair(SERVER) });
+    const before = (await get(port, "/")).serial;
+    manager.renewTls(pair(RENEWED));
+    expect((await get(port, "/")).serial).not.toBe(before);
+    expect(() => manager.renewTls({ cert: Buffer.from("x"), key: Buffer.from("y") })).toThrow();
+    expect((await get(port, "/")).status).toBe(200);
+  });
+
+  it("renewing does nothing on plain HTTP", async () => {
+    const { ask: plain, manager } = await startManager(9);
+    manager.renewTls(pair(RENEWED));
+    expect((await plain("GET", "/")).status).toBe(200);
+  });
+});
+
+it("what it serves needs no admin interface to be there", async () => {
+  const { port } = await startManager(await closedPort());
+  expect((await ask(port)).status).toBe(200);
+});

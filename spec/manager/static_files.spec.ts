@@ -1,0 +1,124 @@
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { gunzipSync } from "node:zlib";
+import { describe, expect, it } from "vitest";
+import { headerValue, type HeaderList } from "../../lib/http/headers.ts";
+import { readStaticFiles } from "../../lib/manager/static_files.ts";
+import { emptyFolder } from "../support/process.ts";
+
+const LONG = "a { color: red }\n".repeat(100);
+
+function folder(): string {
+  const path = emptyFolder();
+  writeFileSync(join(path, "index.html"), "<p>");
+  writeFileSync(join(path, "style.css"), LONG);
+  writeFileSync(join(path, "main.js"), LONG);
+  writeFileSync(join(path, "icon.svg"), LONG);
+  writeFileSync(join(path, "main.d.ts"), "secret");
+  writeFileSync(join(path, ".env"), "secret");
+  mkdirSync(join(path, "deep"));
+  writeFileSync(join(path, "deep", "other.js"), "secret");
+  return path;
+}
+
+const tagOf = (reply: { headers: HeaderList } | null) => headerValue(reply!.headers, "etag")!;
+
+describe("the files of the management UI", () => {
+  it.each([
+    ["/", "text/html; charset=utf-8", "<p>"],
+    ["/index.html", "text/html; charset=utf-8", "<p>"],
+    ["/style.css", "text/css; charset=utf-8", LONG],
+    ["/main.js", "text/javascript; charset=utf-8", LONG],
+    ["/icon.svg", "image/svg+xml", LONG],
+  ])("%s is served as %s, to be asked about at each use", (path, type, content) => {
+    const reply = readStaticFiles(folder()).find(path, [])!;
+    expect(reply.status).toBe(200);
+    expect(String(reply.body)).toBe(content);
+    expect(headerValue(reply.headers, "content-type")).toBe(type);
+    expect(headerValue(reply.headers, "content-length")).toBe(String(content.length));
+    expect(headerValue(reply.headers, "cache-control")).toBe("no-cache");
+    expect(headerValue(reply.headers, "vary")).toBe("Accept-Encoding");
+    expect(headerValue(reply.headers, "content-encoding")).toBeUndefined();
+  });
+
+  it.each(["/main.d.ts", "/.env", "/deep/other.js", "/deep", "/style.css/", "/STYLE.css", "/../static_files.ts", "/style.css.gz", "", "/__proto__", "/constructor"])(
+    "%j is none of them",
+    (path) => {
+      expect(readStaticFiles(folder()).find(path, [])).toBeNull();
+    },
+  );
+
+  it.each(["gzip", "br, GZIP;q=0.5", "deflate,gzip ; q=1.0"])("are compressed for Accept-Encoding: %s", (accepted) => {
+    const reply = readStaticFiles(folder()).find("/style.css", ["Accept-Encoding", accepted])!;
+    expect(headerValue(reply.headers, "content-encoding")).toBe("gzip");
+    expect(headerValue(reply.headers, "content-length")).toBe(String((reply.body as Buffer).length));
+    expect(gunzipSync(reply.body as Buffer).toString()).toBe(LONG);
+  });
+
+  it.each(["br", "gzip;q=0", "gzip; q=0.000", "identity, *", ""])("are as they are for Accept-Encoding: %s", (accepted) => {
+    expect(String(readStaticFiles(folder()).find("/style.css", ["Accept-Encoding", accepted])!.body)).toBe(LONG);
+  });
+
+  it("are not compressed where that saves nothing", () => {
+    expect(String(readStaticFiles(folder()).find("/", ["Accept-Encoding", "gzip"])!.body)).toBe("<p>");
+  });
+
+  it("304 for the tag of the same coding, alone, weak, in a list, or *", () => {
+    const files = readStaticFiles(folder());
+    const tag = tagOf(files.find("/style.css", []));
+    for (const given of [tag, `W/${tag}`, `"x", ${tag}`, "*"]) {
+      const reply = files.find("/style.css", ["If-None-Match", given])!;
+      expect([reply.status, reply.body, tagOf(reply)]).toEqual([304, null, tag]);
+      expect(headerValue(reply.headers, "content-length")).toBeUndefined();
+    }
+    const zipped = tagOf(files.find("/style.css", ["Accept-Encoding", "gzip"]));
+    expect(zipped).not.toBe(tag);
+    expect(files.find("/style.css", ["If-None-Match", zipped])!.status).toBe(200);
+    expect(files.find("/style.css", ["If-None-Match", zipped, "Accept-Encoding", "gzip"])!.status).toBe(304);
+  });
+
+  it("a tag is that of the content: others have others, a new start keeps it", () => {
+    const path = folder();
+    const before = tagOf(readStaticFiles(path).find("/style.css", []));
+    expect(tagOf(readStaticFiles(path).find("/style.css", []))).toBe(before);
+    writeFileSync(join(path, "style.css"), `${LONG} `);
+    expect(tagOf(readStaticFiles(path).find("/style.css", []))).not.toBe(before);
+  });
+
+  it("are read once: what is written later is not served", () => {
+    const path = folder();
+    const files = readStaticFiles(path);
+    writeFileSync(join(path, "style.css"), "other");
+    writeFileSync(join(path, "late.js"), "other");
+    expect(String(files.find("/style.css", [])!.body)).toBe(LONG);
+    expect(files.find("/late.js", [])).toBeNull();
+  });
+
+  it("that have not been built make an error that says what builds them", () => {
+    const empty = emptyFolder();
+    expect(() => readStaticFiles(join(empty, "none"))).toThrow(/have not been built: .*none has no index\.html; npm run build makes them$/);
+    expect(() => readStaticFiles(empty)).toThrow(/npm run build/);
+  });
+
+  it("are those of the build, all of them, under 100 KiB in the first load", () => {
+    const files = readStaticFiles();
+    const html = String(files.find("/", [])!.body);
+    const built = fileURLToPath(new URL("../../dist/lib/manager/assets/", import.meta.url));
+    expect(html).toBe(readFileSync(join(built, "index.html"), "utf8"));
+    const asked = new Set(["/", ...[...html.matchAll(/(?:src|href)="([\w.]+)"/g)].map(([, name]) => `/${name}`)]);
+    // What modules import, they import from beside them.
+    for (const path of asked) {
+      if (!path.endsWith(".js")) continue;
+      for (const [, name] of String(files.find(path, [])!.body).matchAll(/from "\.\/([\w.]+)"/g)) asked.add(`/${name}`);
+    }
+    let bytes = 0;
+    for (const path of asked) {
+      const reply = files.find(path, ["Accept-Encoding", "gzip"]);
+      expect(reply, path).not.toBeNull();
+      bytes += (reply!.body as Buffer).length;
+    }
+    expect(asked.size).toBeGreaterThan(4);
+    expect(bytes).toBeLessThan(100 * 1024);
+  });
+});
