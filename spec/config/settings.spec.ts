@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { readClientSettings, readSettings, SETTINGS, type Host, type Settings } from "../../lib/config/settings.ts";
+import { readClientSettings, readManagerSettings, readSettings, SETTINGS, type Host, type Settings } from "../../lib/config/settings.ts";
 
 type Flags = Parameters<typeof readSettings>[0];
 
@@ -198,5 +198,69 @@ describe("readClientSettings", () => {
     const issues = read(flags, environment) as readonly string[];
     expect(issues).toHaveLength(told.length);
     told.forEach((text, i) => expect(issues[i]).toContain(text));
+  });
+});
+
+describe("the management UI", () => {
+  const MANAGER = { MANAGER: "true" };
+  const OFF = { port: 5173, host: "127.0.0.1", tls: false, backendUrl: null, backendCaPath: null };
+
+  it("is off by default, and beside an admin interface asks that one", () => {
+    expect(settings({}, ADMIN).manager).toBeNull();
+    expect(settings({ manager: true }, ADMIN).manager).toEqual(OFF);
+    expect(settings({}, { ...ADMIN, ...MANAGER, MANAGER_PORT: "0", MANAGER_HOST: "::" }).manager).toEqual({ ...OFF, port: 0, host: "::" });
+  });
+
+  it("may ask another gateway's, and then needs none beside it", () => {
+    const environment = { ...MANAGER, ...TLS, MANAGER_TLS: "1", MANAGER_BACKEND_API_URL: "https://gw.example/admin/", MANAGER_BACKEND_CA_PATH: "ca.pem" };
+    expect(settings({}, environment).manager).toEqual({ ...OFF, tls: true, backendUrl: "https://gw.example/admin", backendCaPath: "ca.pem" });
+  });
+
+  it.each<[string, Flags, Record<string, string>, string]>([
+    ["no admin interface", { manager: true }, {}, "MANAGER needs an admin interface to talk to: set ADMIN_USER and ADMIN_PASSWORD, or name"],
+    ["the port of another listener", {}, { ...ADMIN, ...MANAGER, MANAGER_PORT: "8081" }, "MANAGER_PORT: port 8081 is already that of ADMIN_PORT"],
+    ["TLS without a certificate", {}, { ...ADMIN, ...MANAGER, MANAGER_TLS: "true" }, "MANAGER_TLS needs SERVER_CERT_PATH and SERVER_KEY_PATH"],
+    ["a CA for what has no certificate", {}, { ...ADMIN, ...MANAGER, MANAGER_BACKEND_CA_PATH: "c" }, "MANAGER_BACKEND_CA_PATH verifies the certificate"],
+    ["a value that is none", { manager: "yes" }, ADMIN, '--manager: expected true or false, found "yes"'],
+  ])("%s is an error", (_what, flags, environment, message) => {
+    const found = issues(flags, environment);
+    expect(found).toHaveLength(1);
+    expect(found[0]).toContain(message);
+  });
+
+  it.each(["gw.example", "ftp://h", "http:h", "http://", "http://a:b@h", "http://u@h", "http://h/?x", "http://h/#x", "http://h/a b", "https://h:70000", "javascript:x"])(
+    "MANAGER_BACKEND_API_URL is not %s",
+    (url) => {
+      expect(issues({ "manager-backend-api-url": url }, { ...ADMIN, ...MANAGER })).toEqual([expect.stringContaining("--manager-backend-api-url: expected an http or https URL")]);
+    },
+  );
+
+  it("what is set for it is read, and harms nobody, while it is off", () => {
+    expect(settings({}, { MANAGER_PORT: "8008", MANAGER_TLS: "true", MANAGER_BACKEND_CA_PATH: "x" }).manager).toBeNull();
+  });
+
+  const alone = (flags: Flags = {}, environment: Record<string, string> = {}, host: Host = {}) => {
+    const result = readManagerSettings(flags, environment, host);
+    return result.ok ? result.settings : result.issues;
+  };
+
+  it("alone needs nothing, and leaves settings of a gateway in the environment alone, wrong ones too", () => {
+    const manager = { ...OFF, backendUrl: "http://127.0.0.1:8081" };
+    const rest = { serverCertPath: null, serverKeyPath: null, logLevel: "info", logFormat: "json" };
+    expect(alone({}, { HTTP_PORT: "x", ADMIN_USER: "a", CA_CERT_PATH: "c" })).toEqual({ manager, ...rest });
+    expect(alone({ "manager-port": "1", "log-level": "warn" }, TLS, { terminal: true })).toEqual({
+      manager: { ...manager, port: 1 }, serverCertPath: "c.pem", serverKeyPath: "k.pem", logLevel: "warn", logFormat: "text",
+    });
+  });
+
+  it("alone says at once what is wrong, and which flags are not for it", () => {
+    const flags = { "manager-tls": true, "http-port": "1", "manager-prot": "1", "manager-backend-ca-path": "x", "manager-host": "a b" } as const;
+    expect(alone(flags, { SERVER_KEY_PATH: "k.pem" })).toEqual([
+      "--http-port is for starting a gateway; the management UI by itself has no use for it",
+      "--manager-prot is not a known flag; did you mean --manager-port?",
+      '--manager-host: expected a host name or IP address, found "a b"',
+      "SERVER_KEY_PATH needs SERVER_CERT_PATH beside it",
+      "MANAGER_BACKEND_CA_PATH verifies the certificate of MANAGER_BACKEND_API_URL, which is no https address",
+    ]);
   });
 });

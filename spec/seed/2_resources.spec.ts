@@ -1,7 +1,7 @@
 import { createServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { readSettings } from "../../lib/config/settings.ts";
+import { readManagerSettings, readSettings } from "../../lib/config/settings.ts";
 import { SERVER } from "../support/certs.ts";
 import { backend } from "../support/gateway.ts";
 import { fileWith } from "../support/process.ts";
@@ -230,8 +230,15 @@ describe("2.7 Runtime settings", () => {
     });
   });
 
-  it("the ports of the reference deployment are the defaults: 8008, 8443, 8081; the management UI of 5173 may use the admin interface", () => {
-    const read = readSettings({}, { ADMIN_USER: "u", ADMIN_PASSWORD: "p" });
-    expect(read).toMatchObject({ ok: true, settings: { httpPort: 8008, httpsPort: 8443, adminPort: 8081, admin: { corsOrigins: ["http://localhost:5173"] } } });
+  it("MANAGER_BACKEND_API_URL is the {admin_url} that the management UI talks to; by default that of the reference deployment", () => {
+    const backendUrl = "https://gw.example.com:8081/admin";
+    expect(readManagerSettings({}, { MANAGER_BACKEND_API_URL: backendUrl })).toMatchObject({ ok: true, settings: { manager: { backendUrl } } });
+    expect(readManagerSettings({}, {})).toMatchObject({ ok: true, settings: { manager: { backendUrl: "http://127.0.0.1:8081" } } });
+  });
+
+  it("the ports of the reference deployment are the defaults: 8008, 8443, 8081, 5173; a UI on 5173 may use the admin interface", () => {
+    const read = readSettings({}, { ADMIN_USER: "u", ADMIN_PASSWORD: "p", MANAGER: "true" });
+    const admin = { corsOrigins: ["http://localhost:5173"] };
+    expect(read).toMatchObject({ ok: true, settings: { httpPort: 8008, httpsPort: 8443, adminPort: 8081, admin, manager: { port: 5173 } } });
   });
 });

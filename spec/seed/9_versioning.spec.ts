@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest";
 import { readSettings } from "../../lib/config/settings.ts";
 import { version } from "../../lib/index.ts";
 import { backend } from "../support/gateway.ts";
+import { ask } from "../support/raw_client.ts";
 import { json, whole } from "./whole.ts";
 
 describe("9. Versioning", () => {
@@ -32,6 +33,14 @@ describe("9. Versioning", () => {
     const { admin, login } = await whole({ services: [] });
     expect(json(await admin("GET", "/healthz", { Cookie: `token=${await login()}` })).version).toBe(version);
     expect(json(await admin("GET", "/healthz"))).not.toHaveProperty("version");
+  });
+
+  it("rule 2: the proxy and the management UI share the release, which the UI shows from the proxy it is attached to", async () => {
+    const { started, login } = await whole({ services: [] }, { MANAGER: "true" });
+    const port = Number(new URL(started.managerUrl!).port);
+    expect((await ask(port)).headers["content-type"]).toBe("text/html; charset=utf-8");
+    const status = await ask(port, { path: "/api/gateway/status", headers: { Cookie: `token=${await login()}` } });
+    expect(json(status).version).toBe(version);
   });
 
   it("rule 3: both reference start-ups are taken: that of 0.1 with TLS settings and dbless, that of 0.4.1 with three settings", () => {

@@ -28,7 +28,7 @@ export interface Whole {
 export async function whole(config: unknown, environment: Record<string, string> = {}): Promise<Whole> {
   const file = fileWith(config);
   const read = readSettings(
-    { "http-port": "0", "https-port": "0", "admin-port": "0", "listen-host": "127.0.0.1" },
+    { "http-port": "0", "https-port": "0", "admin-port": "0", "manager-port": "0", "listen-host": "127.0.0.1" },
     { CONFIG_FILE_PATH: file, ADMIN_USER: USER, ADMIN_PASSWORD: PASSWORD, PERSISTENCE_CONFIG: "dbless", ...environment },
   );
   if (!read.ok) throw new Error(read.issues.join("\n"));
@@ -36,6 +36,7 @@ export async function whole(config: unknown, environment: Record<string, string>
   onTestFinished(async () => {
     await started.gateway.close(0);
     await started.admin?.close();
+    await started.manager?.close();
   });
   const port = Number(new URL(started.http[0]!).port);
   const adminPort = Number(new URL(started.adminUrl!).port);

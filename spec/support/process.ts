@@ -112,7 +112,7 @@ export interface RunningProgram extends Program {
 /** `run` on any free ports of 127.0.0.1, up and announced. */
 export async function runningProgram(config: unknown, words: readonly string[] = [], environment: Record<string, string> = {}): Promise<RunningProgram> {
   const file = fileWith(config);
-  const ports = ["--http-port", "0", "--https-port", "0", "--admin-port", "0", "--listen-host", "127.0.0.1"];
+  const ports = ["--http-port", "0", "--https-port", "0", "--admin-port", "0", "--manager-port", "0", "--listen-host", "127.0.0.1"];
   const running = program(["--config", file, ...ports, ...words], { environment });
   await running.says(/"message":"edge-gateway [^"]+ started".*\n/);
   const started = logLines(running.stderr()).find(({ message }) => / started$/.test(String(message)))!;
