@@ -40,8 +40,8 @@ export async function listenManager(manager: Manager, { host, port, tls }: Manag
   try {
     const url = reachable(urlOf(tls ? "https" : "http", await manager.listen({ host, port })));
     if (!tls && !isLoopback(host)) {
-      const remedy = "MANAGER_TLS=true, or a proxy before it that speaks HTTPS";
-      log.warn(`the management UI listens beyond this machine on plain HTTP, where browsers do not keep the session's cookie: logging in needs ${remedy}`);
+      const remedy = "anywhere else logging in needs MANAGER_TLS=true, or a proxy before it that speaks HTTPS";
+      log.warn(`the management UI listens on plain HTTP beyond this machine: browsers keep its cookie on http://localhost only; ${remedy}`);
     }
     return url;
   } catch (error) {
