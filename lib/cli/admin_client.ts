@@ -2,8 +2,9 @@
  * Asks the admin interface of a running gateway: logs in, lets a command ask, logs out. Every way in which that can fail becomes one
  * sentence. What is asked, and what is made of the answer, is the command's.
  */
-import http from "node:http";
-import https from "node:https";
+import { systemClock } from "../base/clock.ts";
+import { HttpClient, type ClientFailure } from "../http/client.ts";
+import { headerValue, type HeaderList } from "../http/headers.ts";
 import { StartError } from "./failure.ts";
 
 export interface AdminTarget {
@@ -21,7 +22,7 @@ export interface AdminTarget {
 
 export interface AdminAnswer {
   readonly status: number;
-  readonly headers: http.IncomingHttpHeaders;
+  readonly headers: HeaderList;
   /** Empty when the body was none. */
   readonly json: Readonly<Record<string, unknown>>;
 }
@@ -30,28 +31,34 @@ export type Ask = (method: string, path: string) => Promise<AdminAnswer>;
 
 /** Throws a `StartError` with exit code 1 when the gateway cannot be asked, or does not let this user in. */
 export async function asAdmin<T>(target: AdminTarget, act: (ask: Ask) => Promise<T>): Promise<T> {
-  const basic = Buffer.from(`${target.user}:${target.password}`).toString("base64");
-  const login = await exchange(target, "POST", "/login", { Authorization: `Basic ${basic}` });
-  const cookie = login.headers["set-cookie"]?.[0]?.split(";", 1)[0];
-  if (login.status === 401) throw new StartError(`${target.url} refused the user name or the password`, 1);
-  if (login.status !== 200 || cookie === undefined) throw unexpected(login, "POST /login", target.url);
+  const client = new HttpClient({ clock: systemClock, ...(target.ca === null ? {} : { ca: target.ca.toString() }) });
+  const { timeoutMs = 30_000 } = target;
   try {
-    return await act((method, path) => exchange(target, method, path, { Cookie: cookie }));
+    const basic = Buffer.from(`${target.user}:${target.password}`).toString("base64");
+    const login = await exchange(client, target, "POST", "/login", ["Authorization", `Basic ${basic}`], timeoutMs);
+    const cookie = headerValue(login.headers, "set-cookie")?.split(";", 1)[0];
+    if (login.status === 401) throw new StartError(`${target.url} refused the user name or the password`, 1);
+    if (login.status !== 200 || cookie === undefined) throw unexpected(login, "POST /login", target.url);
+    try {
+      return await act((method, path) => exchange(client, target, method, path, ["Cookie", cookie], timeoutMs));
+    } finally {
+      // What was asked is done by now: that the session could not be ended changes nothing about it.
+      await exchange(client, target, "DELETE", "/logout", ["Cookie", cookie], LOGOUT_MS).catch(() => {});
+    }
   } finally {
-    // What was asked is done by now: that the session could not be ended changes nothing about it.
-    await exchange({ ...target, timeoutMs: LOGOUT_MS }, "DELETE", "/logout", { Cookie: cookie }).catch(() => {});
+    client.close();
   }
 }
 
 /** What to say of an answer that no admin interface of a gateway gives here. */
 export function unexpected({ status, headers, json }: AdminAnswer, asked: string, url: string): StartError {
-  const seconds = headers["retry-after"] ?? "";
+  const seconds = headerValue(headers, "retry-after") ?? "";
   const wait = /^\d{1,9}$/.test(seconds) ? `; try again in ${seconds} s` : "";
   if (status === 429) return new StartError(`${url} has seen too many failed logins from here${wait}`, 1);
   if (status === 503) return new StartError(`${url} is too busy${wait}`, 1);
   if (status >= 300 && status < 400) {
     // The password goes nowhere but where it was meant to.
-    const where = JSON.stringify(headers.location ?? "nowhere");
+    const where = JSON.stringify(headerValue(headers, "location") ?? "nowhere");
     return new StartError(`${url} redirects to ${where}, which is not followed: name the admin interface itself with --admin-url`, 1);
   }
   if (status === 401) {
@@ -64,33 +71,14 @@ export function unexpected({ status, headers, json }: AdminAnswer, asked: string
 
 const LOGOUT_MS = 2_000;
 
-function exchange(target: AdminTarget, method: string, path: string, headers: Readonly<Record<string, string>>): Promise<AdminAnswer> {
-  const { url, ca, timeoutMs = 30_000, mostBytes = 16 * 1024 * 1024 } = target;
-  return new Promise((resolve, reject) => {
-    const options = { method, headers: { ...headers, "Content-Length": "0" }, agent: false, ...(ca === null ? {} : { ca }) };
-    const asking = (url.startsWith("https:") ? https : http).request(url + path, options, (response) => {
-      const chunks: Buffer[] = [];
-      let size = 0;
-      response.on("data", (chunk: Buffer) => {
-        chunks.push(chunk);
-        size += chunk.length;
-        if (size > mostBytes) fail(new Error(`its answer has more than ${mostBytes} bytes`));
-      });
-      response.on("error", fail);
-      response.on("end", () => {
-        clearTimeout(deadline);
-        resolve({ status: response.statusCode!, headers: response.headers, json: objectIn(Buffer.concat(chunks)) });
-      });
-    });
-    const deadline = setTimeout(() => fail(new Error(`it has not answered within ${timeoutMs / 1000} s`)), timeoutMs);
-    const fail = (error: NodeJS.ErrnoException) => {
-      clearTimeout(deadline);
-      asking.destroy();
-      reject(new StartError(`cannot ask ${url}: ${reason(error)}`, 1));
-    };
-    asking.on("error", fail);
-    asking.end();
-  });
+async function exchange(client: HttpClient, target: AdminTarget, method: string, path: string, headers: HeaderList, timeoutMs: number): Promise<AdminAnswer> {
+  const { url, mostBytes = 16 * 1024 * 1024 } = target;
+  try {
+    const answer = await client.ask({ url: new URL(url + path), method, headers, timeoutMs, maxBytes: mostBytes });
+    return { status: answer.status, headers: answer.headers, json: objectIn(answer.body) };
+  } catch (error) {
+    throw new StartError(`cannot ask ${url}: ${reason(error as ClientFailure, timeoutMs)}`, 1);
+  }
 }
 
 /** What is no JSON object holds nothing that anybody could use; the status says the rest. */
@@ -103,9 +91,11 @@ function objectIn(body: Buffer): Readonly<Record<string, unknown>> {
   }
 }
 
-function reason({ code = "", message }: NodeJS.ErrnoException): string {
-  if (code.startsWith("HPE_")) return "what answers there speaks no HTTP; with ADMIN_TLS=true the gateway speaks HTTPS";
-  return REASONS[code] ?? (message || code);
+function reason({ kind, code, message }: ClientFailure, timeoutMs: number): string {
+  if (kind === "timeout") return `it has not answered within ${timeoutMs / 1000} s`;
+  if (kind === "too_large") return message.replace("the answer", "its answer");
+  if (code?.startsWith("HPE_")) return "what answers there speaks no HTTP; with ADMIN_TLS=true the gateway speaks HTTPS";
+  return REASONS[code ?? ""] ?? (message || (code ?? kind));
 }
 
 const UNVERIFIED = "its certificate is not signed by an authority that is trusted here: name its CA certificate with --ca (ADMIN_CA_PATH)";

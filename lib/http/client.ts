@@ -43,12 +43,15 @@ export class ClientFailure extends Error {
   readonly kind: "unreachable" | "timeout" | "cancelled" | "too_large" | "invalid";
   /** Of an answer that had begun; null when none had. */
   readonly status: number | null;
+  /** Node's own name of the error, where it has one: "ECONNREFUSED". */
+  readonly code: string | null;
 
-  constructor(kind: ClientFailure["kind"], message: string, status: number | null = null) {
+  constructor(kind: ClientFailure["kind"], message: string, status: number | null = null, code: string | null = null) {
     super(message);
     this.name = "ClientFailure";
     this.kind = kind;
     this.status = status;
+    this.code = code;
   }
 }
 
@@ -95,10 +98,10 @@ export class HttpClient {
       signal?.removeEventListener("abort", cancel);
       return true;
     };
-    const fail = (kind: ClientFailure["kind"], message: string) => {
+    const fail = (kind: ClientFailure["kind"], message: string, code?: string) => {
       if (!end()) return;
       request?.destroy();
-      reject(new ClientFailure(kind, message, status));
+      reject(new ClientFailure(kind, message, status, code));
     };
     const cancel = () => fail("cancelled", "the request was given up");
     const timer = this.#clock.after(timeoutMs, () => fail("timeout", `no answer within ${timeoutMs} ms`));
@@ -132,7 +135,7 @@ export class HttpClient {
           this.#dropIdle();
           return send();
         }
-        fail(error.code?.startsWith("HPE_") ? "invalid" : "unreachable", error.message);
+        fail(error.code?.startsWith("HPE_") ? "invalid" : "unreachable", error.message, error.code);
       });
       asked.on("close", () => {
         if (asked === request) fail("unreachable", "the connection closed before an answer");
