@@ -1,6 +1,294 @@
 /**
- * The frame of the application: starts it, and shows the page that the address names.
+ * The frame of the application: navigation, the page that the address names, the connection, sessions and what passes.
+ * What a page shows is its own affair; what is known of the gateway comes from `live.ts`.
  */
-import { el } from "./dom.ts";
+import { ApiError, ask } from "./api.ts";
+import { configPage } from "./config_page.ts";
+import { el, replace, setText, svg } from "./dom.ts";
+import { loginHash, placeOf } from "./hash.ts";
+import { createLive } from "./live.ts";
+import { loginPage } from "./login.ts";
+import { overviewPage } from "./overview.ts";
+import type { Frame, OpenPage, Page } from "./page.ts";
+import { pluginsPage } from "./plugins_page.ts";
+import { routePage } from "./route_page.ts";
+import { routesPage } from "./routes_page.ts";
+import { servicePage, servicesPage } from "./services_page.ts";
+import { nextTheme, restoreTheme, type Theme } from "./theme.ts";
+import { tryPage } from "./try_page.ts";
+import { upstreamPage, upstreamsPage } from "./upstreams_page.ts";
 
-document.body.append(el("main", {}, "edge-gateway"));
+interface Section {
+  readonly label: string;
+  /** The path of an icon in a square of 18. */
+  readonly icon: string;
+  readonly open: OpenPage;
+  /** With words behind the name: one of them. */
+  readonly openOne?: OpenPage;
+}
+
+const SECTIONS: Readonly<Record<string, Section>> = {
+  "": { label: "Overview", icon: "M2 12h3l2.5-7 3.5 10 2-5h3", open: overviewPage },
+  services: { label: "Services", icon: "M3 3h12v5H3zM3 10.5h12v5H3zM6 5.5h.01M6 13h.01", open: servicesPage, openOne: servicePage },
+  routes: { label: "Routes", icon: "M4 4v4a4 4 0 0 0 4 4h6M11 9l3 3-3 3M4 8v7", open: routesPage, openOne: routePage },
+  upstreams: { label: "Upstreams", icon: "M9 15V8M9 8 4 4M9 8l5-4M4 4h.01M14 4h.01M9 15h.01", open: upstreamsPage, openOne: upstreamPage },
+  plugins: { label: "Plugins", icon: "M6 2v4M12 2v4M4 6h10v3a5 5 0 0 1-10 0zM9 14v3", open: pluginsPage },
+  try: { label: "Try it", icon: "M5 3.5v11l9-5.5z", open: tryPage },
+  config: { label: "Configuration", icon: "M2.5 5.5H9M13 5.5h2.5M2.5 12.5H5M9 12.5h6.5M11 3.5v4M7 10.5v4", open: configPage },
+};
+
+const CONNECTIONS = { connecting: "Connecting…", live: "Live", lost: "Connection lost" } as const;
+const THEMES: Readonly<Record<Theme, string>> = { system: "Theme: system", light: "Theme: light", dark: "Theme: dark" };
+const SAID_MS = 6000;
+/** A page nobody looks at lets go of its stream: a browser has six connections to one origin, and there may be many tabs. */
+const HIDDEN_MS = 60_000;
+
+/** "unknown" until the admin interface has been asked. */
+let session: "unknown" | "in" | "out" = "unknown";
+let notice: string | null = null;
+let page: Page | null = null;
+let theme = restoreTheme();
+let ticking = 0;
+let hiding = 0;
+let resting = false;
+let drawing = 0;
+
+const live = createLive({
+  ask,
+  open: () => new EventSource("/api/gateway/events"),
+  now: () => Date.now(),
+  after(ms, run) {
+    const timer = setTimeout(run, ms);
+    return () => clearTimeout(timer);
+  },
+  changed: learn,
+  ended: leave,
+});
+
+const frame: Frame = { go, refresh: live.refresh, say, fail };
+
+const main = el("main", { class: "main", id: "main", tabindex: "-1" });
+const toasts = el("div", { class: "toasts", role: "status", "aria-live": "polite" });
+const bannerText = el("span", { class: "banner__text" });
+const banner = el("div", { class: "banner", hidden: true }, bannerText, el("button", { type: "button", class: "button button--small", onclick: live.start }, "Try now"));
+const bannerSaid = el("div", { class: "visually-hidden", role: "status" });
+const brandName = el("div", { class: "brand__name" }, "edge-gateway");
+const brandVersion = el("div", { class: "brand__version" });
+const connectionText = el("span", {}, CONNECTIONS.connecting);
+const connection = el("div", { class: "connection", "data-state": "connecting" }, el("span", { class: "connection__dot", "aria-hidden": "true" }), connectionText);
+const menu = el("button", { type: "button", class: "button side__menu", "aria-expanded": "false", "aria-controls": "menu", onclick: () => openMenu(!side.hasAttribute("data-open")) }, "Menu");
+const themeButton = el("button", { type: "button", class: "button button--quiet", onclick: turnTheme }, THEMES[theme]);
+const loginThemeButton = el("button", { type: "button", class: "button button--quiet", onclick: turnTheme }, THEMES[theme]);
+const links = new Map(Object.entries(SECTIONS).map(([name, section]) => [name, linkOf(name, section)]));
+const side = el(
+  "header",
+  { class: "side", onkeydown: (event: KeyboardEvent) => event.key === "Escape" && side.hasAttribute("data-open") && (openMenu(false), menu.focus()) },
+  el("div", { class: "brand" }, mark(), el("div", { class: "brand__text" }, brandName, brandVersion)),
+  menu,
+  el(
+    "div",
+    { class: "side__body", id: "menu" },
+    el("nav", { class: "nav", "aria-label": "Pages" }, ...links.values()),
+    el("div", { class: "side__foot" }, connection, themeButton, el("button", { type: "button", class: "button button--quiet", onclick: signOut }, "Sign out")),
+  ),
+);
+const skip = el("a", { class: "skip", href: "#main", onclick: skipToMain }, "Skip to the page");
+const shell = el("div", { class: "frame" }, side, el("div", { class: "content" }, banner, bannerSaid, main));
+const loginCard = el("main", { class: "login" });
+
+start();
+
+function start(): void {
+  addEventListener("hashchange", show);
+  document.addEventListener("visibilitychange", rest);
+  live.start();
+}
+
+/** What is known has changed: into which frame it leads, and what it shows of it. */
+function learn(): void {
+  const known = live.known();
+  if (session !== "in" && (known.status !== null || (session === "unknown" && live.loss() !== null))) {
+    session = "in";
+    show();
+  }
+  if (drawing === 0) drawing = requestAnimationFrame(draw);
+}
+
+function draw(): void {
+  drawing = 0;
+  if (session !== "in") return;
+  const known = live.known();
+  const name = known.config?.global.name ?? "";
+  setText(brandName, name === "" ? "edge-gateway" : name);
+  setText(brandVersion, known.status === null ? "" : `edge-gateway ${known.status.version}`);
+  connection.dataset.state = known.connection;
+  setText(connectionText, CONNECTIONS[known.connection]);
+  main.dataset.connection = known.connection;
+  drawBanner();
+  page?.update(known);
+}
+
+/** While the connection is lost nothing else would move the countdown, and the ages of the figures. */
+function drawBanner(): void {
+  const loss = live.loss();
+  banner.hidden = loss === null;
+  clearTimeout(ticking);
+  if (loss === null) return setText(bannerSaid, "");
+  const left = loss.retryAt === null ? 0 : Math.max(Math.ceil((loss.retryAt - Date.now()) / 1000), 0);
+  setText(bannerSaid, `Connection lost. ${loss.why}`);
+  setText(bannerText, `Connection lost. ${loss.why} ${loss.retryAt === null ? "Trying again now…" : `Trying again in ${left} s.`}`);
+  ticking = setTimeout(draw, 1000);
+}
+
+function show(): void {
+  const place = placeOf(location.hash);
+  if (session === "out" && place.page !== "login") return go(loginHash(location.hash));
+  if (session === "in" && place.page === "login") return go(place.back);
+  if (session === "unknown") return;
+  page?.close?.();
+  openMenu(false);
+  if (session === "out") showLogin();
+  else showPage(place.page, place.words);
+}
+
+function showPage(name: string, words: readonly string[]): void {
+  const section = Object.hasOwn(SECTIONS, name) ? SECTIONS[name]! : null;
+  const open = section === null || (words.length > 0 && section.openOne === undefined) ? nothingHere : words.length > 0 ? section.openOne! : section.open;
+  const first = page === null;
+  page = open(frame, words);
+  for (const [each, link] of links) {
+    if (each === name) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  document.title = `${page.title} · edge-gateway`;
+  const heading = el("h1", { tabindex: "-1" }, page.title);
+  replace(main, el("div", { class: "main__head" }, heading), page.node);
+  if (!shell.isConnected) replace(document.body, skip, shell, toasts);
+  scrollTo(0, 0);
+  // A screen reader's place goes along with the page, except where the browser has just read it all anyway.
+  if (!first) heading.focus({ preventScroll: true });
+  draw();
+}
+
+function showLogin(): void {
+  const back = placeOf(location.hash).back;
+  page = loginPage({
+    notice,
+    entered() {
+      notice = null;
+      page = null;
+      live.start();
+      go(back);
+    },
+  });
+  document.title = "Sign in · edge-gateway";
+  replace(
+    loginCard,
+    el(
+      "div",
+      { class: "card login__card" },
+      el("div", { class: "login__brand" }, mark(), el("h1", {}, page.title)),
+      el("p", { class: "muted" }, "with the admin credentials of your gateway"),
+      page.node,
+      el("div", { class: "login__foot" }, loginThemeButton),
+    ),
+  );
+  replace(document.body, loginCard, toasts);
+  page.update(live.known());
+}
+
+/** 401: before anything was known there was no session; later one has ended. */
+function leave(): void {
+  if (session === "in") notice = "Your session has ended. Sign in to go on.";
+  session = "out";
+  show();
+}
+
+async function signOut(): Promise<void> {
+  try {
+    await ask("DELETE", "/logout");
+  } catch (error) {
+    // Without an answer the session may go on: saying otherwise would leave it open behind somebody's back.
+    if (!(error instanceof ApiError && error.status === 401)) return say(`You are still signed in. ${sentence(error)}`, "bad");
+  }
+  live.stop();
+  session = "out";
+  notice = "You have signed out.";
+  if (location.hash === "#/login") show();
+  else go("#/login");
+}
+
+function go(hash: string): void {
+  if (location.hash === hash) show();
+  else location.hash = hash;
+}
+
+function fail(error: unknown): void {
+  if (error instanceof ApiError && error.status === 401) {
+    if (session === "in") {
+      live.stop();
+      leave();
+    }
+    return;
+  }
+  say(sentence(error), "bad");
+}
+
+function say(text: string, kind: "info" | "good" | "bad" = "info"): void {
+  const said = el("div", { class: kind === "info" ? "notice" : `notice notice--${kind}` }, text);
+  toasts.append(said);
+  setTimeout(() => said.remove(), SAID_MS + text.length * 40);
+}
+
+function rest(): void {
+  clearTimeout(hiding);
+  if (session !== "in") return;
+  if (document.hidden) {
+    hiding = setTimeout(() => {
+      resting = true;
+      live.pause();
+    }, HIDDEN_MS);
+  } else if (resting) {
+    resting = false;
+    live.start();
+  }
+}
+
+function openMenu(open: boolean): void {
+  side.toggleAttribute("data-open", open);
+  menu.setAttribute("aria-expanded", String(open));
+}
+
+function turnTheme(): void {
+  theme = nextTheme(theme);
+  setText(themeButton, THEMES[theme]);
+  setText(loginThemeButton, THEMES[theme]);
+}
+
+/** Not by the address: its hash is the page's. */
+function skipToMain(event: MouseEvent): void {
+  event.preventDefault();
+  main.focus();
+}
+
+function nothingHere(): Page {
+  const node = el("div", { class: "card empty" }, el("p", {}, "There is no page at this address."), el("p", {}, el("a", { href: "#/" }, "To the overview")));
+  return { title: "Nothing here", node, update: () => {} };
+}
+
+function linkOf(name: string, { label, icon }: Section): HTMLAnchorElement {
+  return el("a", { class: "nav__link", href: `#/${name}` }, drawing18(icon), label);
+}
+
+function drawing18(path: string): SVGSVGElement {
+  const line = svg("path", { d: path, fill: "none", stroke: "currentColor", "stroke-width": "1.6", "stroke-linecap": "round", "stroke-linejoin": "round" });
+  return svg("svg", { class: "nav__icon", viewBox: "0 0 18 18", "aria-hidden": "true" }, line);
+}
+
+function mark(): HTMLImageElement {
+  return el("img", { class: "brand__mark", src: "icon.svg", alt: "", width: 28, height: 28 });
+}
+
+function sentence(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

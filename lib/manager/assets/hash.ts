@@ -1,0 +1,50 @@
+/**
+ * The part of the address behind "#": which page it names, with which words, where a login leads back to, and a warning on.
+ * Showing the page is the affair of `main.ts`.
+ */
+import type { Warning } from "./api.ts";
+
+export interface Place {
+  /** "" is the overview. */
+  readonly page: string;
+  /** Decoded: "#/routes/shop/list%20all" has ["shop", "list all"]. */
+  readonly words: readonly string[];
+  /** Of a login: the hash to go to afterwards. */
+  readonly back: string;
+}
+
+/** "#/", "" and what begins otherwise are the overview. A part that is no UTF-8 when decoded counts as it is written. */
+export function placeOf(hash: string): Place {
+  const [path = "", query = ""] = hash.replace(/^#\/?/, "").split("?", 2);
+  const [page = "", ...words] = path.split("/").filter((part) => part !== "").map(decoded);
+  return { page, words, back: safeBack(new URLSearchParams(query).get("back")) };
+}
+
+/** "#/login?back=%23%2Froutes" */
+export function loginHash(from: string): string {
+  const back = safeBack(from);
+  return back === "#/" ? "#/login" : `#/login?back=${encodeURIComponent(back)}`;
+}
+
+/** Where one sees more of what a warning is about, and the words of the link; null: there is no such page. */
+export function hashOfWarning({ code, service, route }: Warning): { readonly hash: string; readonly text: string } | null {
+  if (code.startsWith("reload") || code.startsWith("config")) return { hash: "#/config", text: "Configuration" };
+  if (service !== null && route !== null) return { hash: `#/routes/${encodeURIComponent(service)}/${encodeURIComponent(route)}`, text: `Route ${route}` };
+  if (service !== null) return { hash: `#/services/${encodeURIComponent(service)}`, text: `Service ${service}` };
+  if (code.startsWith("plugin")) return { hash: "#/plugins", text: "Plugins" };
+  if (code.startsWith("upstream") || code.startsWith("circuit")) return { hash: "#/upstreams", text: "Upstreams" };
+  return null;
+}
+
+/** Only a page of this application, and not the login again: an address made by somebody else leads nowhere else. */
+function safeBack(hash: string | null): string {
+  return hash === null || !hash.startsWith("#/") || /^#\/+login\b/.test(hash) ? "#/" : hash;
+}
+
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}

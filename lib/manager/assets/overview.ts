@@ -1,0 +1,290 @@
+/**
+ * The overview: traffic as figures and charts, the upstreams' health, the last reload, certificates, and what an operator should know.
+ * Each of them leads to the page that knows more.
+ */
+import type { Certificate, Health, ServiceHealth, Status, UpstreamHealth } from "./api.ts";
+import { createChart } from "./chart.ts";
+import { el, replace, setText, type Child } from "./dom.ts";
+import { ago, milliseconds, moment, number, percent, perSecond, until } from "./format.ts";
+import { hashOfWarning } from "./hash.ts";
+import { errorSamples, requestSamples, timeSamples } from "./history.ts";
+import type { Known, OpenPage } from "./page.ts";
+import { circuitCondition, conditionOf, hashOf, stateBadge, type Badge } from "./parts.ts";
+
+/** Services whose upstreams are drawn; troubled ones come first. */
+const MOST_SERVICES = 24;
+const MOST_UPSTREAMS = 16;
+const SOON_MS = 14 * 86_400_000;
+/** Figures come each second; what is older than this says how old it is. */
+const FRESH_MS = 5000;
+
+export const overviewPage: OpenPage = () => {
+  const age = el("p", { class: "notice", hidden: true });
+  const warnings = warningList();
+  const tiles = tileRow();
+  const requests = createChart({ title: "Requests", series: ["all", "limited"], leading: 0, least: 1, format: perSecond, empty: "No requests yet" });
+  const errors = createChart({ title: "Error share", series: ["errors"], leading: 0, least: 0.01, format: percent, empty: "No requests yet" });
+  const times = createChart({ title: "Response time", series: ["p50", "p95", "p99"], leading: 1, least: 5, format: milliseconds, empty: "No requests yet" });
+  const charts = [requests, errors, times];
+  const health = healthCard();
+  const reload = reloadCard();
+  const certificates = certificateCard();
+
+  const node = el(
+    "div",
+    { class: "stack" },
+    age,
+    warnings.node,
+    tiles.node,
+    el("div", { class: "grid charts live" }, ...charts.map((chart) => chart.node)),
+    el("div", { class: "overview__lower" }, health.node, el("div", { class: "stack" }, reload.node, certificates.node)),
+  );
+  return { title: "Overview", node, update, close: () => charts.forEach((chart) => chart.close()) };
+
+  function update(known: Known): void {
+    const { status, stats, history, stepS } = known;
+    const now = Date.now();
+    const old = stats === null || known.connection === "live" ? 0 : now - Date.parse(stats.at);
+    age.hidden = old < FRESH_MS;
+    if (stats !== null) setText(age, `These figures are from ${ago(stats.at, now)}. They go on by themselves when the connection is back.`);
+    warnings.update(status);
+    tiles.update(known);
+    const end = stats === null ? now : Date.parse(stats.at);
+    requests.update(requestSamples(history, stepS, stats), stepS, end);
+    errors.update(errorSamples(history, stepS, stats), stepS, end);
+    times.update(timeSamples(history, stepS, stats), stepS, end);
+    health.update(known.health);
+    reload.update(status, now);
+    certificates.update(status, now);
+  }
+};
+
+interface Part<T extends readonly unknown[]> {
+  readonly node: HTMLElement;
+  update(...known: T): void;
+}
+
+function warningList(): Part<[Status | null]> {
+  const list = el("ul", { class: "warnings" });
+  const node = el("section", { "aria-label": "Warnings", hidden: true }, list);
+  let drawn = "";
+  return {
+    node,
+    update(status) {
+      const warnings = status?.warnings ?? [];
+      const key = JSON.stringify(warnings);
+      if (key === drawn) return;
+      drawn = key;
+      node.hidden = warnings.length === 0;
+      replace(
+        list,
+        ...warnings.map((warning) => {
+          const place = hashOfWarning(warning);
+          return el("li", { class: "notice notice--warn" }, el("span", {}, warning.message), place === null ? null : el("a", { href: place.hash }, place.text));
+        }),
+      );
+    },
+  };
+}
+
+function tileRow(): Part<[Known]> {
+  const tiles = ["Requests", "Error share", "Response time, p95", "In flight", "Limits hit", "Up for"].map((label) => {
+    const value = el("dd", { class: "stat__value" }, "–");
+    const note = el("dd", { class: "stat__note" });
+    return { node: el("div", { class: "stat" }, el("dt", { class: "stat__label" }, label), value, note), value, note };
+  });
+  return {
+    node: el("dl", { class: "stats live", "aria-label": "Figures of now" }, ...tiles.map((tile) => tile.node)),
+    update({ stats, status }) {
+      const total = stats?.total ?? null;
+      const window = stats === null ? "" : `over the last ${stats.window_s} s`;
+      const texts: readonly (readonly [string, string])[] = [
+        [total === null ? "–" : perSecond(total.requests_per_s), window],
+        [total === null || total.requests_per_s === 0 ? "–" : percent(total.errors_per_s / total.requests_per_s), total === null ? "" : `${perSecond(total.errors_per_s)} with 5xx`],
+        [milliseconds(total?.p95_ms ?? null), total === null ? "" : `p50 ${milliseconds(total.p50_ms)}, p99 ${milliseconds(total.p99_ms)}`],
+        [total === null ? "–" : number(total.in_flight), "requests now"],
+        [total === null ? "–" : perSecond(total.limited_per_s), "refused by rate limits"],
+        [status === null ? "–" : lasting(status.uptime_s), status === null ? "" : stateOf(status)],
+      ];
+      tiles.forEach(({ value, note }, i) => {
+        setText(value, texts[i]![0]);
+        setText(note, texts[i]![1]);
+      });
+    },
+  };
+}
+
+function healthCard(): Part<[Health | null]> {
+  const title = el("span", { class: "muted" });
+  const list = el("ul", { class: "health" });
+  const rest = el("p", { class: "muted" });
+  const body = el("div", { class: "stack" }, list, rest);
+  /** By service and id: a change of state keeps its element, and so a reader's focus. */
+  let badges: ReadonlyMap<string, Badge> = new Map();
+  let drawn = "";
+  let last: Health | null = null;
+  return {
+    node: card("Upstreams", title, body),
+    update(health) {
+      if (health === null) return void (drawn === "" && replace(body, loading("health of the upstreams")));
+      if (health === last) return;
+      last = health;
+      const services = [...health.services].sort((a, b) => trouble(b) - trouble(a));
+      const shown = services.slice(0, MOST_SERVICES);
+      const all = health.services.flatMap(({ upstreams }) => upstreams);
+      setText(title, all.length === 0 ? "" : `${number(all.filter(({ usable }) => usable).length)} of ${number(all.length)} usable`);
+      const key = JSON.stringify(shown.map(({ name, circuit_breaker, upstreams }) => [name, circuit_breaker === null, upstreams.length, orderOf(upstreams).map(({ id }) => id)]));
+      if (key !== drawn) {
+        drawn = key;
+        const made = new Map<string, Badge>();
+        replace(list, ...shown.map((service) => serviceRow(service, made)));
+        badges = made;
+        replace(body, services.length === 0 ? el("p", { class: "empty" }, "The configuration has no services yet.") : list, services.length > MOST_SERVICES ? rest : null);
+        replace(rest, `and ${number(services.length - MOST_SERVICES)} more services: `, el("a", { href: "#/upstreams" }, "all upstreams"));
+      }
+      for (const service of shown) drawStates(service, badges);
+    },
+  };
+}
+
+function serviceRow({ name, circuit_breaker: breaker, upstreams }: ServiceHealth, badges: Map<string, Badge>): HTMLElement {
+  const circuit = breaker === null ? null : keep(badges, keyOf(name, null));
+  const shown = orderOf(upstreams).map(({ id, host, port }) => {
+    const badge = keep(badges, keyOf(name, id));
+    return el("li", {}, el("a", { class: "health__upstream", href: hashOf("upstreams", name, id), title: `${host}:${port}` }, el("span", { class: "mono" }, id), badge.node));
+  });
+  const more = upstreams.length - shown.length;
+  return el(
+    "li",
+    { class: "health__service" },
+    el("div", { class: "health__name" }, el("a", { href: hashOf("services", name) }, name), circuit === null ? null : el("div", {}, circuit.node)),
+    el("ul", { class: "health__upstreams" }, ...shown, more > 0 ? el("li", { class: "muted" }, `and ${more} more`) : null, upstreams.length === 0 ? el("li", { class: "muted" }, "no upstreams") : null),
+  );
+}
+
+function drawStates({ name, circuit_breaker: breaker, upstreams }: ServiceHealth, badges: ReadonlyMap<string, Badge>): void {
+  const circuit = circuitCondition(breaker);
+  if (circuit !== null) badges.get(keyOf(name, null))?.set(circuit);
+  for (const upstream of upstreams) badges.get(keyOf(name, upstream.id))?.set(conditionOf(upstream));
+}
+
+function reloadCard(): Part<[Status | null, number]> {
+  const body = el("div");
+  const ages: [HTMLElement, string][] = [];
+  let drawn: unknown = null;
+  return {
+    node: card("Configuration", el("a", { href: "#/config" }, "Details"), body),
+    update(status, now) {
+      if (status === null) return void (drawn === null && replace(body, loading("state of the configuration")));
+      const key = JSON.stringify([status.digest, status.loaded_at, status.last_reload, status.counts]);
+      if (key !== drawn) {
+        drawn = key;
+        ages.length = 0;
+        replace(body, ...reloadState(status, ages));
+      }
+      for (const [node, iso] of ages) setText(node, ago(iso, now));
+    },
+  };
+}
+
+function reloadState({ digest, loaded_at: loaded, last_reload: last, counts }: Status, ages: [HTMLElement, string][]): readonly Child[] {
+  const refused = last !== null && last.outcome === "refused";
+  const state =
+    last === null
+      ? el("span", { class: "muted" }, "none since the start")
+      : el("span", {}, el("span", { class: `badge badge--${refused ? "bad" : "good"}` }, refused ? "Refused" : "Taken"), " ", aging(last.at, ages));
+  const contents = Object.entries(counts).map(([what, count]) => `${number(count)} ${count === 1 ? what.replace(/s$/, "") : what}`);
+  return [
+    el(
+      "dl",
+      { class: "pairs" },
+      ...pair("In force since", aging(loaded, ages)),
+      ...pair("Last reload", state),
+      ...pair("Digest", el("span", { class: "mono", title: digest }, digest.slice(0, 16))),
+      ...(contents.length === 0 ? [] : pair("Holds", contents.join(", ").replaceAll("_", " "))),
+    ),
+    refused ? el("p", { class: "notice notice--bad" }, "The file was refused; the gateway goes on with what it had. ", el("a", { href: "#/config" }, "See its errors")) : null,
+  ];
+}
+
+function certificateCard(): Part<[Status | null, number]> {
+  const body = el("div");
+  let drawn = "";
+  return {
+    node: card("Certificates", null, body),
+    update(status, now) {
+      if (status === null) return void (drawn === "" && replace(body, loading("certificates")));
+      // Days count here: anew when a certificate is another, and when its words change.
+      const key = JSON.stringify(status.certificates.map((each) => [each, until(each.not_after, now)]));
+      if (key === drawn) return;
+      drawn = key;
+      const list = [...status.certificates].sort((a, b) => Date.parse(a.not_after) - Date.parse(b.not_after));
+      replace(body, list.length === 0 ? el("p", { class: "muted" }, "None: the gateway takes plain HTTP only.") : el("ul", { class: "list" }, ...list.map((each) => certificateRow(each, now))));
+    },
+  };
+}
+
+function certificateRow({ where, names, not_after: end }: Certificate, now: number): HTMLElement {
+  const left = Date.parse(end) - now;
+  const tone = left <= 0 ? "bad" : left < SOON_MS ? "warn" : "good";
+  const text = left <= 0 ? `Expired ${ago(end, now)}` : `Expires ${until(end, now)}`;
+  return el(
+    "li",
+    { class: "certificate" },
+    el("div", {}, el("div", { class: "certificate__names" }, names.length === 0 ? "no names" : names.slice(0, 4).join(", ") + (names.length > 4 ? ` and ${names.length - 4} more` : "")), el("div", { class: "muted" }, where)),
+    el("span", { class: `badge badge--${tone}`, title: moment(end) }, text),
+  );
+}
+
+function card(title: string, aside: Child, ...children: readonly Child[]): HTMLElement {
+  return el("section", { class: "card" }, el("div", { class: "card__title" }, el("h2", {}, title), aside), ...children);
+}
+
+function loading(what: string): HTMLElement {
+  return el("p", { class: "empty" }, `Waiting for the ${what}…`);
+}
+
+function pair(name: string, value: Child): readonly HTMLElement[] {
+  return [el("dt", {}, name), el("dd", {}, value)];
+}
+
+function aging(iso: string, ages: [HTMLElement, string][]): HTMLElement {
+  const node = el("time", { datetime: iso, title: moment(iso) });
+  ages.push([node, iso]);
+  return node;
+}
+
+function keep(badges: Map<string, Badge>, key: string): Badge {
+  const badge = stateBadge();
+  badges.set(key, badge);
+  return badge;
+}
+
+/** The worst first, as far as they are drawn. */
+function orderOf(upstreams: readonly UpstreamHealth[]): readonly UpstreamHealth[] {
+  if (upstreams.length <= MOST_UPSTREAMS) return upstreams;
+  return [...upstreams].sort((a, b) => conditionOf(b).rank - conditionOf(a).rank).slice(0, MOST_UPSTREAMS);
+}
+
+function trouble({ circuit_breaker: breaker, upstreams }: ServiceHealth): number {
+  return upstreams.reduce((worst, each) => Math.max(worst, conditionOf(each).rank), breaker !== null && breaker.state !== "closed" ? 5 : 0);
+}
+
+/** `null` is the circuit breaker's. */
+function keyOf(service: string, upstream: string | null): string {
+  return JSON.stringify([service, upstream]);
+}
+
+function lasting(seconds: number): string {
+  const days = Math.floor(seconds / 86_400);
+  const hours = Math.floor((seconds % 86_400) / 3600);
+  const minutes = Math.floor((seconds % 3600) / 60);
+  if (days > 0) return `${number(days)} d ${hours} h`;
+  if (hours > 0) return `${hours} h ${minutes} min`;
+  return minutes > 0 ? `${minutes} min` : `${seconds} s`;
+}
+
+function stateOf({ state, ready }: Status): string {
+  if (state === "serving") return ready ? "serving" : "serving, announced as not ready";
+  return state === "draining" ? "draining: takes no more connections" : state;
+}

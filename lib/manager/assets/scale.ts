@@ -1,0 +1,110 @@
+/**
+ * The geometry of line charts: round marks on an axis, paths with gaps, and the sample nearest to a moment.
+ * What is drawn with it is the affair of `chart.ts`.
+ */
+import type { Sample } from "./history.ts";
+
+const MINUTE = 60_000;
+const ROUND = [1, 2, 2.5, 5, 10] as const;
+
+/** From 0 to the first round mark that is no less than `most`, in at most five steps: 87 → [0, 20, 40, 60, 80, 100]. */
+export function marks(most: number): readonly number[] {
+  const rough = (Number.isFinite(most) && most > 0 ? most : 1) / 5;
+  const magnitude = 10 ** Math.floor(Math.log10(rough));
+  // Without the hair's breadth 0.3 / 5 would be above 0.06, and 0.1 be taken.
+  const step = magnitude * ROUND.find((each) => each * magnitude >= rough * (1 - 1e-9))!;
+  const count = Math.max(Math.ceil((most / step) * (1 - 1e-9)), 1);
+  return Array.from({ length: Number.isFinite(count) ? count + 1 : 2 }, (_, i) => Number((i * step).toPrecision(12)));
+}
+
+/** Whole minutes between two moments (ms since 1970), every `every` of them by the clock. */
+export function minuteMarks(from: number, to: number, every: number): readonly number[] {
+  const step = every * MINUTE;
+  const first = Math.ceil(from / step) * step;
+  return Array.from({ length: Math.max(Math.floor((to - first) / step) + 1, 0) }, (_, i) => first + i * step);
+}
+
+export interface Plane {
+  x(at: number): number;
+  y(value: number): number;
+  /** Samples further apart than this (ms) are not joined. */
+  readonly gapMs: number;
+}
+
+/** The `d` of one series' line. A sample that stands alone becomes a line to itself, which round ends make a dot. */
+export function lineOf(samples: readonly Sample[], series: number, plane: Plane): string {
+  return runs(samples, series, plane.gapMs)
+    .map((run) => {
+      const points = run.map(([at, value]) => `${short(plane.x(at))} ${short(plane.y(value))}`);
+      return `M${points.join("L")}${run.length === 1 ? `L${points[0]!}` : ""}`;
+    })
+    .join("");
+}
+
+/** The `d` of what lies between the line and zero. */
+export function areaOf(samples: readonly Sample[], series: number, plane: Plane): string {
+  const ground = short(plane.y(0));
+  return runs(samples, series, plane.gapMs)
+    .filter((run) => run.length > 1)
+    .map((run) => {
+      const points = run.map(([at, value]) => `${short(plane.x(at))} ${short(plane.y(value))}`);
+      return `M${short(plane.x(run[0]![0]))} ${ground}L${points.join("L")}L${short(plane.x(run.at(-1)![0]))} ${ground}Z`;
+    })
+    .join("");
+}
+
+/** The index of the sample nearest to `at`; -1 where there is none. */
+export function nearest(samples: readonly Sample[], at: number): number {
+  let low = 0;
+  let high = samples.length - 1;
+  if (high < 0) return -1;
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (samples[middle]!.at <= at) low = middle;
+    else high = middle;
+  }
+  return Math.abs(samples[low]!.at - at) <= Math.abs(samples[high]!.at - at) ? low : high;
+}
+
+/** The highest value of each series; null where it has none. */
+export function peaks(samples: readonly Sample[], count: number): readonly (number | null)[] {
+  return Array.from({ length: count }, (_, series) => {
+    let most: number | null = null;
+    for (const { values } of samples) {
+      const value = values[series] ?? null;
+      if (value !== null && (most === null || value > most)) most = value;
+    }
+    return most;
+  });
+}
+
+/** Samples of each minute by the clock, the last one first. */
+export function byMinute(samples: readonly Sample[]): readonly { readonly at: number; readonly samples: readonly Sample[] }[] {
+  const minutes = new Map<number, Sample[]>();
+  for (const sample of samples) {
+    const at = Math.floor(sample.at / MINUTE) * MINUTE;
+    const minute = minutes.get(at);
+    if (minute === undefined) minutes.set(at, [sample]);
+    else minute.push(sample);
+  }
+  return [...minutes].map(([at, list]) => ({ at, samples: list })).sort((a, b) => b.at - a.at);
+}
+
+function runs(samples: readonly Sample[], series: number, gapMs: number): readonly (readonly (readonly [number, number])[])[] {
+  const all: (readonly [number, number])[][] = [];
+  let run: (readonly [number, number])[] | null = null;
+  for (const { at, values } of samples) {
+    const value = values[series] ?? null;
+    if (value === null) {
+      run = null;
+      continue;
+    }
+    if (run === null || at - run.at(-1)![0] > gapMs) all.push((run = []));
+    run.push([at, value]);
+  }
+  return all;
+}
+
+function short(n: number): number {
+  return Math.round(n * 10) / 10;
+}
