@@ -10,8 +10,8 @@ export interface ChartOptions {
   readonly title: string;
   /** At most three; told apart by colour and by dashes. */
   readonly series: readonly string[];
-  /** Which of them the sentence above the chart speaks of. */
-  readonly leading: number;
+  /** Which of them the sentence above the chart speaks of, and by which name: none where it is plain. */
+  readonly leading: { readonly series: number; readonly name: string };
   /** The least height of the vertical axis: little noise shall not look like mountains. */
   readonly least: number;
   readonly format: (value: number) => string;
@@ -175,11 +175,10 @@ export function createChart({ title, series, leading, least, format, empty }: Ch
   }
 
   function sentence(): string {
-    const most = peaks(samples, series.length)[leading] ?? null;
-    const last = samples.at(-1)?.values[leading] ?? null;
+    const most = peaks(samples, series.length)[leading.series] ?? null;
+    const last = samples.at(-1)?.values[leading.series] ?? null;
     if (most === null) return `${empty}.`;
-    const name = series.length === 1 ? "" : `${series[leading]!} `;
-    return `${name === "" ? "Now" : `${name}now`} ${last === null ? "–" : format(last)}, at most ${format(most)} in the last 15 minutes.`;
+    return `${leading.name === "" ? "Now" : `${leading.name} now`} ${last === null ? "–" : format(last)}, at most ${format(most)} in the last 15 minutes.`;
   }
 
   function fillTable(): void {

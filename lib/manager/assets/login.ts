@@ -16,7 +16,7 @@ export interface LoginOptions {
 const WRONG = "That name and password are not right. They are the ADMIN_USER and ADMIN_PASSWORD that the gateway was started with.";
 
 export function loginPage({ notice, entered }: LoginOptions): Page {
-  const said = el("div", { role: "alert" }, notice === null ? null : el("p", { class: "notice" }, notice));
+  const said = el("div", { class: "login__said", role: "alert" }, notice === null ? null : el("p", { class: "notice" }, notice));
   const user = el("input", { id: "login-user", name: "username", autocomplete: "username", autocapitalize: "none", spellcheck: "false", required: true });
   const password = el("input", { id: "login-password", name: "password", type: "password", autocomplete: "current-password", required: true });
   const reveal = el("button", { type: "button", class: "button", "aria-pressed": "false", "aria-controls": "login-password", onclick: turnReveal }, "Show");

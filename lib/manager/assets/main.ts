@@ -45,6 +45,8 @@ const HIDDEN_MS = 60_000;
 
 /** "unknown" until the admin interface has been asked. */
 let session: "unknown" | "in" | "out" = "unknown";
+/** Something has been known since the last login: that there was a session is no guess. */
+let entered = false;
 let notice: string | null = null;
 let page: Page | null = null;
 let theme = restoreTheme();
@@ -107,6 +109,7 @@ function start(): void {
 /** What is known has changed: into which frame it leads, and what it shows of it. */
 function learn(): void {
   const known = live.known();
+  if (known.status !== null) entered = true;
   if (session !== "in" && (known.status !== null || (session === "unknown" && live.loss() !== null))) {
     session = "in";
     show();
@@ -199,8 +202,9 @@ function showLogin(): void {
 
 /** 401: before anything was known there was no session; later one has ended. */
 function leave(): void {
-  if (session === "in") notice = "Your session has ended. Sign in to go on.";
+  if (entered) notice = "Your session has ended. Sign in to go on.";
   session = "out";
+  entered = false;
   show();
 }
 
@@ -213,6 +217,7 @@ async function signOut(): Promise<void> {
   }
   live.stop();
   session = "out";
+  entered = false;
   notice = "You have signed out.";
   if (location.hash === "#/login") show();
   else go("#/login");

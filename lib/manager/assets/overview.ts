@@ -9,6 +9,7 @@ import { ago, milliseconds, moment, number, percent, perSecond, until } from "./
 import { hashOfWarning } from "./hash.ts";
 import { errorSamples, requestSamples, timeSamples } from "./history.ts";
 import type { Known, OpenPage } from "./page.ts";
+import { countsText, createAges, pair, type Ages } from "./pairs.ts";
 import { circuitCondition, conditionOf, hashOf, stateBadge, type Badge } from "./parts.ts";
 
 /** Services whose upstreams are drawn; troubled ones come first. */
@@ -22,9 +23,9 @@ export const overviewPage: OpenPage = () => {
   const age = el("p", { class: "notice", hidden: true });
   const warnings = warningList();
   const tiles = tileRow();
-  const requests = createChart({ title: "Requests", series: ["all", "limited"], leading: 0, least: 1, format: perSecond, empty: "No requests yet" });
-  const errors = createChart({ title: "Error share", series: ["errors"], leading: 0, least: 0.01, format: percent, empty: "No requests yet" });
-  const times = createChart({ title: "Response time", series: ["p50", "p95", "p99"], leading: 1, least: 5, format: milliseconds, empty: "No requests yet" });
+  const requests = createChart({ title: "Requests", series: ["all", "limited"], leading: { series: 0, name: "" }, least: 1, format: perSecond, empty: "No requests yet" });
+  const errors = createChart({ title: "Error share", series: ["errors"], leading: { series: 0, name: "" }, least: 0.01, format: percent, empty: "No requests yet" });
+  const times = createChart({ title: "Response time", series: ["p50", "p95", "p99"], leading: { series: 1, name: "p95" }, least: 5, format: milliseconds, empty: "No requests yet" });
   const charts = [requests, errors, times];
   const health = healthCard();
   const reload = reloadCard();
@@ -88,7 +89,7 @@ function warningList(): Part<[Status | null]> {
 }
 
 function tileRow(): Part<[Known]> {
-  const tiles = ["Requests", "Error share", "Response time, p95", "In flight", "Limits hit", "Up for"].map((label) => {
+  const tiles = ["Requests", "Error share", "p95 response", "In flight", "Limits hit", "Up for"].map((label) => {
     const value = el("dd", { class: "stat__value" }, "–");
     const note = el("dd", { class: "stat__note" });
     return { node: el("div", { class: "stat" }, el("dt", { class: "stat__label" }, label), value, note), value, note };
@@ -101,9 +102,9 @@ function tileRow(): Part<[Known]> {
       const texts: readonly (readonly [string, string])[] = [
         [total === null ? "–" : perSecond(total.requests_per_s), window],
         [total === null || total.requests_per_s === 0 ? "–" : percent(total.errors_per_s / total.requests_per_s), total === null ? "" : `${perSecond(total.errors_per_s)} with 5xx`],
-        [milliseconds(total?.p95_ms ?? null), total === null ? "" : `p50 ${milliseconds(total.p50_ms)}, p99 ${milliseconds(total.p99_ms)}`],
+        [milliseconds(total?.p95_ms ?? null), total === null ? "" : `p50 ${milliseconds(total.p50_ms)} · p99 ${milliseconds(total.p99_ms)}`],
         [total === null ? "–" : number(total.in_flight), "requests now"],
-        [total === null ? "–" : perSecond(total.limited_per_s), "refused by rate limits"],
+        [total === null ? "–" : perSecond(total.limited_per_s), "requests refused"],
         [status === null ? "–" : lasting(status.uptime_s), status === null ? "" : stateOf(status)],
       ];
       tiles.forEach(({ value, note }, i) => {
@@ -133,7 +134,7 @@ function healthCard(): Part<[Health | null]> {
       const shown = services.slice(0, MOST_SERVICES);
       const all = health.services.flatMap(({ upstreams }) => upstreams);
       setText(title, all.length === 0 ? "" : `${number(all.filter(({ usable }) => usable).length)} of ${number(all.length)} usable`);
-      const key = JSON.stringify(shown.map(({ name, circuit_breaker, upstreams }) => [name, circuit_breaker === null, upstreams.length, orderOf(upstreams).map(({ id }) => id)]));
+      const key = JSON.stringify(shown.map(({ name, circuit_breaker, upstreams }) => [name, isBroken(circuit_breaker), upstreams.length, orderOf(upstreams).map(({ id }) => id)]));
       if (key !== drawn) {
         drawn = key;
         const made = new Map<string, Badge>();
@@ -148,7 +149,7 @@ function healthCard(): Part<[Health | null]> {
 }
 
 function serviceRow({ name, circuit_breaker: breaker, upstreams }: ServiceHealth, badges: Map<string, Badge>): HTMLElement {
-  const circuit = breaker === null ? null : keep(badges, keyOf(name, null));
+  const circuit = isBroken(breaker) ? keep(badges, keyOf(name, null)) : null;
   const shown = orderOf(upstreams).map(({ id, host, port }) => {
     const badge = keep(badges, keyOf(name, id));
     return el("li", {}, el("a", { class: "health__upstream", href: hashOf("upstreams", name, id), title: `${host}:${port}` }, el("span", { class: "mono" }, id), badge.node));
@@ -170,38 +171,37 @@ function drawStates({ name, circuit_breaker: breaker, upstreams }: ServiceHealth
 
 function reloadCard(): Part<[Status | null, number]> {
   const body = el("div");
-  const ages: [HTMLElement, string][] = [];
-  let drawn: unknown = null;
+  const ages = createAges();
+  let drawn = "";
   return {
     node: card("Configuration", el("a", { href: "#/config" }, "Details"), body),
     update(status, now) {
-      if (status === null) return void (drawn === null && replace(body, loading("state of the configuration")));
+      if (status === null) return void (drawn === "" && replace(body, loading("state of the configuration")));
       const key = JSON.stringify([status.digest, status.loaded_at, status.last_reload, status.counts]);
       if (key !== drawn) {
         drawn = key;
-        ages.length = 0;
+        ages.forget();
         replace(body, ...reloadState(status, ages));
       }
-      for (const [node, iso] of ages) setText(node, ago(iso, now));
+      ages.update(now);
     },
   };
 }
 
-function reloadState({ digest, loaded_at: loaded, last_reload: last, counts }: Status, ages: [HTMLElement, string][]): readonly Child[] {
+function reloadState({ digest, loaded_at: loaded, last_reload: last, counts }: Status, ages: Ages): readonly Child[] {
   const refused = last !== null && last.outcome === "refused";
   const state =
     last === null
       ? el("span", { class: "muted" }, "none since the start")
-      : el("span", {}, el("span", { class: `badge badge--${refused ? "bad" : "good"}` }, refused ? "Refused" : "Taken"), " ", aging(last.at, ages));
-  const contents = Object.entries(counts).map(([what, count]) => `${number(count)} ${count === 1 ? what.replace(/s$/, "") : what}`);
+      : el("span", {}, el("span", { class: `badge badge--${refused ? "bad" : "good"}` }, refused ? "Refused" : "Taken"), " ", ages.of(last.at));
   return [
     el(
       "dl",
       { class: "pairs" },
-      ...pair("In force since", aging(loaded, ages)),
+      ...pair("In force since", ages.of(loaded)),
       ...pair("Last reload", state),
       ...pair("Digest", el("span", { class: "mono", title: digest }, digest.slice(0, 16))),
-      ...(contents.length === 0 ? [] : pair("Holds", contents.join(", ").replaceAll("_", " "))),
+      ...pair("Holds", countsText(counts)),
     ),
     refused ? el("p", { class: "notice notice--bad" }, "The file was refused; the gateway goes on with what it had. ", el("a", { href: "#/config" }, "See its errors")) : null,
   ];
@@ -244,16 +244,6 @@ function loading(what: string): HTMLElement {
   return el("p", { class: "empty" }, `Waiting for the ${what}…`);
 }
 
-function pair(name: string, value: Child): readonly HTMLElement[] {
-  return [el("dt", {}, name), el("dd", {}, value)];
-}
-
-function aging(iso: string, ages: [HTMLElement, string][]): HTMLElement {
-  const node = el("time", { datetime: iso, title: moment(iso) });
-  ages.push([node, iso]);
-  return node;
-}
-
 function keep(badges: Map<string, Badge>, key: string): Badge {
   const badge = stateBadge();
   badges.set(key, badge);
@@ -267,7 +257,12 @@ function orderOf(upstreams: readonly UpstreamHealth[]): readonly UpstreamHealth[
 }
 
 function trouble({ circuit_breaker: breaker, upstreams }: ServiceHealth): number {
-  return upstreams.reduce((worst, each) => Math.max(worst, conditionOf(each).rank), breaker !== null && breaker.state !== "closed" ? 5 : 0);
+  return upstreams.reduce((worst, each) => Math.max(worst, conditionOf(each).rank), isBroken(breaker) ? 5 : 0);
+}
+
+/** A closed circuit is as it should be, and not worth a word. */
+function isBroken(breaker: ServiceHealth["circuit_breaker"]): boolean {
+  return breaker !== null && breaker.state !== "closed";
 }
 
 /** `null` is the circuit breaker's. */

@@ -1,0 +1,241 @@
+/**
+ * The configuration: the file as the gateway has read it, with a button that reads it anew, what came of that, and the settings around it.
+ * Secrets are hidden until somebody asks for one; nothing can be changed here, since the file is what counts.
+ */
+import { ApiError, ask, type Change, type ProxyConfig, type Reload, type Reloaded, type Settings, type Status } from "./api.ts";
+import { el, replace, setText, type Child } from "./dom.ts";
+import { moment, number } from "./format.ts";
+import { maskedText, occurrences, type JsonPath } from "./json_text.ts";
+import { createJsonView } from "./json_view.ts";
+import type { Frame, Known, OpenPage } from "./page.ts";
+import { countsText, createAges, pair, secretText, type Ages } from "./pairs.ts";
+import { isSecret } from "./secrets.ts";
+
+const BY: Readonly<Record<Reload["by"], string>> = {
+  file: "a change of the file",
+  signal: "a signal (SIGHUP)",
+  admin: "the Reload button or POST /gateway/reload",
+  api: "the program the gateway is embedded in",
+};
+const CHANGES: Readonly<Record<Change["change"], readonly [string, string]>> = {
+  added: ["Added", "badge--good"],
+  altered: ["Altered", "badge--warn"],
+  removed: ["Removed", "badge--bad"],
+};
+/** Changes that are listed one by one. */
+const MOST_CHANGES = 200;
+
+export const configPage: OpenPage = (frame) => {
+  const file = fileCard(frame);
+  const state = stateCard(frame);
+  const settings = settingsCard(frame);
+  const node = el("div", { class: "config" }, file.node, el("div", { class: "stack" }, state.node, settings.node));
+  settings.load();
+  return {
+    title: "Configuration",
+    node,
+    update(known: Known) {
+      file.update(known.config);
+      state.update(known.status);
+    },
+  };
+};
+
+function fileCard(frame: Frame) {
+  const view = createJsonView("The configuration as JSON");
+  const find = el("input", { type: "search", id: "config-find", placeholder: "Find a name or a value", autocomplete: "off", spellcheck: "false", oninput: search, onkeydown: onKey });
+  const said = el("span", { class: "muted", role: "status" });
+  const tools = el(
+    "div",
+    { class: "toolbar" },
+    el("div", { class: "json__find" }, el("label", { class: "visually-hidden", for: "config-find" }, "Find in the configuration"), find),
+    el("button", { type: "button", class: "button button--small", onclick: () => go(1) }, "Next"),
+    said,
+    el("button", { type: "button", class: "button button--small", onclick: view.expandAll }, "Open all"),
+    el("button", { type: "button", class: "button button--small", onclick: view.collapse }, "Close all"),
+    el("button", { type: "button", class: "button button--small", onclick: () => void copy() }, "Copy"),
+  );
+  const hint = el("p", { class: "muted" }, "As the gateway has read it, with defaults filled in. Secrets are hidden, here and in what is copied; references such as ${env:NAME} are shown as they are written.");
+  const body = el("div", { class: "stack" }, el("p", { class: "empty" }, "Waiting for the configuration…"));
+  let config: ProxyConfig | null = null;
+  let root: unknown = null;
+  let found: readonly JsonPath[] = [];
+  let place = -1;
+
+  return {
+    node: el("section", { class: "card" }, el("div", { class: "card__title" }, el("h2", {}, "The file")), body),
+    update(known: ProxyConfig | null) {
+      if (known === null || known === config) return;
+      if (config === null) replace(body, hint, tools, view.node);
+      config = known;
+      root = asFile(known);
+      view.show(root);
+      if (find.value !== "") search();
+    },
+  };
+
+  function search(): void {
+    found = occurrences(root, find.value.trim());
+    place = -1;
+    view.mark(find.value.trim());
+    if (find.value.trim() === "") return setText(said, "");
+    if (found.length === 0) return setText(said, "Not found");
+    go(1);
+  }
+
+  function onKey(event: KeyboardEvent): void {
+    if (event.key !== "Enter") return;
+    event.preventDefault();
+    go(event.shiftKey ? -1 : 1);
+  }
+
+  function go(by: number): void {
+    if (found.length === 0) return;
+    place = (place + by + found.length) % found.length;
+    setText(said, `${number(place + 1)} of ${number(found.length)}`);
+    view.reveal(found[place]!);
+  }
+
+  async function copy(): Promise<void> {
+    try {
+      await navigator.clipboard.writeText(maskedText(root));
+      frame.say("Copied, with secrets hidden.", "good");
+    } catch {
+      frame.say("Your browser does not let this page copy. Select the text instead.", "bad");
+    }
+  }
+}
+
+/** The answer has the global plugins twice, for clients that look beside `global`. */
+function asFile({ global, plugins: _plugins, services, ...others }: ProxyConfig): unknown {
+  return { global, services, ...others };
+}
+
+function stateCard(frame: Frame) {
+  const facts = el("div", {}, el("p", { class: "empty" }, "Waiting for the state of the gateway…"));
+  const result = el("div", { class: "result", role: "status" });
+  const button = el("button", { type: "button", class: "button button--primary", onclick: () => void reload() }, "Reload the file");
+  let busy = false;
+  let drawn = "";
+  const ages = createAges();
+  return {
+    node: el(
+      "section",
+      { class: "card stack" },
+      el("h2", {}, "In force"),
+      facts,
+      el("div", {}, el("div", { class: "toolbar" }, button, el("span", { class: "muted" }, "All or nothing: a file with an error changes nothing.")), result),
+    ),
+    update(status: Status | null) {
+      if (status === null) return;
+      const key = JSON.stringify([status.digest, status.loaded_at, status.last_reload, status.last_change, status.counts]);
+      if (key !== drawn) {
+        drawn = key;
+        ages.forget();
+        replace(facts, ...stateOf(status, ages));
+      }
+      ages.update(Date.now());
+    },
+  };
+
+  async function reload(): Promise<void> {
+    if (busy) return;
+    turn(true);
+    replace(result);
+    try {
+      replace(result, taken(await ask<Reloaded>("POST", "/gateway/reload")));
+    } catch (error) {
+      if (error instanceof ApiError && error.status === 401) return frame.fail(error);
+      replace(result, refused(error));
+    } finally {
+      turn(false);
+    }
+    // What the page shows of it comes by the stream too; without one it would stay as it was.
+    await frame.refresh().catch(() => {});
+  }
+
+  function turn(to: boolean): void {
+    busy = to;
+    button.setAttribute("aria-busy", String(to));
+    button.setAttribute("aria-disabled", String(to));
+    setText(button, to ? "Reloading…" : "Reload the file");
+  }
+}
+
+function taken({ changed, changes, digest }: Reloaded): HTMLElement {
+  if (!changed) return el("div", { class: "notice notice--good" }, el("p", {}, el("strong", {}, "Taken."), " The file says what was in force already; nothing has changed."));
+  const count = changes.length === 1 ? "One thing has changed." : `${number(changes.length)} things have changed.`;
+  return el("div", { class: "notice notice--good" }, el("p", {}, el("strong", {}, "Taken."), ` ${count} The digest is now `, el("span", { class: "mono" }, digest.slice(0, 16)), "."), changeList(changes));
+}
+
+function refused(error: unknown): HTMLElement {
+  const issues = error instanceof ApiError && Array.isArray(error.problem.issues) ? error.problem.issues.map(String) : null;
+  if (issues === null) return el("div", { class: "notice notice--bad" }, el("p", {}, el("strong", {}, "Not reloaded. "), error instanceof Error ? error.message : String(error)));
+  return el("div", { class: "notice notice--bad" }, el("p", {}, el("strong", {}, "Refused."), " The gateway goes on with what it had."), issueLines(issues));
+}
+
+function stateOf({ digest, loaded_at: loaded, last_reload: last, last_change: change, counts }: Status, ages: Ages): readonly Child[] {
+  const lastChange = change !== null && change.outcome === "taken" && change.changes.length > 0 ? change : null;
+  return [
+    el(
+      "dl",
+      { class: "pairs" },
+      ...pair("Since", el("span", {}, moment(loaded), " (", ages.of(loaded), ")")),
+      ...pair("Digest", el("span", { class: "mono" }, digest)),
+      ...pair("Holds", countsText(counts)),
+      ...pair("Last reload", last === null ? "none since the start" : lastReload(last, ages)),
+    ),
+    last !== null && last.outcome === "refused"
+      ? el("div", { class: "notice notice--bad" }, el("p", {}, "The last reload was refused; the gateway goes on with what it had. Mend the file, then reload."), issueLines(last.issues))
+      : null,
+    lastChange === null ? null : el("details", { class: "more" }, el("summary", {}, "What the last change was, ", ages.of(lastChange.at)), changeList(lastChange.changes)),
+  ];
+}
+
+function lastReload({ at, by, outcome }: Reload, ages: Ages): HTMLElement {
+  const badge = el("span", { class: `badge badge--${outcome === "taken" ? "good" : "bad"}` }, outcome === "taken" ? "Taken" : "Refused");
+  return el("span", {}, badge, " ", ages.of(at), `, by ${BY[by] ?? by}`);
+}
+
+/** Line by line, as the gateway says them: file, line, column, what is wrong and what would be right. */
+function issueLines(issues: readonly string[]): HTMLElement {
+  return el("pre", { class: "lines", tabindex: "0", role: "region", "aria-label": "Errors in the configuration" }, issues.join("\n"));
+}
+
+function changeList(changes: readonly Change[]): HTMLElement {
+  const items = changes.slice(0, MOST_CHANGES).map(({ change, name }) => {
+    const [word, tone] = CHANGES[change] ?? [change, ""];
+    return el("li", {}, el("span", { class: `badge ${tone}` }, word), " ", el("span", { class: "mono" }, name));
+  });
+  const more = changes.length - items.length;
+  return el("ul", { class: "list changes" }, ...items, more > 0 ? el("li", { class: "muted" }, `and ${number(more)} more`) : null);
+}
+
+function settingsCard(frame: Frame) {
+  const body = el("div", {}, el("p", { class: "empty" }, "Waiting for the settings…"));
+  return {
+    node: el("section", { class: "card" }, el("div", { class: "card__title" }, el("h2", {}, "Settings")), body),
+    load: () => void load(),
+  };
+
+  async function load(): Promise<void> {
+    try {
+      const settings = await ask<Settings>("GET", "/gateway/config");
+      replace(body, el("dl", { class: "pairs" }, ...Object.entries(settings).flatMap(([name, value]) => pair(name, settingValue(name, value)))));
+    } catch (error) {
+      if (error instanceof ApiError && error.status === 401) return frame.fail(error);
+      replace(
+        body,
+        el("div", { class: "notice notice--bad" }, el("p", {}, `The settings could not be read. ${error instanceof Error ? error.message : String(error)}`)),
+        el("p", { class: "again" }, el("button", { type: "button", class: "button button--small", onclick: () => void load() }, "Try again")),
+      );
+    }
+  }
+}
+
+function settingValue(name: string, value: string): Child {
+  if (value === "") return el("span", { class: "muted" }, "not set");
+  // A path to a key is no key, and ends as files do.
+  if (name.endsWith("Path") || !isSecret(name, value)) return el("span", { class: "mono" }, value);
+  return secretText(name, value);
+}

@@ -1,0 +1,50 @@
+/**
+ * JSON as a person reads it who is being looked at: which texts are hidden, the whole with its secrets masked, and where a word occurs.
+ * Which names are those of secrets is told by `secrets.ts`; how it is drawn is the affair of `json_view.ts`.
+ */
+import { isSecret, MASK } from "./secrets.ts";
+
+/** Members' names and indices from the root. */
+export type JsonPath = readonly (string | number)[];
+
+/** A text that is shown on demand only. Members of a list are judged by the name of the list. */
+export function isHidden(path: JsonPath, value: unknown): boolean {
+  const name = path.findLast((each) => typeof each === "string");
+  return typeof value === "string" && typeof name === "string" && value !== "" && isSecret(name, value);
+}
+
+/** Indented by two, every hidden text masked: fit for a ticket or a chat. */
+export function maskedText(root: unknown): string {
+  return JSON.stringify(masked([], root), null, 2);
+}
+
+/** Paths of what has `word` in its name or, unless hidden, in its text, in the order of the text; upper and lower case count alike. */
+export function occurrences(root: unknown, word: string): readonly JsonPath[] {
+  const found: JsonPath[] = [];
+  if (word !== "") search([], root, word.toLowerCase(), found);
+  return found;
+}
+
+/** `word` in `text`, cut out: ["be", "for", "e"] for "for" in "before"; null where it is not. */
+export function cutAt(text: string, word: string): readonly [string, string, string] | null {
+  const at = word === "" ? -1 : text.toLowerCase().indexOf(word.toLowerCase());
+  return at < 0 ? null : [text.slice(0, at), text.slice(at, at + word.length), text.slice(at + word.length)];
+}
+
+function masked(path: JsonPath, value: unknown): unknown {
+  if (Array.isArray(value)) return value.map((item: unknown, i) => masked([...path, i], item));
+  if (typeof value === "object" && value !== null) return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, masked([...path, name], item)]));
+  return isHidden(path, value) ? MASK : value;
+}
+
+function search(path: JsonPath, value: unknown, word: string, found: JsonPath[]): void {
+  const name = path.at(-1);
+  const named = typeof name === "string" && name.toLowerCase().includes(word);
+  if (typeof value === "object" && value !== null) {
+    if (named) found.push(path);
+    if (Array.isArray(value)) value.forEach((item: unknown, i) => search([...path, i], item, word, found));
+    else for (const [member, item] of Object.entries(value)) search([...path, member], item, word, found);
+  } else if (named || (!isHidden(path, value) && String(value).toLowerCase().includes(word))) {
+    found.push(path);
+  }
+}
