@@ -15,14 +15,14 @@ export interface ChartOptions {
   /** The least height of the vertical axis: little noise shall not look like mountains. */
   readonly least: number;
   readonly format: (value: number) => string;
-  /** What stands in the plot as long as there is nothing to draw. */
+  /** What stands in the plot when there is nothing to draw. */
   readonly empty: string;
 }
 
 export interface Chart {
   readonly node: HTMLElement;
-  /** `now` in ms since 1970: the right end. */
-  update(samples: readonly Sample[], stepS: number, now: number): void;
+  /** `now` in ms since 1970: the right end. Null: nothing is known yet. */
+  update(samples: readonly Sample[], stepS: number, now: number | null): void;
   close(): void;
 }
 
@@ -43,6 +43,7 @@ export function createChart({ title, series, leading, least, format, empty }: Ch
   const id = `chart-${++charts}`;
   let samples: readonly Sample[] = [];
   let gapMs = 0;
+  let nothing = empty;
   let now = 0;
   let width = 0;
   /** The moment that is read out; null: the last one. It stays where it is while the chart moves on. */
@@ -75,7 +76,7 @@ export function createChart({ title, series, leading, least, format, empty }: Ch
   const figures = series.map(() => el("strong", {}));
   const at = el("span", { class: "chart__at" });
   const keys = series.map((name, i) => el("span", { class: "chart__key" }, swatch(i), series.length === 1 ? null : name, figures[i]!));
-  const read = el("div", { class: "chart__read" }, ...keys, at);
+  const read = el("div", { class: "chart__read" }, ...keys);
   const rows = el("tbody");
   const head = el("tr", {}, el("th", { scope: "col" }, "Minute"), ...series.map((name) => el("th", { scope: "col", class: "num" }, name)));
   const table = el("table", { class: "table" }, el("caption", { class: "visually-hidden" }, `${title}: the highest value of each minute`), el("thead", {}, head), rows);
@@ -86,7 +87,7 @@ export function createChart({ title, series, leading, least, format, empty }: Ch
     el("p", { class: "muted" }, "The highest value of each minute."),
     el("div", { class: "table-wrap", tabindex: "0", role: "region", "aria-label": `${title} as a table` }, table),
   );
-  const node = el("section", { class: "card chart", "aria-labelledby": `${id}-title` }, el("h2", { id: `${id}-title` }, title), summary, plot, read, more);
+  const node = el("section", { class: "card chart", "aria-labelledby": `${id}-title` }, el("div", { class: "chart__head" }, el("h2", { id: `${id}-title` }, title), at), summary, plot, read, more);
 
   const observer = new ResizeObserver(([entry]) => {
     width = Math.round(entry!.contentRect.width);
@@ -99,7 +100,8 @@ export function createChart({ title, series, leading, least, format, empty }: Ch
     update(given, stepS, moment) {
       samples = given;
       gapMs = stepS * 2500;
-      now = moment;
+      now = moment ?? Date.now();
+      nothing = moment === null ? "Waiting for figures" : empty;
       setText(summary, sentence());
       draw();
       fillTable();
@@ -117,7 +119,7 @@ export function createChart({ title, series, leading, least, format, empty }: Ch
     areas.setAttribute("d", series.length === 1 ? areaOf(samples, 0, plane) : "");
     lines.forEach((line, i) => line.setAttribute("d", lineOf(samples, i, plane)));
     none.setAttribute("x", String((width + LEFT - RIGHT) / 2));
-    setText(none, lines.every((line) => line.getAttribute("d") === "") ? empty : "");
+    setText(none, lines.every((line) => line.getAttribute("d") === "") ? nothing : "");
     drawCursor(plane);
   }
 
@@ -166,7 +168,7 @@ export function createChart({ title, series, leading, least, format, empty }: Ch
     // Without a moment of its own the slider would tell a screen reader a new value each second.
     if (pointed === null && plot.hasAttribute("aria-valuenow") && document.activeElement === plot) return;
     plot.setAttribute("aria-valuenow", String(Math.max(index, 0)));
-    plot.setAttribute("aria-valuetext", sample === undefined ? empty : spoken(sample));
+    plot.setAttribute("aria-valuetext", sample === undefined ? nothing : spoken(sample));
   }
 
   function spoken(sample: Sample): string {
@@ -177,8 +179,8 @@ export function createChart({ title, series, leading, least, format, empty }: Ch
   function sentence(): string {
     const most = peaks(samples, series.length)[leading.series] ?? null;
     const last = samples.at(-1)?.values[leading.series] ?? null;
-    if (most === null) return `${empty}.`;
-    return `${leading.name === "" ? "Now" : `${leading.name} now`} ${last === null ? "–" : format(last)}, at most ${format(most)} in the last 15 minutes.`;
+    if (most === null) return `${nothing}.`;
+    return `${leading.name === "" ? "Now" : `${leading.name} now`} ${last === null ? "–" : format(last)}, at most ${format(most)} in 15 minutes.`;
   }
 
   function fillTable(): void {

@@ -14,7 +14,7 @@ import { isSecret } from "./secrets.ts";
 const BY: Readonly<Record<Reload["by"], string>> = {
   file: "a change of the file",
   signal: "a signal (SIGHUP)",
-  admin: "the Reload button or POST /gateway/reload",
+  admin: "the admin interface",
   api: "the program the gateway is embedded in",
 };
 const CHANGES: Readonly<Record<Change["change"], readonly [string, string]>> = {
@@ -112,7 +112,7 @@ function asFile({ global, plugins: _plugins, services, ...others }: ProxyConfig)
 }
 
 function stateCard(frame: Frame) {
-  const facts = el("div", {}, el("p", { class: "empty" }, "Waiting for the state of the gateway…"));
+  const facts = el("div", { class: "stack" }, el("p", { class: "empty" }, "Waiting for the state of the gateway…"));
   const result = el("div", { class: "result", role: "status" });
   const button = el("button", { type: "button", class: "button button--primary", onclick: () => void reload() }, "Reload the file");
   let busy = false;
@@ -142,16 +142,21 @@ function stateCard(frame: Frame) {
     if (busy) return;
     turn(true);
     replace(result);
+    let outcome: Reloaded | ApiError;
     try {
-      replace(result, taken(await ask<Reloaded>("POST", "/gateway/reload")));
+      outcome = await ask<Reloaded>("POST", "/gateway/reload");
     } catch (error) {
-      if (error instanceof ApiError && error.status === 401) return frame.fail(error);
-      replace(result, refused(error));
-    } finally {
       turn(false);
+      if (!(error instanceof ApiError) || error.status === 401) return frame.fail(error);
+      outcome = error;
     }
-    // What the page shows of it comes by the stream too; without one it would stay as it was.
-    await frame.refresh().catch(() => {});
+    // The stream tells the new state too; without one it would stay as it was, and then the errors stand here alone.
+    const isAbove = await frame.refresh().then(
+      () => true,
+      () => false,
+    );
+    turn(false);
+    replace(result, outcome instanceof ApiError ? refused(outcome, isAbove) : taken(outcome));
   }
 
   function turn(to: boolean): void {
@@ -168,9 +173,11 @@ function taken({ changed, changes, digest }: Reloaded): HTMLElement {
   return el("div", { class: "notice notice--good" }, el("p", {}, el("strong", {}, "Taken."), ` ${count} The digest is now `, el("span", { class: "mono" }, digest.slice(0, 16)), "."), changeList(changes));
 }
 
-function refused(error: unknown): HTMLElement {
-  const issues = error instanceof ApiError && Array.isArray(error.problem.issues) ? error.problem.issues.map(String) : null;
-  if (issues === null) return el("div", { class: "notice notice--bad" }, el("p", {}, el("strong", {}, "Not reloaded. "), error instanceof Error ? error.message : String(error)));
+function refused({ problem, message }: ApiError, isAbove: boolean): HTMLElement {
+  const issues = Array.isArray(problem.issues) ? problem.issues.map(String) : null;
+  if (issues === null) return el("div", { class: "notice notice--bad" }, el("p", {}, el("strong", {}, "Not reloaded. "), message));
+  const count = issues.length === 1 ? "One error" : `${number(issues.length)} errors`;
+  if (isAbove) return el("div", { class: "notice notice--bad" }, el("p", {}, el("strong", {}, "Refused."), ` ${count}, as told above.`));
   return el("div", { class: "notice notice--bad" }, el("p", {}, el("strong", {}, "Refused."), " The gateway goes on with what it had."), issueLines(issues));
 }
 

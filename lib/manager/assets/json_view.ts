@@ -53,7 +53,7 @@ export function createJsonView(label: string): JsonView {
       if (found === undefined) return;
       const line = found instanceof HTMLDetailsElement ? found.querySelector("summary")! : found;
       line.dataset.found = "now";
-      line.scrollIntoView({ block: "center" });
+      line.scrollIntoView({ block: "nearest" });
     },
     expandAll() {
       all = true;

@@ -2,7 +2,7 @@
  * The overview: traffic as figures and charts, the upstreams' health, the last reload, certificates, and what an operator should know.
  * Each of them leads to the page that knows more.
  */
-import type { Certificate, Health, ServiceHealth, Status, UpstreamHealth } from "./api.ts";
+import type { Certificate, Health, ServiceHealth, Status, UpstreamHealth, Warning } from "./api.ts";
 import { createChart } from "./chart.ts";
 import { el, replace, setText, type Child } from "./dom.ts";
 import { ago, milliseconds, moment, number, percent, perSecond, until } from "./format.ts";
@@ -15,6 +15,8 @@ import { circuitCondition, conditionOf, hashOf, stateBadge, type Badge } from ".
 /** Services whose upstreams are drawn; troubled ones come first. */
 const MOST_SERVICES = 24;
 const MOST_UPSTREAMS = 16;
+/** Warnings above the figures; the others are a click away. */
+const MOST_WARNINGS = 6;
 const SOON_MS = 14 * 86_400_000;
 /** Figures come each second; what is older than this says how old it is. */
 const FRESH_MS = 5000;
@@ -50,7 +52,7 @@ export const overviewPage: OpenPage = () => {
     if (stats !== null) setText(age, `These figures are from ${ago(stats.at, now)}. They go on by themselves when the connection is back.`);
     warnings.update(status);
     tiles.update(known);
-    const end = stats === null ? now : Date.parse(stats.at);
+    const end = stats === null ? null : Date.parse(stats.at);
     requests.update(requestSamples(history, stepS, stats), stepS, end);
     errors.update(errorSamples(history, stepS, stats), stepS, end);
     times.update(timeSamples(history, stepS, stats), stepS, end);
@@ -67,7 +69,10 @@ interface Part<T extends readonly unknown[]> {
 
 function warningList(): Part<[Status | null]> {
   const list = el("ul", { class: "warnings" });
-  const node = el("section", { "aria-label": "Warnings", hidden: true }, list);
+  const others = el("ul", { class: "warnings" });
+  const count = el("summary");
+  const rest = el("details", { class: "more" }, count, others);
+  const node = el("section", { "aria-label": "Warnings", hidden: true }, list, rest);
   let drawn = "";
   return {
     node,
@@ -77,15 +82,17 @@ function warningList(): Part<[Status | null]> {
       if (key === drawn) return;
       drawn = key;
       node.hidden = warnings.length === 0;
-      replace(
-        list,
-        ...warnings.map((warning) => {
-          const place = hashOfWarning(warning);
-          return el("li", { class: "notice notice--warn" }, el("span", {}, warning.message), place === null ? null : el("a", { href: place.hash }, place.text));
-        }),
-      );
+      replace(list, ...warnings.slice(0, MOST_WARNINGS).map(warningRow));
+      replace(others, ...warnings.slice(MOST_WARNINGS).map(warningRow));
+      rest.hidden = warnings.length <= MOST_WARNINGS;
+      setText(count, `${number(warnings.length - MOST_WARNINGS)} more`);
     },
   };
+}
+
+function warningRow(warning: Warning): HTMLElement {
+  const place = hashOfWarning(warning);
+  return el("li", { class: "notice notice--warn" }, el("span", {}, warning.message), place === null ? null : el("a", { href: place.hash }, place.text));
 }
 
 function tileRow(): Part<[Known]> {

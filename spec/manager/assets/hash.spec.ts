@@ -1,0 +1,42 @@
+import { describe, expect, it } from "vitest";
+import { hashOfWarning, loginHash, placeOf } from "../../../lib/manager/assets/hash.ts";
+
+describe("an address", () => {
+  it.each([
+    ["", "", []],
+    ["#/", "", []],
+    ["#/services", "services", []],
+    ["#/routes/shop/list%20all", "routes", ["shop", "list all"]],
+    ["#/services/a%2Fb", "services", ["a/b"]],
+    ["#/services/%E2%98%83/", "services", ["☃"]],
+    ["#/services/100%", "services", ["100%"]],
+    ["#/services/a?b=c", "services", ["a"]],
+  ])("%s names a page and its words", (hash, page, words) => {
+    expect(placeOf(hash)).toEqual({ page, words, back: "#/" });
+  });
+
+  it("of the login leads back to where one was", () => {
+    const hash = loginHash("#/routes/shop/list%20all");
+    expect(hash).toBe("#/login?back=%23%2Froutes%2Fshop%2Flist%2520all");
+    expect(placeOf(hash)).toEqual({ page: "login", words: [], back: "#/routes/shop/list%20all" });
+    expect(loginHash("")).toBe("#/login");
+  });
+
+  it.each(["https://evil.example", "//evil.example", "javascript:alert(1)", "#/login", "#/login?back=x", "#//login", ""])("never leads back to %s", (back) => {
+    expect(placeOf(`#/login?back=${encodeURIComponent(back)}`).back).toBe("#/");
+    expect(loginHash(back)).toBe("#/login");
+  });
+});
+
+describe("a warning", () => {
+  const warning = (code: string, service: string | null = null, route: string | null = null) => hashOfWarning({ code, message: "", service, route })?.hash;
+
+  it("leads to the page that knows more", () => {
+    expect(warning("reload_refused")).toBe("#/config");
+    expect(warning("plugin_faults", "a/b", "c d")).toBe("#/routes/a%2Fb/c%20d");
+    expect(warning("upstream_down", "shop")).toBe("#/services/shop");
+    expect(warning("plugin_faults")).toBe("#/plugins");
+    expect(warning("circuit_open")).toBe("#/upstreams");
+    expect(warning("certificate_expires")).toBeUndefined();
+  });
+});
