@@ -180,7 +180,7 @@ export function createChart({ title, series, leading, least, format, empty }: Ch
     const most = peaks(samples, series.length)[leading.series] ?? null;
     const last = samples.at(-1)?.values[leading.series] ?? null;
     if (most === null) return `${nothing}.`;
-    return `${leading.name === "" ? "Now" : `${leading.name} now`} ${last === null ? "–" : format(last)}, at most ${format(most)} in 15 minutes.`;
+    return `${leading.name === "" ? "Now" : `${leading.name} now`} ${last === null ? "–" : format(last)}, peak ${format(most)} in 15 min.`;
   }
 
   function fillTable(): void {
