@@ -204,9 +204,9 @@ function lastReload({ at, by, outcome }: Reload, ages: Ages): HTMLElement {
   return el("span", {}, badge, " ", ages.of(at), `, by ${BY[by] ?? by}`);
 }
 
-/** Line by line, as the gateway says them: file, line, column, what is wrong and what would be right. */
+/** One below the other, as the gateway says them: file, line and column, what is wrong and what would be right. */
 function issueLines(issues: readonly string[]): HTMLElement {
-  return el("pre", { class: "lines", tabindex: "0", role: "region", "aria-label": "Errors in the configuration" }, issues.join("\n"));
+  return el("div", { class: "lines", tabindex: "0", role: "region", "aria-label": "Errors in the configuration" }, el("ul", { class: "issues mono" }, ...issues.map((issue) => el("li", {}, issue))));
 }
 
 function changeList(changes: readonly Change[]): HTMLElement {
