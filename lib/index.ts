@@ -24,6 +24,8 @@ export * as schema from "./config/schema.ts";
 export type { Config, ConfigInput } from "./config/model.ts";
 export type { ConfigIssue } from "./config/load.ts";
 export type { Change } from "./gateway/changes.ts";
+export type { ExplainedPlugin, Explanation, Question } from "./gateway/explain.ts";
+export type { ShownCertificate, Warning, WarningCode } from "./gateway/status.ts";
 export {
   ConfigError,
   type Gateway,
@@ -37,6 +39,7 @@ export {
   type Reloaded,
 } from "./gateway/gateway.ts";
 export type { MetricsFormat } from "./observe/exposition.ts";
+export type { Figures, GatewayStats, Point, ServiceStats, StatsExtent } from "./observe/stats.ts";
 export type { InjectRequest, InjectResponse } from "./gateway/inject.ts";
 export type { TlsFiles } from "./server/tls.ts";
 export { Exchange, type Call, type ClientCertificate, type ExchangeParts } from "./http/exchange.ts";

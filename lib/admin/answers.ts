@@ -2,7 +2,7 @@
  * The admin interface as a table: which path and method answers what, and to whom. Knows nothing of sockets.
  * Reading requests from connections and writing answers to them is `server.ts`.
  */
-import type { IncomingMessage } from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Clock } from "../base/clock.ts";
 import { ERRORS, type ErrorCode } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
@@ -11,14 +11,17 @@ import { problemDocument } from "../http/reply.ts";
 import { METRICS_TYPES } from "../observe/exposition.ts";
 import { metricsFormat } from "./accept.ts";
 import { createCors } from "./cors.ts";
+import { createEvents } from "./events.ts";
 import { createLogin } from "./login.ts";
+import { readQuestion } from "./question.ts";
 import { createSessions } from "./session.ts";
-import { configView, gatewayView, healthView, statusView, type AdminSource } from "./views.ts";
+import { configView, explanationView, gatewayView, healthView, statsWithHistoryView, statusView, type AdminSource } from "./views.ts";
 
 export interface Answer {
   readonly status: number;
   readonly headers: HeaderList;
-  readonly body: Buffer | null;
+  /** A function writes the body itself, for as long as it takes; not called for HEAD. Its connection ends with it. */
+  readonly body: Buffer | null | ((response: ServerResponse) => void);
 }
 
 export interface AnswersOptions {
@@ -38,14 +41,19 @@ export interface AnswersOptions {
   readonly source: AdminSource;
 }
 
-/** Answers one request; `id` names it in the answer and in the log. Never rejects. */
-export type Answers = (request: IncomingMessage, id: string) => Promise<Answer>;
+export interface Answers {
+  /** Answers one request; `id` names it in the answer and in the log. Never rejects. */
+  answer(request: IncomingMessage, id: string): Promise<Answer>;
+  /** Ends answers that would go on. */
+  close(): void;
+}
 
 export function createAnswers(options: AnswersOptions): Answers {
   const { clock, log, source } = options;
   const login = createLogin(options);
   const sessions = createSessions({ user: options.user, secret: options.jwtSecret, ttlS: options.sessionTtlS, clock });
   const cors = createCors(options.corsOrigins);
+  const events = createEvents(options);
 
   const endpoints: Readonly<Record<string, Endpoint>> = {
     "/login": { POST: { open: true, answer: logIn } },
@@ -56,13 +64,18 @@ export function createAnswers(options: AnswersOptions): Answers {
     },
     "/gateway/status": { GET: { open: false, answer: () => json(200, statusView(source.status())) } },
     "/gateway/health": { GET: { open: false, answer: () => json(200, healthView(source.health())) } },
+    "/gateway/stats": { GET: { open: false, answer: () => json(200, statsWithHistoryView(source.stats("all"))) } },
+    "/gateway/events": { GET: { open: false, answer: listen } },
+    "/gateway/explain": { POST: { open: false, answer: explain } },
     "/gateway/reload": { POST: { open: false, answer: reload } },
     "/metrics": { GET: { open: true, answer: metrics } }, // to whom, it says itself
     "/healthz": { GET: { open: true, answer: health } },
     "/readyz": { GET: { open: true, answer: readiness } },
   };
 
-  return async (request, id) => {
+  return { answer: answered, close: () => events.close() };
+
+  async function answered(request: IncomingMessage, id: string): Promise<Answer> {
     const { origin } = request.headers;
     let answer: Answer;
     try {
@@ -72,7 +85,7 @@ export function createAnswers(options: AnswersOptions): Answers {
       answer = refusal("internal", id);
     }
     return { ...answer, headers: [...COMMON, "X-Request-Id", id, ...cors.headers(origin), ...answer.headers] };
-  };
+  }
 
   function route(request: IncomingMessage, id: string): Answer | Promise<Answer> {
     const { headers, method = "" } = request;
@@ -132,7 +145,23 @@ export function createAnswers(options: AnswersOptions): Answers {
 
   function logOut({ headers }: IncomingMessage): Answer {
     sessions.revoke(headers.cookie);
+    events.review();
     return { status: 204, headers: ["Set-Cookie", sessions.clearing], body: null };
+  }
+
+  function listen({ headers: { cookie }, method }: IncomingMessage, id: string): Answer {
+    const { state } = events;
+    if (state === "ended") return refusal("overloaded", id, "The gateway is being shut down.");
+    if (state === "full") return refusal("overloaded", id, "Too many streams of events are open.", retryAfter(5000));
+    const body = method === "HEAD" ? null : (response: ServerResponse) => events.open(response, () => sessions.live(cookie));
+    // A proxy of the manager's kind must hand each event on as it comes.
+    return { status: 200, headers: ["Content-Type", "text/event-stream", "X-Accel-Buffering", "no"], body };
+  }
+
+  async function explain(request: IncomingMessage, id: string): Promise<Answer> {
+    const question = await readQuestion(request, clock);
+    if ("code" in question) return refusal(question.code, id, question.detail);
+    return json(200, explanationView(source.explain(question)));
   }
 
   async function reload({ socket }: IncomingMessage, id: string): Promise<Answer> {
@@ -159,7 +188,7 @@ type Endpoint = Readonly<
 >;
 
 /** A problem document for an error of the table, with its type; `members` are those of its own. */
-export function refusal(code: ErrorCode, id: string, detail?: string, headers: HeaderList = [], members?: object): Answer {
+export function refusal(code: ErrorCode, id: string, detail?: string, headers: HeaderList = [], members?: object): Answer & { readonly body: Buffer } {
   const { status, title } = ERRORS[code];
   return withBody(status, "application/problem+json", problemDocument({ code, status, title }, id, detail, members), headers);
 }
@@ -205,6 +234,6 @@ function json(status: number, value: unknown, headers: HeaderList = []): Answer 
   return withBody(status, "application/json", Buffer.from(JSON.stringify(value) + "\n"), headers);
 }
 
-function withBody(status: number, type: string, body: Buffer, headers: HeaderList): Answer {
+function withBody(status: number, type: string, body: Buffer, headers: HeaderList): Answer & { readonly body: Buffer } {
   return { status, headers: ["Content-Type", type, "Content-Length", String(body.length), ...headers], body };
 }

@@ -10,6 +10,7 @@ import type { Duplex } from "node:stream";
 import type { ErrorCode } from "../base/errors.ts";
 import { passwordProblem } from "../base/password.ts";
 import { COMMON, createAnswers, refusal, type Answer, type AnswersOptions } from "./answers.ts";
+import { MOST_BODY } from "./question.ts";
 
 export type { AdminSettings, AdminSource, ProxyConfig } from "./views.ts";
 
@@ -56,7 +57,7 @@ export function createAdmin(options: AdminOptions): Admin {
   return { handle, listen, renewTls, close };
 
   function handle(request: IncomingMessage, response: ServerResponse): void {
-    answerWith(request, response, (id) => answers(request, id));
+    answerWith(request, response, (id) => answers.answer(request, id));
   }
 
   function answerWith(request: IncomingMessage, response: ServerResponse, find: (id: string) => Promise<Answer>): void {
@@ -66,12 +67,22 @@ export function createAdmin(options: AdminOptions): Admin {
     drain(request, response);
     find(randomUUID())
       .then(({ status, headers, body }) => {
+        if (typeof body === "function") return void stream(body, connection, response, () => response.writeHead(status, headers as string[]));
         connection.unanswered -= 1;
         if (closing !== null || connection.broken) response.shouldKeepAlive = false;
         response.writeHead(status, headers as string[]);
         response.end(body);
       })
       .catch(() => request.socket.destroy());
+  }
+
+  /** The connection counts as one that waits for an answer as long as it lasts: nothing else is written into it. */
+  function stream(body: (response: ServerResponse) => void, connection: Connection, response: ServerResponse, writeHead: () => void): void {
+    response.shouldKeepAlive = false;
+    response.once("close", () => (connection.unanswered -= 1));
+    writeHead();
+    body(response);
+    if (closing !== null || connection.broken) response.end();
   }
 
   function connectionOf(socket: Duplex): Connection {
@@ -122,6 +133,7 @@ export function createAdmin(options: AdminOptions): Admin {
         grace.cancel();
         resolve();
       });
+      answers.close();
       // `closeIdleConnections` spares those that never sent a request; `destroySoon` lets a written answer out first.
       for (const [socket, { unanswered }] of connections) if (unanswered === 0) (socket as Socket).destroySoon();
     }));
@@ -157,7 +169,7 @@ function createListener({ tls, timeouts = { headMs: 10_000, requestMs: 30_000 } 
   return server;
 }
 
-/** No endpoint takes a body. What comes is read and dropped, so that the connection can serve again, up to a bound. */
+/** Hardly an endpoint takes a body. What comes is read and dropped, so that the connection can serve again, up to a bound. */
 function drain(request: IncomingMessage, response: ServerResponse): void {
   let seen = 0;
   request.on("data", (chunk: Buffer) => {
@@ -169,7 +181,6 @@ function drain(request: IncomingMessage, response: ServerResponse): void {
   });
 }
 
-const MOST_BODY = 64 * 1024;
 const MOST_CONNECTIONS = 1024;
 const CLOSE_GRACE_MS = 2000;
 
@@ -183,9 +194,9 @@ function rawRefusal(code: ErrorCode): string {
   const { status, headers, body } = addCommon(refusal(code, id), id);
   let head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n`;
   for (let i = 0; i < headers.length; i += 2) head += `${headers[i]}: ${headers[i + 1]}\r\n`;
-  return `${head}Connection: close\r\n\r\n${body?.toString() ?? ""}`;
+  return `${head}Connection: close\r\n\r\n${body.toString()}`;
 }
 
-function addCommon(answer: Answer, id: string): Answer {
+function addCommon<T extends Answer>(answer: T, id: string): T {
   return { ...answer, headers: [...COMMON, "X-Request-Id", id, "Vary", "Origin", ...answer.headers] };
 }

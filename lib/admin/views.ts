@@ -1,9 +1,12 @@
 /**
- * What the admin interface shows of the gateway: the ProxyConfig, the admin configuration object, its status.
+ * What the admin interface shows of the gateway: the ProxyConfig, the admin configuration object, its status, health and figures.
  * Where they come from is an `AdminSource`, which the assembly provides.
  */
 import type { MetricsFormat } from "../observe/exposition.ts";
+import type { Figures, GatewayStats, Point, StatsExtent } from "../observe/stats.ts";
+import type { Explanation, Question } from "../gateway/explain.ts";
 import type { GatewayHealth, GatewayStatus, LastReload } from "../gateway/gateway.ts";
+import type { UpstreamReport } from "../upstream/fleet.ts";
 
 /** What the admin interface asks the rest of the program; may change between requests. */
 export interface AdminSource {
@@ -14,6 +17,8 @@ export interface AdminSource {
   ready(): boolean;
   status(): GatewayStatus;
   health(): GatewayHealth;
+  stats(extent: StatsExtent): GatewayStats;
+  explain(question: Question): Explanation;
   metrics(format: MetricsFormat): string;
   /** Reloads as a change of the file does, and tells what became of it. */
   reload(): Promise<LastReload>;
@@ -42,8 +47,9 @@ export function gatewayView({ services, plugins, global }: ProxyConfig): ProxyCo
 }
 
 /** In the snake_case of JSON; moments as RFC 3339 writes them. */
-export function statusView(status: GatewayStatus): object {
+export function statusView(status: GatewayStatus) {
   const { version, state, ready, uptimeMs, inFlight, digest, loadedAt, counts, lastReload, lastChange, pluginFaults } = status;
+  const { certificates, warnings } = status;
   return {
     version,
     state,
@@ -56,28 +62,67 @@ export function statusView(status: GatewayStatus): object {
     last_reload: lastReload === null ? null : { ...lastReload, at: moment(lastReload.at) },
     last_change: lastChange === null ? null : { ...lastChange, at: moment(lastChange.at) },
     plugin_faults: pluginFaults,
+    certificates: certificates.map(({ where, path, names, notAfter }) => ({ where, path, names, not_after: moment(notAfter) })),
+    warnings: warnings.map(({ code, message, service, route }) => ({ code, message, service, route })),
   };
 }
 
-export function healthView({ services }: GatewayHealth): object {
+export function healthView({ services }: GatewayHealth) {
   return {
     services: services.map(({ name, circuitBreaker, upstreams }) => ({
       name,
       circuit_breaker: circuitBreaker === null ? null : { state: circuitBreaker.state, since: momentOrNull(circuitBreaker.since) },
-      upstreams: upstreams.map(({ id, host, port, weight, state, usable, since, until, reason, inFlight }) => ({
-        id,
-        host,
-        port,
-        weight,
-        state,
-        usable,
-        since: momentOrNull(since),
-        until: momentOrNull(until),
-        reason,
-        in_flight: inFlight,
-      })),
+      upstreams: upstreams.map(upstreamView),
     })),
   };
+}
+
+function upstreamView({ id, host, port, weight, state, usable, since, until, reason, inFlight }: UpstreamReport) {
+  return { id, host, port, weight, state, usable, since: momentOrNull(since), until: momentOrNull(until), reason, in_flight: inFlight };
+}
+
+/** The event "stats": without the history. */
+export function statsView({ at, windowS, total, services, point }: GatewayStats) {
+  return {
+    at: moment(at),
+    window_s: windowS,
+    total: figuresView(total),
+    services: services.map(({ name, routes, upstreams }) => ({
+      name,
+      routes: routes.map((route) => ({ name: route.name, ...figuresView(route) })),
+      upstreams: upstreams.map((upstream) => ({ id: upstream.id, ...figuresView(upstream) })),
+    })),
+    point: pointView(point),
+  };
+}
+
+export function statsWithHistoryView(stats: GatewayStats) {
+  return { ...statsView(stats), step_s: stats.stepS, history: stats.history.map(pointView) };
+}
+
+function figuresView({ requestsPerS, errorsPerS, limitedPerS, p50Ms, p95Ms, p99Ms, inFlight }: Figures) {
+  return {
+    requests_per_s: rounded(requestsPerS),
+    errors_per_s: rounded(errorsPerS),
+    limited_per_s: rounded(limitedPerS),
+    p50_ms: p50Ms,
+    p95_ms: p95Ms,
+    p99_ms: p99Ms,
+    in_flight: inFlight,
+  };
+}
+
+function pointView({ at, requests, errors, limited, p50Ms, p95Ms, p99Ms }: Point) {
+  return { at: moment(at), requests, errors, limited, p50_ms: p50Ms, p95_ms: p95Ms, p99_ms: p99Ms };
+}
+
+/** 1/60 has no end, and nobody reads it. */
+function rounded(value: number): number {
+  return Math.round(value * 1e4) / 1e4;
+}
+
+export function explanationView({ upstreams, ...explanation }: Explanation) {
+  return { ...explanation, upstreams: upstreams.map(({ share, ...upstream }) => ({ ...upstreamView(upstream), share })) };
 }
 
 function momentOrNull(ms: number | null): string | null {

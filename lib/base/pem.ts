@@ -64,7 +64,30 @@ export function outOfTime(cert: Buffer, wall: number): OutOfTime | undefined {
   return undefined;
 }
 
-/** The end of the first certificate's time, in milliseconds since 1970. */
-export function endOf(cert: Buffer): number {
-  return Date.parse(new X509Certificate(cert).validTo);
+export interface CertificateFacts {
+  /** Host names and addresses it is for, as it writes them: "*.example.com", "192.0.2.1"; other kinds of names are left out. */
+  readonly names: readonly string[];
+  /** The end of its time, in milliseconds since 1970. */
+  readonly notAfter: number;
 }
+
+/** What is told of the first certificate. */
+export function factsOf(cert: Buffer): CertificateFacts {
+  const { subjectAltName, validTo } = new X509Certificate(cert);
+  const names = alternativeNames(subjectAltName ?? "").filter(({ type }) => type === "DNS" || type === "IP");
+  return { names: names.map(({ name }) => name), notAfter: Date.parse(validTo) };
+}
+
+/**
+ * Subject alternative names as node writes them: joined with ", " and quoted, as JSON strings, where that or a quote could be misread.
+ * The type is "DNS", "IP", "URI", "email", …
+ */
+export function alternativeNames(text: string): { readonly type: string; readonly name: string }[] {
+  const names: { type: string; name: string }[] = [];
+  for (const [, type, quoted, plain] of text.matchAll(NAME)) {
+    names.push({ type: type === "IP Address" ? "IP" : type!, name: quoted === undefined ? plain! : (JSON.parse(quoted) as string) });
+  }
+  return names;
+}
+
+const NAME = /([^:,"]+):(?:("(?:[^"\\]|\\.)*")|([^,"]*))(?:, |$)/gy;

@@ -46,7 +46,7 @@ export async function run(given: Arguments): Promise<ExitCode> {
     followFiles(started);
     const stopped = untilStopped(started, settings, log); // before anybody is told that it runs, and may signal it
     announce(started, settings, log);
-    warnOfIdle(started, settings, log);
+    warnOfIdle(started, log);
     const code = await stopped;
     // A reader that reads no more must not hold the end up.
     await shortly(output.close(), LINGER_MS);
@@ -138,26 +138,9 @@ function announce({ gateway, http, https, adminUrl, managerUrl }: Started, setti
   }
 }
 
-/** What the configuration asks for and the settings do not make possible is no error: the same file may serve elsewhere. */
-function warnOfIdle({ gateway, https }: Started, settings: Settings, log: Log): void {
-  const { global, services } = gateway.shownConfig as unknown as Shown;
-  if (https.length === 0 && global.certificates.length > 0) {
-    log.warn("global.certificates are shown to nobody: HTTPS is off without SERVER_CERT_PATH and SERVER_KEY_PATH");
-  }
-  const levels = [global, ...services, ...services.flatMap(({ routes }) => routes)];
-  const asked = levels.some(({ plugins }) => plugins.some(({ name, enabled }) => name === "mtls" && enabled));
-  if (settings.clientAuth === "none" && asked) {
-    log.warn("the plugin mtls refuses every request: clients are asked for a certificate only with CA_CERT_PATH, on HTTPS");
-  }
-}
-
-interface Level {
-  readonly plugins: readonly { readonly name: string; readonly enabled: boolean }[];
-}
-
-interface Shown {
-  readonly global: Level & { readonly certificates: readonly unknown[] };
-  readonly services: readonly (Level & { readonly routes: readonly Level[] })[];
+/** What the configuration asks for and the settings do not make possible is said once; GET /gateway/status says it as long as it is so. */
+function warnOfIdle({ gateway }: Started, log: Log): void {
+  for (const { code, message } of gateway.status.warnings) if (code === "certificates_unused" || code === "mtls_idle") log.warn(message);
 }
 
 const LINGER_MS = 500;

@@ -114,6 +114,8 @@ function openAdmin(
         ready: () => gateway.ready,
         status: () => gateway.status,
         health: () => gateway.health,
+        stats: (extent) => gateway.recentStats(extent),
+        explain: (question) => gateway.explain(question),
         metrics: (format) => gateway.metrics(format),
         reload,
       },

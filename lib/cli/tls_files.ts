@@ -27,7 +27,7 @@ export function readTlsFiles(settings: TlsSettings, log: Log): TlsFiles | null {
   if (ca !== null) refuse(`${caCertPath} (CA_CERT_PATH)`, certificatesProblem(ca));
   const wrong = outOfTime(cert, Date.now());
   if (wrong !== undefined) log.warn(`the server certificate ${wrong.problem}`, { file: serverCertPath, date: wrong.date });
-  return { cert, key, ca, requireClientCert: settings.clientAuth === "require" };
+  return { cert, key, ca, requireClientCert: settings.clientAuth === "require", path: serverCertPath };
 }
 
 /** CA certificates by which another server's one is verified. */

@@ -8,6 +8,7 @@ import type { AddressInfo } from "node:net";
 import type { Duplex } from "node:stream";
 import { systemClock, type Clock } from "../base/clock.ts";
 import { silentLog, type Log } from "../base/log.ts";
+import { factsOf } from "../base/pem.ts";
 import { shortly } from "../base/shortly.ts";
 import { version } from "../base/version.ts";
 import type { Json } from "../config/json.ts";
@@ -21,6 +22,7 @@ import { exposition, type MetricsFormat } from "../observe/exposition.ts";
 import { whyUnwritable } from "../observe/line_writer.ts";
 import { Metrics } from "../observe/metrics.ts";
 import { createProcessFigures, type ProcessFigures } from "../observe/process.ts";
+import { Stats, type GatewayStats, type StatsExtent } from "../observe/stats.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import type { Link } from "../plugins/blame.ts";
@@ -31,13 +33,19 @@ import type { Inbound, ReceiveOptions } from "../server/receive.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import type { FleetReport } from "../upstream/fleet.ts";
 import { joinTunnel } from "../upstream/tunnel.ts";
-import { changesBetween, type Change } from "./changes.ts";
+import { changesBetween } from "./changes.ts";
+import { explain, type Explanation, type Question } from "./explain.ts";
 import { collected, injected, type InjectRequest, type InjectResponse } from "./inject.ts";
 import { families } from "./metrics.ts";
 import { PluginModules } from "./plugin_modules.ts";
 import { Runtime } from "./runtime.ts";
 import { serve, type ServeTools } from "./serve.ts";
+import type { ShownConfig } from "./shown.ts";
 import { compile, filesOf, type Loaded, type Snapshot } from "./snapshot.ts";
+import type { GatewayStatus, LastReload, PluginFaults, Reloaded, ReloadCause, ShownCertificate, State } from "./status.ts";
+import { warningsOf } from "./warnings.ts";
+
+export type { GatewayStatus, LastReload, PluginFaults, Reloaded, ReloadCause } from "./status.ts";
 
 export interface GatewayOptions {
   /** The configuration as a value; either this or `configFile`. */
@@ -69,58 +77,6 @@ export interface ListenOptions {
   readonly tls?: TlsFiles;
 }
 
-export interface Reloaded {
-  readonly digest: string;
-  /** False when the new configuration shows the same as the old one. */
-  readonly changed: boolean;
-  /** What was added, removed and altered, part by part; empty when nothing changed. */
-  readonly changes: readonly Change[];
-}
-
-/** Who asked for a reload: the watched file, a signal, the admin interface, or the program that embeds the gateway. */
-export type ReloadCause = "file" | "signal" | "admin" | "api";
-
-export type LastReload = {
-  /** Milliseconds since 1970. */
-  readonly at: number;
-  readonly by: ReloadCause;
-  /** Of the configuration in force after it: when it was refused, that is the old one. */
-  readonly digest: string;
-} & ({ readonly outcome: "taken"; readonly changes: readonly Change[] } | { readonly outcome: "refused"; readonly issues: readonly string[] });
-
-export interface GatewayStatus {
-  readonly version: string;
-  readonly state: State;
-  readonly ready: boolean;
-  /** Milliseconds since the gateway was made. */
-  readonly uptimeMs: number;
-  readonly inFlight: number;
-  readonly digest: string;
-  /** When the configuration in force was taken, in milliseconds since 1970. */
-  readonly loadedAt: number;
-  readonly counts: Snapshot["counts"];
-  /** Null before the first one. */
-  readonly lastReload: LastReload | null;
-  /** The last one that changed anything: reading the same text again does not hide it. Null before the first one. */
-  readonly lastChange: Extract<LastReload, { readonly outcome: "taken" }> | null;
-  /** Plugin instances of the configuration in force that were at fault for requests, which got a 500. */
-  readonly pluginFaults: readonly PluginFaults[];
-}
-
-export interface PluginFaults {
-  /** The kind. */
-  readonly plugin: string;
-  readonly id: string | null;
-  readonly level: "global" | "service" | "route";
-  readonly service: string | null;
-  readonly route: string | null;
-  /** Since the gateway was made. */
-  readonly count: number;
-}
-
-/** "stopping": not ready any more, but requests are still taken. */
-type State = "serving" | "stopping" | "draining" | "closed";
-
 export interface GatewayHealth {
   /** In the order of the configuration. */
   readonly services: readonly FleetReport[];
@@ -149,10 +105,11 @@ export class Gateway {
   readonly #runtime: Runtime;
   readonly #accessLog: AccessLog;
   readonly #metrics = new Metrics();
+  readonly #stats: Stats;
   readonly #process: ProcessFigures;
   readonly #listener: Listener;
-  /** Of the listeners' own certificate; null as long as there is no HTTPS. */
-  #certificate: Buffer | null = null;
+  /** What the HTTPS listeners have of their own; null as long as there are none. */
+  #https: { readonly certificate: ShownCertificate; readonly asksForCertificates: boolean } | null = null;
   /** What the snapshot in force was made from. */
   #source: ConfigSource;
   #snapshot: Snapshot;
@@ -192,6 +149,7 @@ export class Gateway {
     this.#runtime = new Runtime({ clock: this.#clock, log: this.#log, ...(options.lookup === undefined ? {} : { lookup: options.lookup }) });
     this.#accessLog = new AccessLog({ sink: options.accessLog ?? null, clock: this.#clock, log: this.#log });
     this.#process = createProcessFigures(this.#clock);
+    this.#stats = new Stats(this.#clock, this.#metrics);
     this.#source = this.#read(options.config);
     this.#snapshot = this.#compile(this.#load(this.#source));
     this.#adoptAccessLog(this.#snapshot);
@@ -239,7 +197,7 @@ export class Gateway {
 
   /** All about the gateway at this moment, as the admin interface tells it. */
   get status(): GatewayStatus {
-    return {
+    const told = {
       version,
       state: this.#state,
       ready: this.ready,
@@ -251,7 +209,15 @@ export class Gateway {
       lastReload: this.#lastReload,
       lastChange: this.#lastChange,
       pluginFaults: [...this.#pluginFaults.values()],
+      certificates: [
+        ...(this.#https === null ? [] : [this.#https.certificate]),
+        ...this.#snapshot.shownCertificates.map(({ where, path, names, notAfter }) => ({ where, path, names, notAfter })),
+      ],
     };
+    const https = this.#https;
+    const listeners = this.#hasPlain ? { https: https !== null, asksForCertificates: https?.asksForCertificates === true } : null;
+    const shown = this.shownConfig as unknown as ShownConfig;
+    return { ...told, warnings: warningsOf({ ...told, fleets: this.#runtime.health, shown, listeners, wall: this.#clock.wall() }) };
   }
 
   /** How every upstream is, and every circuit breaker. */
@@ -259,10 +225,29 @@ export class Gateway {
     return { services: this.#runtime.health };
   }
 
+  /** Requests, errors and times of the last minute for every route and upstream, and of the last 15 minutes in all. */
+  get stats(): GatewayStats {
+    return this.recentStats("all");
+  }
+
+  /** As `stats`; "active": without the history, and without routes and upstreams that nothing was asked of in the last minute. */
+  recentStats(extent: StatsExtent = "active"): GatewayStats {
+    const loads = new Map<string, Map<string, number>>();
+    for (const { service, peers } of this.#runtime.fleets) loads.set(service, new Map(peers.map(({ id, load }) => [id, load])));
+    return this.#stats.read(extent, { total: this.#inFlight, upstream: (service, id) => loads.get(service)?.get(id) ?? 0 });
+  }
+
+  /** Which route would take a request, which plugins it would pass and which upstreams could get it, and why; nothing is sent or counted. */
+  explain(question: Question): Explanation {
+    const fleet = (service: string) => [...this.#runtime.fleets].find((each) => each.service === service);
+    return explain(question, { snapshot: this.#snapshot, receiving: this.#receiving, tools: this.#tools, fleet });
+  }
+
   /** All metrics at this moment as text: Prometheus' format 0.0.4, or OpenMetrics 1.0. */
   metrics(format: MetricsFormat = "prometheus"): string {
-    const { status } = this;
-    const given = { status, metrics: this.#metrics, fleets: this.#runtime.fleets, files: this.#snapshot.shownCertificates, own: this.#certificate };
+    const status = { version, inFlight: this.#inFlight, loadedAt: this.#loadedAt, lastReload: this.#lastReload };
+    const own = this.#https?.certificate ?? null;
+    const given = { status, metrics: this.#metrics, fleets: this.#runtime.fleets, files: this.#snapshot.shownCertificates, own };
     return exposition([...families(given), ...this.#process.families()], format);
   }
 
@@ -278,14 +263,14 @@ export class Gateway {
   async listen(options: ListenOptions = {}): Promise<AddressInfo> {
     const { host = "127.0.0.1", port = 8008, tls } = options;
     if (!this.#isOpen()) throw new Error("the gateway is being closed");
-    this.#runtime.activate();
+    this.#activate();
     if (tls !== undefined && !this.#hasPlain) throw new Error("a plain listener has to be there before an HTTPS one");
     const address = await (tls === undefined ? this.#listener.listenPlain(host, port) : this.#listener.listenSecure(host, port, tls));
     // Closed while the name was being looked up: the new socket must not outlive the gateway. A drain under way ends it itself.
     if (this.#isClosed()) this.#listener.destroy();
     if (!this.#isOpen()) throw new Error("the gateway is being closed");
     if (tls === undefined) this.#hasPlain = true;
-    else this.#certificate = tls.cert;
+    else this.#https = httpsOf(tls);
     return address;
   }
 
@@ -359,7 +344,7 @@ export class Gateway {
    */
   renewTls(files: TlsFiles): void {
     this.#listener.renewTls(files);
-    this.#certificate = files.cert;
+    this.#https = httpsOf(files);
   }
 
   /** Sends one request through the gateway without a socket. Rejects when the reply breaks off. */
@@ -420,13 +405,20 @@ export class Gateway {
     await shortly(this.#runtime.closeKept(), MOST_CUTTING_MS);
     await shortly(this.#accessLog.close(), MOST_CUTTING_MS);
     this.#process.close();
+    this.#stats.close();
     return outcome;
+  }
+
+  /** Nothing runs for a configuration that is only looked at. */
+  #activate(): void {
+    this.#runtime.activate();
+    this.#stats.start();
   }
 
   #serve(inbound: Inbound): Reply | Promise<Reply> {
     this.#accessLog.begin(inbound);
     if (this.#state === "closed") return problem(inbound.call, "overloaded", { detail: "The gateway has been shut down." });
-    this.#runtime.activate();
+    this.#activate();
     const most = this.#snapshot.limits.maxRequestsInFlight;
     if (most > 0 && this.#inFlight - this.#shed.size > most) {
       this.#shed.add(inbound);
@@ -536,6 +528,11 @@ const IDLE_LINGER_MS = 1_000;
 
 /** Plugins that never answer, or never let go of what they hold, must not hold up `close` for ever. In milliseconds. */
 const MOST_CUTTING_MS = 1_000;
+
+function httpsOf({ cert, ca, path }: TlsFiles): { readonly certificate: ShownCertificate; readonly asksForCertificates: boolean } {
+  const where = path === undefined ? "listen" : "SERVER_CERT_PATH";
+  return { certificate: { where, path: path ?? null, ...factsOf(cert) }, asksForCertificates: ca !== null };
+}
 
 const RETRY_SOON: HeaderList = ["Retry-After", "1"];
 

@@ -2,7 +2,6 @@
  * Every family of metrics that the gateway tells of itself, from what it has counted and how it is at this moment.
  * Counting is `observe/metrics.ts`, the text `observe/exposition.ts`.
  */
-import { endOf } from "../base/pem.ts";
 import type { Family, Labels } from "../observe/exposition.ts";
 import type { Histogram, Metrics, RouteMeter } from "../observe/metrics.ts";
 import { gauge } from "../observe/process.ts";
@@ -19,8 +18,8 @@ export interface MetricsSource {
   readonly metrics: Metrics;
   readonly fleets: Iterable<Fleet>;
   readonly files: Snapshot["shownCertificates"];
-  /** The certificate of listeners for all names that `files` does not have; null: there is no HTTPS. */
-  readonly own: Buffer | null;
+  /** Of listeners, for all names that `files` does not have: its end in milliseconds since 1970; null: there is no HTTPS. */
+  readonly own: { readonly notAfter: number } | null;
 }
 
 type Samples<T> = (readonly [labels: Labels, value: T])[];
@@ -40,7 +39,7 @@ export function families({ status, metrics, fleets, files, own }: MetricsSource)
   };
   for (const [service, { meter, routes }] of metrics.services) {
     retries.push([["service", service], meter.retries]);
-    for (const [upstream, duration] of meter.upstreams) if (isUsed(duration)) tries.push([["service", service, "upstream", upstream], duration]);
+    for (const [upstream, { duration }] of meter.upstreams) if (isUsed(duration)) tries.push([["service", service, "upstream", upstream], duration]);
     for (const [name, each] of routes) {
       const labels = ["service", service, "route", name];
       route(each, labels);
@@ -60,8 +59,10 @@ export function families({ status, metrics, fleets, files, own }: MetricsSource)
   }
 
   const { version, inFlight, lastReload, loadedAt } = status;
-  const certificates: Samples<number> = files.map(({ file, host, endsAt }) => [["file", file, "host", host], endsAt / 1000]);
-  if (own !== null) certificates.push([["file", "", "host", ""], endOf(own) / 1000]);
+  const certificates: Samples<number> = files.flatMap(({ path, hosts, notAfter }) =>
+    hosts.map((host) => [["file", path, "host", host], notAfter / 1000] as const),
+  );
+  if (own !== null) certificates.push([["file", "", "host", ""], own.notAfter / 1000]);
   const help = HELP;
   return [
     { name: "edge_gateway_http_requests_total", type: "counter", help: help.requests, samples: requests },

@@ -49,6 +49,7 @@ export function serve(inbound: Inbound, snapshot: Snapshot, tools: ServeTools): 
   }
   const { service, route, handler, meter } = found.target;
   call.notes.meter = meter;
+  meter.inFlight++;
   call.notes.service = service.name;
   call.notes.route = route.name;
 

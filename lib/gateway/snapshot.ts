@@ -4,7 +4,7 @@
  */
 import { cidrSet } from "../base/cidr.ts";
 import type { Log } from "../base/log.ts";
-import { endOf } from "../base/pem.ts";
+import { factsOf } from "../base/pem.ts";
 import type { Json } from "../config/json.ts";
 import type { Config, PluginInstance, Service } from "../config/model.ts";
 import { statusRanges } from "../config/resilience.ts";
@@ -25,6 +25,7 @@ import type { HealthSettings } from "../upstream/health.ts";
 import type { RetryPolicy } from "../upstream/retries.ts";
 import { upstreamTls } from "../upstream/tls.ts";
 import type { CheckSettings, InUse, Runtime } from "./runtime.ts";
+import type { ShownCertificate } from "./status.ts";
 
 export interface Snapshot {
   readonly table: RouteTable<RouteTarget>;
@@ -46,8 +47,14 @@ export interface Snapshot {
   readonly counts: { readonly services: number; readonly routes: number; readonly upstreams: number };
   readonly inUse: InUse;
   readonly metrics: MetricsPlan;
-  /** The end of each certificate that clients are shown by host name, in milliseconds since 1970. */
-  readonly shownCertificates: readonly { readonly file: string; readonly host: string; readonly endsAt: number }[];
+  /** The certificates that clients are shown by host name. */
+  readonly shownCertificates: readonly HostCertificate[];
+}
+
+/** A certificate of `global.certificates`. */
+export interface HostCertificate extends ShownCertificate {
+  readonly path: string;
+  readonly hosts: readonly string[];
 }
 
 export interface RouteTarget {
@@ -140,9 +147,8 @@ function compileInto(inUse: InUse, loaded: Loaded, workshop: Workshop): Snapshot
     counts: { services: config.services.length, routes: entries.length, upstreams },
     inUse,
     metrics: plan,
-    shownCertificates: config.global.certificates.flatMap(({ hosts, cert }) => {
-      const endsAt = endOf(cert.content);
-      return hosts.map((host) => ({ file: cert.path, host, endsAt }));
+    shownCertificates: config.global.certificates.map(({ hosts, cert }, i) => {
+      return { where: `global.certificates[${i}]`, path: cert.path, hosts, ...factsOf(cert.content) };
     }),
   });
 }

@@ -4,6 +4,7 @@
  */
 import { ERRORS, type ErrorCode } from "../base/errors.ts";
 import type { Meter, Notes } from "../http/exchange.ts";
+import { Recent } from "./recent.ts";
 
 /** Upper bounds in seconds; what takes longer falls under +Inf. */
 export const BUCKETS: readonly number[] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
@@ -40,19 +41,29 @@ const MOST_CODES = 64;
 /** What is known of the requests of one route. */
 export class RouteMeter implements Meter {
   readonly duration = new Histogram();
+  readonly recent = new Recent();
   readonly refusals = new Map<string, Cell>();
   rateLimited = 0;
+  /** Requests that were given this route and are not over. */
+  inFlight = 0;
   readonly #requests = new Map<number, Cell>();
 
   ended(method: string, notes: Notes, ms: number): void {
     const { status, code } = notes;
+    const { recent } = this;
+    if (notes.meter === this) this.inFlight--;
+    recent.requests++;
+    if (status !== null && status >= 500) recent.errors++;
     const known = METHOD_INDEX.get(method) ?? METHODS.length;
     const key = known * SPAN + (status === null ? 0 : status > HIGHEST_STATUS ? HIGHEST_STATUS + 1 : status);
     const cell = this.#requests.get(key);
     if (cell === undefined) this.#requests.set(key, { count: 1 });
     else cell.count++;
     // A WebSocket lasts as long as people keep it open: among requests it would hide how long those take.
-    if (status !== 101) this.duration.add(ms);
+    if (status !== 101) {
+      this.duration.add(ms);
+      recent.time(ms);
+    }
     if (code !== null) this.#failed(code, notes);
   }
 
@@ -66,7 +77,10 @@ export class RouteMeter implements Meter {
   }
 
   #failed(code: string, { route, attempts }: Notes): void {
-    if (code === "rate_limited") this.rateLimited++;
+    if (code === "rate_limited") {
+      this.rateLimited++;
+      this.recent.limited++;
+    }
     if (route === null || attempts > 0 || code === "internal" || ERRORS[code as ErrorCode]?.side === "upstream") return;
     const name = this.refusals.has(code) || this.refusals.size < MOST_CODES ? code : "other";
     const cell = this.refusals.get(name);
@@ -75,13 +89,26 @@ export class RouteMeter implements Meter {
   }
 }
 
+/** What is known of the tries of one upstream. */
+class TryMeter {
+  readonly duration = new Histogram();
+  readonly recent = new Recent();
+}
+
 /** What is known of the tries of one service's upstreams. */
 export class ServiceMeter {
   retries = 0;
-  readonly upstreams = new Map<string, Histogram>();
+  readonly upstreams = new Map<string, TryMeter>();
 
-  tried(upstream: string, ms: number): void {
-    this.upstreams.get(upstream)?.add(ms);
+  /** `status` is that of the answer; null: there was none. */
+  tried(upstream: string, ms: number, status: number | null): void {
+    const meter = this.upstreams.get(upstream);
+    if (meter === undefined) return;
+    const { recent } = meter;
+    meter.duration.add(ms);
+    recent.requests++;
+    if (status === null || status >= 500) recent.errors++;
+    recent.time(ms);
   }
 
   retried(): void {
@@ -132,7 +159,7 @@ export class Metrics {
     this.#services = services;
     for (const { meter, upstreams } of services.values()) {
       for (const id of meter.upstreams.keys()) if (!upstreams.has(id)) meter.upstreams.delete(id);
-      for (const id of upstreams) if (!meter.upstreams.has(id)) meter.upstreams.set(id, new Histogram());
+      for (const id of upstreams) if (!meter.upstreams.has(id)) meter.upstreams.set(id, new TryMeter());
     }
   }
 }

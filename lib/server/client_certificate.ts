@@ -4,6 +4,7 @@
  */
 import type { X509Certificate } from "node:crypto";
 import type { TLSSocket } from "node:tls";
+import { alternativeNames } from "../base/pem.ts";
 import type { ClientCertificate } from "../http/exchange.ts";
 
 export type CertificateReader = () => ClientCertificate | null;
@@ -49,7 +50,7 @@ export function clientCertificate(shown: X509Certificate, reason: string | null)
     reason,
     subject: subjectOf(shown),
     commonName: commonNameOf(shown),
-    names: namesOf(shown.subjectAltName ?? ""),
+    names: alternativeNames(shown.subjectAltName ?? "").map(({ type, name }) => `${type}:${name}`),
     fingerprint: shown.fingerprint256.replaceAll(":", "").toLowerCase(),
     keyUses: shown.keyUsage ?? [],
   };
@@ -70,15 +71,3 @@ function commonNameOf(shown: X509Certificate): string | null {
   const name = [subject?.CN ?? []].flat().at(-1);
   return name === undefined || name === "" ? null : name;
 }
-
-/** node joins them with ", " and quotes, as a JSON string, every value in which that or a quote could be misread. */
-function namesOf(text: string): string[] {
-  const names: string[] = [];
-  for (const [, type, quoted, plain] of text.matchAll(NAME)) {
-    const prefix = type === "IP Address" ? "IP" : type!;
-    names.push(`${prefix}:${quoted === undefined ? plain : (JSON.parse(quoted) as string)}`);
-  }
-  return names;
-}
-
-const NAME = /([^:,"]+):(?:("(?:[^"\\]|\\.)*")|([^,"]*))(?:, |$)/gy;

@@ -15,6 +15,8 @@ export interface TlsFiles extends Pair {
   readonly ca: Buffer | null;
   /** Whether a handshake without a valid client certificate fails. */
   readonly requireClientCert: boolean;
+  /** Where `cert` was read from, for those who ask for the gateway's status. */
+  readonly path?: string;
 }
 
 export interface TlsServers {

@@ -30,8 +30,8 @@ export interface AttemptsOptions {
 
 /** Hears of every try that its client waited for. */
 export interface AttemptsMeter {
-  /** `ms` to the head of the response, or to the failure. */
-  tried(upstream: string, ms: number): void;
+  /** `ms` to the head of the response, or to the failure; `status` is that of the response, null when there was none. */
+  tried(upstream: string, ms: number, status: number | null): void;
   retried(): void;
 }
 
@@ -62,8 +62,10 @@ async function attempt(exchange: Exchange, peer: Peer, forwarding: ForwardOption
   notes.upstream = peer.id;
   notes.attempts++;
   notes.askedAt = startedAt;
+  let status: number | null = null;
   try {
     const reply = await peer.forward(exchange, forwarding, endsAt);
+    status = reply.status;
     peer.health.answered(reply.status);
     return reply;
   } catch (error) {
@@ -74,7 +76,7 @@ async function attempt(exchange: Exchange, peer: Peer, forwarding: ForwardOption
     const took = clock.now() - startedAt;
     notes.upstreamMs = (notes.upstreamMs ?? 0) + took;
     notes.askedAt = null;
-    if (!exchange.call.aborted) meter?.tried(peer.id, took);
+    if (!exchange.call.aborted) meter?.tried(peer.id, took, status);
   }
 }
 

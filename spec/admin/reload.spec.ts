@@ -83,6 +83,8 @@ describe("GET /gateway/status", () => {
       last_reload: null,
       last_change: null,
       plugin_faults: [],
+      certificates: [],
+      warnings: [],
     });
   });
 

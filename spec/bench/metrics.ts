@@ -19,7 +19,7 @@ export async function metrics(): Promise<boolean> {
     const begun = performance.now();
     for (let i = 0; i < ROUNDS; i++) {
       routes[i % ROUTES]!.ended(METHODS[i % 3]!, notes[i % notes.length]!, i % 100);
-      meter.tried(upstreams[i % upstreams.length]!, i % 100);
+      meter.tried(upstreams[i % upstreams.length]!, i % 100, 200);
     }
     return { requestNs: ((performance.now() - begun) * 1e6) / ROUNDS, grownBytes: (process.memoryUsage().heapUsed - heap) / ROUNDS };
   };

@@ -277,6 +277,8 @@ describe("status", () => {
       lastReload: null,
       lastChange: null,
       pluginFaults: [],
+      certificates: [],
+      warnings: [],
     });
     const { changes } = gateway.reload({ services: [] }, "signal");
     expect(gateway.status).toMatchObject({ loadedAt: made + 1_500, digest: gateway.digest, counts: { services: 0 } });

@@ -1,0 +1,272 @@
+/**
+ * Explains what would become of a request: the route that takes it or why none does, its plugins in their order, and the upstreams that
+ * could get it. The answer is that of the data path itself (`serve.ts`), which is given a handler that takes the request and sends
+ * nothing; only the words for it are made here.
+ */
+import { suggest } from "../base/suggest.ts";
+import type { Exchange } from "../http/exchange.ts";
+import { headerValue } from "../http/headers.ts";
+import type { Reply } from "../http/reply.ts";
+import { RouteMeter } from "../observe/metrics.ts";
+import { readTarget, type Target } from "../route/path.ts";
+import { compileTable } from "../route/table.ts";
+import type { Inbound, ReceiveOptions } from "../server/receive.ts";
+import type { Fleet, FleetReport, UpstreamReport } from "../upstream/fleet.ts";
+import { injected } from "./inject.ts";
+import { serve, type ServeTools } from "./serve.ts";
+import type { ShownConfig, ShownPlugin, ShownRoute, ShownService } from "./shown.ts";
+import type { Snapshot } from "./snapshot.ts";
+
+/** A request that is not sent. */
+export interface Question {
+  readonly method: string;
+  /** "/shop/items?x=1", or an absolute http(s) URL. */
+  readonly url: string;
+  /** Without `Host` and with a `url` that names none, the host is "localhost". */
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+export interface Explanation {
+  readonly outcome: "matched" | "refused";
+  /** What a client would get, when it is refused before any plugin: 400, 404, 405, 413, 414 or 431. */
+  readonly status: number | null;
+  readonly code: string | null;
+  /** Why this route, or why none; sentences. */
+  readonly reasons: readonly string[];
+  /** Normalised; null when it cannot be. */
+  readonly path: string | null;
+  readonly service: string | null;
+  readonly route: string | null;
+  /** base_path and path together. */
+  readonly pattern: string | null;
+  readonly params: Readonly<Record<string, string>>;
+  /** Path and query as the upstream gets them, unless a plugin changes them. */
+  readonly forwarded: string | null;
+  /** In the order in which they run; `config` as it is displayed. */
+  readonly plugins: readonly ExplainedPlugin[];
+  readonly strategy: string | null;
+  readonly upstreams: readonly (UpstreamReport & { /** Of the requests, 0 to 1, as things stand. */ readonly share: number })[];
+}
+
+export interface ExplainedPlugin {
+  readonly level: "global" | "service" | "route";
+  readonly name: string;
+  readonly id: string | null;
+  readonly config: ShownPlugin["config"];
+}
+
+export interface ExplainTools {
+  readonly snapshot: Snapshot;
+  readonly receiving: ReceiveOptions;
+  readonly tools: ServeTools;
+  /** The upstreams of a service. */
+  readonly fleet: (service: string) => Fleet | undefined;
+}
+
+export function explain({ method, url, headers = {} }: Question, { snapshot, receiving, tools, fleet }: ExplainTools): Explanation {
+  const inbound = injected({ method, path: url, headers: Object.entries(headers).filter(([name]) => !isFraming(name)).flat() }, receiving);
+  const target = readTarget(url);
+  const asked = "code" in target ? null : { inbound, target, authority: target.authority ?? inbound.authority };
+  const shown = snapshot.shown as unknown as ShownConfig;
+  const { exchange, reply } = walk(inbound, snapshot, tools);
+  if (exchange === null) {
+    const { code, detail } = problemOf(reply);
+    const reasons = [detail, ...(asked === null || inbound.refusal !== null ? [] : whyNone(reply.status, asked, shown))];
+    return { ...NOTHING, outcome: "refused", status: reply.status, code, reasons, path: asked === null ? null : asked.target.path };
+  }
+  const service = shown.services.find(({ name }) => name === exchange.service.name)!;
+  const route = service.routes.find(({ name }) => name === exchange.route.name)!;
+  const upstreams = fleet(service.name);
+  return {
+    outcome: "matched",
+    status: null,
+    code: null,
+    reasons: [...whyThis(exchange, asked!, { service, route }, shown), ...(upstreams === undefined ? [] : whyUnserved(upstreams.report))],
+    path: exchange.path,
+    service: service.name,
+    route: route.name,
+    pattern: patternOf(service, route),
+    params: { ...exchange.params },
+    forwarded: exchange.upstreamPath + exchange.query,
+    plugins: [...ofLevel("global", shown.global), ...ofLevel("service", service), ...ofLevel("route", route)],
+    strategy: service.load_balancing_strategy,
+    upstreams: upstreams === undefined ? [] : withShares(upstreams),
+  };
+}
+
+/** What says how long a body is: a question has none. */
+function isFraming(name: string): boolean {
+  return /^(?:content-length|transfer-encoding)$/i.test(name);
+}
+
+interface Asked {
+  readonly inbound: Inbound;
+  readonly target: Target;
+  readonly authority: string;
+}
+
+const NOTHING = { service: null, route: null, pattern: null, params: {}, forwarded: null, plugins: [], strategy: null, upstreams: [] } as const;
+
+/** Down the data path to where the first plugin would be. `exchange` is null when it did not get there. */
+function walk(inbound: Inbound, snapshot: Snapshot, tools: ServeTools): { readonly exchange: Exchange | null; readonly reply: Reply } {
+  let taken: Exchange | null = null;
+  const handler = (exchange: Exchange): Reply => {
+    taken = exchange;
+    return { status: 200, headers: [], body: null };
+  };
+  const table: Snapshot["table"] = {
+    find(...request) {
+      const found = snapshot.table.find(...request);
+      return found.kind === "route" ? { ...found, target: { ...found.target, handler, meter: new RouteMeter() } } : found;
+    },
+  };
+  const reply = serve(inbound, { ...snapshot, table }, { ...tools, onFault: () => {} });
+  inbound.call.close();
+  if (reply instanceof Promise) throw new Error("a request was not looked at in one turn");
+  return { exchange: taken, reply };
+}
+
+function problemOf({ body }: Reply): { readonly code: string; readonly detail: string } {
+  const { code, detail, title } = JSON.parse(String(body)) as { code: string; detail?: string; title: string };
+  return { code, detail: detail ?? `${title}.` };
+}
+
+interface Place {
+  readonly service: ShownService;
+  readonly route: ShownRoute;
+}
+
+/** More of a kind are only counted. */
+const MOST_NAMED = 5;
+
+function whyThis({ path, method }: Exchange, asked: Asked, { service, route }: Place, shown: ShownConfig): string[] {
+  const reasons = [`${path} matches service "${service.name}" (base_path ${service.base_path}), route "${route.name}" (${route.path}).`];
+  if (asked.target.path !== asked.inbound.target.replace(/\?.*$/s, "") && asked.target.authority === null) {
+    reasons.push(`The path is matched and forwarded in its normal form, ${path}.`);
+  }
+  if (hostsOf(service).length > 0) reasons.push(`The service is for the hosts ${hostsOf(service).join(", ")}: it goes before services for all hosts.`);
+  const methods = methodsOf(route);
+  if (methods.length > 0 && !methods.includes(method)) {
+    reasons.push(method === "HEAD" ? "A route that takes GET takes HEAD, too." : `The preflight is for a method that the route takes: ${methods.join(", ")}.`);
+  }
+  const others = placesFor(shown, asked).filter((place) => place.route !== route);
+  const losers = others.filter((place) => findIn(place, asked) === "route");
+  for (const place of losers.slice(0, MOST_NAMED)) reasons.push(`${nameOf(place)} fits as well, but is less specific: ${whyBehind(place, service)}.`);
+  if (losers.length > MOST_NAMED) reasons.push(`${losers.length - MOST_NAMED} more routes fit as well, and are less specific.`);
+  if (losers.length === 0) reasons.push("No other route fits it: a literal segment would go before {name}, and {name} before {name*}.");
+  return reasons;
+}
+
+function whyBehind({ service }: Place, winner: ShownService): string {
+  if (hostsOf(winner).length > 0 && hostsOf(service).length === 0) return "services for certain hosts go first";
+  return "a literal segment goes before {name}, {name} before {name*}, and at a tie the longer base_path first";
+}
+
+function whyUnserved({ circuitBreaker, upstreams }: FleetReport): string[] {
+  const reasons: string[] = [];
+  if (circuitBreaker?.state === "open") reasons.push("The circuit of the service is open: what the plugins let pass gets 503 until it tries again.");
+  if (!upstreams.some(({ usable }) => usable)) reasons.push("No upstream of the service can be used: what the plugins let pass gets 503.");
+  return reasons;
+}
+
+function whyNone(status: number, asked: Asked, shown: ShownConfig): string[] {
+  if (status === 405) return placesFor(shown, asked).filter((place) => findIn(place, asked) === "method").slice(0, MOST_NAMED).map(otherMethods);
+  if (status !== 404) return [];
+  const { path } = asked.target;
+  const elsewhere = placesFor(shown, asked, "any host").filter((place) => findIn(place, asked, "any host") !== "none");
+  if (elsewhere.length > 0) {
+    return elsewhere.slice(0, MOST_NAMED).map((place) => `${nameOf(place)} fits the path, but is for the hosts ${hostsOf(place.service).join(", ")} only.`);
+  }
+  const near = shown.services.filter((service) => isBelow(service, asked));
+  if (near.length === 0) return [...(shown.services.length === 0 ? ["The configuration has no services."] : noBase(path, shown))];
+  return near.slice(0, MOST_NAMED).map((service) => noRoute(service, path));
+}
+
+function otherMethods(place: Place): string {
+  const method = methodsOf(place.route);
+  return `${nameOf(place)} fits the path, but takes ${method.length === 1 ? "only " : ""}${method.join(", ")}. Methods are compared in upper and lower case.`;
+}
+
+function noBase(path: string, { services }: ShownConfig): string[] {
+  const bases = [...new Set(services.map(({ base_path }) => base_path))];
+  const meant = suggest(path.split("/", 2)[1]!, bases.map((base) => base.split("/")[1] ?? ""));
+  const nearest = meant === undefined ? undefined : bases.find((base) => base.split("/")[1] === meant);
+  const some = bases.slice(0, MOST_NAMED).join(", ") + (bases.length > MOST_NAMED ? ` and ${bases.length - MOST_NAMED} more` : "");
+  return [`${path} begins with the base_path of no service: there are ${some}.${nearest === undefined ? "" : ` Did you mean ${nearest}?`}`];
+}
+
+function noRoute(service: ShownService, path: string): string {
+  const patterns = [...new Set(service.routes.map((route) => patternOf(service, route)))];
+  if (patterns.length === 0) return `Service "${service.name}" (base_path ${service.base_path}) has no routes.`;
+  const meant = suggest(path, patterns);
+  const some = patterns.slice(0, MOST_NAMED).join(", ") + (patterns.length > MOST_NAMED ? ` and ${patterns.length - MOST_NAMED} more` : "");
+  return `${path} begins as base_path ${service.base_path} of service "${service.name}" does, but fits none of its routes as a whole: ${some}.${meant === undefined ? "" : ` Did you mean ${meant}?`}`;
+}
+
+type HostRule = "its hosts" | "any host";
+
+/** Every route of the services below whose base_path the path is. */
+function placesFor({ services }: ShownConfig, asked: Asked, hosts: HostRule = "its hosts"): Place[] {
+  return services
+    .filter((service) => isBelow(service, asked, hosts))
+    .flatMap((service) => service.routes.map((route) => ({ service, route })));
+}
+
+/** What a table of this one route alone would find. */
+function findIn({ service, route }: Place, asked: Asked, hosts: HostRule = "its hosts"): "route" | "method" | "none" {
+  return lone(service, route.path, methodsOf(route), asked, hosts);
+}
+
+function isBelow(service: ShownService, asked: Asked, hosts: HostRule = "its hosts"): boolean {
+  return lone(service, "/", [], asked, hosts) === "route" || lone(service, "/{edge_gateway_rest*}", [], asked, hosts) === "route";
+}
+
+function lone(service: ShownService, path: string, methods: readonly string[], { inbound, target, authority }: Asked, hosts: HostRule): "route" | "method" | "none" {
+  const entry = {
+    basePath: service.base_path,
+    hosts: hosts === "any host" ? [] : hostsOf(service),
+    path,
+    methods,
+    encodedSlashes: service.encoded_slashes === "allow",
+    target: null,
+  };
+  return compileTable([entry]).find(authority, wantedMethod(inbound), target.path, target.encodedSlash).kind;
+}
+
+/** A preflight is matched by the method that it asks for, where a plugin takes it; here both are near enough to name a route. */
+function wantedMethod({ method, headers }: Inbound): string {
+  return method === "OPTIONS" ? (headerValue(headers, "access-control-request-method") ?? method) : method;
+}
+
+function* ofLevel(level: ExplainedPlugin["level"], { plugins }: { readonly plugins: readonly ShownPlugin[] }): Iterable<ExplainedPlugin> {
+  for (const { name, id, enabled, config } of plugins) if (enabled) yield { level, name, id: id ?? null, config };
+}
+
+function withShares(fleet: Fleet): Explanation["upstreams"] {
+  const { upstreams, circuitBreaker } = fleet.report;
+  const isOpen = circuitBreaker?.state === "open";
+  const weights = upstreams.map(({ usable }, i) => (usable && !isOpen ? fleet.peers[i]!.weightNow : 0));
+  const sum = weights.reduce((all, weight) => all + weight, 0);
+  return upstreams.map((upstream, i) => ({ ...upstream, share: sum === 0 ? 0 : weights[i]! / sum }));
+}
+
+function nameOf({ service, route }: Place): string {
+  return `Route "${route.name}" of service "${service.name}" (${patternOf(service, route)})`;
+}
+
+function patternOf({ base_path: base }: ShownService, { path }: ShownRoute): string {
+  const whole = withoutFinalSlash(base) + withoutFinalSlash(path);
+  return whole === "" ? "/" : whole;
+}
+
+function withoutFinalSlash(path: string): string {
+  return path.endsWith("/") ? path.slice(0, -1) : path;
+}
+
+function hostsOf({ hosts }: ShownService): readonly string[] {
+  return hosts ?? [];
+}
+
+function methodsOf({ methods }: ShownRoute): readonly string[] {
+  return methods ?? [];
+}

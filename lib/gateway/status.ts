@@ -1,0 +1,92 @@
+/**
+ * What the gateway tells of itself, as types: its state, reloads, certificates, faults and warnings. Who fills them in is `gateway.ts`;
+ * what deserves a warning is decided in `warnings.ts`.
+ */
+import type { CertificateFacts } from "../base/pem.ts";
+import type { Change } from "./changes.ts";
+
+export interface Reloaded {
+  readonly digest: string;
+  /** False when the new configuration shows the same as the old one. */
+  readonly changed: boolean;
+  /** What was added, removed and altered, part by part; empty when nothing changed. */
+  readonly changes: readonly Change[];
+}
+
+/** Who asked for a reload: the watched file, a signal, the admin interface, or the program that embeds the gateway. */
+export type ReloadCause = "file" | "signal" | "admin" | "api";
+
+export type LastReload = {
+  /** Milliseconds since 1970. */
+  readonly at: number;
+  readonly by: ReloadCause;
+  /** Of the configuration in force after it: when it was refused, that is the old one. */
+  readonly digest: string;
+} & ({ readonly outcome: "taken"; readonly changes: readonly Change[] } | { readonly outcome: "refused"; readonly issues: readonly string[] });
+
+export interface GatewayStatus {
+  readonly version: string;
+  readonly state: State;
+  readonly ready: boolean;
+  /** Milliseconds since the gateway was made. */
+  readonly uptimeMs: number;
+  readonly inFlight: number;
+  readonly digest: string;
+  /** When the configuration in force was taken, in milliseconds since 1970. */
+  readonly loadedAt: number;
+  readonly counts: { readonly services: number; readonly routes: number; readonly upstreams: number };
+  /** Null before the first one. */
+  readonly lastReload: LastReload | null;
+  /** The last one that changed anything: reading the same text again does not hide it. Null before the first one. */
+  readonly lastChange: Extract<LastReload, { readonly outcome: "taken" }> | null;
+  /** Plugin instances of the configuration in force that were at fault for requests, which got a 500. */
+  readonly pluginFaults: readonly PluginFaults[];
+  /** Those that clients are shown: the listeners' own first, then `global.certificates`. */
+  readonly certificates: readonly ShownCertificate[];
+  /** What an operator should know at this moment. */
+  readonly warnings: readonly Warning[];
+}
+
+export interface PluginFaults {
+  /** The kind. */
+  readonly plugin: string;
+  readonly id: string | null;
+  readonly level: "global" | "service" | "route";
+  readonly service: string | null;
+  readonly route: string | null;
+  /** Since the gateway was made. */
+  readonly count: number;
+}
+
+/** What is told of a certificate; never what it or its key holds. */
+export interface ShownCertificate extends CertificateFacts {
+  /** Where it is configured: "SERVER_CERT_PATH", "listen" where a host gave it, "global.certificates[0]". */
+  readonly where: string;
+  /** Null where a host gave it. */
+  readonly path: string | null;
+}
+
+/** Something an operator should know. */
+export interface Warning {
+  readonly code: WarningCode;
+  /** What it is and what to do, in a sentence or two. */
+  readonly message: string;
+  readonly service: string | null;
+  readonly route: string | null;
+}
+
+export type WarningCode =
+  | "reload_refused"
+  | "certificate_expired"
+  | "certificate_expires"
+  | "certificates_unused"
+  | "mtls_idle"
+  | "no_upstream"
+  | "upstream_down"
+  | "upstream_ejected"
+  | "circuit_open"
+  | "plugin_faults"
+  | "more";
+
+/** "stopping": not ready any more, but requests are still taken. */
+export type State = "serving" | "stopping" | "draining" | "closed";

@@ -1,0 +1,97 @@
+/**
+ * Finds what an operator should know of a gateway at this moment, and says it in a sentence with what to do about it. What is looked at
+ * is handed in; nothing here changes while nothing is wrong or set right, so that two lists can be compared.
+ */
+import type { FleetReport, UpstreamReport } from "../upstream/fleet.ts";
+import type { ShownConfig, ShownPlugin } from "./shown.ts";
+import type { GatewayStatus, ShownCertificate, Warning } from "./status.ts";
+
+export interface WarningsSource extends Pick<GatewayStatus, "lastReload" | "digest" | "certificates" | "pluginFaults"> {
+  readonly fleets: readonly FleetReport[];
+  readonly shown: ShownConfig;
+  /** Of the gateway's own listeners; null: it has none, so what they would do is a host's affair. */
+  readonly listeners: { readonly https: boolean; readonly asksForCertificates: boolean } | null;
+  /** Milliseconds since 1970. */
+  readonly wall: number;
+}
+
+/** A list of thousands helps nobody. */
+const MOST = 100;
+
+export function warningsOf(source: WarningsSource): readonly Warning[] {
+  const warnings = [...ofReload(source), ...ofCertificates(source), ...ofIdle(source), ...source.fleets.flatMap((fleet) => [...ofService(fleet)]), ...ofPlugins(source)];
+  if (warnings.length <= MOST) return warnings;
+  const more = warnings.length - MOST;
+  return [...warnings.slice(0, MOST), warning("more", `There are ${more} more warnings like these; GET /gateway/health tells of every upstream.`)];
+}
+
+function* ofReload({ lastReload, digest }: WarningsSource): Iterable<Warning> {
+  if (lastReload?.outcome !== "refused") return;
+  const { issues } = lastReload;
+  const others = issues.length > 1 ? `, and ${issues.length - 1} more` : "";
+  yield warning("reload_refused", `The last reload was refused (${issues[0]}${others}): set it right and reload. Configuration ${digest} stays in force.`);
+}
+
+const DAY_MS = 86_400_000;
+const SOON_MS = 14 * DAY_MS;
+
+function* ofCertificates({ certificates, wall }: WarningsSource): Iterable<Warning> {
+  for (const certificate of certificates) {
+    const { notAfter } = certificate;
+    const which = nameOf(certificate);
+    const date = new Date(notAfter).toISOString().slice(0, 10);
+    if (wall > notAfter) yield warning("certificate_expired", `${which} expired on ${date}, and clients refuse it: renew it; a new file is taken as it is written.`);
+    else if (notAfter - wall < SOON_MS) yield warning("certificate_expires", `${which} expires on ${date}: renew it; a new file is taken as it is written.`);
+  }
+}
+
+function nameOf({ where, path, names }: ShownCertificate): string {
+  const first = names.slice(0, 3).join(", ") + (names.length > 3 ? ", …" : "");
+  return `The certificate ${path === null ? `of ${where}` : `${path} (${where})`}${first === "" ? "" : ` for ${first}`}`;
+}
+
+/** What the configuration asks for and the listeners do not make possible is no error: the same file may serve elsewhere. */
+function* ofIdle({ listeners, shown: { global, services } }: WarningsSource): Iterable<Warning> {
+  if (listeners === null) return;
+  if (!listeners.https && global.certificates.length > 0) {
+    yield warning("certificates_unused", "global.certificates are shown to nobody: HTTPS is off without SERVER_CERT_PATH and SERVER_KEY_PATH");
+  }
+  if (listeners.asksForCertificates) return;
+  const asks = ({ plugins }: { readonly plugins: readonly ShownPlugin[] }) => plugins.some(({ name, enabled }) => name === "mtls" && enabled);
+  if (asks(global) || services.some((service) => asks(service) || service.routes.some(asks))) {
+    yield warning("mtls_idle", "the plugin mtls refuses every request: clients are asked for a certificate only with CA_CERT_PATH, on HTTPS");
+  }
+}
+
+function* ofService({ name, circuitBreaker, upstreams }: FleetReport): Iterable<Warning> {
+  if (!upstreams.some(({ usable }) => usable)) {
+    yield warning("no_upstream", `Service "${name}" has no upstream that can be used, and its requests get 503: bring one back, or give one a weight above 0.`, name);
+  }
+  if (circuitBreaker?.state === "open") {
+    yield warning("circuit_open", `The circuit of service "${name}" is open, and its requests get 503 until it tries again: see why its upstreams fail.`, name);
+  }
+  for (const upstream of upstreams) {
+    const told = ofUpstream(name, upstream);
+    if (told !== null) yield told;
+  }
+}
+
+function ofUpstream(service: string, { id, host, port, state, reason }: UpstreamReport): Warning | null {
+  const which = `Upstream "${id}" (${host}:${port}) of service "${service}"`;
+  const why = reason === null ? "" : ` (${reason})`;
+  if (state === "unhealthy") return warning("upstream_down", `${which} is down: its checks fail${why}. It comes back by itself once they pass.`, service);
+  if (state === "ejected") return warning("upstream_ejected", `${which} is out for a while because it failed requests${why}: see what is wrong with it.`, service);
+  return null;
+}
+
+function* ofPlugins({ pluginFaults }: WarningsSource): Iterable<Warning> {
+  for (const { plugin, id, level, service, route, count } of pluginFaults) {
+    const which = `Plugin ${plugin}${id === null ? "" : ` "${id}"`} of ${level === "global" ? "the global level" : level === "service" ? `service "${service}"` : `route "${route}" of service "${service}"`}`;
+    const times = count === 1 ? "a request, which" : `${count} requests, which`;
+    yield warning("plugin_faults", `${which} was at fault for ${times} got a 500: the log says why.`, service, route);
+  }
+}
+
+function warning(code: Warning["code"], message: string, service: string | null = null, route: string | null = null): Warning {
+  return { code, message, service, route };
+}

@@ -1,0 +1,203 @@
+import { describe, expect, it } from "vitest";
+import type { ConfigInput } from "../../lib/config/model.ts";
+import { createGateway, type Gateway } from "../../lib/index.ts";
+import { Metrics } from "../../lib/observe/metrics.ts";
+import { Recent, Sum, TIME_BUCKETS } from "../../lib/observe/recent.ts";
+import { Stats } from "../../lib/observe/stats.ts";
+import { manualClock, type ManualClock } from "../support/clock.ts";
+import { backend, oneService, running } from "../support/gateway.ts";
+import { closedPort } from "../support/origin.ts";
+import { random as seeded } from "../support/random.ts";
+import { ask, connect, eventually } from "../support/raw_client.ts";
+
+const named = (port: number | readonly number[], ...routes: string[]): ConfigInput => oneService(port, { routes: routes.map((name) => ({ path: `/${name}`, name })) });
+
+async function timed(config: ConfigInput): Promise<{ gateway: Gateway; port: number; clock: ManualClock }> {
+  const clock = manualClock();
+  const { gateway, port } = await running(config, { clock });
+  return { gateway, port, clock };
+}
+
+const routeOf = (gateway: Gateway, name: string) => gateway.stats.services[0]!.routes.find((route) => route.name === name);
+
+describe("times in buckets", () => {
+  it("any quantile of any times is at most 6.25 % (and the rounding to three digits) away from the true one", () => {
+    const { next: random } = seeded(7);
+    for (let round = 0; round < 50; round++) {
+      const times = Array.from({ length: 1 + Math.floor(random() * 300) }, () => Math.exp(Math.log(0.1) + random() * Math.log(1e6)));
+      const recent = new Recent();
+      const sum = new Sum();
+      for (const ms of times) {
+        recent.requests++;
+        recent.time(ms);
+      }
+      if (random() < 0.5) recent.roll();
+      recent.addTo(sum, "window");
+      times.sort((a, b) => a - b);
+      for (const share of [0.01, 0.5, 0.95, 0.99, 1]) {
+        const exact = times[Math.max(1, Math.ceil(share * times.length)) - 1]!;
+        expect(Math.abs(sum.quantile(share)! / exact - 1)).toBeLessThan(0.068);
+      }
+    }
+  });
+
+  it("what is shorter or longer than all of them is in the first or the last one", () => {
+    const recent = new Recent();
+    const sum = new Sum();
+    recent.requests = 4;
+    for (const ms of [0, 0.01, 1e9, Infinity]) recent.time(ms);
+    recent.addTo(sum, "step");
+    expect([sum.quantile(0.5), sum.quantile(1)]).toEqual([0.0664, 1_020_000]);
+    expect(TIME_BUCKETS).toBe(192);
+  });
+
+  it("nothing has no quantile, and a quiet route holds nothing once its last request has left the window", () => {
+    const recent = new Recent();
+    expect([recent.isActive, new Sum().quantile(0.5)]).toEqual([false, null]);
+    recent.requests++;
+    for (let i = 0; i < 11; i++) recent.roll();
+    expect(recent.isActive).toBe(true);
+    recent.roll();
+    expect(recent.isActive).toBe(false);
+  });
+});
+
+describe("figures of the last minute", () => {
+  it("by route, by upstream and in all: rates, errors, limits and times", async () => {
+    const clock = manualClock();
+    const { port } = await backend((request, response) => {
+      clock.advance(20);
+      response.writeHead(request.url === "/bad" ? 503 : 200).end();
+    });
+    const config = oneService(port, {
+      health: { passive: { max_failures: 0 } },
+      routes: [{ path: "/ok", name: "ok" }, { path: "/bad", name: "bad" }, { path: "/few", name: "few", plugins: [{ name: "rate_limit", config: { limit_hour: 1 } }] }],
+    });
+    const { gateway } = await running(config, { clock });
+    clock.advance(59_000);
+    for (const path of ["/a/ok", "/a/ok", "/a/bad", "/a/few", "/a/few", "/a/few", "/nowhere"]) await gateway.inject({ path });
+    const { total, services, windowS } = gateway.stats;
+    expect(windowS).toBe(60);
+    const [service] = services;
+    const seconds = 59.08;
+    const row = (figures: typeof total) => [figures.requestsPerS * seconds, figures.errorsPerS * seconds, figures.limitedPerS * seconds].map((each) => Math.round(each * 100) / 100);
+    expect(service!.routes.map((route) => [route.name, ...row(route)])).toEqual([["ok", 2, 0, 0], ["bad", 1, 1, 0], ["few", 3, 0, 2]]);
+    expect(service!.upstreams.map((upstream) => [upstream.id, ...row(upstream)])).toEqual([[`127.0.0.1:${port}`, 4, 1, 0]]);
+    expect(row(total)).toEqual([7, 1, 2]);
+    for (const { p50Ms, p99Ms } of [...service!.upstreams, service!.routes[0]!]) for (const ms of [p50Ms!, p99Ms!]) expect(Math.abs(ms / 20 - 1)).toBeLessThan(0.07);
+    expect(total.p50Ms).toBeGreaterThan(18);
+  });
+
+  it("a try that got no answer is an error of its upstream", async () => {
+    const { gateway, clock } = await timed(named(await closedPort(), "r"));
+    await gateway.inject({ path: "/a/r" });
+    clock.advance(10_000);
+    const { routes, upstreams } = gateway.stats.services[0]!;
+    expect([routes[0]!.errorsPerS, upstreams[0]!.errorsPerS]).toEqual([0.1, 0.1]);
+  });
+
+  it("what is older than a minute is gone, and all routes and upstreams are told, those that were quiet with nothing", async () => {
+    const { port } = await backend();
+    const { gateway, clock } = await timed(named(port, "one", "two"));
+    await gateway.inject({ path: "/a/one" });
+    clock.advance(10_000);
+    expect(routeOf(gateway, "one")!.requestsPerS).toBe(0.1);
+    expect(routeOf(gateway, "two")).toMatchObject({ requestsPerS: 0, p50Ms: null, p99Ms: null, inFlight: 0 });
+    clock.advance(44_999);
+    expect(routeOf(gateway, "one")!.requestsPerS).toBeGreaterThan(0.018);
+    clock.advance(10_001);
+    const { routes, upstreams } = gateway.stats.services[0]!;
+    expect([...routes, ...upstreams].map(({ requestsPerS, p50Ms }) => [requestsPerS, p50Ms])).toEqual([[0, null], [0, null], [0, null]]);
+  });
+
+  it("only what was active, and no history, where that is asked for", async () => {
+    const { port } = await backend();
+    const { gateway, clock } = await timed(named(port, "one", "two"));
+    expect(gateway.recentStats("active")).toMatchObject({ services: [], history: [] });
+    await gateway.inject({ path: "/a/one" });
+    clock.advance(6_000);
+    const { services, history } = gateway.recentStats();
+    expect(services.map(({ routes, upstreams }) => [routes.map(({ name }) => name), upstreams.length])).toEqual([[["one"], 1]]);
+    expect([history.length, gateway.stats.history.length]).toEqual([0, 1]);
+    clock.advance(60_000);
+    expect(gateway.recentStats().services).toEqual([]);
+  });
+
+  it("in flight are those of each route and upstream that are not over, also over a reload, and refused ones are over", async () => {
+    const held = await backend((request, response) => void (request.url === "/one" ? null : response.end()));
+    const { gateway, port, clock } = await timed(named(held.port, "one", "two"));
+    const client = await connect(port);
+    client.send("GET /a/one HTTP/1.1\r\nHost: a\r\n\r\n");
+    await eventually(() => held.seen.length === 1);
+    gateway.reload(named(held.port, "one", "two", "three"));
+    await ask(port, { path: "/a/two" });
+    await ask(port, { path: "/nowhere" });
+    const inFlight = () => {
+      const { total, services } = gateway.stats;
+      return [total.inFlight, ...services[0]!.routes.map((route) => route.inFlight), services[0]!.upstreams[0]!.inFlight];
+    };
+    expect(inFlight()).toEqual([1, 1, 0, 0, 1]);
+    clock.advance(300_000);
+    expect(gateway.recentStats().services[0]!.routes.map(({ name, inFlight }) => [name, inFlight])).toEqual([["one", 1]]);
+    client.socket.destroy();
+    await eventually(() => gateway.inFlight === 0);
+    expect(inFlight()).toEqual([0, 0, 0, 0, 0]);
+  });
+
+  it("live through reloads under names that stay, and those that come back begin anew", async () => {
+    const { port } = await backend();
+    const { gateway, clock } = await timed(named(port, "one", "two"));
+    for (const path of ["/a/one", "/a/two"]) await gateway.inject({ path });
+    clock.advance(10_000);
+    gateway.reload(named(port, "one"));
+    gateway.reload(named(port, "one", "two"));
+    expect([routeOf(gateway, "one")!.requestsPerS, routeOf(gateway, "two")!.requestsPerS]).toEqual([0.1, 0]);
+  });
+});
+
+describe("the history", () => {
+  it("is of steps of 5 s that begin at full ones, with the counts of all requests, and holds 15 minutes", async () => {
+    const { port } = await backend();
+    const clock = manualClock();
+    clock.advance(3_000);
+    const { gateway } = await running(named(port, "r"), { clock });
+    for (const path of ["/a/r", "/nowhere"]) await gateway.inject({ path });
+    const begin = Date.UTC(2026, 0, 1);
+    expect(gateway.stats).toMatchObject({ at: begin + 3_000, stepS: 5, history: [], point: { at: begin, requests: 2, errors: 0 } });
+    clock.advance(2_000);
+    await gateway.inject({ path: "/a/r" });
+    clock.advance(9_000);
+    const { history, point } = gateway.stats;
+    expect(history.map(({ at, requests }) => [at - begin, requests])).toEqual([[0, 2], [5_000, 1]]);
+    expect(point).toMatchObject({ at: begin + 10_000, requests: 0, p50Ms: null });
+    clock.advance(3_600_000);
+    const later = gateway.stats;
+    expect(later.history.length).toBe(180);
+    expect(later.history.every(({ at }, i, all) => at === later.point.at - (all.length - i) * 5_000)).toBe(true);
+  });
+
+  it("has no gap where the event loop was held up: what was counted meanwhile is that step's", async () => {
+    const { port } = await backend();
+    const manual = manualClock();
+    let late = 0;
+    const clock = { now: () => manual.now() + late, wall: () => manual.wall() + late, after: manual.after };
+    const { gateway } = await running(named(port, "r"), { clock });
+    await gateway.inject({ path: "/a/r" });
+    late = 17_000;
+    expect(gateway.stats.history.map(({ requests }) => requests)).toEqual([1, 0, 0]);
+    expect(gateway.stats.point.at).toBe(Date.UTC(2026, 0, 1, 0, 0, 15));
+  });
+
+  it("no timer runs before anything is asked of the gateway, nor after its end, and never two", () => {
+    const clock = manualClock();
+    const stats = new Stats(clock, new Metrics());
+    const pending: number[] = [clock.pending];
+    for (const act of [() => stats.start(), () => stats.start(), () => clock.advance(60_000), () => stats.close(), () => stats.start()]) {
+      act();
+      pending.push(clock.pending);
+    }
+    expect(pending).toEqual([0, 1, 1, 1, 0, 0]);
+    const gateway = createGateway({ config: named(9, "r"), clock });
+    expect([gateway.stats.total.requestsPerS, clock.pending]).toEqual([0, 0]);
+  });
+});
