@@ -63,6 +63,7 @@ export function createAdmin(options: AdminOptions): Admin {
   function answerWith(request: IncomingMessage, response: ServerResponse, find: (id: string) => Promise<Answer>): void {
     const connection = connectionOf(request.socket);
     connection.unanswered += 1;
+    connection.latest = request;
     response.on("error", () => {}); // The client is gone; nobody is left to be told.
     drain(request, response);
     find(randomUUID())
@@ -88,7 +89,7 @@ export function createAdmin(options: AdminOptions): Admin {
   function connectionOf(socket: Duplex): Connection {
     let connection = connections.get(socket);
     if (connection === undefined) {
-      connection = { unanswered: 0, broken: false };
+      connection = { unanswered: 0, broken: false, latest: null };
       connections.set(socket, connection);
       socket.once("close", () => connections.delete(socket));
     }
@@ -103,6 +104,8 @@ export function createAdmin(options: AdminOptions): Admin {
     } else if (connection.unanswered > 0) {
       // An error written now would be taken for the answer to a request before it: that answer ends the connection instead.
       connection.broken = true;
+      // Who waits for the rest of its body waits in vain. node says so itself only when the connection is gone.
+      if (connection.latest?.complete === false) connection.latest.emit("aborted");
     } else {
       socket.end(rawRefusal(UNREAD[fault.code ?? ""] ?? "bad_request"), () => socket.destroy());
     }
@@ -145,6 +148,8 @@ interface Connection {
   unanswered: number;
   /** What follows the unanswered ones cannot be read. */
   broken: boolean;
+  /** The last request whose head has been read. */
+  latest: IncomingMessage | null;
 }
 
 function optionsProblem({ user, password, jwtSecret, sessionTtlS }: AdminOptions): string | null {

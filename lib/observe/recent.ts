@@ -79,18 +79,17 @@ export class Recent {
   #packed(): Uint32Array {
     const times = this.#times;
     if (times === null) return NO_TIMES;
-    let used = 0;
-    for (let i = 0; i < TIME_BUCKETS; i++) if (times[i] !== 0) used++;
-    const packed = new Uint32Array(used * 2);
-    for (let i = 0, at = 0; i < TIME_BUCKETS; i++) {
+    let at = 0;
+    for (let i = 0; i < TIME_BUCKETS; i++) {
       if (times[i] === 0) continue;
-      packed[at++] = i;
-      packed[at++] = times[i]!;
+      packing[at++] = i;
+      packing[at++] = times[i]!;
     }
-    return packed;
+    return packing.slice(0, at);
   }
 }
 
+const packing = new Uint32Array(TIME_BUCKETS * 2);
 const NO_TIMES = new Uint32Array(0);
 
 /** Counts and times of several steps, or of several routes, together. */
@@ -100,6 +99,9 @@ export class Sum {
   limited = 0;
   readonly #times = new Float64Array(TIME_BUCKETS);
   #timed = 0;
+  /** Buckets outside of these are empty: a route's times seldom lie far apart, and there are many routes. */
+  #lowest = TIME_BUCKETS;
+  #highest = -1;
 
   add({ requests, errors, limited, times }: Slice): void {
     this.requests += requests;
@@ -119,24 +121,36 @@ export class Sum {
   quantile(share: number): number | null {
     if (this.#timed === 0) return null;
     let left = Math.max(1, Math.ceil(share * this.#timed));
-    let bucket = 0;
+    let bucket = this.#lowest;
     while ((left -= this.#times[bucket]!) > 0) bucket++;
-    return middleOf(bucket);
+    return MIDDLES[bucket]!;
   }
 
   clear(): void {
+    if (this.#timed > 0) this.#times.fill(0, this.#lowest, this.#highest + 1);
     this.requests = this.errors = this.limited = this.#timed = 0;
-    this.#times.fill(0);
+    this.#lowest = TIME_BUCKETS;
+    this.#highest = -1;
+  }
+
+  /** All of it, to be added elsewhere later. */
+  pack(): Slice {
+    const { requests, errors, limited } = this;
+    const times: number[] = [];
+    for (let i = this.#lowest; i <= this.#highest; i++) if (this.#times[i]! > 0) times.push(i, this.#times[i]!);
+    return { requests, errors, limited, times: Uint32Array.from(times) };
   }
 
   #addTimes(bucket: number, count: number): void {
     this.#times[bucket]! += count;
     this.#timed += count;
+    if (bucket < this.#lowest) this.#lowest = bucket;
+    if (bucket > this.#highest) this.#highest = bucket;
   }
 }
 
-/** To three digits: more would only look exact. */
-function middleOf(bucket: number): number {
+/** The middle of each bucket, to three digits: more would only look exact. */
+const MIDDLES = Array.from({ length: TIME_BUCKETS }, (_, bucket) => {
   const lower = 2 ** (FIRST_EXPONENT + Math.floor(bucket / BUCKETS_PER_DOUBLING));
   return Number((lower * (1 + ((bucket % BUCKETS_PER_DOUBLING) + 0.5) / BUCKETS_PER_DOUBLING)).toPrecision(3));
-}
+});

@@ -3,8 +3,8 @@
  * five seconds, and adds it up when somebody asks. Counting is `metrics.ts` and `recent.ts`; requests pay nothing for what is done here.
  */
 import type { Clock, Timer } from "../base/clock.ts";
-import type { Metrics, RouteMeter } from "./metrics.ts";
-import { Sum, WINDOW_STEPS, type Recent } from "./recent.ts";
+import type { Metrics } from "./metrics.ts";
+import { Sum, WINDOW_STEPS, type Recent, type Slice } from "./recent.ts";
 
 export const STEP_MS = 5_000;
 /** 15 minutes. */
@@ -81,6 +81,8 @@ export class Stats {
   /** Oldest first. */
   readonly #history: Step[] = [];
   readonly #sum = new Sum();
+  /** All requests of the steps in the window before the one under way, the latest last. */
+  readonly #totals: Slice[] = [];
 
   constructor(clock: Clock, metrics: Metrics) {
     this.#clock = clock;
@@ -100,21 +102,24 @@ export class Stats {
     const wall = this.#clock.wall();
     const seconds = this.#seconds(now);
     const sum = this.#sum;
-    const figures = (recents: Iterable<Recent>, under: number): Figures => {
-      sum.clear();
-      for (const recent of recents) recent.addTo(sum, "window");
+    const figures = (under: number): Figures => {
       const { requests, errors, limited } = sum;
       return { requestsPerS: requests / seconds, errorsPerS: errors / seconds, limitedPerS: limited / seconds, ...quantiles(sum), inFlight: under };
+    };
+    const figuresOf = (recent: Recent, under: number): Figures => {
+      sum.clear();
+      recent.addTo(sum, "window");
+      return figures(under);
     };
     const isTold = ({ isActive }: Recent, under: number) => extent === "all" || isActive || under > 0;
     const services: ServiceStats[] = [];
     for (const [name, { meter, routes }] of this.#metrics.services) {
       const told: ServiceStats = {
         name,
-        routes: [...routes].filter(([, each]) => isTold(each.recent, each.inFlight)).map(([route, each]) => ({ name: route, ...figures([each.recent], each.inFlight) })),
+        routes: [...routes].filter(([, each]) => isTold(each.recent, each.inFlight)).map(([route, each]) => ({ name: route, ...figuresOf(each.recent, each.inFlight) })),
         upstreams: [...meter.upstreams].flatMap(([id, { recent }]) => {
           const under = inFlight.upstream(name, id);
-          return isTold(recent, under) ? [{ id, ...figures([recent], under) }] : [];
+          return isTold(recent, under) ? [{ id, ...figuresOf(recent, under) }] : [];
         }),
       };
       if (extent === "all" || told.routes.length > 0 || told.upstreams.length > 0) services.push(told);
@@ -122,12 +127,16 @@ export class Stats {
     // Whatever the clock on the wall has done meanwhile, steps follow each other without a gap.
     const at = Math.round((wall + this.#stepTo - now) / STEP_MS) * STEP_MS - STEP_MS;
     const before = this.#history;
+    sum.clear();
+    for (const recent of this.#all()) recent.addTo(sum, "step");
+    const point = { at, ...stepOf(sum) };
+    for (const slice of this.#totals) sum.add(slice);
     return {
       at: wall,
       windowS: (WINDOW_STEPS * STEP_MS) / 1000,
-      total: figures(this.#all(), inFlight.total),
+      total: figures(inFlight.total),
       services,
-      point: { at, ...this.#step() },
+      point,
       stepS: STEP_MS / 1000,
       history: extent === "active" ? [] : before.map((step, i) => ({ at: at - (before.length - i) * STEP_MS, ...step })),
     };
@@ -151,13 +160,6 @@ export class Stats {
     for (const { routes } of this.#metrics.services.values()) for (const { recent } of routes.values()) yield recent;
   }
 
-  #step(): Step {
-    const sum = this.#sum;
-    sum.clear();
-    for (const recent of this.#all()) recent.addTo(sum, "step");
-    return stepOf(sum);
-  }
-
   #await(): void {
     this.#timer = this.#clock.after(Math.max(1, this.#stepTo - this.#clock.now()), () => {
       this.#catchUp();
@@ -178,12 +180,10 @@ export class Stats {
   #roll(): void {
     const sum = this.#sum;
     sum.clear();
-    const route = ({ recent }: RouteMeter) => recent.roll(sum);
-    route(this.#metrics.unrouted);
-    for (const { meter, routes } of this.#metrics.services.values()) {
-      for (const each of routes.values()) route(each);
-      for (const { recent } of meter.upstreams.values()) recent.roll();
-    }
+    for (const recent of this.#all()) recent.roll(sum);
+    for (const { meter } of this.#metrics.services.values()) for (const { recent } of meter.upstreams.values()) recent.roll();
+    this.#totals.push(sum.pack());
+    if (this.#totals.length > WINDOW_STEPS - 1) this.#totals.shift();
     this.#history.push(stepOf(sum));
     if (this.#history.length > HISTORY_STEPS) this.#history.shift();
   }

@@ -1,0 +1,261 @@
+import { once } from "node:events";
+import { createServer, request, type IncomingHttpHeaders, type IncomingMessage } from "node:http";
+import { request as tlsRequest } from "node:https";
+import { connect, type AddressInfo } from "node:net";
+import { afterEach, describe, expect, it, onTestFinished } from "vitest";
+import { createEvents } from "../../lib/admin/events.ts";
+import type { AdminOptions } from "../../lib/admin/server.ts";
+import { createLog, silentLog } from "../../lib/base/log.ts";
+import type { GatewayHealth, GatewayStatus } from "../../lib/index.ts";
+import { manualClock } from "../support/clock.ts";
+import { eventually } from "../support/raw_client.ts";
+import { CERT, KEY } from "./certificate.ts";
+import { HEALTH, source, startAdmin, STATS, STATUS, UI, type Running } from "./harness.ts";
+
+interface Stream {
+  readonly status: number;
+  readonly headers: IncomingHttpHeaders;
+  /** Names of the events so far. */
+  readonly names: () => string[];
+  readonly last: (name: string) => any;
+  readonly text: () => string;
+  /** Whether it ended, and how. */
+  readonly ended: () => "no" | "whole" | "cut";
+  readonly response: IncomingMessage;
+}
+
+const opened: IncomingMessage[] = [];
+afterEach(() => opened.splice(0).forEach((response) => response.destroy()));
+
+function stream({ port }: Running, cookie: string, options: { tls?: boolean; method?: string; headers?: Record<string, string>; paused?: boolean } = {}): Promise<Stream> {
+  return new Promise((resolve, reject) => {
+    const { tls = false, method = "GET", headers = {}, paused = false } = options;
+    const where = { host: "127.0.0.1", port, path: "/gateway/events", method, headers: { cookie, ...headers }, agent: false, rejectUnauthorized: false } as const;
+    const asking = (tls ? tlsRequest : request)(where, (response) => {
+      let text = "";
+      let ended: "no" | "whole" | "cut" = "no";
+      opened.push(response);
+      response.setEncoding("utf8");
+      if (!paused) response.on("data", (part: string) => void (text += part));
+      response.on("error", () => {}).on("end", () => void (ended = "whole")).on("close", () => void (ended = ended === "no" ? "cut" : ended));
+      const events = () => [...text.matchAll(/^event: (.*)\ndata: (.*)\n\n/gm)].map(([, name, data]) => ({ name: name!, data: data! }));
+      resolve({
+        response,
+        status: response.statusCode!,
+        headers: response.headers,
+        names: () => events().map(({ name }) => name),
+        last: (name) => JSON.parse(events().findLast((event) => event.name === name)!.data),
+        text: () => text,
+        ended: () => ended,
+      });
+    });
+    asking.on("error", reject).end();
+  });
+}
+
+/** A source whose status and health can be exchanged, and that counts how often it is asked. */
+function changing() {
+  const now = { status: STATUS as GatewayStatus, health: HEALTH as GatewayHealth, asked: 0 };
+  const told: AdminOptions["source"] = {
+    ...source,
+    status: () => now.status,
+    health: () => now.health,
+    stats: (extent) => {
+      now.asked++;
+      expect(extent).toBe("active");
+      return STATS;
+    },
+  };
+  return { now, source: told };
+}
+
+async function listening(changes: Partial<AdminOptions> = {}) {
+  const { now, source: told } = changing();
+  const running = await startAdmin({ source: told, ...changes });
+  const cookie = await running.session();
+  const first = await stream(running, cookie, { tls: changes.tls != null });
+  await eventually(() => first.names().length === 3);
+  return { ...running, running, now, cookie, first };
+}
+
+describe("GET /gateway/events", () => {
+  it("begins with the status, the health and the figures, and says when to come back", async () => {
+    const { first, ask, cookie } = await listening();
+    expect([first.status, first.headers["content-type"], first.headers["cache-control"]]).toEqual([200, "text/event-stream", "no-store"]);
+    expect(first.text()).toMatch(/^retry: 2000\n\nevent: status\n/);
+    expect(first.names()).toEqual(["status", "health", "stats"]);
+    for (const name of ["status", "health"]) expect(first.last(name)).toEqual((await ask("GET", `/gateway/${name}`, { headers: { cookie } })).json);
+    expect(first.last("stats")).toMatchObject({ at: "2026-01-01T00:00:07.000Z", window_s: 60, total: { requests_per_s: 0.3333, in_flight: 2 } });
+  });
+
+  it("tells the figures each second, status and health when they have changed, and not for what changes all the time", async () => {
+    const { first, clock, now } = await listening();
+    clock.advance(1_000);
+    await eventually(() => first.names().length === 4);
+    now.status = { ...STATUS, uptimeMs: 99_000, inFlight: 77 };
+    now.health = { services: HEALTH.services.map((service) => ({ ...service, upstreams: service.upstreams.map((upstream) => ({ ...upstream, inFlight: 9 })) })) };
+    clock.advance(1_000);
+    await eventually(() => first.names().length === 5);
+    expect(first.names().slice(3)).toEqual(["stats", "stats"]);
+    now.status = { ...now.status, digest: "ba9876543210" };
+    clock.advance(1_000);
+    await eventually(() => first.names().length === 7);
+    now.health = { services: [] };
+    clock.advance(2_000);
+    await eventually(() => first.names().length === 10);
+    expect(first.names().slice(5)).toEqual(["status", "stats", "health", "stats", "stats"]);
+    expect([first.last("status").digest, first.last("health")]).toEqual(["ba9876543210", { services: [] }]);
+  });
+
+  it("is worked for once, however many read, and not at all while nobody does", async () => {
+    const { running, cookie, first, clock, now } = await listening();
+    const second = await stream(running, cookie);
+    await eventually(() => second.names().length === 3);
+    now.asked = 0;
+    clock.advance(3_000);
+    await eventually(() => second.names().length === 6 && first.names().length === 6);
+    expect(now.asked).toBe(3);
+    first.response.destroy();
+    second.response.destroy();
+    await eventually(() => clock.pending === 0);
+    clock.advance(10_000);
+    expect(now.asked).toBe(3);
+    const third = await stream(running, cookie);
+    await eventually(() => third.names().length === 3);
+  });
+
+  it("401 without a token, 405 for other methods, and the head alone for HEAD, with which nothing begins", async () => {
+    const { running, ask, cookie, clock, first } = await listening();
+    expect((await ask("GET", "/gateway/events")).status).toBe(401);
+    const post = await ask("POST", "/gateway/events", { headers: { cookie } });
+    expect([post.status, post.headers.allow]).toEqual([405, "GET, HEAD, OPTIONS"]);
+    first.response.destroy();
+    await eventually(() => clock.pending === 0);
+    const head = await stream(running, cookie, { method: "HEAD" });
+    await eventually(() => head.ended() === "whole");
+    expect([head.status, head.headers["content-type"], head.text(), clock.pending]).toEqual([200, "text/event-stream", "", 0]);
+  });
+
+  it("is for pages of the allowed origins, with their cookie, as all else is", async () => {
+    const { running, cookie } = await listening();
+    const own = await stream(running, cookie, { headers: { origin: UI } });
+    expect(own.headers).toMatchObject({ "access-control-allow-origin": UI, "access-control-allow-credentials": "true", vary: "Origin" });
+    const foreign = await stream(running, cookie, { headers: { origin: "http://evil.example" } });
+    expect(foreign.headers["access-control-allow-origin"]).toBeUndefined();
+  });
+
+  it("503 overloaded beyond 32 streams, and a place is free again when one has ended", async () => {
+    const { running, cookie, ask, first } = await listening();
+    const others = await Promise.all(Array.from({ length: 31 }, () => stream(running, cookie)));
+    const refused = await ask("GET", "/gateway/events", { headers: { cookie } });
+    expect([refused.status, refused.json.code, refused.headers["retry-after"]]).toEqual([503, "overloaded", "5"]);
+    first.response.destroy();
+    others[0]!.response.destroy();
+    let next = await stream(running, cookie);
+    while (next.status === 503) next = await stream(running, cookie);
+    expect(next.status).toBe(200);
+  });
+
+  it("comes over TLS as well", async () => {
+    const { first, clock } = await listening({ tls: { cert: CERT, key: KEY } });
+    clock.advance(1_000);
+    await eventually(() => first.names().length === 4);
+  });
+});
+
+describe("a stream ends", () => {
+  it("with its session: at the logout at once, by time at the next second; others go on", async () => {
+    const { running, ask, cookie, first, clock } = await listening({ sessionTtlS: 10 });
+    clock.advance(5_000);
+    const second = await stream(running, await running.session());
+    await ask("DELETE", "/logout", { headers: { cookie } });
+    await eventually(() => first.ended() === "whole");
+    clock.advance(9_000);
+    await eventually(() => second.names().length > 3);
+    expect(second.ended()).toBe("no");
+    clock.advance(2_000);
+    await eventually(() => second.ended() === "whole");
+    expect(clock.pending).toBe(0);
+  });
+
+  it("when the gateway drains, after it has said so, and there is no other then", async () => {
+    const { ask, cookie, first, clock, now } = await listening();
+    now.status = { ...STATUS, state: "draining", ready: false };
+    clock.advance(1_000);
+    await eventually(() => first.ended() === "whole");
+    expect(first.last("status").state).toBe("draining");
+    const refused = await ask("GET", "/gateway/events", { headers: { cookie } });
+    expect([refused.status, refused.json.detail]).toEqual([503, "The gateway is being shut down."]);
+  });
+
+  it("when the admin interface closes, which waits for no reader", async () => {
+    const { running, admin, cookie, first } = await listening();
+    const paused = await stream(running, cookie, { paused: true });
+    expect(paused.status).toBe(200);
+    await admin.close();
+    await eventually(() => first.ended() === "whole");
+  });
+
+  it("when what it tells cannot be found out: the log says why, and the interface answers on", async () => {
+    let log = "";
+    const { ask, cookie, first, clock, now } = await listening({ log: createLog({ write: (line) => void (log += line) }) });
+    Object.defineProperty(now, "health", { get: () => { throw new Error("inside story"); } });
+    clock.advance(1_000);
+    await eventually(() => first.ended() === "whole");
+    expect(log).toContain("inside story");
+    expect((await ask("GET", "/gateway/status", { headers: { cookie } })).status).toBe(200);
+  });
+});
+
+describe("a reader that does not read", () => {
+  /** A status of about 1 MB, so that few of them fill every buffer on the way. */
+  const large = (digest: string): GatewayStatus => ({ ...STATUS, digest, warnings: [{ code: "more", message: "x".repeat(1 << 20), service: null, route: null }] });
+
+  /** One who reads, and one who does not yet, of at most two. */
+  async function slow() {
+    const clock = manualClock();
+    const { now, source: told } = changing();
+    const events = createEvents({ source: told, clock, log: silentLog, mostStreams: 2 });
+    const server = createServer((_, response) => events.open(response.writeHead(200), () => true)).listen(0, "127.0.0.1");
+    await once(server, "listening");
+    onTestFinished(() => void server.close().closeAllConnections());
+    const read = () => {
+      const socket = connect((server.address() as AddressInfo).port, "127.0.0.1");
+      let text = "";
+      socket.on("error", () => {}).setEncoding("latin1").on("data", (part: string) => void (text += part));
+      socket.write("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+      return { socket, text: () => text };
+    };
+    const quick = read();
+    const blocked = read();
+    blocked.socket.pause();
+    await eventually(() => events.state === "full");
+    for (let i = 1; i <= 20; i++) {
+      now.status = large(`round ${i}`);
+      clock.advance(1_000);
+      await eventually(() => quick.text().includes(`"round ${i}"`));
+    }
+    return { clock, events, blocked };
+  }
+
+  it("gets nothing more while its connection is full, the latest state when it reads on, and holds up nobody", async () => {
+    const { clock, blocked } = await slow();
+    blocked.socket.resume();
+    await eventually(() => {
+      clock.advance(1);
+      return blocked.text().includes('"round 1"');
+    });
+    await eventually(() => {
+      clock.advance(1_000);
+      return blocked.text().includes('"round 20"');
+    });
+    expect(blocked.text().match(/event: status\n/g)!.length).toBeLessThan(20);
+  });
+
+  it("is cut after half a minute", async () => {
+    const { clock, events } = await slow();
+    expect(events.state).toBe("full");
+    clock.advance(31_000);
+    expect(events.state).toBe("open");
+  });
+});

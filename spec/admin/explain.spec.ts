@@ -1,0 +1,113 @@
+import { once } from "node:events";
+import { connect } from "node:net";
+import { describe, expect, it } from "vitest";
+import type { Question } from "../../lib/index.ts";
+import { eventually } from "../support/raw_client.ts";
+import { EXPLANATION, source, startAdmin } from "./harness.ts";
+
+const QUESTION = { method: "GET", url: "/a/x?y=1", headers: { Host: "a" } };
+
+async function loggedIn() {
+  const asked: Question[] = [];
+  const explain = (question: Question) => {
+    asked.push(question);
+    return EXPLANATION;
+  };
+  const running = await startAdmin({ source: { ...source, explain } });
+  const cookie = await running.session();
+  const post = (body: string | Buffer, headers: Record<string, string> = {}) =>
+    running.ask("POST", "/gateway/explain", { body, headers: { cookie, "content-type": "application/json", ...headers } });
+  return { ...running, cookie, post, asked };
+}
+
+describe("POST /gateway/explain", () => {
+  it("answers a question, with headers or without", async () => {
+    const { post, asked } = await loggedIn();
+    const got = await post(JSON.stringify(QUESTION), { "content-type": "Application/JSON; charset=utf-8" });
+    const [upstream] = EXPLANATION.upstreams;
+    const { inFlight, ...rest } = upstream!;
+    expect([got.status, got.json]).toEqual([200, { ...EXPLANATION, upstreams: [{ ...rest, since: "2026-01-01T00:00:00.000Z", in_flight: inFlight }] }]);
+    expect((await post('{"method":"GET","url":"/"}')).status).toBe(200);
+    expect(asked).toEqual([QUESTION, { method: "GET", url: "/", headers: {} }]);
+  });
+
+  it.each([
+    ["no JSON", "{", "bad_request", /^The body is not JSON: /],
+    ["nothing", "", "bad_request", /^The body is not JSON: /],
+    ["no UTF-8", Buffer.from('{"method":"\xff"}', "latin1"), "bad_request", /^The body is not UTF-8\.$/],
+    ["no object", "[]", "request_invalid", /^The question is an object/],
+    ["null", "null", "request_invalid", /^The question is an object/],
+    ["a missing method and url", "{}", "request_invalid", /^"method" is missing.* "url" is missing/],
+    ["an empty url", '{"method":"GET","url":""}', "request_invalid", /^"url" is missing/],
+    ["a method that is no text", '{"method":1,"url":"/"}', "request_invalid", /^"method" is missing, or not a text/],
+    ["headers that are a list", '{"method":"GET","url":"/","headers":[]}', "request_invalid", /^"headers" is not an object/],
+    ["a header that is no text", '{"method":"GET","url":"/","headers":{"a":1}}', "request_invalid", /^"headers" is not an object/],
+    ["a field too many", '{"method":"GET","url":"/","body":""}', "request_invalid", /^"body" is no field/],
+  ] as [string, string | Buffer, string, RegExp][])("400 that says what is wrong for %s", async (_, body, code, detail) => {
+    const { post, asked } = await loggedIn();
+    const got = await post(body);
+    expect([got.status, got.json.code]).toEqual([400, code]);
+    expect(got.json.detail).toMatch(detail);
+    expect(asked).toEqual([]);
+  });
+
+  it.each(["text/plain", "application/jsonx", ""])("400 for the type %j", async (type) => {
+    const { post } = await loggedIn();
+    const got = await post(JSON.stringify(QUESTION), { "content-type": type });
+    expect([got.status, got.json.detail]).toEqual([400, "Send the question as application/json."]);
+  });
+
+  it("413 above 64 KiB, whether the length is said or not, and the largest question is taken", async () => {
+    const { post, cookie, raw } = await loggedIn();
+    const whole = (bytes: number) => JSON.stringify(QUESTION).padEnd(bytes);
+    expect((await post(whole(64 * 1024))).status).toBe(200);
+    const got = await post(whole(64 * 1024 + 1));
+    expect([got.status, got.json.code]).toEqual([413, "body_too_large"]);
+    const head = `POST /gateway/explain HTTP/1.1\r\nHost: a\r\nCookie: ${cookie}\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n`;
+    expect(await raw(head, `11000\r\n${" ".repeat(0x11000)}\r\n`)).toMatch(/^HTTP\/1\.1 413 /);
+  });
+
+  it("401 without a token, before the question is looked at; 403 for a foreign page; 405 by another method", async () => {
+    const { ask, cookie, post } = await loggedIn();
+    expect((await ask("POST", "/gateway/explain", { body: "{" })).status).toBe(401);
+    expect((await post("{", { origin: "http://evil.example" })).status).toBe(403);
+    const got = await ask("GET", "/gateway/explain", { headers: { cookie } });
+    expect([got.status, got.headers.allow]).toEqual([405, "POST, OPTIONS"]);
+  });
+
+  it("408 when the question does not come to its end, and the connection ends; one that breaks off leaves nothing behind", async () => {
+    const { cookie, port, clock } = await loggedIn();
+    const head = `POST /gateway/explain HTTP/1.1\r\nHost: a\r\nCookie: ${cookie}\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{`;
+    const open = async () => {
+      const socket = connect(port, "127.0.0.1");
+      let text = "";
+      socket.on("error", () => {}).on("data", (part) => void (text += part.toString()));
+      socket.write(head);
+      await once(socket, "connect");
+      return { socket, text: () => text };
+    };
+    const slow = await open();
+    await eventually(() => clock.pending === 1);
+    clock.advance(10_000);
+    await eventually(() => /^HTTP\/1\.1 408 /.test(slow.text()));
+    const gone = await open();
+    await eventually(() => clock.pending === 1);
+    gone.socket.destroy();
+    await eventually(() => clock.pending === 0);
+    const half = await open();
+    await eventually(() => clock.pending === 1);
+    half.socket.end();
+    await eventually(() => /^HTTP\/1\.1 400 [^]*"The body ended before its announced end\."/.test(half.text()));
+    slow.socket.destroy();
+  });
+
+  it("is closed with the interface, also in the middle of a question", async () => {
+    const { admin, cookie, port, clock } = await loggedIn();
+    const socket = connect(port, "127.0.0.1");
+    socket.on("error", () => {}).write(`POST /gateway/explain HTTP/1.1\r\nHost: a\r\nCookie: ${cookie}\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{`);
+    await eventually(() => clock.pending === 1);
+    const closed = admin.close();
+    clock.advance(2_000);
+    await closed;
+  });
+});
