@@ -42,7 +42,7 @@ function readBody(request: IncomingMessage, clock: Clock): Promise<Buffer | Unre
     const timer = clock.after(BODY_MS, () => settle({ code: "request_timeout", detail: "The question did not arrive in time." }));
     const settle = (outcome: Buffer | Unreadable) => {
       timer.cancel();
-      request.off("data", take).off("end", end).off("aborted", broken);
+      request.off("data", take).off("end", end).off("aborted", broken).off("close", broken);
       resolve(outcome);
     };
     const take = (chunk: Buffer) => {
@@ -52,7 +52,7 @@ function readBody(request: IncomingMessage, clock: Clock): Promise<Buffer | Unre
     };
     const end = () => settle(Buffer.concat(chunks));
     const broken = () => settle(malformed("The body ended before its announced end."));
-    request.on("data", take).on("end", end).on("aborted", broken).on("error", ignore);
+    request.on("data", take).on("end", end).on("aborted", broken).on("close", broken).on("error", ignore);
   });
 }
 

@@ -1,0 +1,206 @@
+/**
+ * What the admin interface says, as types without anything of a browser in them, so that both ends can be held to them.
+ * Asking for it is `api.ts`.
+ */
+
+/** A plugin instance as the configuration has it. */
+export interface PluginConfig {
+  readonly id?: string;
+  readonly name: string;
+  readonly enabled: boolean;
+  readonly config: Readonly<Record<string, unknown>>;
+}
+
+export interface RouteConfig {
+  readonly name: string;
+  readonly path: string;
+  /** Absent: all methods. */
+  readonly methods?: readonly string[];
+  readonly plugins: readonly PluginConfig[];
+}
+
+export interface UpstreamConfig {
+  readonly id: string;
+  readonly host: string;
+  readonly port: number;
+  readonly weight: number;
+}
+
+export interface ServiceConfig {
+  readonly name: string;
+  readonly base_path: string;
+  readonly protocol: string;
+  readonly load_balancing_strategy: string;
+  readonly hosts?: readonly string[];
+  readonly upstreams: readonly UpstreamConfig[];
+  readonly routes: readonly RouteConfig[];
+  readonly plugins: readonly PluginConfig[];
+  readonly [other: string]: unknown;
+}
+
+/** GET /gateway */
+export interface ProxyConfig {
+  readonly services: readonly ServiceConfig[];
+  readonly plugins: readonly PluginConfig[];
+  readonly global: { readonly name: string; readonly plugins: readonly PluginConfig[] };
+}
+
+/** GET /gateway/config: names of settings and their values. */
+export type Settings = Readonly<Record<string, string>>;
+
+export interface Change {
+  readonly change: "added" | "altered" | "removed";
+  readonly name: string;
+}
+
+export type Reload = {
+  readonly at: string;
+  readonly by: "file" | "signal" | "admin" | "api";
+  readonly digest: string;
+} & ({ readonly outcome: "taken"; readonly changes: readonly Change[] } | { readonly outcome: "refused"; readonly issues: readonly string[] });
+
+export interface Certificate {
+  /** Where it is configured: "SERVER_CERT_PATH", "global.certificates[0]", … */
+  readonly where: string;
+  readonly path: string | null;
+  /** Host names and addresses it is for. */
+  readonly names: readonly string[];
+  readonly not_after: string;
+}
+
+/** Something an operator should know, in one sentence. */
+export interface Warning {
+  /** "certificate_expires", "upstream_down", "circuit_open", "plugin_faults", "reload_refused", "certificates_unused", "mtls_idle", … */
+  readonly code: string;
+  readonly message: string;
+  readonly service: string | null;
+  readonly route: string | null;
+}
+
+/** GET /gateway/status, and the event "status": when a stream begins, after each reload, and when anything else of it has changed. */
+export interface Status {
+  readonly version: string;
+  readonly state: "serving" | "stopping" | "draining" | "closed";
+  readonly ready: boolean;
+  readonly uptime_s: number;
+  readonly in_flight: number;
+  readonly digest: string;
+  readonly loaded_at: string;
+  readonly counts: Readonly<Record<string, number>>;
+  readonly last_reload: Reload | null;
+  readonly last_change: Reload | null;
+  readonly plugin_faults: readonly { readonly plugin: string; readonly id: string | null; readonly level: string; readonly service: string | null; readonly route: string | null; readonly count: number }[];
+  readonly certificates: readonly Certificate[];
+  readonly warnings: readonly Warning[];
+}
+
+export interface UpstreamHealth {
+  readonly id: string;
+  readonly host: string;
+  readonly port: number;
+  readonly weight: number;
+  /** "unknown", "healthy", "unhealthy", "ejected", … */
+  readonly state: string;
+  readonly usable: boolean;
+  readonly since: string | null;
+  readonly until: string | null;
+  readonly reason: string | null;
+  readonly in_flight: number;
+}
+
+export interface ServiceHealth {
+  readonly name: string;
+  readonly circuit_breaker: { readonly state: string; readonly since: string | null } | null;
+  readonly upstreams: readonly UpstreamHealth[];
+}
+
+/** GET /gateway/health, and the event "health": when a stream begins, and when a state in it has changed. */
+export interface Health {
+  readonly services: readonly ServiceHealth[];
+}
+
+/** Of the last `window_s` seconds. */
+export interface Figures {
+  readonly requests_per_s: number;
+  /** Answers with 5xx, by second. */
+  readonly errors_per_s: number;
+  /** Requests refused by a rate limit, by second. */
+  readonly limited_per_s: number;
+  /** Null when there was no request. */
+  readonly p50_ms: number | null;
+  readonly p95_ms: number | null;
+  readonly p99_ms: number | null;
+  /** Now. */
+  readonly in_flight: number;
+}
+
+/** One step of the history: counts of the whole step, not by second. */
+export interface Point {
+  /** Its begin. */
+  readonly at: string;
+  readonly requests: number;
+  readonly errors: number;
+  readonly limited: number;
+  readonly p50_ms: number | null;
+  readonly p95_ms: number | null;
+  readonly p99_ms: number | null;
+}
+
+/** The event "stats", each second. Routes and upstreams without any request in the window or in flight are left out. */
+export interface Stats {
+  readonly at: string;
+  readonly window_s: number;
+  readonly total: Figures;
+  readonly services: readonly {
+    readonly name: string;
+    readonly routes: readonly (Figures & { readonly name: string })[];
+    /** Times and errors of tries: to the head of the response, or to the failure. */
+    readonly upstreams: readonly (Figures & { readonly id: string })[];
+  }[];
+  /** The step that is not over yet: it takes the place of one of the same `at`. */
+  readonly point: Point;
+}
+
+/** GET /gateway/stats */
+export interface StatsWithHistory extends Stats {
+  readonly step_s: number;
+  /** The last 15 minutes, oldest first, without the step that is not over yet. */
+  readonly history: readonly Point[];
+}
+
+/** What POST /gateway/explain is given. */
+export interface Question {
+  readonly method: string;
+  /** "/shop/items?x=1", or with scheme and host. */
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string>>;
+}
+
+/** What it answers: nothing is forwarded. */
+export interface Explanation {
+  readonly outcome: "matched" | "refused";
+  /** What a client would get, when refused before any plugin: 400, 404 or 405. */
+  readonly status: number | null;
+  readonly code: string | null;
+  /** Why this route, or why none. */
+  readonly reasons: readonly string[];
+  /** Normalised; null when it cannot be. */
+  readonly path: string | null;
+  readonly service: string | null;
+  readonly route: string | null;
+  readonly pattern: string | null;
+  readonly params: Readonly<Record<string, string>>;
+  /** Path and query as the upstream gets them. */
+  readonly forwarded: string | null;
+  /** In the order in which they run. */
+  readonly plugins: readonly { readonly level: "global" | "service" | "route"; readonly name: string; readonly id: string | null; readonly config: Readonly<Record<string, unknown>> }[];
+  readonly strategy: string | null;
+  readonly upstreams: readonly (UpstreamHealth & { /** Of the requests, 0 to 1, as things stand. */ readonly share: number })[];
+}
+
+/** POST /gateway/reload */
+export interface Reloaded {
+  readonly digest: string;
+  readonly changed: boolean;
+  readonly changes: readonly Change[];
+}

@@ -1,0 +1,172 @@
+import { describe, expect, it } from "vitest";
+import type { ConfigInput } from "../../lib/config/model.ts";
+import { createGateway, definePlugin, schema, type Explanation, type Question } from "../../lib/index.ts";
+import { backend, oneService, running } from "../support/gateway.ts";
+import { readMetrics } from "../support/metrics_text.ts";
+import { closedPort } from "../support/origin.ts";
+
+const SHOP: ConfigInput = {
+  global: { plugins: [{ name: "key_auth", id: "door", config: { key: "${env:KEY}" } }] },
+  services: [
+    {
+      name: "shop",
+      base_path: "/shop",
+      plugins: [{ name: "acl", config: { whitelist: ["127.0.0.0/8"] } }, { name: "acl", enabled: false, config: { blacklist: ["10.0.0.1"] } }],
+      upstreams: [{ id: "a", host: "127.0.0.1", port: 9, weight: 3 }, { id: "b", host: "127.0.0.1", port: 10 }, { id: "c", host: "127.0.0.1", port: 11, weight: 0 }],
+      load_balancing_strategy: "weighted",
+      routes: [
+        { name: "item", path: "/items/{id}", methods: ["GET", "DELETE"], plugins: [{ name: "rate_limit", config: { limit_min: 5 } }] },
+        { name: "rest", path: "/{rest*}", methods: ["GET"] },
+      ],
+    },
+    { name: "api", base_path: "/", hosts: ["api.example.com"], upstreams: [{ host: "127.0.0.1", port: 9 }], routes: [{ name: "v1", path: "/v1/users" }] },
+  ],
+};
+
+const gateway = createGateway({ config: SHOP, environment: { KEY: "s3cret-key" } });
+const explain = (method: string, url: string, headers?: Question["headers"]): Explanation => gateway.explain({ method, url, ...(headers && { headers }) });
+
+describe("a request that matches", () => {
+  it("names service, route, pattern, parameters, what is forwarded, and the upstreams with their shares", () => {
+    expect(explain("GET", "/shop/items/7?x=1")).toMatchObject({
+      outcome: "matched",
+      status: null,
+      code: null,
+      path: "/shop/items/7",
+      service: "shop",
+      route: "item",
+      pattern: "/shop/items/{id}",
+      params: { id: "7" },
+      forwarded: "/items/7?x=1",
+      strategy: "weighted",
+      upstreams: [{ id: "a", share: 0.75, usable: true }, { id: "b", share: 0.25 }, { id: "c", share: 0, state: "draining", usable: false }],
+    });
+  });
+
+  it("says why this route: what it matched, and what else fits and comes behind", () => {
+    const { reasons } = explain("GET", "/shop/items/7");
+    expect(reasons[0]).toBe('/shop/items/7 matches service "shop" (base_path /shop), route "item" (/items/{id}).');
+    expect(reasons[1]).toMatch(/^Route "rest" of service "shop" \(\/shop\/\{rest\*\}\) fits as well, but is less specific: a literal segment goes before/);
+    expect(explain("DELETE", "/shop/items/7").reasons).toContain("No other route fits it: a literal segment would go before {name}, and {name} before {name*}.");
+  });
+
+  it("lists the plugins that run, in their order, as they are displayed: disabled ones not, and no secret", () => {
+    const explanation = explain("GET", "/shop/items/7");
+    expect(explanation.plugins.map(({ level, name, id }) => [level, name, id])).toEqual([["global", "key_auth", "door"], ["service", "acl", null], ["route", "rate_limit", null]]);
+    expect(explanation.plugins[0]!.config).toMatchObject({ key: "${env:KEY}" });
+    expect(JSON.stringify(explanation)).not.toContain("s3cret");
+  });
+
+  it("takes the host from the url, else from the headers", () => {
+    for (const asked of [explain("GET", "http://api.example.com/v1/users"), explain("GET", "/v1/users", { Host: "API.example.com:8008" })]) {
+      expect([asked.service, asked.pattern, asked.forwarded]).toEqual(["api", "/v1/users", "/v1/users"]);
+      expect(asked.reasons).toContain("The service is for the hosts api.example.com: it goes before services for all hosts.");
+    }
+  });
+
+  it("shows the normal form of the path", () => {
+    const asked = explain("GET", "/shop//items/%37");
+    expect([asked.path, asked.route]).toEqual(["/shop/items/7", "item"]);
+    expect(asked.reasons).toContain("The path is matched and forwarded in its normal form, /shop/items/7.");
+  });
+
+  it("HEAD goes where GET does, and says so", () => {
+    expect(explain("HEAD", "/shop/items/7").reasons).toContain("A route that takes GET takes HEAD, too.");
+  });
+});
+
+describe("a request that is refused", () => {
+  it.each([
+    ["/shop/a/../b", 400, "path_ambiguous", /dot|“\.\.”/],
+    ["/shop/%zz", 400, "path_ambiguous", /hexadecimal digits/],
+    ["*", 400, "bad_request", /neither a path/],
+    [`/shop/${"x".repeat(20_000)}`, 414, "uri_too_long", /may have/],
+  ])("for its target: %s", (url, status, code, reason) => {
+    const asked = explain("GET", url);
+    expect(asked).toMatchObject({ outcome: "refused", status, code, service: null, forwarded: null, plugins: [], upstreams: [] });
+    expect(asked.reasons[0]).toMatch(reason);
+  });
+
+  it.each([
+    ["a method that is no token", "GE T", {}],
+    ["CONNECT", "CONNECT", {}],
+    ["a host that is none", "GET", { Host: "a b" }],
+    ["a header that could not be sent", "GET", { "X-A": "a\r\nb" }],
+  ] as [string, string, Record<string, string>][])("400 for %s", (_, method, headers) => {
+    expect(explain(method, "/shop/items/7", headers)).toMatchObject({ outcome: "refused", status: 400, code: "bad_request" });
+  });
+
+  it("404 below a base_path names the routes there, and the one that may be meant", () => {
+    const { status, code, path, reasons } = explain("POST", "/shop");
+    expect([status, code, path]).toEqual([404, "route_not_found", "/shop"]);
+    expect(reasons[0]).toBe("No service and route of this gateway match the path.");
+    expect(reasons[1]).toBe('/shop begins as base_path /shop of service "shop" does, but fits none of its routes as a whole: /shop/items/{id}, /shop/{rest*}.');
+    expect(explain("GET", "/v1/user", { Host: "api.example.com" }).reasons[1]).toMatch(/: \/v1\/users\. Did you mean \/v1\/users\?$/);
+  });
+
+  it("404 elsewhere names the base_paths, and the one that may be meant", () => {
+    expect(explain("GET", "/shpo/items/7").reasons[1]).toBe("/shpo/items/7 begins with the base_path of no service: there are /shop, /. Did you mean /shop?");
+  });
+
+  it("404 for the host alone says for which hosts it would be", () => {
+    expect(explain("GET", "/v1/users", { Host: "other.example" }).reasons[1]).toBe(
+      'Route "v1" of service "api" (/v1/users) fits the path, but is for the hosts api.example.com only.',
+    );
+  });
+
+  it("404 where there are no services", () => {
+    expect(createGateway({ config: { services: [] } }).explain({ method: "GET", url: "/" }).reasons[1]).toBe("The configuration has no services.");
+  });
+
+  it("405 names the methods", () => {
+    const { status, code, reasons } = explain("PUT", "/shop/items/7");
+    expect([status, code]).toEqual([405, "method_not_allowed"]);
+    expect(reasons).toEqual([
+      "This path accepts DELETE, GET, HEAD.",
+      'Route "item" of service "shop" (/shop/items/{id}) fits the path, but takes GET, DELETE. Methods are compared in upper and lower case.',
+      'Route "rest" of service "shop" (/shop/{rest*}) fits the path, but takes only GET. Methods are compared in upper and lower case.',
+    ]);
+  });
+});
+
+describe("asking", () => {
+  it("sends nothing, runs no plugin, counts nothing, and leaves nothing in flight", async () => {
+    let runs = 0;
+    const watching = definePlugin({ name: "watching", schema: schema.object({}), create: () => (next) => (exchange) => (runs++, next(exchange)) });
+    const { port, seen } = await backend();
+    const { gateway: own } = await running(oneService(port, { plugins: [{ name: "watching", config: {} }] } as never), { plugins: [watching] });
+    for (const url of ["/a/x", "/nowhere", "/a/%2e"]) own.explain({ method: "GET", url });
+    expect([runs, seen.length, own.inFlight, own.stats.total.inFlight, own.stats.point.requests]).toEqual([0, 0, 0, 0, 0]);
+    expect(own.stats.services[0]!.routes.map(({ inFlight }) => inFlight)).toEqual([0, 0]);
+    expect(readMetrics(own.metrics(), "prometheus").all("edge_gateway_http_requests_total")).toEqual([]);
+    expect(own.explain({ method: "POST", url: "/a/x", headers: { "Content-Length": "5", "transfer-encoding": "chunked" } }).outcome).toBe("matched");
+  });
+
+  it("tells how the upstreams are by now: out, down to nobody, and behind an open circuit", async () => {
+    const [bad, good] = [await closedPort(), await backend()];
+    const { gateway: own } = await running(oneService([bad, good.port], { health: { passive: { max_failures: 1 } } }));
+    for (let i = 0; i < 2; i++) await own.inject({ path: "/a/x" });
+    expect(own.explain({ method: "GET", url: "/a/x" }).upstreams.map(({ state, share }) => [state, share])).toEqual([["ejected", 0], ["unknown", 1]]);
+    const breaker = { min_requests: 1, error_ratio: 0.1 };
+    const { gateway: broken } = await running(oneService(bad, { circuit_breaker: breaker, upstreams: [{ host: "127.0.0.1", port: bad, weight: 1 }] }));
+    await broken.inject({ path: "/a/x" });
+    const { upstreams, reasons } = broken.explain({ method: "GET", url: "/a/x" });
+    expect(upstreams.map(({ share }) => share)).toEqual([0]);
+    expect(reasons.at(-1)).toMatch(/^The circuit of the service is open/);
+    const idle = createGateway({ config: oneService(9, { upstreams: [{ host: "127.0.0.1", port: 9, weight: 0 }] }) });
+    expect(idle.explain({ method: "GET", url: "/a/x" }).reasons.at(-1)).toMatch(/^No upstream of the service can be used/);
+  });
+
+  it("answers as the data path does, whatever the request (the same status for 404, 405, 400; the same route else)", async () => {
+    const { port } = await backend();
+    const config = oneService(port, { routes: [{ path: "/x", name: "x", methods: ["GET"] }, { path: "/{a}/y", name: "y" }] });
+    const { gateway: own } = await running(config);
+    for (const method of ["GET", "HEAD", "POST", "get", "OPTIONS"]) {
+      for (const path of ["/a/x", "/a/x/", "/a/b/y", "/a/b%2Fc/y", "/a/../a/x", "/b", "/a//x", "http://h/a/x", "/a/x#f"]) {
+        const { outcome, status } = own.explain({ method, url: path });
+        const got = await own.inject({ method, path });
+        expect([method, path, outcome === "matched" ? 200 : status]).toEqual([method, path, got.status]);
+      }
+    }
+  });
+});
