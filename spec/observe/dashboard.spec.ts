@@ -1,0 +1,93 @@
+import { spawnSync } from "node:child_process";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { describe, expect, it } from "vitest";
+import { CA, SERVER } from "../support/certs.ts";
+import { backend, oneService, running } from "../support/gateway.ts";
+import { readMetrics } from "../support/metrics_text.ts";
+import { closedPort } from "../support/origin.ts";
+import { emptyFolder } from "../support/process.ts";
+import { ask } from "../support/raw_client.ts";
+
+interface Panel {
+  readonly id: number;
+  readonly type: string;
+  readonly title: string;
+  readonly datasource?: { readonly uid: string };
+  readonly targets?: readonly { readonly expr: string; readonly datasource: { readonly uid: string } }[];
+}
+
+interface Dashboard {
+  readonly panels: readonly Panel[];
+  readonly templating: { readonly list: readonly { readonly name: string; readonly type: string; readonly definition?: string }[] };
+  readonly annotations: { readonly list: readonly { readonly expr: string }[] };
+}
+
+const dashboard = JSON.parse(readFileSync(fileURLToPath(new URL("../../examples/grafana/dashboard.json", import.meta.url)), "utf8")) as Dashboard;
+const variables = dashboard.templating.list;
+const expressions = [
+  ...dashboard.panels.flatMap(({ targets = [] }) => targets.map(({ expr }) => expr)),
+  ...dashboard.annotations.list.map(({ expr }) => expr),
+  ...variables.flatMap(({ definition }) => definition ?? []),
+];
+const metricsIn = (text: string) => text.match(/\b(?:edge_gateway|process)_\w+/g) ?? [];
+
+/** Names of all samples of a gateway in which everything has happened. */
+async function exposed(): Promise<{ names: Set<string>; labels: Map<string, Set<string>> }> {
+  const [bad, good] = [await closedPort(), await backend()];
+  const routes = [{ path: "/limited", plugins: [{ name: "rate_limit", config: { limit_min: 1 } }] }, { path: "/{rest*}" }];
+  const { gateway, port } = await running(oneService([bad, good.port], { retries: {}, routes }));
+  await gateway.listen({ port: 0, tls: { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: Buffer.from(CA.cert), requireClientCert: false } });
+  for (const path of ["/a/limited", "/a/limited", "/a/x"]) await ask(port, { path });
+  const names = new Set<string>();
+  const labels = new Map<string, Set<string>>();
+  for (const { samples } of readMetrics(gateway.metrics(), "prometheus").families.values()) {
+    for (const sample of samples) {
+      names.add(sample.name);
+      labels.set(sample.name, new Set(Object.keys(sample.labels)));
+    }
+  }
+  return { names, labels };
+}
+
+describe("the dashboard for Grafana", () => {
+  it("asks for no metric, and by no label, that GET /metrics does not have", async () => {
+    const { names, labels } = await exposed();
+    const asked = new Set(expressions.flatMap(metricsIn));
+    expect(asked.size).toBeGreaterThan(15);
+    expect([...asked].filter((name) => !names.has(name) && !(name === "process_open_fds" && process.platform !== "linux"))).toEqual([]);
+    const ofPrometheus = ["job", "instance"];
+    for (const [, name, matchers] of expressions.join("\n").matchAll(/\b(edge_gateway_\w+)\{([^}]*)\}/g)) {
+      const used = [...matchers!.matchAll(/(\w+)=/g)].map(([, label]) => label!);
+      expect([name, used.filter((label) => !ofPrometheus.includes(label) && !labels.get(name!)!.has(label))]).toEqual([name, []]);
+    }
+  });
+
+  it("shows what there is to be seen: requests, errors, times, upstreams, limits, retries, reloads, certificates, the event loop", () => {
+    const all = expressions.join("\n");
+    for (const name of ["http_requests_total", "http_request_duration_seconds_bucket", "http_requests_in_flight", "upstream_duration_seconds_bucket", "upstream_healthy", "upstream_connections", "retries_total", "rate_limited_total", "plugin_refusals_total", "config_last_reload_successful", "tls_certificate_expiry_timestamp_seconds", "event_loop_lag_p99_seconds"]) {
+      expect(all).toContain(`edge_gateway_${name}`);
+    }
+    for (const share of ["0.5", "0.95", "0.99"]) expect(all).toContain(`histogram_quantile(${share}, `);
+  });
+
+  it("takes its data from the source that is chosen in it, in every panel, and knows every variable that it uses", () => {
+    const panels = dashboard.panels.filter(({ type }) => type !== "row");
+    for (const { datasource, targets } of panels) for (const each of [datasource, ...targets!.map((target) => target.datasource)]) expect(each?.uid).toBe("${datasource}");
+    expect(variables[0]).toMatchObject({ name: "datasource", type: "datasource" });
+    const used = new Set([...JSON.stringify(dashboard).matchAll(/\$\{?(\w+)/g)].map(([, name]) => name!));
+    const ofGrafana = ["__rate_interval", "__all"];
+    expect([...used].filter((name) => !ofGrafana.includes(name)).sort()).toEqual(variables.map(({ name }) => name).sort());
+    expect(new Set(dashboard.panels.map(({ id }) => id)).size).toBe(dashboard.panels.length);
+  });
+
+  const promtool = spawnSync("promtool", ["--version"]).error === undefined;
+  it.skipIf(!promtool)("has expressions that promtool can parse (skipped where there is none: Debian's package prometheus has it)", () => {
+    const rules = expressions.filter((text) => !text.startsWith("label_values(")).map((text, i) => ({ record: `panel:${i}`, expr: text.replaceAll("$__rate_interval", "5m").replace(/\$\w+/g, ".*") }));
+    const file = join(emptyFolder(), "rules.yml");
+    writeFileSync(file, JSON.stringify({ groups: [{ name: "dashboard", rules }] }));
+    const { status, stdout, stderr } = spawnSync("promtool", ["check", "rules", "--lint=none", file]);
+    expect([status, String(stdout) + (status === 0 ? "" : String(stderr))]).toEqual([0, expect.stringContaining(`${rules.length} rules found`)]);
+  });
+});
