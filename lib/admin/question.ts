@@ -68,7 +68,9 @@ function questionOf(value: unknown): Question | Unreadable {
   if (!isObject(headers) || !Object.values(headers).every((each) => typeof each === "string")) {
     wrong.push('"headers" is not an object of texts like {"Host":"shop.example.com"}.');
   }
-  for (const name of Object.keys(others).slice(0, MOST_NAMED)) wrong.push(`${JSON.stringify(name)} is no field of a question: there are "method", "url" and "headers".`);
+  for (const name of Object.keys(others).slice(0, MOST_NAMED)) {
+    wrong.push(`${JSON.stringify(name)} is no field of a question: there are "method", "url" and "headers".`);
+  }
   if (wrong.length > 0) return invalid(wrong);
   return { method: method as string, url: url as string, headers: headers as Record<string, string> };
 }

@@ -138,16 +138,20 @@ interface Place {
 
 /** More of a kind are only counted. */
 const MOST_NAMED = 5;
+/** To find the one that may be meant: the work for each grows with the square of its length. */
+const MOST_COMPARED = 500;
 
 function whyThis({ path, method }: Exchange, asked: Asked, { service, route }: Place, shown: ShownConfig): string[] {
   const reasons = [`${path} matches service "${service.name}" (base_path ${service.base_path}), route "${route.name}" (${route.path}).`];
   if (asked.target.path !== asked.inbound.target.replace(/\?.*$/s, "") && asked.target.authority === null) {
     reasons.push(`The path is matched and forwarded in its normal form, ${path}.`);
   }
-  if (hostsOf(service).length > 0) reasons.push(`The service is for the hosts ${hostsOf(service).join(", ")}: it goes before services for all hosts.`);
+  const hosts = hostsOf(service).join(", ");
+  if (hosts !== "") reasons.push(`The service is for the hosts ${hosts}: it goes before services for all hosts.`);
   const methods = methodsOf(route);
   if (methods.length > 0 && !methods.includes(method)) {
-    reasons.push(method === "HEAD" ? "A route that takes GET takes HEAD, too." : `The preflight is for a method that the route takes: ${methods.join(", ")}.`);
+    const preflight = `The preflight is for a method that the route takes: ${methods.join(", ")}.`;
+    reasons.push(method === "HEAD" ? "A route that takes GET takes HEAD, too." : preflight);
   }
   const others = placesFor(shown, asked).filter((place) => place.route !== route);
   const losers = others.filter((place) => findIn(place, asked) === "route");
@@ -170,26 +174,31 @@ function whyUnserved({ circuitBreaker, upstreams }: FleetReport): string[] {
 }
 
 function whyNone(status: number, asked: Asked, shown: ShownConfig): string[] {
-  if (status === 405) return placesFor(shown, asked).filter((place) => findIn(place, asked) === "method").slice(0, MOST_NAMED).map(otherMethods);
+  if (status === 405) {
+    const others = placesFor(shown, asked).filter((place) => findIn(place, asked) === "method");
+    return others.slice(0, MOST_NAMED).map((place) => otherMethods(place, asked.inbound.method));
+  }
   if (status !== 404) return [];
   const { path } = asked.target;
   const elsewhere = placesFor(shown, asked, "any host").filter((place) => findIn(place, asked, "any host") !== "none");
   if (elsewhere.length > 0) {
-    return elsewhere.slice(0, MOST_NAMED).map((place) => `${nameOf(place)} fits the path, but is for the hosts ${hostsOf(place.service).join(", ")} only.`);
+    const only = (place: Place) => `${nameOf(place)} fits the path, but is for the hosts ${hostsOf(place.service).join(", ")} only.`;
+    return elsewhere.slice(0, MOST_NAMED).map(only);
   }
   const near = shown.services.filter((service) => isBelow(service, asked));
   if (near.length === 0) return [...(shown.services.length === 0 ? ["The configuration has no services."] : noBase(path, shown))];
   return near.slice(0, MOST_NAMED).map((service) => noRoute(service, path));
 }
 
-function otherMethods(place: Place): string {
-  const method = methodsOf(place.route);
-  return `${nameOf(place)} fits the path, but takes ${method.length === 1 ? "only " : ""}${method.join(", ")}. Methods are compared in upper and lower case.`;
+function otherMethods(place: Place, method: string): string {
+  const methods = methodsOf(place.route);
+  const meant = methods.includes(method.toUpperCase()) ? ` Upper and lower case are not the same in methods: write ${method.toUpperCase()}.` : "";
+  return `${nameOf(place)} fits the path, but takes ${methods.length === 1 ? "only " : ""}${methods.join(", ")}.${meant}`;
 }
 
 function noBase(path: string, { services }: ShownConfig): string[] {
   const bases = [...new Set(services.map(({ base_path }) => base_path))];
-  const meant = suggest(path.split("/", 2)[1]!, bases.map((base) => base.split("/")[1] ?? ""));
+  const meant = suggest(path.split("/", 2)[1]!, bases.slice(0, MOST_COMPARED).map((base) => base.split("/")[1] ?? ""));
   const nearest = meant === undefined ? undefined : bases.find((base) => base.split("/")[1] === meant);
   const some = bases.slice(0, MOST_NAMED).join(", ") + (bases.length > MOST_NAMED ? ` and ${bases.length - MOST_NAMED} more` : "");
   return [`${path} begins with the base_path of no service: there are ${some}.${nearest === undefined ? "" : ` Did you mean ${nearest}?`}`];
@@ -198,9 +207,10 @@ function noBase(path: string, { services }: ShownConfig): string[] {
 function noRoute(service: ShownService, path: string): string {
   const patterns = [...new Set(service.routes.map((route) => patternOf(service, route)))];
   if (patterns.length === 0) return `Service "${service.name}" (base_path ${service.base_path}) has no routes.`;
-  const meant = suggest(path, patterns);
+  const meant = suggest(path, patterns.slice(0, MOST_COMPARED));
   const some = patterns.slice(0, MOST_NAMED).join(", ") + (patterns.length > MOST_NAMED ? ` and ${patterns.length - MOST_NAMED} more` : "");
-  return `${path} begins as base_path ${service.base_path} of service "${service.name}" does, but fits none of its routes as a whole: ${some}.${meant === undefined ? "" : ` Did you mean ${meant}?`}`;
+  const place = `${path} begins as base_path ${service.base_path} of service "${service.name}" does`;
+  return `${place}, but fits none of its routes as a whole: ${some}.${meant === undefined ? "" : ` Did you mean ${meant}?`}`;
 }
 
 type HostRule = "its hosts" | "any host";
@@ -221,7 +231,9 @@ function isBelow(service: ShownService, asked: Asked, hosts: HostRule = "its hos
   return lone(service, "/", [], asked, hosts) === "route" || lone(service, "/{edge_gateway_rest*}", [], asked, hosts) === "route";
 }
 
-function lone(service: ShownService, path: string, methods: readonly string[], { inbound, target, authority }: Asked, hosts: HostRule): "route" | "method" | "none" {
+function lone(service: ShownService, path: string, methods: readonly string[], asked: Asked, hosts: HostRule): "route" | "method" | "none" {
+  const { inbound, target, authority } = asked;
+  if (cannotFit(withoutFinalSlash(service.base_path) + path, target.path)) return "none";
   const entry = {
     basePath: service.base_path,
     hosts: hosts === "any host" ? [] : hostsOf(service),
@@ -231,6 +243,27 @@ function lone(service: ShownService, path: string, methods: readonly string[], {
     target: null,
   };
   return compileTable([entry]).find(authority, wantedMethod(inbound), target.path, target.encodedSlash).kind;
+}
+
+/** Seen at a glance, for most routes of a large configuration: a plain segment of the pattern stands where the path has another. */
+function cannotFit(pattern: string, path: string): boolean {
+  let at = 1;
+  for (let from = 1; from < pattern.length; ) {
+    const end = endOfSegment(pattern, from);
+    const written = pattern.slice(from, end);
+    const next = endOfSegment(path, at);
+    if (PLAIN.test(written) && path.slice(at, next) !== written && !path.slice(at, next).includes("%")) return true;
+    from = end + 1;
+    at = next + 1;
+  }
+  return false;
+}
+
+const PLAIN = /^[\w-]+$/;
+
+function endOfSegment(path: string, from: number): number {
+  const end = path.indexOf("/", from);
+  return end < 0 ? Math.max(from, path.length) : end;
 }
 
 /** A preflight is matched by the method that it asks for, where a plugin takes it; here both are near enough to name a route. */

@@ -19,7 +19,8 @@ export interface WarningsSource extends Pick<GatewayStatus, "lastReload" | "dige
 const MOST = 100;
 
 export function warningsOf(source: WarningsSource): readonly Warning[] {
-  const warnings = [...ofReload(source), ...ofCertificates(source), ...ofIdle(source), ...source.fleets.flatMap((fleet) => [...ofService(fleet)]), ...ofPlugins(source)];
+  const ofServices = source.fleets.flatMap((fleet) => [...ofService(fleet)]);
+  const warnings = [...ofReload(source), ...ofCertificates(source), ...ofIdle(source), ...ofServices, ...ofPlugins(source)];
   if (warnings.length <= MOST) return warnings;
   const more = warnings.length - MOST;
   return [...warnings.slice(0, MOST), warning("more", `There are ${more} more warnings like these; GET /gateway/health tells of every upstream.`)];
@@ -29,7 +30,8 @@ function* ofReload({ lastReload, digest }: WarningsSource): Iterable<Warning> {
   if (lastReload?.outcome !== "refused") return;
   const { issues } = lastReload;
   const others = issues.length > 1 ? `, and ${issues.length - 1} more` : "";
-  yield warning("reload_refused", `The last reload was refused (${issues[0]}${others}): set it right and reload. Configuration ${digest} stays in force.`);
+  const why = `${issues[0]}${others}`;
+  yield warning("reload_refused", `The last reload was refused (${why}): set it right and reload. Configuration ${digest} stays in force.`);
 }
 
 const DAY_MS = 86_400_000;
@@ -40,8 +42,9 @@ function* ofCertificates({ certificates, wall }: WarningsSource): Iterable<Warni
     const { notAfter } = certificate;
     const which = nameOf(certificate);
     const date = new Date(notAfter).toISOString().slice(0, 10);
-    if (wall > notAfter) yield warning("certificate_expired", `${which} expired on ${date}, and clients refuse it: renew it; a new file is taken as it is written.`);
-    else if (notAfter - wall < SOON_MS) yield warning("certificate_expires", `${which} expires on ${date}: renew it; a new file is taken as it is written.`);
+    const remedy = "renew it; a new file is taken as it is written.";
+    if (wall > notAfter) yield warning("certificate_expired", `${which} expired on ${date}, and clients refuse it: ${remedy}`);
+    else if (notAfter - wall < SOON_MS) yield warning("certificate_expires", `${which} expires on ${date}: ${remedy}`);
   }
 }
 
@@ -65,10 +68,12 @@ function* ofIdle({ listeners, shown: { global, services } }: WarningsSource): It
 
 function* ofService({ name, circuitBreaker, upstreams }: FleetReport): Iterable<Warning> {
   if (!upstreams.some(({ usable }) => usable)) {
-    yield warning("no_upstream", `Service "${name}" has no upstream that can be used, and its requests get 503: bring one back, or give one a weight above 0.`, name);
+    const message = `Service "${name}" has no upstream that can be used, and its requests get 503: bring one back, or give one a weight above 0.`;
+    yield warning("no_upstream", message, name);
   }
   if (circuitBreaker?.state === "open") {
-    yield warning("circuit_open", `The circuit of service "${name}" is open, and its requests get 503 until it tries again: see why its upstreams fail.`, name);
+    const message = `The circuit of service "${name}" is open, and its requests get 503 until it tries again: see why its upstreams fail.`;
+    yield warning("circuit_open", message, name);
   }
   for (const upstream of upstreams) {
     const told = ofUpstream(name, upstream);
@@ -86,9 +91,10 @@ function ofUpstream(service: string, { id, host, port, state, reason }: Upstream
 
 function* ofPlugins({ pluginFaults }: WarningsSource): Iterable<Warning> {
   for (const { plugin, id, level, service, route, count } of pluginFaults) {
-    const which = `Plugin ${plugin}${id === null ? "" : ` "${id}"`} of ${level === "global" ? "the global level" : level === "service" ? `service "${service}"` : `route "${route}" of service "${service}"`}`;
-    const times = count === 1 ? "a request, which" : `${count} requests, which`;
-    yield warning("plugin_faults", `${which} was at fault for ${times} got a 500: the log says why.`, service, route);
+    const place = { global: "the global level", service: `service "${service}"`, route: `route "${route}" of service "${service}"` }[level];
+    const times = count === 1 ? "a request" : `${count} requests`;
+    const which = `Plugin ${plugin}${id === null ? "" : ` "${id}"`} of ${place}`;
+    yield warning("plugin_faults", `${which} was at fault for ${times} that got a 500: the log says why.`, service, route);
   }
 }
 

@@ -116,7 +116,9 @@ export class Stats {
     for (const [name, { meter, routes }] of this.#metrics.services) {
       const told: ServiceStats = {
         name,
-        routes: [...routes].filter(([, each]) => isTold(each.recent, each.inFlight)).map(([route, each]) => ({ name: route, ...figuresOf(each.recent, each.inFlight) })),
+        routes: [...routes].flatMap(([route, { recent, inFlight: under }]) =>
+          isTold(recent, under) ? [{ name: route, ...figuresOf(recent, under) }] : [],
+        ),
         upstreams: [...meter.upstreams].flatMap(([id, { recent }]) => {
           const under = inFlight.upstream(name, id);
           return isTold(recent, under) ? [{ id, ...figuresOf(recent, under) }] : [];

@@ -123,9 +123,10 @@ describe("a request that is refused", () => {
     expect([status, code]).toEqual([405, "method_not_allowed"]);
     expect(reasons).toEqual([
       "This path accepts DELETE, GET, HEAD.",
-      'Route "item" of service "shop" (/shop/items/{id}) fits the path, but takes GET, DELETE. Methods are compared in upper and lower case.',
-      'Route "rest" of service "shop" (/shop/{rest*}) fits the path, but takes only GET. Methods are compared in upper and lower case.',
+      'Route "item" of service "shop" (/shop/items/{id}) fits the path, but takes GET, DELETE.',
+      'Route "rest" of service "shop" (/shop/{rest*}) fits the path, but takes only GET.',
     ]);
+    expect(explain("delete", "/shop/items/7").reasons[1]).toMatch(/takes GET, DELETE\. Upper and lower case are not the same in methods: write DELETE\.$/);
   });
 });
 
