@@ -1,0 +1,173 @@
+/**
+ * Looks things up in what is known of the gateway: routes, upstreams and plugins by their names, live figures of each, who gets how
+ * much of the traffic and how much of it reaches which plugin. What a page makes of it is the page's affair.
+ */
+import type { Figures, Health, PluginConfig, ProxyConfig, RouteConfig, ServiceConfig, ServiceHealth, Stats, Status, UpstreamConfig, UpstreamHealth } from "./api.ts";
+
+export type Level = "global" | "service" | "route";
+
+/** A plugin instance and where it stands. */
+export interface Placed {
+  readonly level: Level;
+  readonly service: string | null;
+  readonly route: string | null;
+  readonly plugin: PluginConfig;
+}
+
+/** Every instance in the order of the configuration, whether it is enabled or not. */
+export function pluginsOf(config: ProxyConfig): readonly Placed[] {
+  return [
+    ...config.plugins.map((plugin): Placed => ({ level: "global", service: null, route: null, plugin })),
+    ...config.services.flatMap(({ name, plugins, routes }) => [
+      ...plugins.map((plugin): Placed => ({ level: "service", service: name, route: null, plugin })),
+      ...routes.flatMap((route) => route.plugins.map((plugin): Placed => ({ level: "route", service: name, route: route.name, plugin }))),
+    ]),
+  ];
+}
+
+/** What a request of the route passes, in the order in which it runs; instances that are switched off are among them. */
+export function chainOf(config: ProxyConfig, service: ServiceConfig, route: RouteConfig): readonly Placed[] {
+  return [
+    ...config.plugins.map((plugin): Placed => ({ level: "global", service: null, route: null, plugin })),
+    ...service.plugins.map((plugin): Placed => ({ level: "service", service: service.name, route: null, plugin })),
+    ...route.plugins.map((plugin): Placed => ({ level: "route", service: service.name, route: route.name, plugin })),
+  ];
+}
+
+/** Requests that an instance answered with 500 because it was at fault. Two instances of one kind in one place, both without id, share a count. */
+export function faultsOf(status: Status | null, { level, service, route, plugin }: Placed): number {
+  let count = 0;
+  for (const fault of status?.plugin_faults ?? []) {
+    const isIt = fault.plugin === plugin.name && fault.level === level && fault.service === service && fault.route === route;
+    if (isIt && fault.id === (plugin.id ?? null)) count += fault.count;
+  }
+  return count;
+}
+
+/** `base_path` and `path` as one pattern: "/" for both is "/", and a final slash counts for nothing. */
+export function patternOf(service: Pick<ServiceConfig, "base_path">, route: Pick<RouteConfig, "path">): string {
+  const pattern = [service.base_path, route.path].map((part) => part.replace(/\/$/, "")).join("");
+  return pattern === "" ? "/" : pattern;
+}
+
+/** "GET, HEAD", or that all are taken. */
+export function methodsOf({ methods }: Pick<RouteConfig, "methods">): string {
+  return methods === undefined || methods.length === 0 ? "all methods" : methods.join(", ");
+}
+
+/** "10.0.1.10:8080", "[::1]:8080" */
+export function addressOf({ host, port }: Pick<UpstreamConfig, "host" | "port">): string {
+  return host.includes(":") && !host.startsWith("[") ? `[${host}]:${port}` : `${host}:${port}`;
+}
+
+export interface FiguresByName {
+  /** Null: nothing is known yet. All zero: no traffic in the window. */
+  route(service: string, route: string): Figures | null;
+  upstream(service: string, id: string): Figures | null;
+  /** Rates are sums over the routes; times are those of the slowest route, since percentiles cannot be added. */
+  service(service: string): Figures | null;
+}
+
+const IDLE: Figures = { requests_per_s: 0, errors_per_s: 0, limited_per_s: 0, p50_ms: null, p95_ms: null, p99_ms: null, in_flight: 0 };
+
+export function figuresByName(stats: Stats | null): FiguresByName {
+  if (stats === null) return { route: () => null, upstream: () => null, service: () => null };
+  const routes = new Map(stats.services.map(({ name, routes: list }) => [name, new Map(list.map((one) => [one.name, one]))]));
+  const upstreams = new Map(stats.services.map(({ name, upstreams: list }) => [name, new Map(list.map((one) => [one.id, one]))]));
+  return {
+    route: (service, route) => routes.get(service)?.get(route) ?? IDLE,
+    upstream: (service, id) => upstreams.get(service)?.get(id) ?? IDLE,
+    service: (service) => [...(routes.get(service)?.values() ?? [])].reduce(together, IDLE),
+  };
+}
+
+function together(sum: Figures, one: Figures): Figures {
+  return {
+    requests_per_s: sum.requests_per_s + one.requests_per_s,
+    errors_per_s: sum.errors_per_s + one.errors_per_s,
+    limited_per_s: sum.limited_per_s + one.limited_per_s,
+    p50_ms: slower(sum.p50_ms, one.p50_ms),
+    p95_ms: slower(sum.p95_ms, one.p95_ms),
+    p99_ms: slower(sum.p99_ms, one.p99_ms),
+    in_flight: sum.in_flight + one.in_flight,
+  };
+}
+
+function slower(a: number | null, b: number | null): number | null {
+  return a === null ? b : b === null ? a : Math.max(a, b);
+}
+
+/** Of the requests, 0 to 1; null where there were none. */
+export function errorShare({ requests_per_s: requests, errors_per_s: errors }: Figures): number | null {
+  return requests > 0 ? Math.min(1, errors / requests) : null;
+}
+
+export function healthOf(health: Health | null, service: string): ServiceHealth | null {
+  return health?.services.find(({ name }) => name === service) ?? null;
+}
+
+/** A part of a service's traffic, 0 to 1: as measured, or, where nothing was, as the weights of the usable ones have it. */
+export interface Share {
+  readonly share: number;
+  readonly how: "measured" | "planned";
+}
+
+/** By id. `states` null: all count as usable. */
+export function sharesOf(
+  upstreams: readonly Pick<UpstreamConfig, "id" | "weight">[],
+  states: readonly Pick<UpstreamHealth, "id" | "usable">[] | null,
+  rateOf: (id: string) => number,
+): ReadonlyMap<string, Share> {
+  const rates = upstreams.map(({ id }) => rateOf(id));
+  const rate = rates.reduce((a, b) => a + b, 0);
+  if (rate > 0) return new Map(upstreams.map(({ id }, i) => [id, { share: rates[i]! / rate, how: "measured" }]));
+  const unusable = new Set((states ?? []).filter(({ usable }) => !usable).map(({ id }) => id));
+  const weights = upstreams.map(({ id, weight }) => (unusable.has(id) ? 0 : weight));
+  const weight = weights.reduce((a, b) => a + b, 0);
+  return new Map(upstreams.map(({ id }, i) => [id, { share: weight > 0 ? weights[i]! / weight : 0, how: "planned" }]));
+}
+
+/** What reaches one stage of a route, in requests per second. */
+export interface Flow {
+  readonly into: number;
+  /** False: so many at most, since a stage before may have answered some itself. */
+  readonly exact: boolean;
+  /** Refused there; null: not known. */
+  readonly refused: number | null;
+}
+
+/** Kinds that pass on every request they get. */
+const PASSES_ALL = new Set(["request_headers", "response_headers", "http_log", "compress"]);
+
+/**
+ * One for each plugin, and one more for what is behind them. Only what rate limits refuse is counted by route: it can be told of one
+ * plugin where the route has a single limit, and is taken off behind the last of several.
+ */
+export function flowThrough(plugins: readonly Pick<PluginConfig, "name" | "config">[], figures: Pick<Figures, "requests_per_s" | "limited_per_s">): readonly Flow[] {
+  const { requests_per_s: requests, limited_per_s: limited } = figures;
+  const limits = plugins.filter(isLimit).length;
+  let passed = 0;
+  let others = false;
+  const before = () => ({
+    into: passed < limits ? requests : Math.max(0, requests - limited),
+    exact: !others && (passed === 0 || passed === limits || limited === 0),
+  });
+  const flows = plugins.map((plugin): Flow => {
+    const { into, exact } = before();
+    if (isLimit(plugin)) {
+      passed += 1;
+      return { into, exact, refused: limits === 1 ? limited : limited === 0 ? 0 : null };
+    }
+    const passesAll = PASSES_ALL.has(plugin.name) || plugin.name === LIMITS;
+    others ||= !passesAll;
+    return { into, exact, refused: passesAll ? 0 : null };
+  });
+  return [...flows, { ...before(), refused: null }];
+}
+
+const LIMITS = "rate_limit";
+
+/** A limit in shadow mode refuses nothing. */
+function isLimit({ name, config }: Pick<PluginConfig, "name" | "config">): boolean {
+  return name === LIMITS && config.mode !== "shadow";
+}

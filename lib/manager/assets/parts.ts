@@ -1,0 +1,156 @@
+/**
+ * Pieces that pages of details have in common: the way back, figures, facts, settings with their secrets hidden, the state of an
+ * upstream in a word, and what is said while nothing is known or when something has gone.
+ */
+import type { Figures, UpstreamHealth } from "./api.ts";
+import { el, replace, setText, type Child } from "./dom.ts";
+import { milliseconds, number, percent, perSecond } from "./format.ts";
+import { errorShare } from "./inventory.ts";
+import { MASK, settingLines, type SettingLine } from "./secrets.ts";
+
+/** "#/routes/shop/a%2Fb": names may hold anything. */
+export function hashOf(...words: readonly string[]): string {
+  return `#/${words.map(encodeURIComponent).join("/")}`;
+}
+
+export function link(href: string, ...children: readonly Child[]): HTMLAnchorElement {
+  return el("a", { href, class: "link" }, ...children);
+}
+
+/** Where the page stands: the last of the names is the page's own, and no link. */
+export function crumbs(ways: readonly (readonly [string, string])[], here: string): HTMLElement {
+  const items = ways.map(([href, text]) => el("li", {}, link(href, text)));
+  return el("nav", { class: "crumbs", "aria-label": "Where this page stands" }, el("ol", {}, ...items, el("li", { "aria-current": "page" }, here)));
+}
+
+export function section(title: string, ...children: readonly Child[]): HTMLElement {
+  return el("section", { class: "part" }, el("h2", {}, title), ...children);
+}
+
+/** What is said before anything is known. */
+export function loading(what: string): HTMLElement {
+  return el("div", { class: "empty", role: "status" }, el("p", {}, `Waiting for ${what}…`));
+}
+
+/** What is said of something that is not, or no longer, in the configuration. */
+export function missing(what: string, href: string, back: string): HTMLElement {
+  return el(
+    "div",
+    { class: "empty", role: "status" },
+    el("p", {}, el("strong", {}, `There is no ${what}.`)),
+    el("p", { class: "muted" }, "It may have been renamed or removed when the configuration was last reloaded."),
+    el("p", {}, el("a", { href, class: "button" }, back)),
+  );
+}
+
+export interface FigureStrip {
+  readonly node: HTMLElement;
+  update(figures: Figures | null): void;
+}
+
+/** The live figures of one thing in a row. `times` says whose the times are, where that is not plain. */
+export function figureStrip(options: { readonly limited: boolean; readonly times?: string }): FigureStrip {
+  const time = (name: string) => (options.times === undefined ? name : `${name}, ${options.times}`);
+  const stats: readonly (readonly [string, (figures: Figures) => string])[] = [
+    ["Requests", (figures) => perSecond(figures.requests_per_s)],
+    ["Errors", (figures) => percent(errorShare(figures) ?? 0)],
+    ...(options.limited ? [["Limited", (figures: Figures) => perSecond(figures.limited_per_s)] as const] : []),
+    [time("p50"), (figures) => milliseconds(figures.p50_ms)],
+    [time("p95"), (figures) => milliseconds(figures.p95_ms)],
+    [time("p99"), (figures) => milliseconds(figures.p99_ms)],
+    ["In flight", (figures) => number(figures.in_flight)],
+  ];
+  const values = stats.map(([label, text]) => ({ text, label, node: el("dd", { class: "stat__value" }, "–") }));
+  const node = el("dl", { class: "stats live" }, ...values.map(({ label, node: value }) => el("div", { class: "stat" }, el("dt", { class: "stat__label" }, label), value)));
+  return {
+    node,
+    update(figures) {
+      for (const { node: value, text } of values) setText(value, figures === null ? "–" : text(figures));
+    },
+  };
+}
+
+/** Names and what they stand for; null leaves one out. */
+export function facts(entries: readonly (readonly [string, Child] | null)[]): HTMLElement {
+  return el("dl", { class: "facts" }, ...entries.flatMap((entry) => (entry === null ? [] : [el("dt", {}, entry[0]), el("dd", {}, entry[1])])));
+}
+
+/** Settings line by line; a secret is shown only on demand. */
+export function settingsList(settings: unknown, empty = "No settings of its own."): HTMLElement {
+  const lines = settingLines(settings);
+  if (lines.length === 0) return el("p", { class: "muted" }, empty);
+  return el("dl", { class: "settings mono" }, ...lines.map((line) => el("div", {}, el("dt", {}, line.name), line.secret ? secretValue(line) : el("dd", {}, line.value))));
+}
+
+function secretValue({ name, value }: SettingLine): HTMLElement {
+  const text = el("span", {}, MASK);
+  const button = el("button", { type: "button", class: "button button--quiet settings__reveal", "aria-label": `Show ${name}`, onclick: toggle }, "Show");
+  function toggle(): void {
+    const show = text.textContent === MASK;
+    setText(text, show ? value : MASK);
+    setText(button, show ? "Hide" : "Show");
+    button.setAttribute("aria-label", `${show ? "Hide" : "Show"} ${name}`);
+  }
+  return el("dd", {}, text, " ", button);
+}
+
+export interface Condition {
+  readonly word: string;
+  /** Also gives the shape before the word. */
+  readonly tone: "good" | "warn" | "bad" | "idle";
+  /** The worse, the larger. */
+  readonly rank: number;
+}
+
+/** Null: nothing is known of it. */
+export function conditionOf(upstream: Pick<UpstreamHealth, "state" | "usable" | "weight"> | null): Condition {
+  if (upstream === null) return { word: "Not known", tone: "idle", rank: 1 };
+  const { state, usable, weight } = upstream;
+  const draining = weight === 0 ? ", draining" : "";
+  if (state === "unhealthy") return { word: "Unhealthy", tone: "bad", rank: 5 };
+  if (state === "ejected") return { word: "Ejected", tone: "bad", rank: 4 };
+  if (!usable) return { word: capital(state) + draining, tone: "warn", rank: 3 };
+  if (state === "healthy") return { word: `Healthy${draining}`, tone: weight === 0 ? "warn" : "good", rank: weight === 0 ? 2 : 0 };
+  return { word: (state === "unknown" ? "Not checked" : capital(state)) + draining, tone: weight === 0 ? "warn" : "idle", rank: weight === 0 ? 2 : 1 };
+}
+
+function capital(word: string): string {
+  return word.charAt(0).toUpperCase() + word.slice(1).replaceAll("_", " ");
+}
+
+export interface Badge {
+  readonly node: HTMLElement;
+  set(condition: Pick<Condition, "word" | "tone">): void;
+}
+
+export function stateBadge(): Badge {
+  const node = el("span", { class: "badge" });
+  return {
+    node,
+    set({ word, tone }) {
+      setText(node, word);
+      if (node.dataset.tone === tone) return;
+      node.dataset.tone = tone;
+      node.className = `badge badge--${tone}`;
+    },
+  };
+}
+
+/** The circuit breaker of a service in words; null where it has none. */
+export function circuitCondition(breaker: { readonly state: string } | null | undefined): Pick<Condition, "word" | "tone"> | null {
+  if (breaker === null || breaker === undefined) return null;
+  if (breaker.state === "closed") return { word: "Circuit closed", tone: "good" };
+  if (breaker.state === "open") return { word: "Circuit open", tone: "bad" };
+  return { word: breaker.state === "half_open" ? "Circuit half open" : capital(breaker.state), tone: "warn" };
+}
+
+/** Holds one thing at a time; the same one again changes nothing. */
+export function slot(className: string | null = null): { readonly node: HTMLElement; put(child: Node): void } {
+  const node = el("div", { class: className });
+  return {
+    node,
+    put(child) {
+      if (node.firstChild !== child || node.childNodes.length !== 1) replace(node, child);
+    },
+  };
+}

@@ -1,0 +1,96 @@
+/**
+ * Every plugin instance in a table: where it stands, whether it is on, what it is set to, and how often it was at fault.
+ * Where it runs on the way of a request is the page of each route.
+ */
+import { el, setText } from "./dom.ts";
+import { number } from "./format.ts";
+import { faultsOf, pluginsOf, type Placed } from "./inventory.ts";
+import type { Known, OpenPage } from "./page.ts";
+import { hashOf, link, loading, settingsList, slot } from "./parts.ts";
+import { summaryOf } from "./secrets.ts";
+import { dataTable, fixedPart, textPart, type Part } from "./tables.ts";
+
+interface PluginRow extends Placed {
+  /** Instances need no id: the place in the configuration tells them apart. */
+  readonly index: number;
+}
+
+const LEVEL_ORDER = { global: 0, service: 1, route: 2 } as const;
+
+export const pluginsPage: OpenPage = () => {
+  let status: Known["status"] = null;
+  const table = dataTable<PluginRow>({
+    name: "plugins",
+    caption: "Plugins",
+    nouns: ["plugin", "plugins"],
+    keyOf: ({ index }) => String(index),
+    haystack: ({ level, service, route, plugin }) =>
+      [plugin.name, plugin.id ?? "", level, service ?? "", route ?? "", plugin.enabled ? "on" : "off", summaryOf(plugin.config, 20)].join(" "),
+    empty: el("p", {}, "No plugins: requests pass to the upstreams as they come."),
+    columns: [
+      { key: "kind", title: "Kind", sortBy: ({ plugin }) => plugin.name, make: ({ plugin }) => textPart(() => plugin.name, "mono") },
+      { key: "id", title: "Id", sortBy: ({ plugin }) => plugin.id ?? null, make: ({ plugin }) => textPart(() => plugin.id ?? "–") },
+      { key: "level", title: "Level", sortBy: ({ level }) => LEVEL_ORDER[level], make: ({ level }) => textPart(() => level) },
+      { key: "service", title: "Service", sortBy: ({ service }) => service, make: ({ service }) => fixedPart(service === null ? "–" : link(hashOf("services", service), service)) },
+      {
+        key: "route",
+        title: "Route",
+        sortBy: ({ route }) => route,
+        make: ({ service, route }) => fixedPart(service === null || route === null ? "–" : link(hashOf("routes", service, route), route)),
+      },
+      {
+        key: "enabled",
+        title: "State",
+        sortBy: ({ plugin }) => Number(plugin.enabled),
+        make: ({ plugin }) => fixedPart(el("span", { class: `badge badge--${plugin.enabled ? "good" : "idle"}` }, plugin.enabled ? "On" : "Off")),
+      },
+      { key: "settings", title: "Settings", sortBy: ({ plugin }) => summaryOf(plugin.config), make: settingsPart },
+      { key: "faults", title: "Faults", kind: "number", sortBy: (row) => faultsOf(status, row), make: (row) => faultsPart(row, () => status) },
+    ],
+  });
+  const note = el("p", { class: "muted" }, "Global plugins run first, then those of the service, then those of the route; in each level in the order of the configuration.");
+  const node = el("div", { class: "stack" }, note, el("div", { class: "card" }, table.node));
+  const place = slot();
+  place.put(loading("the configuration"));
+  let rows: readonly PluginRow[] = [];
+  let of: Known["config"] = null;
+  return {
+    title: "Plugins",
+    node: place.node,
+    update(known) {
+      status = known.status;
+      if (known.config === null) return;
+      if (known.config !== of) {
+        of = known.config;
+        rows = pluginsOf(of).map((placed, index) => ({ ...placed, index }));
+      }
+      place.put(node);
+      note.hidden = rows.length === 0;
+      table.show(rows);
+    },
+    close: () => table.close(),
+  };
+};
+
+/** The list is made when it is opened: a thousand instances need not have theirs at once. */
+function settingsPart({ plugin }: PluginRow): Part {
+  const summary = summaryOf(plugin.config);
+  if (summary === "") return fixedPart(el("span", { class: "muted" }, "none"));
+  const details = el("details", { class: "plugin", ontoggle: open }, el("summary", { class: "mono" }, summary));
+  function open(): void {
+    if (details.open && details.children.length === 1) details.append(settingsList(plugin.config));
+  }
+  return { node: details, refresh: () => undefined };
+}
+
+function faultsPart(row: PluginRow, status: () => Known["status"]): Part {
+  const node = el("span");
+  return {
+    node,
+    refresh() {
+      const faults = faultsOf(status(), row);
+      setText(node, status() === null ? "–" : number(faults));
+      node.classList.toggle("figure--bad", faults > 0);
+    },
+  };
+}

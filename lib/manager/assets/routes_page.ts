@@ -1,0 +1,77 @@
+/**
+ * All routes in a table: where they listen, for which service, and their live figures.
+ * The way of a request through one of them is `route_page.ts`.
+ */
+import type { Figures, RouteConfig, ServiceConfig } from "./api.ts";
+import { el } from "./dom.ts";
+import { number } from "./format.ts";
+import { figuresByName, methodsOf, patternOf, type FiguresByName } from "./inventory.ts";
+import type { Known, OpenPage } from "./page.ts";
+import { hashOf, link, loading, slot } from "./parts.ts";
+import { dataTable, figureColumns, fixedPart, textPart, type Column, type DataTable } from "./tables.ts";
+
+export interface RouteRow {
+  readonly service: ServiceConfig;
+  readonly route: RouteConfig;
+  readonly pattern: string;
+}
+
+export const routesPage: OpenPage = () => {
+  let figures: FiguresByName = figuresByName(null);
+  const table = routeTable((row) => figures.route(row.service.name, row.route.name), { ofService: false });
+  const card = el("div", { class: "card" }, table.node);
+  const place = slot();
+  place.put(loading("the configuration"));
+  let rows: readonly RouteRow[] = [];
+  let of: Known["config"] = null;
+  return {
+    title: "Routes",
+    node: place.node,
+    update({ config, stats }) {
+      figures = figuresByName(stats);
+      if (config === null) return;
+      if (config !== of) rows = routeRows(config.services);
+      of = config;
+      place.put(card);
+      table.show(rows);
+    },
+    close: () => table.close(),
+  };
+};
+
+export function routeRows(services: readonly ServiceConfig[]): readonly RouteRow[] {
+  return services.flatMap((service) => service.routes.map((route) => ({ service, route, pattern: patternOf(service, route) })));
+}
+
+/** Of one service: without the column that names it, and with a search only where it pays. */
+export function routeTable(figuresOf: (row: RouteRow) => Figures | null, { ofService }: { readonly ofService: boolean }): DataTable<RouteRow> {
+  const service: Column<RouteRow> = {
+    key: "service",
+    title: "Service",
+    sortBy: (row) => row.service.name,
+    make: (row) => fixedPart(link(hashOf("services", row.service.name), row.service.name)),
+  };
+  return dataTable<RouteRow>({
+    name: "routes",
+    caption: "Routes",
+    nouns: ["route", "routes"],
+    keyOf: (row) => JSON.stringify([row.service.name, row.route.name]),
+    haystack: ({ service: { name, hosts }, route, pattern }) =>
+      [route.name, pattern, name, methodsOf(route), ...(hosts ?? []), ...route.plugins.map((plugin) => plugin.name)].join(" "),
+    empty: el("p", {}, ofService ? "This service has no routes: nothing reaches it." : "No routes yet. Add a service with routes to the configuration file, and reload."),
+    columns: [
+      { key: "route", title: "Route", sortBy: (row) => row.route.name, make: (row) => fixedPart(link(hashOf("routes", row.service.name, row.route.name), row.route.name)) },
+      ...(ofService ? [] : [service]),
+      { key: "methods", title: "Methods", sortBy: (row) => methodsOf(row.route), make: (row) => textPart(() => methodsOf(row.route), "methods") },
+      { key: "pattern", title: "Path", sortBy: (row) => row.pattern, make: (row) => textPart(() => row.pattern, "mono path") },
+      ...figureColumns(figuresOf),
+      {
+        key: "limited",
+        title: "Limited/s",
+        kind: "number",
+        sortBy: (row) => figuresOf(row)?.limited_per_s ?? null,
+        make: (row) => textPart(() => number(figuresOf(row)?.limited_per_s ?? Number.NaN)),
+      },
+    ],
+  });
+}

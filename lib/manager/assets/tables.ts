@@ -1,0 +1,332 @@
+/**
+ * A table one can search and sort, that stays quick with thousands of rows: a row is made once, and afterwards only texts that have
+ * changed are written. What its columns show is the pages' affair; search and order are kept in the entry of the browser's history.
+ */
+import type { Figures } from "./api.ts";
+import { el, replace, setText, type Child } from "./dom.ts";
+import { milliseconds, number, percent } from "./format.ts";
+import { errorShare } from "./inventory.ts";
+
+/** What stands in a cell: `refresh` is called whenever something new is known. */
+export interface Part {
+  readonly node: Node;
+  refresh(): void;
+}
+
+export type SortValue = string | number | null;
+
+export interface Column<Row> {
+  /** Unique in the table. */
+  readonly key: string;
+  readonly title: string;
+  /** Numbers stand right; they and states are sorted from the largest on, and may change at any time. */
+  readonly kind?: "text" | "number" | "state";
+  sortBy(row: Row): SortValue;
+  make(row: Row): Part;
+}
+
+export interface TableOptions<Row> {
+  /** Unique on the page; in the ids of its parts. */
+  readonly name: string;
+  /** What a screen reader calls it. */
+  readonly caption: string;
+  /** ["route", "routes"] */
+  readonly nouns: readonly [string, string];
+  readonly columns: readonly Column<Row>[];
+  /** Unique among the rows. */
+  keyOf(row: Row): string;
+  /** All that a search looks at. */
+  haystack(row: Row): string;
+  /** Shown in place of the table when there are no rows at all. */
+  readonly empty: Child;
+  /** False: no field to search in, as for a few rows on a page of details. */
+  readonly searchable?: boolean;
+  readonly sort?: Sort;
+}
+
+export interface Sort {
+  readonly key: string;
+  readonly descending: boolean;
+}
+
+/** What is kept while somebody moves away and back. */
+export interface View {
+  readonly query: string;
+  readonly sort: Sort | null;
+  readonly all: boolean;
+}
+
+export interface DataTable<Row> {
+  readonly node: HTMLElement;
+  /** Rows are told apart by their keys; the same array again only refreshes what is shown. */
+  show(rows: readonly Row[]): void;
+  close(): void;
+}
+
+/** So many rows are made at first: enough to scroll through, and few enough for each key typed. */
+const FIRST_ROWS = 200;
+const KEEP_AFTER_MS = 150;
+
+interface MadeRow {
+  readonly tr: HTMLTableRowElement;
+  readonly parts: readonly Part[];
+}
+
+interface Entry<Row> {
+  readonly key: string;
+  readonly row: Row;
+  readonly haystack: string;
+}
+
+export function dataTable<Row>(options: TableOptions<Row>): DataTable<Row> {
+  const { name, caption, nouns, columns } = options;
+  const searchable = options.searchable !== false;
+  let view: View = viewIn(history.state, name) ?? { query: "", sort: options.sort ?? null, all: false };
+  let given: readonly Row[] | null = null;
+  let entries: readonly Entry<Row>[] = [];
+  let shown: readonly Entry<Row>[] = [];
+  let found = 0;
+  let keepTimer: ReturnType<typeof setTimeout> | undefined;
+  const made = new Map<string, MadeRow>();
+
+  const input = el("input", { id: `search-${name}`, type: "search", autocomplete: "off", spellcheck: "false", oninput: () => search(input.value), onchange: keepNow });
+  const count = el("p", { class: "muted data__count", role: "status" });
+  const headers = columns.map((column) => {
+    const button = el("button", { type: "button", class: "sort", onclick: () => sortBy(column) }, column.title);
+    return { column, th: el("th", { scope: "col", class: column.kind === "number" ? "num" : null }, button) };
+  });
+  const body = el("tbody");
+  const table = el("table", { class: "table" }, el("caption", { class: "visually-hidden" }, caption), el("thead", {}, el("tr", {}, ...headers.map(({ th }) => th))), body);
+  const wrap = el("div", { class: "table-wrap", role: "region", "aria-label": caption, tabindex: 0 }, table);
+  const more = el("button", { type: "button", class: "button button--quiet data__more", onclick: showAll });
+  const nothingText = el("p", {});
+  const clear = el("button", { type: "button", class: "button button--quiet", onclick: clearSearch }, "Clear the search");
+  const nothing = el("div", { class: "empty" }, nothingText, clear);
+  const empty = el("div", { class: "empty" }, options.empty);
+  const label = el("label", { for: input.id }, `Search ${nouns[1]}`);
+  const toolbar = el("div", { class: "toolbar" }, el("div", { class: "field" }, label, input), count);
+  const node = el("div", { class: "data" }, searchable && toolbar, wrap, more, nothing, empty);
+  input.value = view.query;
+
+  function search(query: string): void {
+    change({ ...view, query });
+  }
+
+  function clearSearch(): void {
+    input.value = "";
+    search("");
+    input.focus();
+  }
+
+  function sortBy({ key, kind }: Column<Row>): void {
+    const descending = view.sort?.key === key ? !view.sort.descending : isLive(kind);
+    change({ ...view, sort: { key, descending } });
+  }
+
+  function showAll(): void {
+    const next = shown.length;
+    change({ ...view, all: true });
+    // The button goes away: the first of the new rows is where somebody at the keyboard goes on.
+    body.rows[next]?.querySelector("a")?.focus();
+  }
+
+  function change(next: View): void {
+    view = next;
+    clearTimeout(keepTimer);
+    keepTimer = setTimeout(keepNow, KEEP_AFTER_MS);
+    arrangeRows();
+  }
+
+  /** Browsers allow about a hundred changes of the history in half a minute: not one for each key that is typed. */
+  function keepNow(): void {
+    if (keepTimer === undefined) return;
+    clearTimeout(keepTimer);
+    keepTimer = undefined;
+    history.replaceState(withView(history.state, name, view), "");
+  }
+
+  function arrangeRows(): void {
+    const sort = view.sort;
+    const column = columns.find(({ key }) => key === sort?.key);
+    const matching = entries.filter(({ haystack }) => matches(haystack, view.query));
+    const ordered = sort === null || column === undefined ? matching : arranged(matching, ({ row }) => column.sortBy(row), sort.descending);
+    found = ordered.length;
+    shown = view.all ? ordered : ordered.slice(0, FIRST_ROWS);
+    placeRows();
+    describe(column);
+  }
+
+  /** Moves what stands elsewhere, and nothing more; a row that moves keeps the focus within. */
+  function placeRows(): void {
+    const focused = body.contains(document.activeElement) ? document.activeElement : null;
+    const wanted = shown.map((entry) => rowOf(entry).tr);
+    const stay = new Set(wanted);
+    for (const tr of [...body.rows]) if (!stay.has(tr)) tr.remove();
+    let at = body.firstElementChild;
+    for (const tr of wanted) {
+      if (tr === at) at = at.nextElementSibling;
+      else body.insertBefore(tr, at);
+    }
+    if (focused instanceof HTMLElement && body.contains(focused) && document.activeElement !== focused) focused.focus({ preventScroll: true });
+  }
+
+  function rowOf({ key, row }: Entry<Row>): MadeRow {
+    const there = made.get(key);
+    if (there !== undefined) {
+      refresh(there);
+      return there;
+    }
+    const parts = columns.map((column) => column.make(row));
+    const cells = parts.map(({ node: content }, i) => {
+      const className = columns[i]!.kind === "number" ? "num" : null;
+      return i === 0 ? el("th", { scope: "row" }, content) : el("td", { class: className }, content);
+    });
+    const fresh = { tr: el("tr", {}, ...cells), parts };
+    refresh(fresh);
+    made.set(key, fresh);
+    return fresh;
+  }
+
+  function describe(sorted: Column<Row> | undefined): void {
+    for (const { column, th } of headers) {
+      const order = column !== sorted ? null : view.sort?.descending === true ? "descending" : "ascending";
+      if (order === null) th.removeAttribute("aria-sort");
+      else th.setAttribute("aria-sort", order);
+    }
+    const none = entries.length === 0;
+    setText(count, none ? "" : countText(found, entries.length, nouns));
+    wrap.hidden = found === 0;
+    nothing.hidden = none || found > 0;
+    empty.hidden = !none;
+    toolbar.hidden = none;
+    more.hidden = shown.length === found;
+    setText(more, `Show all ${number(found)} ${nouns[1]} (the first ${number(shown.length)} are here)`);
+    setText(nothingText, `No ${nouns[0]} matches “${view.query.trim()}”.`);
+  }
+
+  /** While somebody points at a row or has gone to one by keyboard, rows stay where they are: nobody likes to hit the next one. */
+  function stands(): boolean {
+    return body.contains(document.activeElement) || (matchMedia("(hover: hover)").matches && body.matches(":hover"));
+  }
+
+  return {
+    node,
+    show(rows) {
+      if (rows === given) {
+        const column = columns.find(({ key }) => key === view.sort?.key);
+        if (column !== undefined && isLive(column.kind) && !stands()) arrangeRows();
+        else for (const { key } of shown) refresh(made.get(key)!);
+        return;
+      }
+      given = rows;
+      made.clear();
+      entries = rows.map((row) => ({ key: options.keyOf(row), row, haystack: options.haystack(row).toLowerCase() }));
+      arrangeRows();
+    },
+    close: keepNow,
+  };
+}
+
+function isLive(kind: Column<never>["kind"]): boolean {
+  return kind === "number" || kind === "state";
+}
+
+function refresh({ parts }: MadeRow): void {
+  for (const part of parts) part.refresh();
+}
+
+/** Whether every word of the query is in the text, which is in lower case. */
+export function matches(haystack: string, query: string): boolean {
+  return query
+    .toLowerCase()
+    .split(/\s+/)
+    .every((word) => haystack.includes(word));
+}
+
+const collator = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
+
+/** A sorted copy. What has no value comes last in both directions; equals keep their order. */
+export function arranged<Item>(items: readonly Item[], valueOf: (item: Item) => SortValue, descending: boolean): readonly Item[] {
+  const sign = descending ? -1 : 1;
+  const valued = items.map((item) => ({ item, value: valueOf(item) }));
+  valued.sort((a, b) => {
+    if (a.value === null || b.value === null) return Number(a.value === null) - Number(b.value === null);
+    if (typeof a.value === "number" && typeof b.value === "number") return sign * (a.value - b.value);
+    return sign * collator.compare(String(a.value), String(b.value));
+  });
+  return valued.map(({ item }) => item);
+}
+
+/** "1,000 routes", "12 of 1,000 routes", "1 route" */
+export function countText(found: number, all: number, [one, many]: readonly [string, string]): string {
+  const noun = all === 1 ? one : many;
+  return found === all ? `${number(all)} ${noun}` : `${number(found)} of ${number(all)} ${noun}`;
+}
+
+/** What an entry of the history keeps of a table; null: nothing, or nothing that can be read. */
+export function viewIn(state: unknown, table: string): View | null {
+  const views = isRecord(state) ? state.tables : null;
+  const view = isRecord(views) ? views[table] : null;
+  if (!isRecord(view) || typeof view.query !== "string") return null;
+  const sort = isRecord(view.sort) && typeof view.sort.key === "string" ? { key: view.sort.key, descending: view.sort.descending === true } : null;
+  return { query: view.query, sort, all: view.all === true };
+}
+
+/** The state of an entry with a table's view in it; what others keep there stays. */
+export function withView(state: unknown, table: string, view: View): Readonly<Record<string, unknown>> {
+  const rest = isRecord(state) ? state : {};
+  return { ...rest, tables: { ...(isRecord(rest.tables) ? rest.tables : {}), [table]: view } };
+}
+
+function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** A text that may change. */
+export function textPart(text: () => string, className: string | null = null): Part {
+  const node = el("span", { class: className });
+  return { node, refresh: () => setText(node, text()) };
+}
+
+/** What never changes as long as the row is there. */
+export function fixedPart(...children: readonly Child[]): Part {
+  const node = el("span");
+  replace(node, ...children);
+  return { node, refresh: () => undefined };
+}
+
+/** Requests, errors, times and what is in flight, of whatever has figures. */
+export function figureColumns<Row>(figuresOf: (row: Row) => Figures | null): readonly Column<Row>[] {
+  const column = (key: string, title: string, sortBy: (figures: Figures) => number | null, text: (figures: Figures) => string): Column<Row> => ({
+    key,
+    title,
+    kind: "number",
+    sortBy: (row) => valueOf(figuresOf(row), sortBy),
+    make: (row) => textPart(() => valueOf(figuresOf(row), text) ?? "–"),
+  });
+  return [
+    column("requests", "Requests/s", (figures) => figures.requests_per_s, (figures) => number(figures.requests_per_s)),
+    {
+      ...column("errors", "Errors", errorShare, () => ""),
+      make(row) {
+        const part = textPart(() => valueOf(valueOf(figuresOf(row), errorShare), percent) ?? "–");
+        const node = part.node as HTMLElement;
+        return {
+          node,
+          refresh() {
+            part.refresh();
+            node.classList.toggle("figure--bad", (figuresOf(row)?.errors_per_s ?? 0) > 0);
+          },
+        };
+      },
+    },
+    column("p50", "p50", (figures) => figures.p50_ms, (figures) => milliseconds(figures.p50_ms)),
+    column("p95", "p95", (figures) => figures.p95_ms, (figures) => milliseconds(figures.p95_ms)),
+    column("p99", "p99", (figures) => figures.p99_ms, (figures) => milliseconds(figures.p99_ms)),
+    column("in_flight", "In flight", (figures) => figures.in_flight, (figures) => number(figures.in_flight)),
+  ];
+}
+
+function valueOf<From, To>(value: From | null, to: (value: From) => To): To | null {
+  return value === null ? null : to(value);
+}

@@ -1,0 +1,238 @@
+/**
+ * All upstreams in a table, and each on a page of its own: its state and why, what it gets, and how it answers.
+ * Who else is in its service, and how the service picks, is `services_page.ts`.
+ */
+import type { Figures, ServiceConfig, UpstreamConfig, UpstreamHealth } from "./api.ts";
+import { el, setText } from "./dom.ts";
+import { ago, moment, percent, until } from "./format.ts";
+import { addressOf, figuresByName, healthOf, sharesOf, type FiguresByName, type Share } from "./inventory.ts";
+import type { Known, OpenPage } from "./page.ts";
+import { circuitCondition, conditionOf, crumbs, facts, figureStrip, hashOf, link, loading, missing, section, settingsList, slot, stateBadge } from "./parts.ts";
+import { dataTable, figureColumns, fixedPart, textPart, type Column, type DataTable, type Part } from "./tables.ts";
+
+/** One upstream of one service, and where to find what is known of it now. */
+export interface UpstreamRow {
+  readonly service: ServiceConfig;
+  readonly upstream: UpstreamConfig;
+}
+
+/** What is known of upstreams now; the rows of a table ask it whenever they are refreshed. */
+export class UpstreamsNow {
+  #health: Known["health"] = null;
+  #figures: FiguresByName = figuresByName(null);
+  readonly #states = new Map<string, ReadonlyMap<string, UpstreamHealth>>();
+  readonly #shares = new Map<ServiceConfig, ReadonlyMap<string, Share>>();
+
+  update({ health, stats }: Known): void {
+    this.#health = health;
+    this.#figures = figuresByName(stats);
+    this.#shares.clear();
+    this.#states.clear();
+    for (const { name, upstreams } of health?.services ?? []) this.#states.set(name, new Map(upstreams.map((one) => [one.id, one])));
+  }
+
+  state({ service, upstream }: UpstreamRow): UpstreamHealth | null {
+    return this.#states.get(service.name)?.get(upstream.id) ?? null;
+  }
+
+  figures({ service, upstream }: UpstreamRow): Figures | null {
+    return this.#figures.upstream(service.name, upstream.id);
+  }
+
+  share({ service, upstream }: UpstreamRow): Share | null {
+    let shares = this.#shares.get(service);
+    if (shares === undefined) {
+      const rateOf = (id: string) => this.#figures.upstream(service.name, id)?.requests_per_s ?? 0;
+      shares = sharesOf(service.upstreams, healthOf(this.#health, service.name)?.upstreams ?? null, rateOf);
+      this.#shares.set(service, shares);
+    }
+    return shares.get(upstream.id) ?? null;
+  }
+}
+
+export const upstreamsPage: OpenPage = () => {
+  const now = new UpstreamsNow();
+  const table = upstreamTable(now, { searchable: true });
+  const place = slot();
+  place.put(loading("the configuration"));
+  let rows: readonly UpstreamRow[] = [];
+  let of: Known["config"] = null;
+  return {
+    title: "Upstreams",
+    node: place.node,
+    update(known) {
+      now.update(known);
+      if (known.config === null) return;
+      if (known.config !== of) {
+        of = known.config;
+        rows = upstreamRows(of.services);
+      }
+      place.put(table.node);
+      table.show(rows);
+    },
+    close: () => table.close(),
+  };
+};
+
+export function upstreamRows(services: readonly ServiceConfig[]): readonly UpstreamRow[] {
+  return services.flatMap((service) => service.upstreams.map((upstream) => ({ service, upstream })));
+}
+
+/** With a field to search in and the names of services, or without both: the upstreams of one service. */
+export function upstreamTable(now: UpstreamsNow, { searchable }: { readonly searchable: boolean }): DataTable<UpstreamRow> {
+  const service: Column<UpstreamRow> = {
+    key: "service",
+    title: "Service",
+    sortBy: (row) => row.service.name,
+    make: (row) => fixedPart(link(hashOf("services", row.service.name), row.service.name)),
+  };
+  return dataTable<UpstreamRow>({
+    name: "upstreams",
+    caption: "Upstreams",
+    nouns: ["upstream", "upstreams"],
+    searchable,
+    keyOf: (row) => JSON.stringify([row.service.name, row.upstream.id]),
+    haystack: ({ service: { name, protocol }, upstream }) => `${upstream.id} ${addressOf(upstream)} ${name} ${protocol}`,
+    empty: el("p", {}, "No upstreams: the configuration has no services yet."),
+    columns: [
+      { key: "upstream", title: "Upstream", sortBy: (row) => row.upstream.id, make: upstreamName },
+      ...(searchable ? [service] : []),
+      { key: "state", title: "State", kind: "state", sortBy: (row) => conditionOf(now.state(row)).rank, make: (row) => statePart(now, row) },
+      { key: "weight", title: "Weight", kind: "number", sortBy: (row) => row.upstream.weight, make: (row) => textPart(() => String(row.upstream.weight)) },
+      { key: "share", title: "Share", kind: "number", sortBy: (row) => now.share(row)?.share ?? null, make: (row) => textPart(() => shareText(now.share(row))) },
+      ...figureColumns<UpstreamRow>((row) => now.figures(row)).filter(({ key }) => key !== "in_flight"),
+      {
+        key: "in_flight",
+        title: "In flight",
+        kind: "number",
+        sortBy: (row) => now.state(row)?.in_flight ?? null,
+        make: (row) => textPart(() => String(inFlightOf(now, row) ?? "–")),
+      },
+    ],
+  });
+}
+
+/** The event of health has it only when a state has changed: figures are newer. */
+function inFlightOf(now: UpstreamsNow, row: UpstreamRow): number | null {
+  return now.figures(row)?.in_flight ?? now.state(row)?.in_flight ?? null;
+}
+
+function upstreamName({ service, upstream }: UpstreamRow): Part {
+  const address = addressOf(upstream);
+  return fixedPart(link(hashOf("upstreams", service.name, upstream.id), upstream.id), address !== upstream.id && el("span", { class: "muted mono sub" }, address));
+}
+
+function statePart(now: UpstreamsNow, row: UpstreamRow): Part {
+  const badge = stateBadge();
+  const why = el("span", { class: "muted sub" });
+  return {
+    node: el("span", { class: "state-cell" }, badge.node, why),
+    refresh() {
+      const state = now.state(row);
+      badge.set(conditionOf(state));
+      setText(why, state === null ? "" : whyText(state));
+    },
+  };
+}
+
+/** "connection refused · since 3 min ago · until in 8 s" */
+function whyText({ reason, since, until: end, usable, state }: UpstreamHealth): string {
+  const now = Date.now();
+  if (usable && reason === null && state === "healthy") return "";
+  return [reason, since === null ? null : `since ${ago(since, now)}`, end === null ? null : `back ${until(end, now)}`].filter((text) => text !== null).join(" · ");
+}
+
+export function shareText(share: Share | null): string {
+  return share === null ? "–" : `${percent(share.share)}${share.how === "planned" ? " planned" : ""}`;
+}
+
+export const upstreamPage: OpenPage = (_frame, [serviceName = "", id = ""]) => {
+  const now = new UpstreamsNow();
+  const place = slot();
+  place.put(loading("the configuration"));
+  const gone = missing(`upstream “${id}” in a service “${serviceName}”`, "#/upstreams", "All upstreams");
+  let detail: { readonly of: string; readonly node: HTMLElement; update(known: Known): void } | null = null;
+  return {
+    title: `Upstream ${id}`,
+    node: place.node,
+    update(known) {
+      now.update(known);
+      if (known.config === null) return;
+      const service = known.config.services.find(({ name }) => name === serviceName);
+      const upstream = service?.upstreams.find((one) => one.id === id);
+      if (service === undefined || upstream === undefined) return place.put(gone);
+      const of = JSON.stringify(service);
+      if (detail?.of !== of) detail = { of, ...upstreamDetail(now, { service, upstream }) };
+      place.put(detail.node);
+      detail.update(known);
+    },
+  };
+};
+
+function upstreamDetail(now: UpstreamsNow, row: UpstreamRow): { readonly node: HTMLElement; update(known: Known): void } {
+  const { service, upstream } = row;
+  const strip = figureStrip({ limited: false });
+  const badge = stateBadge();
+  const circuit = stateBadge();
+  const lines = {
+    since: factLine("Since"),
+    until: factLine("Back"),
+    reason: factLine("Reason"),
+    share: factLine("Share of its service"),
+  };
+  const node = el(
+    "div",
+    { class: "stack" },
+    crumbs([["#/upstreams", "Upstreams"], [hashOf("services", service.name), service.name]], upstream.id),
+    el("p", { class: "badges" }, badge.node, circuit.node),
+    strip.node,
+    el("p", { class: "muted" }, "Times and errors are those of tries: to the head of the response, or to the failure."),
+    el(
+      "div",
+      { class: "columns" },
+      section("State", el("div", { class: "card" }, el("dl", { class: "facts" }, ...Object.values(lines).flatMap(({ term, value }) => [term, value])))),
+      section(
+        "Configuration",
+        el("div", { class: "card" }, facts([
+          ["Service", link(hashOf("services", service.name), service.name)],
+          ["Address", el("span", { class: "mono" }, addressOf(upstream))],
+          ["Protocol", service.protocol],
+          ["Weight", upstream.weight === 0 ? "0: gets no new requests" : String(upstream.weight)],
+          ["Strategy", service.load_balancing_strategy],
+        ])),
+      ),
+      service.health !== undefined && section("Health checks", el("div", { class: "card" }, settingsList(service.health))),
+    ),
+  );
+  return {
+    node,
+    update({ health }) {
+      const state = now.state(row);
+      badge.set(conditionOf(state));
+      const condition = circuitCondition(healthOf(health, service.name)?.circuit_breaker);
+      circuit.node.hidden = condition === null;
+      if (condition !== null) circuit.set(condition);
+      const figures = now.figures(row);
+      strip.update(figures === null ? null : { ...figures, in_flight: inFlightOf(now, row) ?? 0 });
+      const at = Date.now();
+      lines.since.set(state === null || state.since === null ? null : `${moment(state.since)} (${ago(state.since, at)})`);
+      lines.until.set(state === null || state.until === null ? null : `${moment(state.until)} (${until(state.until, at)})`);
+      lines.reason.set(state?.reason ?? null);
+      lines.share.set(shareText(now.share(row)));
+    },
+  };
+}
+
+/** A line of facts that is there only as long as there is something to say. */
+function factLine(name: string): { readonly term: HTMLElement; readonly value: HTMLElement; set(text: string | null): void } {
+  const term = el("dt", {}, name);
+  const value = el("dd", {});
+  return {
+    term,
+    value,
+    set(text) {
+      term.hidden = value.hidden = text === null;
+      setText(value, text ?? "");
+    },
+  };
+}
