@@ -48,20 +48,19 @@ export interface FigureStrip {
   update(figures: Figures | null): void;
 }
 
-/** The live figures of one thing in a row. `times` says whose the times are, where that is not plain. */
-export function figureStrip(options: { readonly limited: boolean; readonly times?: string }): FigureStrip {
-  const time = (name: string) => (options.times === undefined ? name : `${name}, ${options.times}`);
+/** The live figures of one thing in a row; with what rate limits refuse, where that is counted. */
+export function figureStrip({ limited }: { readonly limited: boolean }): FigureStrip {
   const stats: readonly (readonly [string, (figures: Figures) => string])[] = [
     ["Requests", (figures) => perSecond(figures.requests_per_s)],
-    ["Errors", (figures) => percent(errorShare(figures) ?? 0)],
-    ...(options.limited ? [["Limited", (figures: Figures) => perSecond(figures.limited_per_s)] as const] : []),
-    [time("p50"), (figures) => milliseconds(figures.p50_ms)],
-    [time("p95"), (figures) => milliseconds(figures.p95_ms)],
-    [time("p99"), (figures) => milliseconds(figures.p99_ms)],
+    ["Errors", (figures) => percent(errorShare(figures) ?? Number.NaN)],
+    ...(limited ? [["Limited", (figures: Figures) => perSecond(figures.limited_per_s)] as const] : []),
+    ["p50", (figures) => milliseconds(figures.p50_ms)],
+    ["p95", (figures) => milliseconds(figures.p95_ms)],
+    ["p99", (figures) => milliseconds(figures.p99_ms)],
     ["In flight", (figures) => number(figures.in_flight)],
   ];
   const values = stats.map(([label, text]) => ({ text, label, node: el("dd", { class: "stat__value" }, "–") }));
-  const node = el("dl", { class: "stats live" }, ...values.map(({ label, node: value }) => el("div", { class: "stat" }, el("dt", { class: "stat__label" }, label), value)));
+  const node = el("dl", { class: "stats stats--strip live" }, ...values.map(({ label, node: value }) => el("div", { class: "stat" }, el("dt", { class: "stat__label" }, label), value)));
   return {
     node,
     update(figures) {
@@ -72,14 +71,19 @@ export function figureStrip(options: { readonly limited: boolean; readonly times
 
 /** Names and what they stand for; null leaves one out. */
 export function facts(entries: readonly (readonly [string, Child] | null)[]): HTMLElement {
-  return el("dl", { class: "facts" }, ...entries.flatMap((entry) => (entry === null ? [] : [el("dt", {}, entry[0]), el("dd", {}, entry[1])])));
+  return el("dl", { class: "pairs" }, ...entries.flatMap((entry) => (entry === null ? [] : [el("dt", {}, entry[0]), el("dd", {}, entry[1])])));
 }
 
 /** Settings line by line; a secret is shown only on demand. */
 export function settingsList(settings: unknown, empty = "No settings of its own."): HTMLElement {
   const lines = settingLines(settings);
   if (lines.length === 0) return el("p", { class: "muted" }, empty);
-  return el("dl", { class: "settings mono" }, ...lines.map((line) => el("div", {}, el("dt", {}, line.name), line.secret ? secretValue(line) : el("dd", {}, line.value))));
+  return el("dl", { class: "settings mono" }, ...lines.map((line) => el("div", {}, el("dt", {}, ...breakable(line.name)), line.secret ? secretValue(line) : el("dd", {}, line.value))));
+}
+
+/** Long names and paths break behind an underscore, a dot or a slash, and nowhere else if it can be helped. */
+export function breakable(name: string): readonly Child[] {
+  return name.split(/(?<=[_./])/).flatMap((part, i) => (i === 0 ? [part] : [el("wbr"), part]));
 }
 
 function secretValue({ name, value }: SettingLine): HTMLElement {

@@ -7,7 +7,7 @@ import type { Figures, UpstreamHealth } from "./api.ts";
 import { el, replace, setText, svg } from "./dom.ts";
 import { milliseconds, percent, perSecond } from "./format.ts";
 import { flowThrough, type Flow, type Level, type Share } from "./inventory.ts";
-import { circuitCondition, conditionOf, settingsList, stateBadge } from "./parts.ts";
+import { breakable, circuitCondition, conditionOf, settingsList, stateBadge } from "./parts.ts";
 import { summaryOf } from "./secrets.ts";
 
 export interface Plan {
@@ -41,7 +41,9 @@ export interface Pipeline {
 }
 
 /** More upstreams than these are counted, not drawn. */
-const DRAWN_UPSTREAMS = 16;
+const DRAWN_UPSTREAMS = 12;
+/** More than these have their names, states and shares alone. */
+const ROOMY_UPSTREAMS = 5;
 const LEVELS: readonly Level[] = ["global", "service", "route"];
 
 const STRATEGIES: Readonly<Record<string, string>> = {
@@ -76,8 +78,8 @@ export function pipeline(plan: Plan): Pipeline {
     const button = el(
       "button",
       { type: "button", class: `stage stage--${kind}`, "aria-expanded": "false", "aria-controls": panel.id },
-      el("span", { class: "stage__name" }, name),
-      el("span", { class: "stage__text" }, text),
+      el("span", { class: "stage__name" }, ...breakable(name)),
+      el("span", { class: "stage__text" }, ...breakable(text)),
       ...lineNodes,
     );
     const made: Stage = { button, title: stageTitle, details };
@@ -131,7 +133,7 @@ export function pipeline(plan: Plan): Pipeline {
       arrow("on"),
       el(
         "ul",
-        { class: "pipe__upstreams", "aria-label": "Upstreams" },
+        { class: drawn.length > ROOMY_UPSTREAMS ? "pipe__upstreams pipe__upstreams--many" : "pipe__upstreams", "aria-label": "Upstreams" },
         ...upstreams.map(({ stage: { button } }) => el("li", {}, button)),
         rest > 0 && el("li", { class: "muted" }, `and ${rest} more, in the table of upstreams`),
         plan.upstreams.length === 0 && el("li", { class: "muted" }, "No upstreams"),
@@ -223,8 +225,8 @@ function curveTo(row: number, rows: number): string {
 function arrow(direction: "on" | "down"): SVGSVGElement {
   return svg(
     "svg",
-    { class: `arrow arrow--${direction}`, viewBox: "0 0 28 12", width: 28, height: 12, "aria-hidden": "true" },
-    svg("path", { class: "arrow__line", d: "M0 6H22" }),
-    svg("path", { class: "arrow__head", d: "M20 1.5 27 6 20 10.5Z" }),
+    { class: `arrow arrow--${direction}`, viewBox: "0 0 24 12", width: 24, height: 12, "aria-hidden": "true" },
+    svg("path", { class: "arrow__line", d: "M0 6H18" }),
+    svg("path", { class: "arrow__head", d: "M16 1.5 23 6 16 10.5Z" }),
   );
 }

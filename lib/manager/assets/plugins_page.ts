@@ -28,7 +28,7 @@ export const pluginsPage: OpenPage = () => {
       [plugin.name, plugin.id ?? "", level, service ?? "", route ?? "", plugin.enabled ? "on" : "off", summaryOf(plugin.config, 20)].join(" "),
     empty: el("p", {}, "No plugins: requests pass to the upstreams as they come."),
     columns: [
-      { key: "kind", title: "Kind", sortBy: ({ plugin }) => plugin.name, make: ({ plugin }) => textPart(() => plugin.name, "mono") },
+      { key: "kind", title: "Kind", sortBy: ({ plugin }) => plugin.name, make: ({ plugin }) => textPart(() => plugin.name, "kind") },
       { key: "id", title: "Id", sortBy: ({ plugin }) => plugin.id ?? null, make: ({ plugin }) => textPart(() => plugin.id ?? "–") },
       { key: "level", title: "Level", sortBy: ({ level }) => LEVEL_ORDER[level], make: ({ level }) => textPart(() => level) },
       { key: "service", title: "Service", sortBy: ({ service }) => service, make: ({ service }) => fixedPart(service === null ? "–" : link(hashOf("services", service), service)) },

@@ -17,7 +17,7 @@ export const routePage: OpenPage = (_frame, [serviceName = "", name = ""]) => {
   const gone = missing(`route “${name}” in a service “${serviceName}”`, "#/routes", "All routes");
   let detail: (ReturnType<typeof routeDetail> & { readonly of: string }) | null = null;
   return {
-    title: name,
+    title: `Route ${name}`,
     node: place.node,
     update(known) {
       if (known.config === null) return;
@@ -73,7 +73,7 @@ function routeDetail(config: ProxyConfig, service: ServiceConfig, route: RouteCo
     strip.node,
     section("The way of a request", el("div", { class: "card" }, drawing.node), el("p", { class: "muted" }, legendOf(running))),
     off.length > 0 &&
-      section("Switched off", el("div", { class: "card" }, el("ul", { class: "plugin-list" }, ...off.map(({ level, plugin }) => el("li", {}, el("span", { class: "muted" }, `${level} `), pluginDetails(plugin)))))),
+      section("Switched off", el("div", { class: "card" }, el("ul", { class: "plugin-list" }, ...off.map(({ level, plugin }) => el("li", {}, pluginDetails(plugin), el("span", { class: "muted sub" }, `${level} plugin`)))))),
   );
   return {
     node,

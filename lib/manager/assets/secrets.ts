@@ -53,7 +53,6 @@ function flatten(name: string, value: unknown, secret: boolean, lines: SettingLi
   if (Array.isArray(value)) {
     const items: readonly unknown[] = value;
     if (items.length === 0) return void lines.push({ name, value: "none", secret: false });
-    // The members of a list of objects are judged by their own names: in keys[0], "id" is no secret and "key" is one.
     if (items.some(isObject)) return items.forEach((item, i) => flatten(`${name}[${i}]`, item, false, lines));
     const hidden = items.some((item) => typeof item === "string" && (secret ? !REFERENCE.test(item) : isSecret(lastOf(name), item)));
     return void lines.push({ name, value: items.map(textOf).join(", "), secret: hidden });
@@ -61,7 +60,8 @@ function flatten(name: string, value: unknown, secret: boolean, lines: SettingLi
   if (isObject(value)) {
     const members = Object.entries(value);
     if (members.length === 0 && name !== "") lines.push({ name, value: "none", secret: false });
-    const within = secret || (name !== "" && isSecretName(lastOf(name)));
+    // The members of an object in a list are judged by their own names: in keys[0], "id" is no secret and "key" is one.
+    const within = secret || (name !== "" && !name.endsWith("]") && isSecretName(lastOf(name)));
     for (const [member, inner] of members) flatten(name === "" ? member : `${name}.${member}`, inner, within, lines);
     return;
   }

@@ -29,7 +29,7 @@ export const servicesPage: OpenPage = () => {
       { key: "service", title: "Service", sortBy: ({ name }) => name, make: ({ name }) => fixedPart(link(hashOf("services", name), name)) },
       { key: "base_path", title: "Base path", sortBy: (row) => row.base_path, make: basePath },
       { key: "protocol", title: "Protocol", sortBy: (row) => row.protocol, make: (row) => textPart(() => row.protocol) },
-      { key: "strategy", title: "Strategy", sortBy: (row) => row.load_balancing_strategy, make: (row) => textPart(() => row.load_balancing_strategy, "mono") },
+      { key: "strategy", title: "Strategy", sortBy: (row) => row.load_balancing_strategy, make: (row) => textPart(() => row.load_balancing_strategy) },
       { key: "routes", title: "Routes", kind: "number", sortBy: (row) => row.routes.length, make: (row) => textPart(() => String(row.routes.length)) },
       { key: "upstreams", title: "Upstreams", kind: "state", sortBy: (row) => worstOf(health, row), make: (row) => upstreamsPart(row, () => health) },
       ...figureColumns<ServiceConfig>(({ name }) => figures.service(name)),
@@ -54,7 +54,7 @@ export const servicesPage: OpenPage = () => {
 
 function basePath({ base_path, hosts }: ServiceConfig): Part {
   const names = hosts ?? [];
-  return fixedPart(el("span", { class: "mono" }, base_path), names.length > 0 && el("span", { class: "muted sub" }, names.join(", ")));
+  return fixedPart(el("span", { class: "mono" }, base_path), names.length > 0 && el("span", { class: "muted sub hosts" }, names.join(", ")));
 }
 
 /** The open circuit is worse than any upstream. */
@@ -104,7 +104,7 @@ export const servicePage: OpenPage = (_frame, [name = ""]) => {
   const gone = missing(`service “${name}”`, "#/services", "All services");
   let detail: (ReturnType<typeof serviceDetail> & { readonly of: string }) | null = null;
   return {
-    title: name,
+    title: `Service ${name}`,
     node: place.node,
     update(known) {
       if (known.config === null) return;
@@ -125,7 +125,7 @@ export const servicePage: OpenPage = (_frame, [name = ""]) => {
 function serviceDetail(service: ServiceConfig, globals: readonly PluginConfig[]): { readonly node: HTMLElement; update(known: Known): void; close(): void } {
   const now = new UpstreamsNow();
   let figures: FiguresByName = figuresByName(null);
-  const strip = figureStrip({ limited: true, times: "slowest route" });
+  const strip = figureStrip({ limited: true });
   const badge = stateBadge();
   const circuit = stateBadge();
   const routes = routeTable((row) => figures.route(row.service.name, row.route.name), { ofService: true });
@@ -139,6 +139,7 @@ function serviceDetail(service: ServiceConfig, globals: readonly PluginConfig[])
     crumbs([["#/services", "Services"]], service.name),
     el("p", { class: "badges" }, badge.node, circuit.node),
     strip.node,
+    el("p", { class: "muted" }, "Times are those of the slowest route."),
     section("Routes", el("div", { class: "card" }, routes.node)),
     section("Upstreams", el("div", { class: "card" }, upstreams.node)),
     section("Plugins", pluginLists(service, globals)),
@@ -209,6 +210,7 @@ export function pluginDetails({ name, id, enabled, config }: PluginConfig): HTML
     {},
     el("strong", {}, name),
     id !== undefined && el("span", { class: "mono" }, ` ${id}`),
+    !enabled && " ",
     !enabled && el("span", { class: "badge badge--idle" }, "Off"),
     el("span", { class: "muted mono" }, ` ${summaryOf(config)}`),
   );

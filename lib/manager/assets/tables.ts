@@ -305,7 +305,7 @@ export function figureColumns<Row>(figuresOf: (row: Row) => Figures | null): rea
     make: (row) => textPart(() => valueOf(figuresOf(row), text) ?? "–"),
   });
   return [
-    column("requests", "Requests/s", (figures) => figures.requests_per_s, (figures) => number(figures.requests_per_s)),
+    column("requests", "Req/s", (figures) => figures.requests_per_s, (figures) => number(figures.requests_per_s)),
     {
       ...column("errors", "Errors", errorShare, () => ""),
       make(row) {

@@ -60,7 +60,7 @@ export const tryPage: OpenPage = (frame) => {
       const explanation = await ask<Explanation>("POST", "/gateway/explain", { body: read.question });
       if (turn !== asked) return;
       keepAddress(read.question.method, read.question.url);
-      show(explanation);
+      show(explanation, read.question.method);
     } catch (error) {
       if (turn === asked) showError(error);
     } finally {
@@ -81,9 +81,9 @@ export const tryPage: OpenPage = (frame) => {
     }
   }
 
-  function show(explanation: Explanation): void {
+  function show(explanation: Explanation, verb: string): void {
     drawing?.close();
-    drawing = explanation.outcome === "matched" ? matched(explanation) : null;
+    drawing = explanation.outcome === "matched" ? matched(explanation, verb) : null;
     replace(outcome, verdict(explanation));
     replace(rest, ...(drawing?.nodes ?? []));
     if (known !== null) drawing?.update(known);
@@ -154,14 +154,14 @@ interface Drawing {
   close(): void;
 }
 
-function matched(explanation: Explanation): Drawing {
-  const { service, route, pattern, params, forwarded, path, plugins, strategy, upstreams } = explanation;
+function matched(explanation: Explanation, method: string): Drawing {
+  const { service, pattern, params, forwarded, path, plugins, strategy, upstreams } = explanation;
   const name = service ?? "";
   const given = Object.entries(params);
   const shares = new Map(upstreams.map((upstream) => [upstream.id, { share: upstream.share, how: "planned" as const }]));
   const states = new Map<string, UpstreamHealth>(upstreams.map((upstream) => [upstream.id, upstream]));
   const way: Pipeline = pipeline({
-    listener: { title: route ?? "", text: pattern ?? "", details: () => facts([["Path", mono(path ?? "")], ["Pattern", mono(pattern ?? "")]]) },
+    listener: { title: method, text: path ?? "", details: () => facts([["Path", mono(path ?? "")], ["Pattern", mono(pattern ?? "")]]) },
     plugins,
     strategy: { name: strategy ?? "", details: () => facts([["Service", link(hashOf("services", name), name)]]) },
     upstreams: upstreams.map((upstream) => ({ id: upstream.id, address: addressOf(upstream), details: () => upstreamFacts(states.get(upstream.id) ?? null, name, upstream) })),

@@ -53,6 +53,7 @@ export class UpstreamsNow {
 export const upstreamsPage: OpenPage = () => {
   const now = new UpstreamsNow();
   const table = upstreamTable(now, { searchable: true });
+  const card = el("div", { class: "card" }, table.node);
   const place = slot();
   place.put(loading("the configuration"));
   let rows: readonly UpstreamRow[] = [];
@@ -67,7 +68,7 @@ export const upstreamsPage: OpenPage = () => {
         of = known.config;
         rows = upstreamRows(of.services);
       }
-      place.put(table.node);
+      place.put(card);
       table.show(rows);
     },
     close: () => table.close(),
@@ -136,9 +137,9 @@ function statePart(now: UpstreamsNow, row: UpstreamRow): Part {
 }
 
 /** "connection refused · since 3 min ago · until in 8 s" */
-function whyText({ reason, since, until: end, usable, state }: UpstreamHealth): string {
+function whyText({ reason, since, until: end, usable }: UpstreamHealth): string {
   const now = Date.now();
-  if (usable && reason === null && state === "healthy") return "";
+  if (usable && reason === null) return "";
   return [reason, since === null ? null : `since ${ago(since, now)}`, end === null ? null : `back ${until(end, now)}`].filter((text) => text !== null).join(" · ");
 }
 
@@ -190,7 +191,7 @@ function upstreamDetail(now: UpstreamsNow, row: UpstreamRow): { readonly node: H
     el(
       "div",
       { class: "columns" },
-      section("State", el("div", { class: "card" }, el("dl", { class: "facts" }, ...Object.values(lines).flatMap(({ term, value }) => [term, value])))),
+      section("State", el("div", { class: "card" }, el("dl", { class: "pairs" }, ...Object.values(lines).flatMap(({ term, value }) => [term, value])))),
       section(
         "Configuration",
         el("div", { class: "card" }, facts([
