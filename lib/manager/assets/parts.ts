@@ -2,7 +2,8 @@
  * Pieces that pages of details have in common: the way back, figures, facts, settings with their secrets hidden, the state of an
  * upstream in a word, and what is said while nothing is known or when something has gone.
  */
-import type { Figures, UpstreamHealth } from "./api.ts";
+import type { Figures } from "./api.ts";
+import type { Mark } from "./conditions.ts";
 import { el, replace, setText, type Child } from "./dom.ts";
 import { milliseconds, number, percent, perSecond } from "./format.ts";
 import { errorShare } from "./inventory.ts";
@@ -98,33 +99,9 @@ function secretValue({ name, value }: SettingLine): HTMLElement {
   return el("dd", {}, text, " ", button);
 }
 
-export interface Condition {
-  readonly word: string;
-  /** Also gives the shape before the word. */
-  readonly tone: "good" | "warn" | "bad" | "idle";
-  /** The worse, the larger. */
-  readonly rank: number;
-}
-
-/** Null: nothing is known of it. */
-export function conditionOf(upstream: Pick<UpstreamHealth, "state" | "usable" | "weight"> | null): Condition {
-  if (upstream === null) return { word: "Not known", tone: "idle", rank: 1 };
-  const { state, usable, weight } = upstream;
-  const draining = weight === 0 ? ", draining" : "";
-  if (state === "unhealthy") return { word: "Unhealthy", tone: "bad", rank: 5 };
-  if (state === "ejected") return { word: "Ejected", tone: "bad", rank: 4 };
-  if (!usable) return { word: capital(state) + draining, tone: "warn", rank: 3 };
-  if (state === "healthy") return { word: `Healthy${draining}`, tone: weight === 0 ? "warn" : "good", rank: weight === 0 ? 2 : 0 };
-  return { word: (state === "unknown" ? "Not checked" : capital(state)) + draining, tone: weight === 0 ? "warn" : "idle", rank: weight === 0 ? 2 : 1 };
-}
-
-function capital(word: string): string {
-  return word.charAt(0).toUpperCase() + word.slice(1).replaceAll("_", " ");
-}
-
 export interface Badge {
   readonly node: HTMLElement;
-  set(condition: Pick<Condition, "word" | "tone">): void;
+  set(condition: Mark): void;
 }
 
 export function stateBadge(): Badge {
@@ -138,14 +115,6 @@ export function stateBadge(): Badge {
       node.className = `badge badge--${tone}`;
     },
   };
-}
-
-/** The circuit breaker of a service in words; null where it has none. */
-export function circuitCondition(breaker: { readonly state: string } | null | undefined): Pick<Condition, "word" | "tone"> | null {
-  if (breaker === null || breaker === undefined) return null;
-  if (breaker.state === "closed") return { word: "Circuit closed", tone: "good" };
-  if (breaker.state === "open") return { word: "Circuit open", tone: "bad" };
-  return { word: breaker.state === "half_open" ? "Circuit half open" : capital(breaker.state), tone: "warn" };
 }
 
 /** Holds one thing at a time; the same one again changes nothing. */

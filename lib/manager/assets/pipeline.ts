@@ -4,10 +4,11 @@
  * pages' affair.
  */
 import type { Figures, UpstreamHealth } from "./api.ts";
+import { circuitCondition, conditionOf } from "./conditions.ts";
 import { el, replace, setText, svg } from "./dom.ts";
 import { milliseconds, percent, perSecond } from "./format.ts";
 import { flowThrough, type Flow, type Level, type Share } from "./inventory.ts";
-import { breakable, circuitCondition, conditionOf, settingsList, stateBadge } from "./parts.ts";
+import { breakable, settingsList, stateBadge } from "./parts.ts";
 import { summaryOf } from "./secrets.ts";
 
 export interface Plan {

@@ -28,9 +28,9 @@ export const pluginsPage: OpenPage = () => {
       [plugin.name, plugin.id ?? "", level, service ?? "", route ?? "", plugin.enabled ? "on" : "off", summaryOf(plugin.config, 20)].join(" "),
     empty: el("p", {}, "No plugins: requests pass to the upstreams as they come."),
     columns: [
-      { key: "kind", title: "Kind", sortBy: ({ plugin }) => plugin.name, make: ({ plugin }) => textPart(() => plugin.name, "kind") },
+      { key: "kind", title: "Kind", width: 165, sortBy: ({ plugin }) => plugin.name, make: ({ plugin }) => textPart(() => plugin.name, "kind") },
       { key: "id", title: "Id", sortBy: ({ plugin }) => plugin.id ?? null, make: ({ plugin }) => textPart(() => plugin.id ?? "–") },
-      { key: "level", title: "Level", sortBy: ({ level }) => LEVEL_ORDER[level], make: ({ level }) => textPart(() => level) },
+      { key: "level", title: "Level", width: 75, sortBy: ({ level }) => LEVEL_ORDER[level], make: ({ level }) => textPart(() => level) },
       { key: "service", title: "Service", sortBy: ({ service }) => service, make: ({ service }) => fixedPart(service === null ? "–" : link(hashOf("services", service), service)) },
       {
         key: "route",
@@ -41,10 +41,11 @@ export const pluginsPage: OpenPage = () => {
       {
         key: "enabled",
         title: "State",
+        width: 72,
         sortBy: ({ plugin }) => Number(plugin.enabled),
         make: ({ plugin }) => fixedPart(el("span", { class: `badge badge--${plugin.enabled ? "good" : "idle"}` }, plugin.enabled ? "On" : "Off")),
       },
-      { key: "settings", title: "Settings", sortBy: ({ plugin }) => summaryOf(plugin.config), make: settingsPart },
+      { key: "settings", title: "Settings", width: 270, className: "wide", sortBy: ({ plugin }) => summaryOf(plugin.config), make: settingsPart },
       { key: "faults", title: "Faults", kind: "number", sortBy: (row) => faultsOf(status, row), make: (row) => faultsPart(row, () => status) },
     ],
   });

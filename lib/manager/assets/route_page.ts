@@ -3,11 +3,12 @@
  * The drawing is `pipeline.ts`, what reaches which stage `inventory.ts`.
  */
 import type { ProxyConfig, RouteConfig, ServiceConfig, UpstreamHealth } from "./api.ts";
+import { conditionOf } from "./conditions.ts";
 import { el } from "./dom.ts";
 import { ago, until } from "./format.ts";
 import { addressOf, chainOf, faultsOf, figuresByName, healthOf, methodsOf, patternOf, sharesOf, type Placed } from "./inventory.ts";
 import type { Known, OpenPage } from "./page.ts";
-import { conditionOf, crumbs, facts, figureStrip, hashOf, link, loading, missing, section, settingsList, slot } from "./parts.ts";
+import { crumbs, facts, figureStrip, hashOf, link, loading, missing, section, settingsList, slot } from "./parts.ts";
 import { pipeline } from "./pipeline.ts";
 import { pluginDetails } from "./services_page.ts";
 

@@ -62,8 +62,8 @@ export function routeTable(figuresOf: (row: RouteRow) => Figures | null, { ofSer
     columns: [
       { key: "route", title: "Route", sortBy: (row) => row.route.name, make: (row) => fixedPart(link(hashOf("routes", row.service.name, row.route.name), row.route.name)) },
       ...(ofService ? [] : [service]),
-      { key: "methods", title: "Methods", sortBy: (row) => methodsOf(row.route), make: (row) => textPart(() => methodsOf(row.route), "methods") },
-      { key: "pattern", title: "Path", sortBy: (row) => row.pattern, make: (row) => textPart(() => row.pattern, "mono path") },
+      { key: "methods", title: "Methods", width: 100, className: "wide", sortBy: (row) => methodsOf(row.route), make: (row) => textPart(() => methodsOf(row.route)) },
+      { key: "pattern", title: "Path", className: "wide", sortBy: (row) => row.pattern, make: (row) => textPart(() => row.pattern, "mono") },
       ...figureColumns(figuresOf),
       {
         key: "limited",

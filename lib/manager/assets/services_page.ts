@@ -3,13 +3,15 @@
  * requests pass. The way of a single route is `route_page.ts`.
  */
 import type { PluginConfig, ServiceConfig } from "./api.ts";
+import { circuitCondition, conditionOf, usableText, type Mark } from "./conditions.ts";
 import { el, setText } from "./dom.ts";
 import { figuresByName, healthOf, type FiguresByName } from "./inventory.ts";
 import type { Known, OpenPage } from "./page.ts";
-import { circuitCondition, conditionOf, crumbs, facts, figureStrip, hashOf, link, loading, missing, section, settingsList, slot, stateBadge } from "./parts.ts";
+import { crumbs, facts, figureStrip, hashOf, link, loading, missing, section, settingsList, slot, stateBadge } from "./parts.ts";
+import { countText } from "./rows.ts";
 import { routeRows, routeTable } from "./routes_page.ts";
 import { summaryOf } from "./secrets.ts";
-import { dataTable, figureColumns, fixedPart, textPart, type Part } from "./tables.ts";
+import { dataTable, figureColumns, fixedPart, type Part } from "./tables.ts";
 import { upstreamRows, UpstreamsNow, upstreamTable } from "./upstreams_page.ts";
 
 export const servicesPage: OpenPage = () => {
@@ -26,12 +28,10 @@ export const servicesPage: OpenPage = () => {
     haystack: ({ name, base_path, protocol, load_balancing_strategy, hosts }) => [name, base_path, protocol, load_balancing_strategy, ...(hosts ?? [])].join(" "),
     empty: el("p", {}, "No services yet. Add one to the configuration file, and reload."),
     columns: [
-      { key: "service", title: "Service", sortBy: ({ name }) => name, make: ({ name }) => fixedPart(link(hashOf("services", name), name)) },
+      { key: "service", title: "Service", sortBy: ({ name }) => name, make: serviceName },
       { key: "base_path", title: "Base path", sortBy: (row) => row.base_path, make: basePath },
-      { key: "protocol", title: "Protocol", sortBy: (row) => row.protocol, make: (row) => textPart(() => row.protocol) },
-      { key: "strategy", title: "Strategy", sortBy: (row) => row.load_balancing_strategy, make: (row) => textPart(() => row.load_balancing_strategy) },
-      { key: "routes", title: "Routes", kind: "number", sortBy: (row) => row.routes.length, make: (row) => textPart(() => String(row.routes.length)) },
-      { key: "upstreams", title: "Upstreams", kind: "state", sortBy: (row) => worstOf(health, row), make: (row) => upstreamsPart(row, () => health) },
+      { key: "strategy", title: "Strategy", width: 150, sortBy: (row) => row.load_balancing_strategy, make: strategyPart },
+      { key: "upstreams", title: "Upstreams", kind: "state", width: 142, className: "half", sortBy: (row) => worstOf(health, row), make: (row) => upstreamsPart(row, () => health) },
       ...figureColumns<ServiceConfig>(({ name }) => figures.service(name)),
     ],
   });
@@ -51,6 +51,14 @@ export const servicesPage: OpenPage = () => {
     close: () => table.close(),
   };
 };
+
+function serviceName({ name, routes }: ServiceConfig): Part {
+  return fixedPart(link(hashOf("services", name), name), el("span", { class: "muted sub" }, countText(routes.length, routes.length, ["route", "routes"])));
+}
+
+function strategyPart({ protocol, load_balancing_strategy }: ServiceConfig): Part {
+  return fixedPart(load_balancing_strategy, el("span", { class: "muted sub" }, `over ${protocol}`));
+}
 
 function basePath({ base_path, hosts }: ServiceConfig): Part {
   const names = hosts ?? [];
@@ -77,14 +85,6 @@ function upstreamsPart({ name, upstreams }: ServiceConfig, health: () => Known["
       if (condition !== null) circuit.set(condition);
     },
   };
-}
-
-/** How many of a service's upstreams can be used, in words and tone. */
-export function usableText(upstreams: readonly { readonly usable: boolean }[] | null, configured: number): { readonly word: string; readonly tone: "good" | "warn" | "bad" | "idle" } {
-  if (upstreams === null) return { word: `${configured}`, tone: "idle" };
-  const usable = upstreams.filter((upstream) => upstream.usable).length;
-  const tone = usable === upstreams.length ? "good" : usable === 0 ? "bad" : "warn";
-  return { word: `${usable} of ${upstreams.length} usable`, tone };
 }
 
 /** What has a place of its own on the page; everything else a service holds is listed under "Other settings". */
@@ -183,7 +183,7 @@ function serviceDetail(service: ServiceConfig, globals: readonly PluginConfig[])
   };
 }
 
-function wordedUpstreams({ word, tone }: ReturnType<typeof usableText>): ReturnType<typeof usableText> {
+function wordedUpstreams({ word, tone }: Mark): Mark {
   return { word: word.replace(/ usable$/, " upstreams usable"), tone };
 }
 

@@ -6,6 +6,7 @@ import type { Figures } from "./api.ts";
 import { el, replace, setText, type Child } from "./dom.ts";
 import { milliseconds, number, percent } from "./format.ts";
 import { errorShare } from "./inventory.ts";
+import { arranged, countText, matches, viewIn, withView, type Sort, type SortValue, type View } from "./rows.ts";
 
 /** What stands in a cell: `refresh` is called whenever something new is known. */
 export interface Part {
@@ -13,14 +14,16 @@ export interface Part {
   refresh(): void;
 }
 
-export type SortValue = string | number | null;
-
 export interface Column<Row> {
   /** Unique in the table. */
   readonly key: string;
   readonly title: string;
   /** Numbers stand right; they and states are sorted from the largest on, and may change at any time. */
   readonly kind?: "text" | "number" | "state";
+  /** In pixels; without one it takes a part of what the others leave, and 130 at least. */
+  readonly width?: number;
+  /** Of its cells. */
+  readonly className?: string;
   sortBy(row: Row): SortValue;
   make(row: Row): Part;
 }
@@ -44,18 +47,6 @@ export interface TableOptions<Row> {
   readonly sort?: Sort;
 }
 
-export interface Sort {
-  readonly key: string;
-  readonly descending: boolean;
-}
-
-/** What is kept while somebody moves away and back. */
-export interface View {
-  readonly query: string;
-  readonly sort: Sort | null;
-  readonly all: boolean;
-}
-
 export interface DataTable<Row> {
   readonly node: HTMLElement;
   /** Rows are told apart by their keys; the same array again only refreshes what is shown. */
@@ -64,8 +55,10 @@ export interface DataTable<Row> {
 }
 
 /** So many rows are made at first: enough to scroll through, and few enough for each key typed. */
-const FIRST_ROWS = 200;
+const FIRST_ROWS = 100;
 const KEEP_AFTER_MS = 150;
+const LEAST_WIDTH = 130;
+const NUMBER_WIDTH = 72;
 
 interface MadeRow {
   readonly tr: HTMLTableRowElement;
@@ -93,10 +86,15 @@ export function dataTable<Row>(options: TableOptions<Row>): DataTable<Row> {
   const count = el("p", { class: "muted data__count", role: "status" });
   const headers = columns.map((column) => {
     const button = el("button", { type: "button", class: "sort", onclick: () => sortBy(column) }, column.title);
-    return { column, th: el("th", { scope: "col", class: column.kind === "number" ? "num" : null }, button) };
+    return { column, th: el("th", { scope: "col", role: "columnheader", class: column.kind === "number" ? "num" : null }, button) };
   });
-  const body = el("tbody");
-  const table = el("table", { class: "table" }, el("caption", { class: "visually-hidden" }, caption), el("thead", {}, el("tr", {}, ...headers.map(({ th }) => th))), body);
+  // Where there is little room a row is drawn as a card, and browsers take what is not laid out as a table for none: so it says so itself.
+  const body = el("tbody", { role: "rowgroup" });
+  const head = el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, ...headers.map(({ th }) => th)));
+  const table = el("table", { class: "table", role: "table", "aria-label": caption }, head, body);
+  // Columns of fixed widths: otherwise each figure that changes would have the browser measure every cell of the table anew.
+  for (const { column, th } of headers) if (widthOf(column) !== undefined) th.style.setProperty("width", `${widthOf(column)}px`);
+  table.style.setProperty("--table-width", `${columns.reduce((sum, column) => sum + (widthOf(column) ?? LEAST_WIDTH), 0)}px`);
   const wrap = el("div", { class: "table-wrap", role: "region", "aria-label": caption, tabindex: 0 }, table);
   const more = el("button", { type: "button", class: "button button--quiet data__more", onclick: showAll });
   const nothingText = el("p", {});
@@ -178,10 +176,11 @@ export function dataTable<Row>(options: TableOptions<Row>): DataTable<Row> {
     }
     const parts = columns.map((column) => column.make(row));
     const cells = parts.map(({ node: content }, i) => {
-      const className = columns[i]!.kind === "number" ? "num" : null;
-      return i === 0 ? el("th", { scope: "row" }, content) : el("td", { class: className }, content);
+      const { kind, title, className } = columns[i]!;
+      if (i === 0) return el("th", { scope: "row", role: "rowheader" }, content);
+      return el("td", { role: "cell", class: kind === "number" ? "num" : className, "data-label": title }, content);
     });
-    const fresh = { tr: el("tr", {}, ...cells), parts };
+    const fresh = { tr: el("tr", { role: "row" }, ...cells), parts };
     refresh(fresh);
     made.set(key, fresh);
     return fresh;
@@ -227,6 +226,10 @@ export function dataTable<Row>(options: TableOptions<Row>): DataTable<Row> {
   };
 }
 
+function widthOf({ kind, width }: Pick<Column<never>, "kind" | "width">): number | undefined {
+  return width ?? (kind === "number" ? NUMBER_WIDTH : undefined);
+}
+
 function isLive(kind: Column<never>["kind"]): boolean {
   return kind === "number" || kind === "state";
 }
@@ -235,57 +238,17 @@ function refresh({ parts }: MadeRow): void {
   for (const part of parts) part.refresh();
 }
 
-/** Whether every word of the query is in the text, which is in lower case. */
-export function matches(haystack: string, query: string): boolean {
-  return query
-    .toLowerCase()
-    .split(/\s+/)
-    .every((word) => haystack.includes(word));
-}
-
-const collator = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
-
-/** A sorted copy. What has no value comes last in both directions; equals keep their order. */
-export function arranged<Item>(items: readonly Item[], valueOf: (item: Item) => SortValue, descending: boolean): readonly Item[] {
-  const sign = descending ? -1 : 1;
-  const valued = items.map((item) => ({ item, value: valueOf(item) }));
-  valued.sort((a, b) => {
-    if (a.value === null || b.value === null) return Number(a.value === null) - Number(b.value === null);
-    if (typeof a.value === "number" && typeof b.value === "number") return sign * (a.value - b.value);
-    return sign * collator.compare(String(a.value), String(b.value));
-  });
-  return valued.map(({ item }) => item);
-}
-
-/** "1,000 routes", "12 of 1,000 routes", "1 route" */
-export function countText(found: number, all: number, [one, many]: readonly [string, string]): string {
-  const noun = all === 1 ? one : many;
-  return found === all ? `${number(all)} ${noun}` : `${number(found)} of ${number(all)} ${noun}`;
-}
-
-/** What an entry of the history keeps of a table; null: nothing, or nothing that can be read. */
-export function viewIn(state: unknown, table: string): View | null {
-  const views = isRecord(state) ? state.tables : null;
-  const view = isRecord(views) ? views[table] : null;
-  if (!isRecord(view) || typeof view.query !== "string") return null;
-  const sort = isRecord(view.sort) && typeof view.sort.key === "string" ? { key: view.sort.key, descending: view.sort.descending === true } : null;
-  return { query: view.query, sort, all: view.all === true };
-}
-
-/** The state of an entry with a table's view in it; what others keep there stays. */
-export function withView(state: unknown, table: string, view: View): Readonly<Record<string, unknown>> {
-  const rest = isRecord(state) ? state : {};
-  return { ...rest, tables: { ...(isRecord(rest.tables) ? rest.tables : {}), [table]: view } };
-}
-
-function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
 /** A text that may change. */
 export function textPart(text: () => string, className: string | null = null): Part {
-  const node = el("span", { class: className });
-  return { node, refresh: () => setText(node, text()) };
+  const data = document.createTextNode("");
+  const node = el("span", { class: className }, data);
+  return {
+    node,
+    refresh() {
+      const now = text();
+      if (data.data !== now) data.data = now;
+    },
+  };
 }
 
 /** What never changes as long as the row is there. */

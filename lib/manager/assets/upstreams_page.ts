@@ -3,11 +3,12 @@
  * Who else is in its service, and how the service picks, is `services_page.ts`.
  */
 import type { Figures, ServiceConfig, UpstreamConfig, UpstreamHealth } from "./api.ts";
+import { circuitCondition, conditionOf } from "./conditions.ts";
 import { el, setText } from "./dom.ts";
 import { ago, moment, percent, until } from "./format.ts";
 import { addressOf, figuresByName, healthOf, sharesOf, type FiguresByName, type Share } from "./inventory.ts";
 import type { Known, OpenPage } from "./page.ts";
-import { circuitCondition, conditionOf, crumbs, facts, figureStrip, hashOf, link, loading, missing, section, settingsList, slot, stateBadge } from "./parts.ts";
+import { crumbs, facts, figureStrip, hashOf, link, loading, missing, section, settingsList, slot, stateBadge } from "./parts.ts";
 import { dataTable, figureColumns, fixedPart, textPart, type Column, type DataTable, type Part } from "./tables.ts";
 
 /** One upstream of one service, and where to find what is known of it now. */
@@ -53,7 +54,8 @@ export class UpstreamsNow {
 export const upstreamsPage: OpenPage = () => {
   const now = new UpstreamsNow();
   const table = upstreamTable(now, { searchable: true });
-  const card = el("div", { class: "card" }, table.node);
+  const note = el("p", { class: "muted" }, "Share is an upstream's part of the traffic of its service; where there is none, the part that its weight gives it.");
+  const page = el("div", { class: "stack" }, el("div", { class: "card" }, table.node), note);
   const place = slot();
   place.put(loading("the configuration"));
   let rows: readonly UpstreamRow[] = [];
@@ -68,7 +70,8 @@ export const upstreamsPage: OpenPage = () => {
         of = known.config;
         rows = upstreamRows(of.services);
       }
-      place.put(card);
+      note.hidden = rows.length === 0;
+      place.put(page);
       table.show(rows);
     },
     close: () => table.close(),
@@ -98,9 +101,9 @@ export function upstreamTable(now: UpstreamsNow, { searchable }: { readonly sear
     columns: [
       { key: "upstream", title: "Upstream", sortBy: (row) => row.upstream.id, make: upstreamName },
       ...(searchable ? [service] : []),
-      { key: "state", title: "State", kind: "state", sortBy: (row) => conditionOf(now.state(row)).rank, make: (row) => statePart(now, row) },
-      { key: "weight", title: "Weight", kind: "number", sortBy: (row) => row.upstream.weight, make: (row) => textPart(() => String(row.upstream.weight)) },
-      { key: "share", title: "Share", kind: "number", sortBy: (row) => now.share(row)?.share ?? null, make: (row) => textPart(() => shareText(now.share(row))) },
+      { key: "state", title: "State", kind: "state", width: 180, className: "wide", sortBy: (row) => conditionOf(now.state(row)).rank, make: (row) => statePart(now, row) },
+      { key: "weight", title: "Weight", kind: "number", width: 66, sortBy: (row) => row.upstream.weight, make: (row) => textPart(() => String(row.upstream.weight)) },
+      { key: "share", title: "Share", kind: "number", sortBy: (row) => now.share(row)?.share ?? null, make: (row) => textPart(() => percent(now.share(row)?.share ?? Number.NaN)) },
       ...figureColumns<UpstreamRow>((row) => now.figures(row)).filter(({ key }) => key !== "in_flight"),
       {
         key: "in_flight",

@@ -1,0 +1,48 @@
+/**
+ * States in words: of an upstream, of a circuit breaker, of all upstreams of a service.
+ * How a word is drawn is `parts.ts`.
+ */
+import type { UpstreamHealth } from "./api.ts";
+
+/** A state as a word; the tone gives it a colour, and a shape that tells as much. */
+export interface Mark {
+  readonly word: string;
+  readonly tone: "good" | "warn" | "bad" | "idle";
+}
+
+export interface Condition extends Mark {
+  /** The worse, the larger. */
+  readonly rank: number;
+}
+
+/** Null: nothing is known of it. */
+export function conditionOf(upstream: Pick<UpstreamHealth, "state" | "usable" | "weight"> | null): Condition {
+  if (upstream === null) return { word: "Not known", tone: "idle", rank: 1 };
+  const { state, usable, weight } = upstream;
+  const draining = weight === 0 ? ", draining" : "";
+  if (state === "unhealthy") return { word: "Unhealthy", tone: "bad", rank: 5 };
+  if (state === "ejected") return { word: "Ejected", tone: "bad", rank: 4 };
+  if (!usable) return { word: capital(state) + draining, tone: "warn", rank: 3 };
+  if (state === "healthy") return { word: `Healthy${draining}`, tone: weight === 0 ? "warn" : "good", rank: weight === 0 ? 2 : 0 };
+  return { word: (state === "unknown" ? "Not checked" : capital(state)) + draining, tone: weight === 0 ? "warn" : "idle", rank: weight === 0 ? 2 : 1 };
+}
+
+/** The circuit breaker of a service in words; null where it has none. */
+export function circuitCondition(breaker: { readonly state: string } | null | undefined): Mark | null {
+  if (breaker === null || breaker === undefined) return null;
+  if (breaker.state === "closed") return { word: "Circuit closed", tone: "good" };
+  if (breaker.state === "open") return { word: "Circuit open", tone: "bad" };
+  return { word: breaker.state === "half_open" ? "Circuit half open" : capital(breaker.state), tone: "warn" };
+}
+
+/** How many of a service's upstreams can be used, in words and tone. */
+export function usableText(upstreams: readonly { readonly usable: boolean }[] | null, configured: number): Mark {
+  if (upstreams === null) return { word: `${configured}`, tone: "idle" };
+  const usable = upstreams.filter((upstream) => upstream.usable).length;
+  const tone = usable === upstreams.length ? "good" : usable === 0 ? "bad" : "warn";
+  return { word: `${usable} of ${upstreams.length} usable`, tone };
+}
+
+function capital(word: string): string {
+  return word.charAt(0).toUpperCase() + word.slice(1).replaceAll("_", " ");
+}

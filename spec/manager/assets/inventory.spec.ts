@@ -1,0 +1,143 @@
+import { describe, expect, it } from "vitest";
+import type { Figures, PluginConfig, ProxyConfig, Stats, Status } from "../../../lib/manager/assets/api.ts";
+import { addressOf, chainOf, errorShare, faultsOf, figuresByName, flowThrough, methodsOf, patternOf, pluginsOf, sharesOf } from "../../../lib/manager/assets/inventory.ts";
+
+const plugin = (name: string, more: Partial<PluginConfig> = {}): PluginConfig => ({ name, enabled: true, config: {}, ...more });
+const figures = (requests: number, more: Partial<Figures> = {}): Figures => ({
+  requests_per_s: requests,
+  errors_per_s: 0,
+  limited_per_s: 0,
+  p50_ms: 1,
+  p95_ms: 2,
+  p99_ms: 3,
+  in_flight: 0,
+  ...more,
+});
+
+const service = {
+  name: "shop",
+  base_path: "/shop",
+  protocol: "http",
+  load_balancing_strategy: "round_robin",
+  upstreams: [],
+  routes: [
+    { name: "items", path: "/items/{id}", methods: ["GET"], plugins: [plugin("acl")] },
+    { name: "all", path: "/{rest*}", plugins: [] },
+  ],
+  plugins: [plugin("key_auth")],
+};
+const config: ProxyConfig = { services: [service], plugins: [plugin("rate_limit", { id: "flood" })], global: { name: "g", plugins: [] } };
+
+describe("plugins by place", () => {
+  it("are told for the whole configuration, with level, service and route", () => {
+    expect(pluginsOf(config).map(({ level, service: of, route, plugin: { name } }) => [level, of, route, name])).toEqual([
+      ["global", null, null, "rate_limit"],
+      ["service", "shop", null, "key_auth"],
+      ["route", "shop", "items", "acl"],
+    ]);
+  });
+
+  it("run global, service, route, and those of other routes do not", () => {
+    expect(chainOf(config, service, service.routes[0]!).map(({ plugin: { name } }) => name)).toEqual(["rate_limit", "key_auth", "acl"]);
+    expect(chainOf(config, service, service.routes[1]!).map(({ plugin: { name } }) => name)).toEqual(["rate_limit", "key_auth"]);
+  });
+
+  it("have the faults of the same kind, id and place, and no others'", () => {
+    const fault = { plugin: "acl", id: null, level: "route", service: "shop", route: "items", count: 3 };
+    const status = { plugin_faults: [fault, { ...fault, route: "all", count: 5 }, { ...fault, id: "x", count: 7 }] } as unknown as Status;
+    const [flood, auth, acl] = chainOf(config, service, service.routes[0]!);
+    expect([flood, auth, acl].map((placed) => faultsOf(status, placed!))).toEqual([0, 0, 3]);
+    expect(faultsOf(null, acl!)).toBe(0);
+  });
+});
+
+describe("words for what is configured", () => {
+  it.each([
+    ["/shop", "/items", "/shop/items"],
+    ["/", "/items", "/items"],
+    ["/shop", "/", "/shop"],
+    ["/shop/", "/items/", "/shop/items"],
+    ["/", "/", "/"],
+  ])("%s and %s are the pattern %s", (base_path, path, pattern) => expect(patternOf({ base_path }, { path })).toBe(pattern));
+
+  it("no methods are all methods", () => {
+    expect([methodsOf({}), methodsOf({ methods: [] }), methodsOf({ methods: ["GET", "PUT"] })]).toEqual(["all methods", "all methods", "GET, PUT"]);
+  });
+
+  it("an IPv6 address stands in brackets before its port", () => {
+    expect([addressOf({ host: "::1", port: 80 }), addressOf({ host: "[::1]", port: 80 }), addressOf({ host: "a.b", port: 8080 })]).toEqual(["[::1]:80", "[::1]:80", "a.b:8080"]);
+  });
+});
+
+describe("figures by name", () => {
+  const stats = {
+    services: [{ name: "shop", routes: [{ name: "a", ...figures(3, { p95_ms: 10 }) }, { name: "b", ...figures(1, { errors_per_s: 1, p95_ms: null, in_flight: 2 }) }], upstreams: [{ id: "u", ...figures(4) }] }],
+  } as unknown as Stats;
+
+  it("are null while nothing is known", () => {
+    const none = figuresByName(null);
+    expect([none.route("shop", "a"), none.upstream("shop", "u"), none.service("shop")]).toEqual([null, null, null]);
+  });
+
+  it("are zero, with no times, for what had no traffic", () => {
+    const { route, upstream, service: whole } = figuresByName(stats);
+    for (const idle of [route("shop", "c"), route("toString", "a"), upstream("shop", "x"), whole("other")]) expect(idle).toMatchObject({ requests_per_s: 0, p50_ms: null, in_flight: 0 });
+  });
+
+  it("of a service are the sums of its routes', and the times of the slowest", () => {
+    expect(figuresByName(stats).service("shop")).toEqual({ requests_per_s: 4, errors_per_s: 1, limited_per_s: 0, p50_ms: 1, p95_ms: 10, p99_ms: 3, in_flight: 2 });
+  });
+
+  it("have no share of errors where there is no request", () => {
+    expect([errorShare(figures(0)), errorShare(figures(4, { errors_per_s: 1 })), errorShare(figures(1, { errors_per_s: 1.01 }))]).toEqual([null, 0.25, 1]);
+  });
+});
+
+describe("shares of upstreams", () => {
+  const upstreams = [
+    { id: "a", weight: 2 },
+    { id: "b", weight: 1 },
+    { id: "c", weight: 1 },
+  ];
+  const idle = () => 0;
+  const sharesAs = (map: ReturnType<typeof sharesOf>) => [...map.values()].map(({ share }) => share);
+
+  it("are those measured as soon as there is traffic", () => {
+    const shares = sharesOf(upstreams, null, (id) => ({ a: 1, b: 3 })[id] ?? 0);
+    expect(sharesAs(shares)).toEqual([0.25, 0.75, 0]);
+    expect(shares.get("a")!.how).toBe("measured");
+  });
+
+  it("are planned by weight among the usable ones without traffic", () => {
+    expect(sharesAs(sharesOf(upstreams, null, idle))).toEqual([0.5, 0.25, 0.25]);
+    expect(sharesAs(sharesOf(upstreams, [{ id: "a", usable: false }, { id: "b", usable: true }], idle))).toEqual([0, 0.5, 0.5]);
+  });
+
+  it("are nothing when none is usable, or all drain", () => {
+    expect(sharesAs(sharesOf(upstreams, upstreams.map(({ id }) => ({ id, usable: false })), idle))).toEqual([0, 0, 0]);
+    expect(sharesAs(sharesOf([{ id: "a", weight: 0 }], null, idle))).toEqual([0]);
+  });
+});
+
+describe("what reaches each stage", () => {
+  const limit = plugin("rate_limit");
+  const traffic = { requests_per_s: 10, limited_per_s: 4 };
+  const told = (plugins: readonly PluginConfig[], given = traffic) => flowThrough(plugins, given).map(({ into, exact, refused }) => `${exact ? "" : "≤"}${into} ${refused ?? "?"}`);
+
+  it("a single limit takes away what it refuses", () => expect(told([limit])).toEqual(["10 4", "6 ?"]));
+
+  it("behind a plugin that may answer by itself it is at most that", () => expect(told([plugin("key_auth"), limit])).toEqual(["10 ?", "≤10 4", "≤6 ?"]));
+
+  it("plugins that only change or log let all pass", () => expect(told([plugin("request_headers"), plugin("http_log"), limit])).toEqual(["10 0", "10 0", "10 4", "6 ?"]));
+
+  it("of several limits none is blamed alone, and what they refuse together is taken off behind the last", () => {
+    expect(told([limit, plugin("http_log"), limit])).toEqual(["10 ?", "≤10 0", "≤10 ?", "6 ?"]);
+    expect(told([limit, limit], { requests_per_s: 10, limited_per_s: 0 })).toEqual(["10 0", "10 0", "10 ?"]);
+  });
+
+  it("a limit in shadow mode refuses nothing", () => {
+    expect(told([plugin("rate_limit", { config: { mode: "shadow" } }), limit])).toEqual(["10 0", "10 4", "6 ?"]);
+  });
+
+  it("never falls below nothing", () => expect(told([limit], { requests_per_s: 1, limited_per_s: 1.5 })).toEqual(["1 1.5", "0 ?"]));
+});

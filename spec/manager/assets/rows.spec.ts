@@ -1,0 +1,67 @@
+import { describe, expect, it } from "vitest";
+import { arranged, countText, matches, viewIn, withView, type SortValue } from "../../../lib/manager/assets/rows.ts";
+
+describe("a search", () => {
+  it("finds rows that have every word somewhere, whatever the case", () => {
+    expect(matches("items get /shop/items/{id} key_auth", "SHOP get")).toBe(true);
+    expect(matches("items get /shop/items/{id}", "shop post")).toBe(false);
+  });
+
+  it("finds all when there is nothing, or only space, to look for", () => {
+    expect([matches("x", ""), matches("x", "  "), matches("", "")]).toEqual([true, true, true]);
+  });
+
+  it("takes signs as they are: no part of a name is a pattern", () => expect([matches("/a/{rest*}", "{rest*}"), matches("abc", "a.c")]).toEqual([true, false]));
+});
+
+describe("an order", () => {
+  const order = (values: readonly SortValue[], descending = false) => arranged(values, (value) => value, descending);
+
+  it("takes numbers within names as numbers", () => expect(order(["r10", "r9", "R1"])).toEqual(["R1", "r9", "r10"]));
+
+  it("sorts numbers by size, both ways", () => {
+    expect(order([10, 9, 100])).toEqual([9, 10, 100]);
+    expect(order([10, 9, 100], true)).toEqual([100, 10, 9]);
+  });
+
+  it("puts what has no value last, both ways", () => {
+    expect(order([null, 2, null, 1])).toEqual([1, 2, null, null]);
+    expect(order([null, 2, null, 1], true)).toEqual([2, 1, null, null]);
+  });
+
+  it("leaves equals as they were, and the given list too", () => {
+    const given = [
+      { name: "b", value: 1 },
+      { name: "a", value: 1 },
+    ];
+    expect(arranged(given, ({ value }) => value, true)).toEqual(given);
+    expect(arranged(given, ({ name }) => name, false)).not.toBe(given);
+  });
+});
+
+describe("the count beside a search", () => {
+  it.each([
+    [1, 1, "1 route"],
+    [1000, 1000, "1,000 routes"],
+    [1, 1000, "1 of 1,000 routes"],
+    [0, 2, "0 of 2 routes"],
+  ])("%i of %i: %s", (found, all, text) => expect(countText(found, all, ["route", "routes"])).toBe(text));
+});
+
+describe("what an entry of the history keeps", () => {
+  const view = { query: "shop", sort: { key: "p95", descending: true }, all: true };
+
+  it("comes back as it was, beside what others keep there", () => {
+    const state = structuredClone(withView({ scroll: 7, tables: { plugins: view } }, "routes", { ...view, query: "x" }));
+    expect(state.scroll).toBe(7);
+    expect([viewIn(state, "plugins"), viewIn(state, "routes")]).toEqual([view, { ...view, query: "x" }]);
+  });
+
+  it.each([null, undefined, "text", 5, [], {}, { tables: null }, { tables: { routes: 1 } }, { tables: { routes: { query: 1 } } }])("is nothing in %j", (state) => {
+    expect(viewIn(state, "routes")).toBeNull();
+  });
+
+  it("has no order where what stands there is none", () => {
+    expect(viewIn({ tables: { routes: { query: "", sort: { key: 1 } } } }, "routes")).toEqual({ query: "", sort: null, all: false });
+  });
+});
