@@ -7,7 +7,10 @@ import type { Mark } from "./conditions.ts";
 import { el, replace, setText, type Child } from "./dom.ts";
 import { milliseconds, number, percent, perSecond } from "./format.ts";
 import { errorShare } from "./inventory.ts";
-import { MASK, settingLines, type SettingLine } from "./secrets.ts";
+import { secretText } from "./pairs.ts";
+import { settingLines } from "./secrets.ts";
+
+export { circuitCondition, conditionOf } from "./conditions.ts";
 
 /** "#/routes/shop/a%2Fb": names may hold anything. */
 export function hashOf(...words: readonly string[]): string {
@@ -79,24 +82,12 @@ export function facts(entries: readonly (readonly [string, Child] | null)[]): HT
 export function settingsList(settings: unknown, empty = "No settings of its own."): HTMLElement {
   const lines = settingLines(settings);
   if (lines.length === 0) return el("p", { class: "muted" }, empty);
-  return el("dl", { class: "settings mono" }, ...lines.map((line) => el("div", {}, el("dt", {}, ...breakable(line.name)), line.secret ? secretValue(line) : el("dd", {}, line.value))));
+  return el("dl", { class: "settings mono" }, ...lines.map((line) => el("div", {}, el("dt", {}, ...breakable(line.name)), el("dd", {}, line.secret ? secretText(line.name, line.value) : line.value))));
 }
 
 /** Long names and paths break behind an underscore, a dot or a slash, and nowhere else if it can be helped. */
 export function breakable(name: string): readonly Child[] {
   return name.split(/(?<=[_./])/).flatMap((part, i) => (i === 0 ? [part] : [el("wbr"), part]));
-}
-
-function secretValue({ name, value }: SettingLine): HTMLElement {
-  const text = el("span", {}, MASK);
-  const button = el("button", { type: "button", class: "button button--quiet settings__reveal", "aria-label": `Show ${name}`, onclick: toggle }, "Show");
-  function toggle(): void {
-    const show = text.textContent === MASK;
-    setText(text, show ? value : MASK);
-    setText(button, show ? "Hide" : "Show");
-    button.setAttribute("aria-label", `${show ? "Hide" : "Show"} ${name}`);
-  }
-  return el("dd", {}, text, " ", button);
 }
 
 export interface Badge {

@@ -45,7 +45,7 @@ export const pluginsPage: OpenPage = () => {
         sortBy: ({ plugin }) => Number(plugin.enabled),
         make: ({ plugin }) => fixedPart(el("span", { class: `badge badge--${plugin.enabled ? "good" : "idle"}` }, plugin.enabled ? "On" : "Off")),
       },
-      { key: "settings", title: "Settings", width: 270, className: "wide", sortBy: ({ plugin }) => summaryOf(plugin.config), make: settingsPart },
+      { key: "settings", title: "Settings", width: 236, className: "wide", sortBy: ({ plugin }) => summaryOf(plugin.config), make: settingsPart },
       { key: "faults", title: "Faults", kind: "number", sortBy: (row) => faultsOf(status, row), make: (row) => faultsPart(row, () => status) },
     ],
   });

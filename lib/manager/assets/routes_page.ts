@@ -62,12 +62,13 @@ export function routeTable(figuresOf: (row: RouteRow) => Figures | null, { ofSer
     columns: [
       { key: "route", title: "Route", sortBy: (row) => row.route.name, make: (row) => fixedPart(link(hashOf("routes", row.service.name, row.route.name), row.route.name)) },
       ...(ofService ? [] : [service]),
-      { key: "methods", title: "Methods", width: 100, className: "wide", sortBy: (row) => methodsOf(row.route), make: (row) => textPart(() => methodsOf(row.route)) },
+      { key: "methods", title: "Methods", width: 92, className: "wide", sortBy: (row) => methodsOf(row.route), make: (row) => textPart(() => methodsOf(row.route)) },
       { key: "pattern", title: "Path", className: "wide", sortBy: (row) => row.pattern, make: (row) => textPart(() => row.pattern, "mono") },
       ...figureColumns(figuresOf),
       {
         key: "limited",
         title: "Limited/s",
+        width: 82,
         kind: "number",
         sortBy: (row) => figuresOf(row)?.limited_per_s ?? null,
         make: (row) => textPart(() => number(figuresOf(row)?.limited_per_s ?? Number.NaN)),

@@ -7,7 +7,7 @@ import { circuitCondition, conditionOf, usableText, type Mark } from "./conditio
 import { el, setText } from "./dom.ts";
 import { figuresByName, healthOf, type FiguresByName } from "./inventory.ts";
 import type { Known, OpenPage } from "./page.ts";
-import { crumbs, facts, figureStrip, hashOf, link, loading, missing, section, settingsList, slot, stateBadge } from "./parts.ts";
+import { breakable, crumbs, facts, figureStrip, hashOf, link, loading, missing, section, settingsList, slot, stateBadge } from "./parts.ts";
 import { countText } from "./rows.ts";
 import { routeRows, routeTable } from "./routes_page.ts";
 import { summaryOf } from "./secrets.ts";
@@ -29,7 +29,7 @@ export const servicesPage: OpenPage = () => {
     empty: el("p", {}, "No services yet. Add one to the configuration file, and reload."),
     columns: [
       { key: "service", title: "Service", sortBy: ({ name }) => name, make: serviceName },
-      { key: "base_path", title: "Base path", sortBy: (row) => row.base_path, make: basePath },
+      { key: "base_path", title: "Base path", className: "half", sortBy: (row) => row.base_path, make: basePath },
       { key: "strategy", title: "Strategy", width: 150, sortBy: (row) => row.load_balancing_strategy, make: strategyPart },
       { key: "upstreams", title: "Upstreams", kind: "state", width: 142, className: "half", sortBy: (row) => worstOf(health, row), make: (row) => upstreamsPart(row, () => health) },
       ...figureColumns<ServiceConfig>(({ name }) => figures.service(name)),
@@ -62,7 +62,7 @@ function strategyPart({ protocol, load_balancing_strategy }: ServiceConfig): Par
 
 function basePath({ base_path, hosts }: ServiceConfig): Part {
   const names = hosts ?? [];
-  return fixedPart(el("span", { class: "mono" }, base_path), names.length > 0 && el("span", { class: "muted sub hosts" }, names.join(", ")));
+  return fixedPart(el("span", { class: "mono" }, base_path), names.length > 0 && el("span", { class: "muted sub" }, ...breakable(names.join(", "))));
 }
 
 /** The open circuit is worse than any upstream. */

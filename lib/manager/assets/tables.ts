@@ -20,7 +20,7 @@ export interface Column<Row> {
   readonly title: string;
   /** Numbers stand right; they and states are sorted from the largest on, and may change at any time. */
   readonly kind?: "text" | "number" | "state";
-  /** In pixels; without one it takes a part of what the others leave, and 130 at least. */
+  /** In pixels; without one it takes a part of what the others leave, and 112 at least. */
   readonly width?: number;
   /** Of its cells. */
   readonly className?: string;
@@ -57,8 +57,8 @@ export interface DataTable<Row> {
 /** So many rows are made at first: enough to scroll through, and few enough for each key typed. */
 const FIRST_ROWS = 100;
 const KEEP_AFTER_MS = 150;
-const LEAST_WIDTH = 130;
-const NUMBER_WIDTH = 72;
+const LEAST_WIDTH = 112;
+const NUMBER_WIDTH = 66;
 
 interface MadeRow {
   readonly tr: HTMLTableRowElement;
@@ -286,7 +286,7 @@ export function figureColumns<Row>(figuresOf: (row: Row) => Figures | null): rea
     column("p50", "p50", (figures) => figures.p50_ms, (figures) => milliseconds(figures.p50_ms)),
     column("p95", "p95", (figures) => figures.p95_ms, (figures) => milliseconds(figures.p95_ms)),
     column("p99", "p99", (figures) => figures.p99_ms, (figures) => milliseconds(figures.p99_ms)),
-    column("in_flight", "In flight", (figures) => figures.in_flight, (figures) => number(figures.in_flight)),
+    { ...column("in_flight", "In flight", (figures) => figures.in_flight, (figures) => number(figures.in_flight)), width: 78 },
   ];
 }
 

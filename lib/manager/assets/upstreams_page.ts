@@ -108,6 +108,7 @@ export function upstreamTable(now: UpstreamsNow, { searchable }: { readonly sear
       {
         key: "in_flight",
         title: "In flight",
+        width: 78,
         kind: "number",
         sortBy: (row) => now.state(row)?.in_flight ?? null,
         make: (row) => textPart(() => String(inFlightOf(now, row) ?? "–")),
