@@ -57,6 +57,10 @@ export interface DataTable<Row> {
 /** So many rows are made at first: enough to scroll through, and few enough for each key typed. */
 const FIRST_ROWS = 100;
 const KEEP_AFTER_MS = 150;
+/** So long more rows than that stay in their order, however their figures change: moving a thousand of them each second is felt. */
+const MANY_REST_MS = 5000;
+/** Around what can be seen. */
+const NEAR = "600px";
 const LEAST_WIDTH = 112;
 const NUMBER_WIDTH = 66;
 
@@ -79,8 +83,12 @@ export function dataTable<Row>(options: TableOptions<Row>): DataTable<Row> {
   let entries: readonly Entry<Row>[] = [];
   let shown: readonly Entry<Row>[] = [];
   let found = 0;
+  let arrangedAt = 0;
   let keepTimer: ReturnType<typeof setTimeout> | undefined;
   const made = new Map<string, MadeRow>();
+  const rows = new WeakMap<Element, MadeRow>();
+  const near = new Set<Element>();
+  const watch = new IntersectionObserver(seen, { rootMargin: NEAR });
 
   const input = el("input", { id: `search-${name}`, type: "search", autocomplete: "off", spellcheck: "false", oninput: () => search(input.value), onchange: keepNow });
   const count = el("p", { class: "muted data__count", role: "status" });
@@ -144,6 +152,7 @@ export function dataTable<Row>(options: TableOptions<Row>): DataTable<Row> {
   }
 
   function arrangeRows(): void {
+    arrangedAt = performance.now();
     const sort = view.sort;
     const column = columns.find(({ key }) => key === sort?.key);
     const matching = entries.filter(({ haystack }) => matches(haystack, view.query));
@@ -171,7 +180,7 @@ export function dataTable<Row>(options: TableOptions<Row>): DataTable<Row> {
   function rowOf({ key, row }: Entry<Row>): MadeRow {
     const there = made.get(key);
     if (there !== undefined) {
-      refresh(there);
+      refreshNear(there);
       return there;
     }
     const parts = columns.map((column) => column.make(row));
@@ -183,7 +192,24 @@ export function dataTable<Row>(options: TableOptions<Row>): DataTable<Row> {
     const fresh = { tr: el("tr", { role: "row" }, ...cells), parts };
     refresh(fresh);
     made.set(key, fresh);
+    rows.set(fresh.tr, fresh);
+    watch.observe(fresh.tr);
     return fresh;
+  }
+
+  /** Of a thousand rows only those that can be seen are kept up to date; the others are when they come near. */
+  function refreshNear(row: MadeRow): void {
+    if (shown.length <= FIRST_ROWS || near.has(row.tr)) refresh(row);
+  }
+
+  function seen(changes: readonly IntersectionObserverEntry[]): void {
+    for (const { target, isIntersecting } of changes) {
+      if (!isIntersecting) near.delete(target);
+      else if (!near.has(target)) {
+        near.add(target);
+        refresh(rows.get(target)!);
+      }
+    }
   }
 
   function describe(sorted: Column<Row> | undefined): void {
@@ -210,19 +236,25 @@ export function dataTable<Row>(options: TableOptions<Row>): DataTable<Row> {
 
   return {
     node,
-    show(rows) {
-      if (rows === given) {
+    show(next) {
+      if (next === given) {
         const column = columns.find(({ key }) => key === view.sort?.key);
-        if (column !== undefined && isLive(column.kind) && !stands()) arrangeRows();
-        else for (const { key } of shown) refresh(made.get(key)!);
+        const due = shown.length <= FIRST_ROWS || performance.now() - arrangedAt >= MANY_REST_MS;
+        if (column !== undefined && isLive(column.kind) && due && !stands()) arrangeRows();
+        else for (const { key } of shown) refreshNear(made.get(key)!);
         return;
       }
-      given = rows;
+      given = next;
       made.clear();
-      entries = rows.map((row) => ({ key: options.keyOf(row), row, haystack: options.haystack(row).toLowerCase() }));
+      near.clear();
+      watch.disconnect();
+      entries = next.map((row) => ({ key: options.keyOf(row), row, haystack: options.haystack(row).toLowerCase() }));
       arrangeRows();
     },
-    close: keepNow,
+    close() {
+      keepNow();
+      watch.disconnect();
+    },
   };
 }
 
