@@ -24,7 +24,11 @@ export function conditionOf(upstream: Pick<UpstreamHealth, "state" | "usable" | 
   if (state === "ejected") return { word: "Ejected", tone: "bad", rank: 4 };
   if (!usable) return { word: capital(state) + draining, tone: "warn", rank: 3 };
   if (state === "healthy") return { word: `Healthy${draining}`, tone: weight === 0 ? "warn" : "good", rank: weight === 0 ? 2 : 0 };
-  return { word: (state === "unknown" ? "Not checked" : capital(state)) + draining, tone: weight === 0 ? "warn" : "idle", rank: weight === 0 ? 2 : 1 };
+  return {
+    word: (state === "unknown" ? "Not checked" : capital(state)) + draining,
+    tone: weight === 0 ? "warn" : "idle",
+    rank: weight === 0 ? 2 : 1,
+  };
 }
 
 /** The circuit breaker of a service in words; null where it has none. */

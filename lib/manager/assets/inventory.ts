@@ -2,7 +2,19 @@
  * Looks things up in what is known of the gateway: routes, upstreams and plugins by their names, live figures of each, who gets how
  * much of the traffic and how much of it reaches which plugin. What a page makes of it is the page's affair.
  */
-import type { Figures, Health, PluginConfig, ProxyConfig, RouteConfig, ServiceConfig, ServiceHealth, Stats, Status, UpstreamConfig, UpstreamHealth } from "./api.ts";
+import type {
+  Figures,
+  Health,
+  PluginConfig,
+  ProxyConfig,
+  RouteConfig,
+  ServiceConfig,
+  ServiceHealth,
+  Stats,
+  Status,
+  UpstreamConfig,
+  UpstreamHealth,
+} from "./api.ts";
 
 export type Level = "global" | "service" | "route";
 
@@ -143,7 +155,10 @@ const PASSES_ALL = new Set(["request_headers", "response_headers", "http_log", "
  * One for each plugin, and one more for what is behind them. Only what rate limits refuse is counted by route: it can be told of one
  * plugin where the route has a single limit, and is taken off behind the last of several.
  */
-export function flowThrough(plugins: readonly Pick<PluginConfig, "name" | "config">[], figures: Pick<Figures, "requests_per_s" | "limited_per_s">): readonly Flow[] {
+export function flowThrough(
+  plugins: readonly Pick<PluginConfig, "name" | "config">[],
+  figures: Pick<Figures, "requests_per_s" | "limited_per_s">,
+): readonly Flow[] {
   const { requests_per_s: requests, limited_per_s: limited } = figures;
   const limits = plugins.filter(isLimit).length;
   let passed = 0;

@@ -64,7 +64,11 @@ export function figureStrip({ limited }: { readonly limited: boolean }): FigureS
     ["In flight", (figures) => number(figures.in_flight)],
   ];
   const values = stats.map(([label, text]) => ({ text, label, node: el("dd", { class: "stat__value" }, "–") }));
-  const node = el("dl", { class: "stats stats--strip live" }, ...values.map(({ label, node: value }) => el("div", { class: "stat" }, el("dt", { class: "stat__label" }, label), value)));
+  const node = el(
+    "dl",
+    { class: "stats stats--strip live" },
+    ...values.map(({ label, node: value }) => el("div", { class: "stat" }, el("dt", { class: "stat__label" }, label), value)),
+  );
   return {
     node,
     update(figures) {
@@ -82,7 +86,13 @@ export function facts(entries: readonly (readonly [string, Child] | null)[]): HT
 export function settingsList(settings: unknown, empty = "No settings of its own."): HTMLElement {
   const lines = settingLines(settings);
   if (lines.length === 0) return el("p", { class: "muted" }, empty);
-  return el("dl", { class: "settings mono" }, ...lines.map((line) => el("div", {}, el("dt", {}, ...breakable(line.name)), el("dd", {}, line.secret ? secretText(line.name, line.value) : line.value))));
+  return el(
+    "dl",
+    { class: "settings mono" },
+    ...lines.map((line) =>
+      el("div", {}, el("dt", {}, ...breakable(line.name)), el("dd", {}, line.secret ? secretText(line.name, line.value) : line.value)),
+    ),
+  );
 }
 
 /** Long names and paths break behind an underscore, a dot or a slash, and nowhere else if it can be helped. */

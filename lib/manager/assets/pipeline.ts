@@ -71,7 +71,12 @@ export function pipeline(plan: Plan): Pipeline {
   const title = el("h3", {});
   const content = el("div", {});
   const close = el("button", { type: "button", class: "button button--quiet", onclick: () => show(null) }, "Close");
-  const panel = el("section", { class: "card stage-panel", id: "stage-panel", "aria-label": "Details of the stage" }, el("div", { class: "stage-panel__head" }, title, close), content);
+  const panel = el(
+    "section",
+    { class: "card stage-panel", id: "stage-panel", "aria-label": "Details of the stage" },
+    el("div", { class: "stage-panel__head" }, title, close),
+    content,
+  );
   let open: Stage | null = null;
 
   function stage(kind: string, name: string, text: string, lines: number, stageTitle: string, details: () => HTMLElement): LiveStage {
@@ -91,8 +96,13 @@ export function pipeline(plan: Plan): Pipeline {
   const listener = stage("listener", plan.listener.title, plan.listener.text, 2, "Received", plan.listener.details);
   const plugins = plan.plugins.map((plugin) => {
     const name = plugin.id === null ? plugin.name : `${plugin.name} (${plugin.id})`;
-    const made = stage("plugin", plugin.name, [plugin.id ?? "", summaryOf(plugin.config, 2)].filter(Boolean).join(" · "), 3, `${name}, ${plugin.level} plugin`, () =>
-      settingsList(plugin.config),
+    const made = stage(
+      "plugin",
+      plugin.name,
+      [plugin.id ?? "", summaryOf(plugin.config, 2)].filter(Boolean).join(" · "),
+      3,
+      `${name}, ${plugin.level} plugin`,
+      () => settingsList(plugin.config),
     );
     return { plugin, ...made };
   });
@@ -103,10 +113,22 @@ export function pipeline(plan: Plan): Pipeline {
   const upstreams = drawn.map((upstream) => {
     const badge = stateBadge();
     const meter = svg("rect", { class: "share__part", x: 0, y: 0, height: 4, width: 0 });
-    const made = stage("upstream", upstream.id, upstream.address === upstream.id ? "" : upstream.address, 2, `Upstream ${upstream.id}`, upstream.details);
+    const made = stage(
+      "upstream",
+      upstream.id,
+      upstream.address === upstream.id ? "" : upstream.address,
+      3,
+      `Upstream ${upstream.id}`,
+      upstream.details,
+    );
     made.stage.button.append(
       badge.node,
-      svg("svg", { class: "share", viewBox: "0 0 100 4", preserveAspectRatio: "none", "aria-hidden": "true" }, svg("rect", { class: "share__whole", x: 0, y: 0, width: 100, height: 4 }), meter),
+      svg(
+        "svg",
+        { class: "share", viewBox: "0 0 100 4", preserveAspectRatio: "none", "aria-hidden": "true" },
+        svg("rect", { class: "share__whole", x: 0, y: 0, width: 100, height: 4 }),
+        meter,
+      ),
     );
     return { upstream, badge, meter, ...made };
   });
@@ -114,14 +136,25 @@ export function pipeline(plan: Plan): Pipeline {
   // All upstreams stand in rows of one height: so where each curve ends is known without measuring anything.
   const rows = upstreams.length + (plan.upstreams.length > drawn.length ? 1 : 0);
   const curves = upstreams.map((_, i) => svg("path", { class: "fan__curve", d: curveTo(i, rows) }));
-  const fan = svg("svg", { class: "fan", viewBox: `0 0 100 ${Math.max(rows, 1) * 100}`, preserveAspectRatio: "none", "aria-hidden": "true" }, ...curves);
+  const fan = svg(
+    "svg",
+    { class: "fan", viewBox: `0 0 100 ${Math.max(rows, 1) * 100}`, preserveAspectRatio: "none", "aria-hidden": "true" },
+    ...curves,
+  );
 
   const steps = [el("li", { class: "pipe__step" }, listener.stage.button)];
   for (const level of LEVELS) {
     const ofLevel = plugins.filter(({ plugin }) => plugin.level === level);
     if (ofLevel.length === 0) continue;
     const list = el("ol", { class: "pipe__plugins" }, ...ofLevel.map(({ stage: { button } }, i) => el("li", {}, i > 0 && arrow("down"), button)));
-    steps.push(el("li", { class: "pipe__step pipe__step--level" }, arrow("on"), el("div", { class: "pipe__group" }, el("p", { class: "pipe__level" }, `${level} plugins`), list)));
+    steps.push(
+      el(
+        "li",
+        { class: "pipe__step pipe__step--level" },
+        arrow("on"),
+        el("div", { class: "pipe__group" }, el("p", { class: "pipe__level" }, `${level} plugins`), list),
+      ),
+    );
   }
   if (plugins.length === 0) steps.push(el("li", { class: "pipe__step" }, arrow("on"), el("p", { class: "pipe__none muted" }, "No plugins")));
   const rest = plan.upstreams.length - drawn.length;
@@ -188,7 +221,8 @@ export function pipeline(plan: Plan): Pipeline {
         const { health, figures, share } = live.upstream(upstream.id);
         badge.set(conditionOf(health));
         const part = share?.share ?? 0;
-        write(lines, [share === null ? "" : `${percent(part)} ${share.how === "measured" ? "of the traffic" : "planned"}`, figures === null ? "" : `${perSecond(figures.requests_per_s)} · p95 ${milliseconds(figures.p95_ms)}`]);
+        const shareText = share === null ? "" : `${percent(part)} ${share.how === "measured" ? "of the traffic" : "planned"}`;
+        write(lines, figures === null ? [shareText] : [shareText, `${perSecond(figures.requests_per_s)} in`, timesText(figures)]);
         setNumber(meter, "width", Math.round(part * 1000) / 10);
         const curve = curves[i]!;
         setNumber(curve, "stroke-width", Math.round((1.5 + part * 4.5) * 10) / 10);
@@ -212,8 +246,11 @@ function flowTexts({ into, exact, refused }: Flow): readonly string[] {
   return [`${exact ? "" : "≤ "}${perSecond(into)} in`, refused === null || refused === 0 ? "" : `${perSecond(refused)} refused`];
 }
 
+/** A figure and its unit stay together. */
 function timesText({ p50_ms: p50, p95_ms: p95, p99_ms: p99 }: Figures): string {
-  return p50 === null ? "no requests lately" : `p50 ${milliseconds(p50)} · p95 ${milliseconds(p95)} · p99 ${milliseconds(p99)}`;
+  if (p50 === null) return "no requests lately";
+  const times = [`p50 ${milliseconds(p50)}`, `p95 ${milliseconds(p95)}`, `p99 ${milliseconds(p99)}`];
+  return times.map((time) => time.replaceAll(" ", "\u00a0")).join(" · ");
 }
 
 /** From the middle of the left side to the middle of a row. */

@@ -31,7 +31,12 @@ export const pluginsPage: OpenPage = () => {
       { key: "kind", title: "Kind", width: 165, sortBy: ({ plugin }) => plugin.name, make: ({ plugin }) => textPart(() => plugin.name, "kind") },
       { key: "id", title: "Id", sortBy: ({ plugin }) => plugin.id ?? null, make: ({ plugin }) => textPart(() => plugin.id ?? "–") },
       { key: "level", title: "Level", width: 75, sortBy: ({ level }) => LEVEL_ORDER[level], make: ({ level }) => textPart(() => level) },
-      { key: "service", title: "Service", sortBy: ({ service }) => service, make: ({ service }) => fixedPart(service === null ? "–" : link(hashOf("services", service), service)) },
+      {
+        key: "service",
+        title: "Service",
+        sortBy: ({ service }) => service,
+        make: ({ service }) => fixedPart(service === null ? "–" : link(hashOf("services", service), service)),
+      },
       {
         key: "route",
         title: "Route",
@@ -49,7 +54,11 @@ export const pluginsPage: OpenPage = () => {
       { key: "faults", title: "Faults", kind: "number", sortBy: (row) => faultsOf(status, row), make: (row) => faultsPart(row, () => status) },
     ],
   });
-  const note = el("p", { class: "muted" }, "Global plugins run first, then those of the service, then those of the route; in each level in the order of the configuration.");
+  const note = el(
+    "p",
+    { class: "muted" },
+    "Global plugins run first, then those of the service, then those of the route; in each level in the order of the configuration.",
+  );
   const node = el("div", { class: "stack" }, note, el("div", { class: "card" }, table.node));
   const place = slot();
   place.put(loading("the configuration"));

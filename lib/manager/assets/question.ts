@@ -21,7 +21,11 @@ export function readQuestion(form: { readonly method: string; readonly url: stri
   const problems: Problem[] = [];
   const method = form.method.trim();
   const url = form.url.trim();
-  if (!TOKEN.test(method)) problems.push({ field: "method", message: method === "" ? "Enter a method, such as GET." : `“${method}” is no method: letters, digits and a few signs, without spaces.` });
+  if (!TOKEN.test(method))
+    problems.push({
+      field: "method",
+      message: method === "" ? "Enter a method, such as GET." : `“${method}” is no method: letters, digits and a few signs, without spaces.`,
+    });
   const problem = urlProblem(url);
   if (problem !== null) problems.push({ field: "url", message: problem });
   const headers = readHeaders(form.headers, problems);
@@ -31,7 +35,8 @@ export function readQuestion(form: { readonly method: string; readonly url: stri
 function urlProblem(url: string): string | null {
   if (url === "") return "Enter a path, such as /shop/items/7.";
   if (/\s/.test(url)) return "A path has no spaces: write %20 for one.";
-  if (!url.startsWith("/") && !/^https?:\/\/[^/?#]/i.test(url)) return "A path begins with “/”; a whole address begins with http:// or https:// and has a host.";
+  if (!url.startsWith("/") && !/^https?:\/\/[^/?#]/i.test(url))
+    return "A path begins with “/”; a whole address begins with http:// or https:// and has a host.";
   return url.includes("#") ? "What stands behind “#” stays in the browser: leave it out." : null;
 }
 
@@ -43,7 +48,11 @@ function readHeaders(text: string, problems: Problem[]): Readonly<Record<string,
     const name = line.slice(0, Math.max(colon, 0)).trim();
     const value = line.slice(colon + 1).trim();
     if (colon < 0) problems.push({ field: "headers", message: `Line ${i + 1}: “Name: value”, with a colon between.` });
-    else if (!TOKEN.test(name)) problems.push({ field: "headers", message: name === "" ? `Line ${i + 1}: no name before the colon.` : `Line ${i + 1}: “${name}” is no name of a header.` });
+    else if (!TOKEN.test(name))
+      problems.push({
+        field: "headers",
+        message: name === "" ? `Line ${i + 1}: no name before the colon.` : `Line ${i + 1}: “${name}” is no name of a header.`,
+      });
     else if (!FIELD_VALUE.test(value)) problems.push({ field: "headers", message: `Line ${i + 1}: the value of ${name} has a control character.` });
     else {
       const key = name.toLowerCase();

@@ -37,7 +37,11 @@ export const routePage: OpenPage = (_frame, [serviceName = "", name = ""]) => {
   };
 };
 
-function routeDetail(config: ProxyConfig, service: ServiceConfig, route: RouteConfig): { readonly node: HTMLElement; update(known: Known): void; close(): void } {
+function routeDetail(
+  config: ProxyConfig,
+  service: ServiceConfig,
+  route: RouteConfig,
+): { readonly node: HTMLElement; update(known: Known): void; close(): void } {
   let now: Known | null = null;
   const strip = figureStrip({ limited: true });
   const chain = chainOf(config, service, route);
@@ -52,7 +56,12 @@ function routeDetail(config: ProxyConfig, service: ServiceConfig, route: RouteCo
       text: pattern,
       details: () =>
         facts([
-          ["Methods", route.methods === undefined ? "all" : methodsOf(route) + (route.methods.includes("GET") && !route.methods.includes("HEAD") ? " (and HEAD, as GET)" : "")],
+          [
+            "Methods",
+            route.methods === undefined
+              ? "all"
+              : methodsOf(route) + (route.methods.includes("GET") && !route.methods.includes("HEAD") ? " (and HEAD, as GET)" : ""),
+          ],
           ["Path", el("span", { class: "mono" }, pattern)],
           ["Hosts", hosts.length === 0 ? "all" : hosts.join(", ")],
           ["Sent to the upstream as", el("span", { class: "mono" }, route.path)],
@@ -70,11 +79,33 @@ function routeDetail(config: ProxyConfig, service: ServiceConfig, route: RouteCo
   const node = el(
     "div",
     { class: "stack" },
-    el("div", { class: "toolbar toolbar--apart" }, crumbs([["#/routes", "Routes"], [hashOf("services", service.name), service.name]], route.name), el("a", { class: "button", href: `#/try?${asked}` }, "Try it")),
+    el(
+      "div",
+      { class: "toolbar toolbar--apart" },
+      crumbs(
+        [
+          ["#/routes", "Routes"],
+          [hashOf("services", service.name), service.name],
+        ],
+        route.name,
+      ),
+      el("a", { class: "button", href: `#/try?${asked}` }, "Try it"),
+    ),
     strip.node,
     section("The way of a request", el("div", { class: "card" }, drawing.node), el("p", { class: "muted" }, legendOf(running))),
     off.length > 0 &&
-      section("Switched off", el("div", { class: "card" }, el("ul", { class: "plugin-list" }, ...off.map(({ level, plugin }) => el("li", {}, pluginDetails(plugin), el("span", { class: "muted sub" }, `${level} plugin`)))))),
+      section(
+        "Switched off",
+        el(
+          "div",
+          { class: "card" },
+          el(
+            "ul",
+            { class: "plugin-list" },
+            ...off.map(({ level, plugin }) => el("li", {}, pluginDetails(plugin), el("span", { class: "muted sub" }, `${level} plugin`))),
+          ),
+        ),
+      ),
   );
   return {
     node,
@@ -113,13 +144,25 @@ function strategyDetails(service: ServiceConfig): HTMLElement {
   return el(
     "div",
     { class: "grid" },
-    el("div", {}, el("h4", {}, "Service"), facts([["Service", link(hashOf("services", service.name), service.name)], ["Protocol", service.protocol]])),
+    el(
+      "div",
+      {},
+      el("h4", {}, "Service"),
+      facts([
+        ["Service", link(hashOf("services", service.name), service.name)],
+        ["Protocol", service.protocol],
+      ]),
+    ),
     ...groups.map(([title, settings]) => settings !== undefined && el("div", {}, el("h4", {}, title), settingsList(settings))),
   );
 }
 
 /** As it is at this moment: the stage itself goes on to show what changes. */
-export function upstreamFacts(state: UpstreamHealth | null, service: string, upstream: { readonly id: string; readonly host: string; readonly port: number; readonly weight: number }): HTMLElement {
+export function upstreamFacts(
+  state: UpstreamHealth | null,
+  service: string,
+  upstream: { readonly id: string; readonly host: string; readonly port: number; readonly weight: number },
+): HTMLElement {
   const at = Date.now();
   return facts([
     ["Address", el("span", { class: "mono" }, addressOf(upstream))],

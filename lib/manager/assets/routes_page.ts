@@ -58,11 +58,29 @@ export function routeTable(figuresOf: (row: RouteRow) => Figures | null, { ofSer
     keyOf: (row) => JSON.stringify([row.service.name, row.route.name]),
     haystack: ({ service: { name, hosts }, route, pattern }) =>
       [route.name, pattern, name, methodsOf(route), ...(hosts ?? []), ...route.plugins.map((plugin) => plugin.name)].join(" "),
-    empty: el("p", {}, ofService ? "This service has no routes: nothing reaches it." : "No routes yet. Add a service with routes to the configuration file, and reload."),
+    empty: el(
+      "p",
+      {},
+      ofService
+        ? "This service has no routes: nothing reaches it."
+        : "No routes yet. Add a service with routes to the configuration file, and reload.",
+    ),
     columns: [
-      { key: "route", title: "Route", sortBy: (row) => row.route.name, make: (row) => fixedPart(link(hashOf("routes", row.service.name, row.route.name), row.route.name)) },
+      {
+        key: "route",
+        title: "Route",
+        sortBy: (row) => row.route.name,
+        make: (row) => fixedPart(link(hashOf("routes", row.service.name, row.route.name), row.route.name)),
+      },
       ...(ofService ? [] : [service]),
-      { key: "methods", title: "Methods", width: 92, className: "wide", sortBy: (row) => methodsOf(row.route), make: (row) => textPart(() => methodsOf(row.route)) },
+      {
+        key: "methods",
+        title: "Methods",
+        width: 92,
+        className: "wide",
+        sortBy: (row) => methodsOf(row.route),
+        make: (row) => textPart(() => methodsOf(row.route)),
+      },
       { key: "pattern", title: "Path", className: "wide", sortBy: (row) => row.pattern, make: (row) => textPart(() => row.pattern, "mono") },
       ...figureColumns(figuresOf),
       {

@@ -13,9 +13,10 @@ export interface SettingLine {
 /** What stands in the place of a secret: of one length, whatever the secret's is. */
 export const MASK = "••••••";
 
-const SECRET_WORDS = new Set(
-  "key keys apikey apikeys password passwords passwd passphrase pass secret secrets token tokens credential credentials authorization cookie private sha256 hash hashes signature".split(" "),
-);
+const SECRET_WORDS = new Set([
+  ...["key", "keys", "apikey", "apikeys", "password", "passwords", "passwd", "passphrase", "pass", "secret", "secrets", "token", "tokens"],
+  ...["credential", "credentials", "authorization", "cookie", "private", "sha256", "hash", "hashes", "signature"],
+]);
 /** What comes after such a word in the name of a setting that only says where or how: token_header, key_file, secret_id. */
 const HARMLESS_ENDS = new Set("by file files header headers id ids in mode ms name names path query ratio s uri url".split(" "));
 /** A reference is no secret: it says where one is kept. */
@@ -44,7 +45,10 @@ export function isSecret(name: string, value: string): boolean {
 
 /** Names of settings are in snake_case, names of headers are not: for these the benefit of the doubt goes the other way. */
 function isSecretName(name: string): boolean {
-  const words = name.replace(/([a-z0-9])([A-Z])/g, "$1_$2").toLowerCase().split(/[^a-z0-9]+/);
+  const words = name
+    .replace(/([a-z0-9])([A-Z])/g, "$1_$2")
+    .toLowerCase()
+    .split(/[^a-z0-9]+/);
   if (!words.some((word) => SECRET_WORDS.has(word))) return false;
   return !/^[a-z0-9_]+$/.test(name) || !(words.includes("public") || HARMLESS_ENDS.has(words.at(-1)!));
 }

@@ -25,13 +25,22 @@ export const servicesPage: OpenPage = () => {
     caption: "Services",
     nouns: ["service", "services"],
     keyOf: ({ name }) => name,
-    haystack: ({ name, base_path, protocol, load_balancing_strategy, hosts }) => [name, base_path, protocol, load_balancing_strategy, ...(hosts ?? [])].join(" "),
+    haystack: ({ name, base_path, protocol, load_balancing_strategy, hosts }) =>
+      [name, base_path, protocol, load_balancing_strategy, ...(hosts ?? [])].join(" "),
     empty: el("p", {}, "No services yet. Add one to the configuration file, and reload."),
     columns: [
       { key: "service", title: "Service", sortBy: ({ name }) => name, make: serviceName },
       { key: "base_path", title: "Base path", className: "half", sortBy: (row) => row.base_path, make: basePath },
       { key: "strategy", title: "Strategy", width: 150, sortBy: (row) => row.load_balancing_strategy, make: strategyPart },
-      { key: "upstreams", title: "Upstreams", kind: "state", width: 142, className: "half", sortBy: (row) => worstOf(health, row), make: (row) => upstreamsPart(row, () => health) },
+      {
+        key: "upstreams",
+        title: "Upstreams",
+        kind: "state",
+        width: 142,
+        className: "half",
+        sortBy: (row) => worstOf(health, row),
+        make: (row) => upstreamsPart(row, () => health),
+      },
       ...figureColumns<ServiceConfig>(({ name }) => figures.service(name)),
     ],
   });
@@ -53,7 +62,10 @@ export const servicesPage: OpenPage = () => {
 };
 
 function serviceName({ name, routes }: ServiceConfig): Part {
-  return fixedPart(link(hashOf("services", name), name), el("span", { class: "muted sub" }, countText(routes.length, routes.length, ["route", "routes"])));
+  return fixedPart(
+    link(hashOf("services", name), name),
+    el("span", { class: "muted sub" }, countText(routes.length, routes.length, ["route", "routes"])),
+  );
 }
 
 function strategyPart({ protocol, load_balancing_strategy }: ServiceConfig): Part {
@@ -122,7 +134,10 @@ export const servicePage: OpenPage = (_frame, [name = ""]) => {
   };
 };
 
-function serviceDetail(service: ServiceConfig, globals: readonly PluginConfig[]): { readonly node: HTMLElement; update(known: Known): void; close(): void } {
+function serviceDetail(
+  service: ServiceConfig,
+  globals: readonly PluginConfig[],
+): { readonly node: HTMLElement; update(known: Known): void; close(): void } {
   const now = new UpstreamsNow();
   let figures: FiguresByName = figuresByName(null);
   const strip = figureStrip({ limited: true });
@@ -169,7 +184,11 @@ function serviceDetail(service: ServiceConfig, globals: readonly PluginConfig[])
       figures = figuresByName(known.stats);
       strip.update(figures.service(service.name));
       const health = healthOf(known.health, service.name);
-      badge.set(health === null ? { word: `${service.upstreams.length} upstreams`, tone: "idle" } : wordedUpstreams(usableText(health.upstreams, service.upstreams.length)));
+      badge.set(
+        health === null
+          ? { word: `${service.upstreams.length} upstreams`, tone: "idle" }
+          : wordedUpstreams(usableText(health.upstreams, service.upstreams.length)),
+      );
       const condition = circuitCondition(health?.circuit_breaker);
       circuit.node.hidden = condition === null;
       if (condition !== null) circuit.set(condition);
@@ -200,7 +219,12 @@ function pluginLists({ plugins, routes }: ServiceConfig, globals: readonly Plugi
   ].join(" ");
   const text = el("p", { class: "muted" });
   setText(text, `${plugins.length === 0 ? "No plugins of its own. " : ""}${around}`);
-  return el("div", { class: "card stack" }, plugins.length > 0 && el("ol", { class: "plugin-list" }, ...plugins.map((plugin) => el("li", {}, pluginDetails(plugin)))), text.textContent !== "" && text);
+  return el(
+    "div",
+    { class: "card stack" },
+    plugins.length > 0 && el("ol", { class: "plugin-list" }, ...plugins.map((plugin) => el("li", {}, pluginDetails(plugin)))),
+    text.textContent !== "" && text,
+  );
 }
 
 /** An instance in a line that opens to all its settings. */

@@ -90,7 +90,14 @@ export function dataTable<Row>(options: TableOptions<Row>): DataTable<Row> {
   const near = new Set<Element>();
   const watch = new IntersectionObserver(seen, { rootMargin: NEAR });
 
-  const input = el("input", { id: `search-${name}`, type: "search", autocomplete: "off", spellcheck: "false", oninput: () => search(input.value), onchange: keepNow });
+  const input = el("input", {
+    id: `search-${name}`,
+    type: "search",
+    autocomplete: "off",
+    spellcheck: "false",
+    oninput: () => search(input.value),
+    onchange: keepNow,
+  });
   const count = el("p", { class: "muted data__count", role: "status" });
   const headers = columns.map((column) => {
     const button = el("button", { type: "button", class: "sort", onclick: () => sortBy(column) }, column.title);
@@ -300,7 +307,12 @@ export function figureColumns<Row>(figuresOf: (row: Row) => Figures | null): rea
     make: (row) => textPart(() => valueOf(figuresOf(row), text) ?? "–"),
   });
   return [
-    column("requests", "Req/s", (figures) => figures.requests_per_s, (figures) => number(figures.requests_per_s)),
+    column(
+      "requests",
+      "Req/s",
+      (figures) => figures.requests_per_s,
+      (figures) => number(figures.requests_per_s),
+    ),
     {
       ...column("errors", "Errors", errorShare, () => ""),
       make(row) {
@@ -315,10 +327,33 @@ export function figureColumns<Row>(figuresOf: (row: Row) => Figures | null): rea
         };
       },
     },
-    column("p50", "p50", (figures) => figures.p50_ms, (figures) => milliseconds(figures.p50_ms)),
-    column("p95", "p95", (figures) => figures.p95_ms, (figures) => milliseconds(figures.p95_ms)),
-    column("p99", "p99", (figures) => figures.p99_ms, (figures) => milliseconds(figures.p99_ms)),
-    { ...column("in_flight", "In flight", (figures) => figures.in_flight, (figures) => number(figures.in_flight)), width: 78 },
+    column(
+      "p50",
+      "p50",
+      (figures) => figures.p50_ms,
+      (figures) => milliseconds(figures.p50_ms),
+    ),
+    column(
+      "p95",
+      "p95",
+      (figures) => figures.p95_ms,
+      (figures) => milliseconds(figures.p95_ms),
+    ),
+    column(
+      "p99",
+      "p99",
+      (figures) => figures.p99_ms,
+      (figures) => milliseconds(figures.p99_ms),
+    ),
+    {
+      ...column(
+        "in_flight",
+        "In flight",
+        (figures) => figures.in_flight,
+        (figures) => number(figures.in_flight),
+      ),
+      width: 78,
+    },
   ];
 }
 

@@ -16,9 +16,36 @@ const METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 /** "#/try?method=GET&url=/shop/items" fills the form in. */
 export const tryPage: OpenPage = (frame) => {
   const given = new URLSearchParams(location.hash.split("?", 2)[1] ?? "");
-  const method = el("input", { id: "try-method", name: "method", list: "try-methods", autocomplete: "off", autocapitalize: "characters", spellcheck: "false", required: true, "aria-describedby": "try-method-problem" });
-  const url = el("input", { id: "try-url", name: "url", class: "mono", autocomplete: "off", spellcheck: "false", required: true, placeholder: "/shop/items/7?page=2", "aria-describedby": "try-url-problem" });
-  const headers = el("textarea", { id: "try-headers", name: "headers", class: "mono", rows: 4, autocomplete: "off", spellcheck: "false", placeholder: "Host: api.example.com", "aria-describedby": "try-headers-hint try-headers-problem" });
+  const method = el("input", {
+    id: "try-method",
+    name: "method",
+    list: "try-methods",
+    autocomplete: "off",
+    autocapitalize: "characters",
+    spellcheck: "false",
+    required: true,
+    "aria-describedby": "try-method-problem",
+  });
+  const url = el("input", {
+    id: "try-url",
+    name: "url",
+    class: "mono",
+    autocomplete: "off",
+    spellcheck: "false",
+    required: true,
+    placeholder: "/shop/items/7?page=2",
+    "aria-describedby": "try-url-problem",
+  });
+  const headers = el("textarea", {
+    id: "try-headers",
+    name: "headers",
+    class: "mono",
+    rows: 4,
+    autocomplete: "off",
+    spellcheck: "false",
+    placeholder: "Host: api.example.com",
+    "aria-describedby": "try-headers-hint try-headers-problem",
+  });
   const fields = { method, url, headers };
   const problems = { method: problemNode("method"), url: problemNode("url"), headers: problemNode("headers") };
   const button = el("button", { type: "submit", class: "button button--primary" }, "Explain");
@@ -32,7 +59,11 @@ export const tryPage: OpenPage = (frame) => {
       { class: "field try__headers" },
       el("label", { for: headers.id }, "Headers"),
       headers,
-      el("p", { class: "field__hint", id: "try-headers-hint" }, "One in a line, as “Name: value”. A Host decides among services that are restricted to host names."),
+      el(
+        "p",
+        { class: "field__hint", id: "try-headers-hint" },
+        "One in a line, as “Name: value”. A Host decides among services that are restricted to host names.",
+      ),
       problems.headers,
     ),
     el("div", { class: "toolbar try__send" }, button, el("p", { class: "muted" }, "Nothing is forwarded: the gateway only says what it would do.")),
@@ -121,9 +152,27 @@ function verdict({ outcome, status, code, reasons, service, route, path }: Expla
   const where = path === null ? "" : ` ${path}`;
   const head =
     outcome === "matched"
-      ? el("p", {}, el("strong", {}, "Taken by "), link(hashOf("routes", service ?? "", route ?? ""), el("strong", {}, route ?? "")), " of ", link(hashOf("services", service ?? ""), service ?? ""), ".")
-      : el("p", {}, el("strong", {}, `Refused with ${[status, code].filter((part) => part !== null).join(" ")}`), `${where === "" ? "" : ":"}${where}`);
-  return el("div", { class: `notice notice--${outcome === "matched" ? "good" : "bad"}` }, head, reasons.length > 0 && el("ul", { class: "reasons" }, ...reasons.map((reason) => el("li", {}, reason))));
+      ? el(
+          "p",
+          {},
+          el("strong", {}, "Taken by "),
+          link(hashOf("routes", service ?? "", route ?? ""), el("strong", {}, route ?? "")),
+          " of ",
+          link(hashOf("services", service ?? ""), service ?? ""),
+          ".",
+        )
+      : el(
+          "p",
+          {},
+          el("strong", {}, `Refused with ${[status, code].filter((part) => part !== null).join(" ")}`),
+          `${where === "" ? "" : ":"}${where}`,
+        );
+  return el(
+    "div",
+    { class: `notice notice--${outcome === "matched" ? "good" : "bad"}` },
+    head,
+    reasons.length > 0 && el("ul", { class: "reasons" }, ...reasons.map((reason) => el("li", {}, reason))),
+  );
 }
 
 function failure(error: unknown): HTMLElement {
@@ -137,7 +186,14 @@ function failure(error: unknown): HTMLElement {
     );
   }
   const issues = Array.isArray(problem.issues) ? problem.issues.map(String) : [];
-  const head = status === 0 ? "The question did not get through." : status === 429 ? "Too many questions." : status < 500 ? "The gateway cannot read this question." : "The gateway could not answer.";
+  const head =
+    status === 0
+      ? "The question did not get through."
+      : status === 429
+        ? "Too many questions."
+        : status < 500
+          ? "The gateway cannot read this question."
+          : "The gateway could not answer.";
   return el(
     "div",
     { class: "notice notice--bad" },
@@ -161,10 +217,22 @@ function matched(explanation: Explanation, method: string): Drawing {
   const shares = new Map(upstreams.map((upstream) => [upstream.id, { share: upstream.share, how: "planned" as const }]));
   const states = new Map<string, UpstreamHealth>(upstreams.map((upstream) => [upstream.id, upstream]));
   const way: Pipeline = pipeline({
-    listener: { title: method, text: path ?? "", details: () => facts([["Path", mono(path ?? "")], ["Pattern", mono(pattern ?? "")]]) },
+    listener: {
+      title: method,
+      text: path ?? "",
+      details: () =>
+        facts([
+          ["Path", mono(path ?? "")],
+          ["Pattern", mono(pattern ?? "")],
+        ]),
+    },
     plugins,
     strategy: { name: strategy ?? "", details: () => facts([["Service", link(hashOf("services", name), name)]]) },
-    upstreams: upstreams.map((upstream) => ({ id: upstream.id, address: addressOf(upstream), details: () => upstreamFacts(states.get(upstream.id) ?? null, name, upstream) })),
+    upstreams: upstreams.map((upstream) => ({
+      id: upstream.id,
+      address: addressOf(upstream),
+      details: () => upstreamFacts(states.get(upstream.id) ?? null, name, upstream),
+    })),
   });
   const what = facts([
     ["Path", mono(path ?? "")],
@@ -175,7 +243,11 @@ function matched(explanation: Explanation, method: string): Drawing {
   return {
     nodes: [
       section("The match", el("div", { class: "card" }, what)),
-      section("The way it would go", el("div", { class: "card" }, way.node), el("p", { class: "muted" }, "Shares as the strategy and the state of the upstreams have it now. A plugin may still refuse the request.")),
+      section(
+        "The way it would go",
+        el("div", { class: "card" }, way.node),
+        el("p", { class: "muted" }, "Shares as the strategy and the state of the upstreams have it now. A plugin may still refuse the request."),
+      ),
     ],
     /** States go on to change after the answer; the shares are the answer's. */
     update({ health, stats }) {
@@ -185,7 +257,11 @@ function matched(explanation: Explanation, method: string): Drawing {
         route: null,
         circuit: now?.circuit_breaker?.state ?? null,
         faults: () => 0,
-        upstream: (id) => ({ health: now?.upstreams.find((one) => one.id === id) ?? states.get(id) ?? null, figures: stats === null ? null : figures.upstream(name, id), share: shares.get(id) ?? null }),
+        upstream: (id) => ({
+          health: now?.upstreams.find((one) => one.id === id) ?? states.get(id) ?? null,
+          figures: stats === null ? null : figures.upstream(name, id),
+          share: shares.get(id) ?? null,
+        }),
       });
     },
     close: () => way.close(),

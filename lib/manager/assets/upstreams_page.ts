@@ -54,7 +54,11 @@ export class UpstreamsNow {
 export const upstreamsPage: OpenPage = () => {
   const now = new UpstreamsNow();
   const table = upstreamTable(now, { searchable: true });
-  const note = el("p", { class: "muted" }, "Share is an upstream's part of the traffic of its service; where there is none, the part that its weight gives it.");
+  const note = el(
+    "p",
+    { class: "muted" },
+    "Share is an upstream's part of the traffic of its service; where there is none, the part that its weight gives it.",
+  );
   const page = el("div", { class: "stack" }, el("div", { class: "card" }, table.node), note);
   const place = slot();
   place.put(loading("the configuration"));
@@ -101,9 +105,30 @@ export function upstreamTable(now: UpstreamsNow, { searchable }: { readonly sear
     columns: [
       { key: "upstream", title: "Upstream", sortBy: (row) => row.upstream.id, make: upstreamName },
       ...(searchable ? [service] : []),
-      { key: "state", title: "State", kind: "state", width: 180, className: "wide", sortBy: (row) => conditionOf(now.state(row)).rank, make: (row) => statePart(now, row) },
-      { key: "weight", title: "Weight", kind: "number", width: 66, sortBy: (row) => row.upstream.weight, make: (row) => textPart(() => String(row.upstream.weight)) },
-      { key: "share", title: "Share", kind: "number", sortBy: (row) => now.share(row)?.share ?? null, make: (row) => textPart(() => percent(now.share(row)?.share ?? Number.NaN)) },
+      {
+        key: "state",
+        title: "State",
+        kind: "state",
+        width: 180,
+        className: "wide",
+        sortBy: (row) => conditionOf(now.state(row)).rank,
+        make: (row) => statePart(now, row),
+      },
+      {
+        key: "weight",
+        title: "Weight",
+        kind: "number",
+        width: 66,
+        sortBy: (row) => row.upstream.weight,
+        make: (row) => textPart(() => String(row.upstream.weight)),
+      },
+      {
+        key: "share",
+        title: "Share",
+        kind: "number",
+        sortBy: (row) => now.share(row)?.share ?? null,
+        make: (row) => textPart(() => percent(now.share(row)?.share ?? Number.NaN)),
+      },
       ...figureColumns<UpstreamRow>((row) => now.figures(row)).filter(({ key }) => key !== "in_flight"),
       {
         key: "in_flight",
@@ -124,7 +149,10 @@ function inFlightOf(now: UpstreamsNow, row: UpstreamRow): number | null {
 
 function upstreamName({ service, upstream }: UpstreamRow): Part {
   const address = addressOf(upstream);
-  return fixedPart(link(hashOf("upstreams", service.name, upstream.id), upstream.id), address !== upstream.id && el("span", { class: "muted mono sub" }, address));
+  return fixedPart(
+    link(hashOf("upstreams", service.name, upstream.id), upstream.id),
+    address !== upstream.id && el("span", { class: "muted mono sub" }, address),
+  );
 }
 
 function statePart(now: UpstreamsNow, row: UpstreamRow): Part {
@@ -144,7 +172,9 @@ function statePart(now: UpstreamsNow, row: UpstreamRow): Part {
 function whyText({ reason, since, until: end, usable }: UpstreamHealth): string {
   const now = Date.now();
   if (usable && reason === null) return "";
-  return [reason, since === null ? null : `since ${ago(since, now)}`, end === null ? null : `back ${until(end, now)}`].filter((text) => text !== null).join(" · ");
+  return [reason, since === null ? null : `since ${ago(since, now)}`, end === null ? null : `back ${until(end, now)}`]
+    .filter((text) => text !== null)
+    .join(" · ");
 }
 
 export function shareText(share: Share | null): string {
@@ -188,23 +218,36 @@ function upstreamDetail(now: UpstreamsNow, row: UpstreamRow): { readonly node: H
   const node = el(
     "div",
     { class: "stack" },
-    crumbs([["#/upstreams", "Upstreams"], [hashOf("services", service.name), service.name]], upstream.id),
+    crumbs(
+      [
+        ["#/upstreams", "Upstreams"],
+        [hashOf("services", service.name), service.name],
+      ],
+      upstream.id,
+    ),
     el("p", { class: "badges" }, badge.node, circuit.node),
     strip.node,
     el("p", { class: "muted" }, "Times and errors are those of tries: to the head of the response, or to the failure."),
     el(
       "div",
       { class: "columns" },
-      section("State", el("div", { class: "card" }, el("dl", { class: "pairs" }, ...Object.values(lines).flatMap(({ term, value }) => [term, value])))),
+      section(
+        "State",
+        el("div", { class: "card" }, el("dl", { class: "pairs" }, ...Object.values(lines).flatMap(({ term, value }) => [term, value]))),
+      ),
       section(
         "Configuration",
-        el("div", { class: "card" }, facts([
-          ["Service", link(hashOf("services", service.name), service.name)],
-          ["Address", el("span", { class: "mono" }, addressOf(upstream))],
-          ["Protocol", service.protocol],
-          ["Weight", upstream.weight === 0 ? "0: gets no new requests" : String(upstream.weight)],
-          ["Strategy", service.load_balancing_strategy],
-        ])),
+        el(
+          "div",
+          { class: "card" },
+          facts([
+            ["Service", link(hashOf("services", service.name), service.name)],
+            ["Address", el("span", { class: "mono" }, addressOf(upstream))],
+            ["Protocol", service.protocol],
+            ["Weight", upstream.weight === 0 ? "0: gets no new requests" : String(upstream.weight)],
+            ["Strategy", service.load_balancing_strategy],
+          ]),
+        ),
       ),
       service.health !== undefined && section("Health checks", el("div", { class: "card" }, settingsList(service.health))),
     ),

@@ -14,7 +14,9 @@ describe("the state of an upstream in words", () => {
   });
 
   it("ranks the worst highest, so that sorting finds trouble first", () => {
-    const states = ["healthy", "unknown", "ejected", "unhealthy"].map((state) => conditionOf({ state, usable: state === "healthy" || state === "unknown", weight: 1 }).rank);
+    const states = ["healthy", "unknown", "ejected", "unhealthy"].map(
+      (state) => conditionOf({ state, usable: state === "healthy" || state === "unknown", weight: 1 }).rank,
+    );
     expect(states).toEqual([...states].sort((a, b) => a - b));
     expect(new Set(states).size).toBe(4);
   });

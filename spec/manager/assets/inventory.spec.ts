@@ -1,6 +1,17 @@
 import { describe, expect, it } from "vitest";
 import type { Figures, PluginConfig, ProxyConfig, Stats, Status } from "../../../lib/manager/assets/api.ts";
-import { addressOf, chainOf, errorShare, faultsOf, figuresByName, flowThrough, methodsOf, patternOf, pluginsOf, sharesOf } from "../../../lib/manager/assets/inventory.ts";
+import {
+  addressOf,
+  chainOf,
+  errorShare,
+  faultsOf,
+  figuresByName,
+  flowThrough,
+  methodsOf,
+  patternOf,
+  pluginsOf,
+  sharesOf,
+} from "../../../lib/manager/assets/inventory.ts";
 
 const plugin = (name: string, more: Partial<PluginConfig> = {}): PluginConfig => ({ name, enabled: true, config: {}, ...more });
 const figures = (requests: number, more: Partial<Figures> = {}): Figures => ({
@@ -65,13 +76,26 @@ describe("words for what is configured", () => {
   });
 
   it("an IPv6 address stands in brackets before its port", () => {
-    expect([addressOf({ host: "::1", port: 80 }), addressOf({ host: "[::1]", port: 80 }), addressOf({ host: "a.b", port: 8080 })]).toEqual(["[::1]:80", "[::1]:80", "a.b:8080"]);
+    expect([addressOf({ host: "::1", port: 80 }), addressOf({ host: "[::1]", port: 80 }), addressOf({ host: "a.b", port: 8080 })]).toEqual([
+      "[::1]:80",
+      "[::1]:80",
+      "a.b:8080",
+    ]);
   });
 });
 
 describe("figures by name", () => {
   const stats = {
-    services: [{ name: "shop", routes: [{ name: "a", ...figures(3, { p95_ms: 10 }) }, { name: "b", ...figures(1, { errors_per_s: 1, p95_ms: null, in_flight: 2 }) }], upstreams: [{ id: "u", ...figures(4) }] }],
+    services: [
+      {
+        name: "shop",
+        routes: [
+          { name: "a", ...figures(3, { p95_ms: 10 }) },
+          { name: "b", ...figures(1, { errors_per_s: 1, p95_ms: null, in_flight: 2 }) },
+        ],
+        upstreams: [{ id: "u", ...figures(4) }],
+      },
+    ],
   } as unknown as Stats;
 
   it("are null while nothing is known", () => {
@@ -81,15 +105,28 @@ describe("figures by name", () => {
 
   it("are zero, with no times, for what had no traffic", () => {
     const { route, upstream, service: whole } = figuresByName(stats);
-    for (const idle of [route("shop", "c"), route("toString", "a"), upstream("shop", "x"), whole("other")]) expect(idle).toMatchObject({ requests_per_s: 0, p50_ms: null, in_flight: 0 });
+    for (const idle of [route("shop", "c"), route("toString", "a"), upstream("shop", "x"), whole("other")])
+      expect(idle).toMatchObject({ requests_per_s: 0, p50_ms: null, in_flight: 0 });
   });
 
   it("of a service are the sums of its routes', and the times of the slowest", () => {
-    expect(figuresByName(stats).service("shop")).toEqual({ requests_per_s: 4, errors_per_s: 1, limited_per_s: 0, p50_ms: 1, p95_ms: 10, p99_ms: 3, in_flight: 2 });
+    expect(figuresByName(stats).service("shop")).toEqual({
+      requests_per_s: 4,
+      errors_per_s: 1,
+      limited_per_s: 0,
+      p50_ms: 1,
+      p95_ms: 10,
+      p99_ms: 3,
+      in_flight: 2,
+    });
   });
 
   it("have no share of errors where there is no request", () => {
-    expect([errorShare(figures(0)), errorShare(figures(4, { errors_per_s: 1 })), errorShare(figures(1, { errors_per_s: 1.01 }))]).toEqual([null, 0.25, 1]);
+    expect([errorShare(figures(0)), errorShare(figures(4, { errors_per_s: 1 })), errorShare(figures(1, { errors_per_s: 1.01 }))]).toEqual([
+      null,
+      0.25,
+      1,
+    ]);
   });
 });
 
@@ -110,11 +147,30 @@ describe("shares of upstreams", () => {
 
   it("are planned by weight among the usable ones without traffic", () => {
     expect(sharesAs(sharesOf(upstreams, null, idle))).toEqual([0.5, 0.25, 0.25]);
-    expect(sharesAs(sharesOf(upstreams, [{ id: "a", usable: false }, { id: "b", usable: true }], idle))).toEqual([0, 0.5, 0.5]);
+    expect(
+      sharesAs(
+        sharesOf(
+          upstreams,
+          [
+            { id: "a", usable: false },
+            { id: "b", usable: true },
+          ],
+          idle,
+        ),
+      ),
+    ).toEqual([0, 0.5, 0.5]);
   });
 
   it("are nothing when none is usable, or all drain", () => {
-    expect(sharesAs(sharesOf(upstreams, upstreams.map(({ id }) => ({ id, usable: false })), idle))).toEqual([0, 0, 0]);
+    expect(
+      sharesAs(
+        sharesOf(
+          upstreams,
+          upstreams.map(({ id }) => ({ id, usable: false })),
+          idle,
+        ),
+      ),
+    ).toEqual([0, 0, 0]);
     expect(sharesAs(sharesOf([{ id: "a", weight: 0 }], null, idle))).toEqual([0]);
   });
 });
@@ -122,13 +178,16 @@ describe("shares of upstreams", () => {
 describe("what reaches each stage", () => {
   const limit = plugin("rate_limit");
   const traffic = { requests_per_s: 10, limited_per_s: 4 };
-  const told = (plugins: readonly PluginConfig[], given = traffic) => flowThrough(plugins, given).map(({ into, exact, refused }) => `${exact ? "" : "≤"}${into} ${refused ?? "?"}`);
+  const told = (plugins: readonly PluginConfig[], given = traffic) =>
+    flowThrough(plugins, given).map(({ into, exact, refused }) => `${exact ? "" : "≤"}${into} ${refused ?? "?"}`);
 
   it("a single limit takes away what it refuses", () => expect(told([limit])).toEqual(["10 4", "6 ?"]));
 
-  it("behind a plugin that may answer by itself it is at most that", () => expect(told([plugin("key_auth"), limit])).toEqual(["10 ?", "≤10 4", "≤6 ?"]));
+  it("behind a plugin that may answer by itself it is at most that", () =>
+    expect(told([plugin("key_auth"), limit])).toEqual(["10 ?", "≤10 4", "≤6 ?"]));
 
-  it("plugins that only change or log let all pass", () => expect(told([plugin("request_headers"), plugin("http_log"), limit])).toEqual(["10 0", "10 0", "10 4", "6 ?"]));
+  it("plugins that only change or log let all pass", () =>
+    expect(told([plugin("request_headers"), plugin("http_log"), limit])).toEqual(["10 0", "10 0", "10 4", "6 ?"]));
 
   it("of several limits none is blamed alone, and what they refuse together is taken off behind the last", () => {
     expect(told([limit, plugin("http_log"), limit])).toEqual(["10 ?", "≤10 0", "≤10 ?", "6 ?"]);

@@ -17,7 +17,9 @@ describe("what somebody enters", () => {
   it("may be a whole address", () => expect(problemsOf({ url: "https://api.example.com:8443/v1" })).toEqual([]));
 
   it("joins lines of one name, whatever its case, and cookies by semicolons", () => {
-    expect(read({ headers: "Accept: a\naccept: b\nCookie: x=1\ncookie: y=2" })).toMatchObject({ question: { headers: { Accept: "a, b", Cookie: "x=1; y=2" } } });
+    expect(read({ headers: "Accept: a\naccept: b\nCookie: x=1\ncookie: y=2" })).toMatchObject({
+      question: { headers: { Accept: "a, b", Cookie: "x=1; y=2" } },
+    });
   });
 
   it("takes no name of a header for more than a name", () => {

@@ -11,7 +11,8 @@ describe("a search", () => {
     expect([matches("x", ""), matches("x", "  "), matches("", "")]).toEqual([true, true, true]);
   });
 
-  it("takes signs as they are: no part of a name is a pattern", () => expect([matches("/a/{rest*}", "{rest*}"), matches("abc", "a.c")]).toEqual([true, false]));
+  it("takes signs as they are: no part of a name is a pattern", () =>
+    expect([matches("/a/{rest*}", "{rest*}"), matches("abc", "a.c")]).toEqual([true, false]));
 });
 
 describe("an order", () => {
@@ -57,9 +58,12 @@ describe("what an entry of the history keeps", () => {
     expect([viewIn(state, "plugins"), viewIn(state, "routes")]).toEqual([view, { ...view, query: "x" }]);
   });
 
-  it.each([null, undefined, "text", 5, [], {}, { tables: null }, { tables: { routes: 1 } }, { tables: { routes: { query: 1 } } }])("is nothing in %j", (state) => {
-    expect(viewIn(state, "routes")).toBeNull();
-  });
+  it.each([null, undefined, "text", 5, [], {}, { tables: null }, { tables: { routes: 1 } }, { tables: { routes: { query: 1 } } }])(
+    "is nothing in %j",
+    (state) => {
+      expect(viewIn(state, "routes")).toBeNull();
+    },
+  );
 
   it("has no order where what stands there is none", () => {
     expect(viewIn({ tables: { routes: { query: "", sort: { key: 1 } } } }, "routes")).toEqual({ query: "", sort: null, all: false });

@@ -5,16 +5,31 @@ import { isSecret, MASK, settingLines, summaryOf } from "../../../lib/manager/as
 const hidden = (settings: unknown) => settingLines(settings).flatMap(({ name, secret }) => (secret ? [name] : []));
 
 describe("which settings are secrets", () => {
-  it.each(["key", "api_key", "apiKey", "keys", "password", "client_secret", "token", "authorization", "Authorization", "X-Api-Key", "Set-Cookie", "key_sha256", "private_key", "X-Secret-Path"])(
-    "hides what stands under %s",
-    (name) => expect(isSecret(name, "s3cret")).toBe(true),
-  );
+  it.each([
+    "key",
+    "api_key",
+    "apiKey",
+    "keys",
+    "password",
+    "client_secret",
+    "token",
+    "authorization",
+    "Authorization",
+    "X-Api-Key",
+    "Set-Cookie",
+    "key_sha256",
+    "private_key",
+    "X-Secret-Path",
+  ])("hides what stands under %s", (name) => expect(isSecret(name, "s3cret")).toBe(true));
 
-  it.each(["limit_by", "path", "public_key", "hide_credentials", "key_header", "token_url", "key_id", "keyboard", "monkey", "jwks_uri", "Accept"])("shows what stands under %s", (name) => {
-    // A credential of that setting is no text: "hide_credentials" is yes or no.
-    const value = name === "hide_credentials" ? true : "text";
-    expect(hidden({ [name]: value })).toEqual([]);
-  });
+  it.each(["limit_by", "path", "public_key", "hide_credentials", "key_header", "token_url", "key_id", "keyboard", "monkey", "jwks_uri", "Accept"])(
+    "shows what stands under %s",
+    (name) => {
+      // A credential of that setting is no text: "hide_credentials" is yes or no.
+      const value = name === "hide_credentials" ? true : "text";
+      expect(hidden({ [name]: value })).toEqual([]);
+    },
+  );
 
   it("shows a reference, which only says where a secret is kept, and hides a text that merely contains one", () => {
     expect(hidden({ key: "${env:SHOP_KEY}", token: "${file:/run/secrets/token}", password: "abc${env:REST}" })).toEqual(["password"]);
@@ -25,7 +40,14 @@ describe("which settings are secrets", () => {
   });
 
   it("judges the members of a list of objects by their own names", () => {
-    expect(hidden({ keys: [{ id: "web", key: "a" }, { id: "app", key_sha256: "b" }] })).toEqual(["keys[0].key", "keys[1].key_sha256"]);
+    expect(
+      hidden({
+        keys: [
+          { id: "web", key: "a" },
+          { id: "app", key_sha256: "b" },
+        ],
+      }),
+    ).toEqual(["keys[0].key", "keys[1].key_sha256"]);
   });
 
   it("hides every text in a list or an object that bears the name of a secret", () => {
@@ -35,18 +57,16 @@ describe("which settings are secrets", () => {
 
 describe("lines of settings", () => {
   it("are in the order of the configuration, with the way to each value as its name", () => {
-    expect(settingLines({ limit_second: 5, set: { "X-Team": "shop" }, on: ["reset", 503], off: false, none: null, list: [], empty: {} }).map(({ name, value }) => `${name}=${value}`)).toEqual([
-      "limit_second=5",
-      "set.X-Team=shop",
-      "on=reset, 503",
-      "off=no",
-      "none=none",
-      "list=none",
-      "empty=none",
-    ]);
+    expect(
+      settingLines({ limit_second: 5, set: { "X-Team": "shop" }, on: ["reset", 503], off: false, none: null, list: [], empty: {} }).map(
+        ({ name, value }) => `${name}=${value}`,
+      ),
+    ).toEqual(["limit_second=5", "set.X-Team=shop", "on=reset, 503", "off=no", "none=none", "list=none", "empty=none"]);
   });
 
-  it.each([{}, null, undefined, []])("are none, or say so, for %j", (settings) => expect(settingLines(settings).every(({ value }) => value === "none")).toBe(true));
+  it.each([{}, null, undefined, []])("are none, or say so, for %j", (settings) =>
+    expect(settingLines(settings).every(({ value }) => value === "none")).toBe(true),
+  );
 
   it("of one line say the first few, shortened, and never a secret", () => {
     expect(summaryOf({ key: "s3cret", path: "x".repeat(100), a: 1, b: 2 })).toBe(`key ${MASK} · path ${"x".repeat(31)}… · a 1 · …`);
