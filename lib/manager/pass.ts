@@ -67,7 +67,9 @@ export function createPass({ backend, clock, log }: PassOptions): Pass {
   };
 
   function ask({ call, method, headers }: Inbound, path: string, body: Buffer, resolve: (reply: Reply) => void): void {
-    const fields = ["Host", backend.url.host, ...passedOn(headers)];
+    // Browsers say so only where they trust the connection, and what asks here are scripts of pages anyway: the admin interface spares
+    // them the challenge that would make a browser open a window of its own.
+    const fields = ["Host", backend.url.host, "Sec-Fetch-Dest", "empty", ...passedOn(headers)];
     if (body.length > 0 || !SAFE.has(method)) fields.push("Content-Length", String(body.length));
     const list = fields as unknown as http.OutgoingHttpHeaders; // flat, as node takes them too
     const request = send({ ...address, agent, method, path, headers: list, setHost: false, maxHeaderSize: MAX_HEAD_BYTES });
@@ -160,7 +162,7 @@ function passedOn(headers: HeaderList): readonly string[] {
   return kept;
 }
 
-const LEFT_OUT = new Set(["host", "origin", "content-length", "expect", "trailer"]);
+const LEFT_OUT = new Set(["host", "origin", "sec-fetch-dest", "content-length", "expect", "trailer"]);
 
 function replyFrom(response: IncomingMessage, method: string): Reply {
   const status = response.statusCode!;

@@ -59,7 +59,8 @@ describe("a request below /api", () => {
     );
     await talk.closed();
     const names = admin.seen[0]!.headers.filter((_text, i) => i % 2 === 0).map((name) => name.toLowerCase());
-    expect(names.sort()).toEqual(["connection", "host", "x-kept"]);
+    // Sec-Fetch-Dest is the UI's own: scripts of its pages ask.
+    expect(names.sort()).toEqual(["connection", "host", "sec-fetch-dest", "x-kept"]);
   });
 
   it("answers with status, headers and body as they are, but what concerns the other connection", async () => {

@@ -113,6 +113,8 @@ describe("/api", () => {
     expect((await ask("GET", "/api/gateway")).status).toBe(401);
     const wrong = await ask("POST", "/api/login", { headers: { ...own, Authorization: WRONG } });
     expect(wrong.status).toBe(401);
+    // "Basic" would make browsers ask for a password in a window of their own.
+    expect(wrong.headers["www-authenticate"]).toMatch(/^Cookie realm=/);
     const login = await ask("POST", "/api/login", { headers: { ...own, Authorization: RIGHT } });
     expect([login.status, json(login).user]).toEqual([200, USER]);
     const [cookie] = login.headers["set-cookie"]!;
