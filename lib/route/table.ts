@@ -5,7 +5,7 @@
 import type { RouteDeclaration, RouteIssue } from "../config/model.ts";
 import { comparable } from "./path.ts";
 import { parsePattern, placeholderNames, shapeOf, type Segment } from "./pattern.ts";
-import { growTree, lookUp, nextSlash, pathEnd, Search, type Endpoint, type Tree } from "./tree.ts";
+import { growTree, lookUp, Search, type Endpoint, type Tree } from "./tree.ts";
 
 /** One route of one service. */
 export interface TableEntry<T> {
@@ -46,9 +46,9 @@ export interface RouteTable<T> {
 export function compileTable<T>(entries: readonly TableEntry<T>[]): RouteTable<T> {
   const open: Compiled<T>[] = [];
   const byHost = new Map<string, Compiled<T>[]>();
-  const bases = new Map<string, readonly Segment[]>();
+  const shared: Shared = { bases: new Map(), cuts: new Map() };
   for (const entry of entries) {
-    const compiled = compileEntry(entry, bases);
+    const compiled = compileEntry(entry, shared);
     if (entry.hosts.length === 0) open.push(compiled);
     else for (const host of hostKeys(entry.hosts)) pushTo(byHost, host, compiled);
   }
@@ -60,7 +60,7 @@ export function compileTable<T>(entries: readonly TableEntry<T>[]): RouteTable<T
     find(authority, method, path, encodedSlash) {
       const search = new Search(comparable(path), method, encodedSlash);
       const found = (hostTrees.size === 0 ? null : lookUpByHost(hostTrees, hostOf(authority), search)) ?? lookUp(openTree, search);
-      if (found !== null) return answer(found, path);
+      if (found !== null) return answer(found, search, path);
       return search.allow === null ? NONE : { kind: "method", allow: [...search.allow].sort().join(", ") };
     },
   };
@@ -96,27 +96,46 @@ export function checkRoutes(declarations: readonly RouteDeclaration[]): RouteIss
 /** An entry ready to be matched, and to be cut out of the path that matched. */
 interface Compiled<T> extends Endpoint {
   readonly target: T;
-  /** The placeholder's name at each segment, null at literals; up to the last placeholder. */
-  readonly names: readonly (string | null)[];
-  /** Index of the {name*} segment, or -1. */
-  readonly restAt: number;
+  readonly cut: Cut;
 }
 
-function compileEntry<T>(entry: TableEntry<T>, bases: Map<string, readonly Segment[]>): Compiled<T> {
-  let base = bases.get(entry.basePath);
-  if (base === undefined) bases.set(entry.basePath, (base = segmentsOf(entry.basePath, "base_path", [])));
-  const segments = [...base, ...segmentsOf(entry.path, "path", placeholderNames(base))];
-  const names = segments.map((segment) => (segment.kind === "literal" ? null : segment.name));
-  while (names.at(-1) === null) names.pop();
-  return {
-    segments,
-    baseLength: base.length,
-    methods: entry.methods,
-    encodedSlashes: entry.encodedSlashes,
-    target: entry.target,
-    names,
-    restAt: segments.at(-1)?.kind === "rest" ? segments.length - 1 : -1,
-  };
+/** What is cut out of a path, in terms of the marks that a search leaves; shared by the routes that cut alike. */
+interface Cut {
+  /** The placeholders' names, in the order of the marks. */
+  readonly names: readonly string[];
+  /** The mark at which the last placeholder of the base_path ends; -1: it has none. */
+  readonly baseMark: number;
+  /** How long the base_path goes on behind that. */
+  readonly baseLiterals: number;
+}
+
+/** What the entries compiled so far have in common. */
+interface Shared {
+  readonly bases: Map<string, { readonly segments: readonly Segment[]; readonly names: readonly string[] }>;
+  readonly cuts: Map<string, Cut>;
+}
+
+function compileEntry<T>({ basePath, path, methods, encodedSlashes, target }: TableEntry<T>, { bases, cuts }: Shared): Compiled<T> {
+  let base = bases.get(basePath);
+  if (base === undefined) {
+    const segments = segmentsOf(basePath, "base_path", []);
+    bases.set(basePath, (base = { segments, names: placeholderNames(segments) }));
+  }
+  const below = segmentsOf(path, "path", base.names);
+  const names = [...base.names, ...placeholderNames(below)];
+  const key = `${base.names.length} ${names.join()} ${literalsAtEnd(base.segments)}`;
+  let cut = cuts.get(key);
+  if (cut === undefined) {
+    cuts.set(key, (cut = { names, baseMark: 2 * base.names.length - 1, baseLiterals: literalsAtEnd(base.segments) }));
+  }
+  return { target, cut, segments: [...base.segments, ...below], baseLength: base.segments.length, methods, encodedSlashes };
+}
+
+/** The length of the literal segments, each with its "/", behind the last placeholder. */
+function literalsAtEnd(segments: readonly Segment[]): number {
+  let length = 0;
+  for (const segment of segments) length = segment.kind === "literal" ? length + 1 + segment.text.length : 0;
+  return length;
 }
 
 function segmentsOf(text: string, field: "base_path" | "path", taken: readonly string[]): readonly Segment[] {
@@ -150,24 +169,29 @@ function hostKeys(hosts: readonly string[]): Set<string> {
   return new Set(hosts.map((host) => hostOf(host.startsWith("*.") ? host.slice(1) : host)));
 }
 
-/** Cuts the parameters and the upstream's path out of the path as it was spelt: spellings that match alike may differ in length. */
-function answer<T>(found: Compiled<T>, path: string): Found<T> {
-  const { names, baseLength, restAt } = found;
-  const steps = Math.max(baseLength, names.length);
-  const end = pathEnd(path);
-  const params: Record<string, string> = names.length === 0 ? NO_PARAMS : new Params();
-  let below = 0;
-  let at = 0;
-  for (let i = 0; i < steps; i++) {
-    if (i === baseLength) below = at;
-    const next = i === restAt ? end : nextSlash(path, at, end);
-    const name = names[i];
-    if (typeof name === "string") params[name] = path.slice(at + 1, next);
-    at = next;
+/** Cuts the parameters and the upstream's path out of the path as it was spelt, where it matched as `compared`. */
+function answer<T>({ target, cut }: Compiled<T>, { path: compared, marks }: Search, path: string): Found<T> {
+  const { names, baseMark, baseLiterals } = cut;
+  let below = (baseMark < 0 ? 0 : marks[baseMark]!) + baseLiterals;
+  if (compared !== path) {
+    const spelt = spellingOf(compared, path);
+    for (let i = 0; i < 2 * names.length; i++) marks[i] = spelt[marks[i]!]!;
+    below = spelt[below]!;
   }
-  if (steps === baseLength) below = at;
+  const params: Record<string, string> = names.length === 0 ? NO_PARAMS : new Params();
+  for (let i = 0; i < names.length; i++) params[names[i]!] = path.slice(marks[2 * i], marks[2 * i + 1]);
   const upstreamPath = below === 0 ? path : below < path.length ? path.slice(below) : "/";
-  return { kind: "route", target: found.target, params, upstreamPath };
+  return { kind: "route", target, params, upstreamPath };
+}
+
+/** Where each character of `comparable(path)` stands in the path, which has `%3A` where the other may have `:`; and both ends. */
+function spellingOf(compared: string, path: string): Int32Array {
+  const places = new Int32Array(compared.length + 1);
+  for (let i = 0, at = 0; i < compared.length; i++) {
+    at += compared.charCodeAt(i) !== PERCENT && path.charCodeAt(at) === PERCENT ? 3 : 1;
+    places[i + 1] = at;
+  }
+  return places;
 }
 
 /** Objects without a prototype worth the name, so that `__proto__` is a name like any other; faster than `Object.create(null)`. */
@@ -176,6 +200,7 @@ Params.prototype = Object.freeze(Object.create(null) as object);
 
 const NO_PARAMS = Object.freeze(new Params());
 const NONE = Object.freeze({ kind: "none" });
+const PERCENT = 0x25;
 const DOT = 0x2e;
 
 /** Notes which methods a route takes of a pattern, on each of its hosts; gives back the earlier route that already takes one of them. */

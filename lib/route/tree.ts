@@ -4,6 +4,9 @@
  *
  * At each segment a literal goes before {name}, and {name} before {name*}; when a branch fails further down, the next is tried, so
  * the order of declaration never matters. Every node lies on one path from the root and is visited at most once in a search.
+ *
+ * With ten thousand routes a search spends its time waiting for memory. So the tree is grown from objects and then packed into one
+ * array of integers, in which a node, the text it must find, and the routes that end there stand side by side; see `pack`.
  */
 import type { Segment } from "./pattern.ts";
 
@@ -19,27 +22,24 @@ export interface Endpoint {
   readonly encodedSlashes: boolean;
 }
 
+/** Packed; asked by `lookUp`. */
 export interface Tree<E extends Endpoint> {
-  readonly root: Node<E>;
-  /** Patterns without placeholders, by their whole path. */
-  readonly literals: ReadonlyMap<string, Leaf<E>>;
+  /** The records of nodes and leaves; a number that refers to one is its index here, 0 none. */
+  readonly cells: Int32Array;
+  /** The same memory as bytes: the texts of nodes. */
+  readonly chars: Uint8Array;
+  readonly endpoints: readonly E[];
+  /** The lists of methods that leaves refer to. */
+  readonly methods: readonly (readonly string[])[];
+  /** Written by each search, see `Search.marks`: searches do not overlap, so one of these does for all of them. */
+  readonly marks: Int32Array;
 }
 
 /** Builds the tree. Of two endpoints that take the same method of the same pattern below equally long base_paths the first one wins. */
 export function growTree<E extends Endpoint>(endpoints: readonly E[]): Tree<E> {
   const root = new Node<E>();
-  const literals = new Map<string, Leaf<E>>();
-  const leaves = new Set<Leaf<E>>();
-  for (const endpoint of endpoints) {
-    const leaf = leafFor(root, endpoint.segments);
-    leaf.endpoints.push(endpoint);
-    leaves.add(leaf);
-    const path = literalPath(endpoint.segments);
-    if (path !== null) literals.set(path, leaf);
-  }
-  for (const leaf of leaves) settle(leaf);
-  compress(root, new Map());
-  return { root, literals };
+  for (const endpoint of endpoints) leafFor(root, endpoint.segments).push(endpoint);
+  return pack(root);
 }
 
 /** One request as the tree sees it, and what the search learnt on the way. */
@@ -49,114 +49,141 @@ export class Search {
   readonly method: string;
   /** Whether the path holds `%2F`: then only endpoints that let it through count. */
   readonly encodedSlash: boolean;
-  /** Where the path ends, a trailing "/" left out. */
+  /** Where the path ends, a trailing "/" left out; 0 for "/". */
   readonly end: number;
   /** The methods of patterns that match the path but do not take this method; null while there are none. */
   allow: Set<string> | null = null;
   /** How many nodes were looked at. */
   visits = 0;
+  /** Where the placeholders of the pattern that was found begin and end in the path, in pairs. The tree's: valid until its next search. */
+  marks: Int32Array = NO_MARKS;
 
   constructor(path: string, method: string, encodedSlash: boolean) {
     this.path = path;
     this.method = method;
     this.encodedSlash = encodedSlash;
-    this.end = pathEnd(path);
+    const last = path.length - 1;
+    this.end = path.charCodeAt(last) === SLASH ? last : path.length;
   }
 }
 
 /** The endpoint of the most specific matching pattern that takes the method, or null; then `search.allow` tells why. */
 export function lookUp<E extends Endpoint>(tree: Tree<E>, search: Search): E | null {
-  // Nothing is more specific than a literal at every segment, so if its pattern takes the method, the tree would say the same.
-  const leaf = tree.literals.size === 0 ? undefined : tree.literals.get(search.path);
-  return (leaf === undefined ? null : choose(leaf, search)) ?? walk(tree.root, 0, search);
+  search.marks = tree.marks;
+  return walk(tree, ROOT, 0, search);
 }
 
-/** The length of a path without one trailing "/"; 0 for "/". */
-export function pathEnd(path: string): number {
-  const last = path.length - 1;
-  return path.charCodeAt(last) === SLASH ? last : path.length;
-}
+/**
+ * The record of a node, from its index on; its text stands behind it. All patterns through a node have the same placeholders before
+ * it, so which marks are its own is known beforehand, and going back needs no undoing.
+ */
+const ENDS = 0; // the leaf of the pattern that ends here
+const REST = 1; // the leaf of the pattern that goes on with {name*}
+const ONE = 2; // the node of {name}
+const LITERALS = 3; // the fork of the literals that lead on; where there is but one, its node, negative
+const FIRST_MARK = 4; // index into the marks: of the first placeholder in the text, and of the first behind it
+const NEXT_MARK = 5;
+const LENGTH = 6; // of the text
+const TEXT = 7;
 
-/** Index of the "/" behind the segment that begins at the "/" at `at`, or `end` when it is the last one. */
-export function nextSlash(path: string, at: number, end: number): number {
-  const next = path.indexOf("/", at + 1);
-  return next < 0 || next > end ? end : next;
-}
+/**
+ * The record of a fork: literals that are alike up to one character and tell themselves apart there. A few bits of it choose the one
+ * literal that the path can have, or the next fork; whether the path does have it is seen when its text is compared.
+ */
+const PLACE = 0; // of the character, counted from the beginning of the segment
+const SHIFT = 1;
+const MASK = 2;
+const BRANCHES = 3; // by the bits: a fork, a node (negative), or none
 
-class Node<E extends Endpoint> {
-  /** Segments that must follow the one that leads here; the branches stand behind them. */
-  tail: Tail = NO_TAIL;
-  literals: Map<string, Node<E>> | null = null;
-  one: Node<E> | null = null;
-  rest: Leaf<E> | null = null;
-  leaf: Leaf<E> | null = null;
-}
+/** The record of a leaf: the endpoints of one pattern by method. */
+const SLASHED = 0; // the leaf of those that let `%2F` through: another, itself, or none
+const OTHERS = 1; // the endpoint that takes all methods not listed, or -1
+const METHODS = 2; // the list of methods taken by name
+const TAKERS = 3; // the endpoint of each method in the list
 
-/** Texts of literal segments, and null for {name}. Shared between nodes: the fewer places a search touches, the faster it is. */
-type Tail = readonly (string | null)[];
-const NO_TAIL: Tail = [];
+/** 0 is no record. */
+const ROOT = 1;
 
-/** Where a pattern ends: its endpoints by method. */
-class Leaf<E extends Endpoint> {
-  endpoints: E[] = [];
-  /** Methods taken by name, and the endpoint that takes each: lists, as they are short. */
-  methods: readonly string[] = [];
-  takers: readonly E[] = [];
-  /** Takes all other methods. */
-  others: E | null = null;
-  /** The same for paths with `%2F`: those of the endpoints that let it through. */
-  slashed: Leaf<E> | null = null;
-}
+/** Stands in a text for {name}: one segment, whatever it is. */
+const ANY = 0;
 
-/** `before` is the index of the "/" behind the segment that leads to the node, or the end of the path. */
-function walk<E extends Endpoint>(node: Node<E>, before: number, search: Search): E | null {
+/** `at` is the index of the "/" behind what led to the node, or the end of the path. */
+function walk<E extends Endpoint>(tree: Tree<E>, node: number, at: number, search: Search): E | null {
   search.visits++;
+  const { cells } = tree;
   const { path, end } = search;
-  const at = pass(node.tail, before, path, end);
-  if (at < 0) return null;
-  if (at === end) return node.leaf === null ? null : choose(node.leaf, search);
-  if (node.literals !== null || node.one !== null) {
-    const next = nextSlash(path, at, end);
-    const child = node.literals?.get(path.slice(at + 1, next));
-    const found = child === undefined ? null : walk(child, next, search);
+  if (at === end) return choose(tree, cells[node + ENDS]!, search);
+  let literal = cells[node + LITERALS]!;
+  while (literal > 0) {
+    const place = at + 1 + cells[literal + PLACE]!;
+    const code = place < end ? path.charCodeAt(place) : SLASH;
+    literal = cells[literal + BRANCHES + ((code >> cells[literal + SHIFT]!) & cells[literal + MASK]!)]!;
+  }
+  if (literal < 0) {
+    const found = enter(tree, -literal, at + 1, search);
     if (found !== null) return found;
-    if (node.one !== null) {
-      // /a/b/z fails under /a/b, try /a/{x}/z
-      const other = walk(node.one, next, search);
-      if (other !== null) return other;
+  }
+  if (cells[node + ONE] !== 0) {
+    // /a/b/z fails under /a/b, try /a/{x}/z
+    const found = enter(tree, cells[node + ONE]!, at + 1, search);
+    if (found !== null) return found;
+  }
+  if (cells[node + REST] === 0) return null;
+  const mark = cells[node + NEXT_MARK]!;
+  tree.marks[mark] = at + 1;
+  tree.marks[mark + 1] = end;
+  return choose(tree, cells[node + REST]!, search);
+}
+
+/** Goes on from a node if its text stands in the path at `at`, where a segment begins. */
+function enter<E extends Endpoint>(tree: Tree<E>, node: number, at: number, search: Search): E | null {
+  const { cells, chars, marks } = tree;
+  const { path, end } = search;
+  const from = 4 * (node + TEXT);
+  const to = from + cells[node + LENGTH]!;
+  let mark = cells[node + FIRST_MARK]!;
+  for (let i = from; i < to; i++) {
+    if (at >= end) return null;
+    const code = chars[i]!;
+    if (code !== ANY) {
+      if (path.charCodeAt(at) !== code) return null;
+      at++;
+      continue;
     }
+    marks[mark] = at;
+    while (at < end && path.charCodeAt(at) !== SLASH) at++;
+    marks[mark + 1] = at;
+    mark += 2;
   }
-  return node.rest === null ? null : choose(node.rest, search);
+  return at === end || path.charCodeAt(at) === SLASH ? walk(tree, node, at, search) : null;
 }
 
-/** Where the path stands behind the segments of a tail, or -1 when others stand there. */
-function pass(tail: Tail, before: number, path: string, end: number): number {
-  let at = before;
-  for (let i = 0; i < tail.length; i++) {
-    if (at === end) return -1;
-    const next = nextSlash(path, at, end);
-    const text = tail[i]!;
-    if (text !== null && (next - at - 1 !== text.length || !path.startsWith(text, at + 1))) return -1;
-    at = next;
-  }
-  return at;
-}
-
-function choose<E extends Endpoint>(either: Leaf<E>, search: Search): E | null {
-  const leaf = search.encodedSlash ? either.slashed : either;
-  if (leaf === null) return null;
-  const { methods } = leaf;
-  for (let i = 0; i < methods.length; i++) if (methods[i] === search.method) return leaf.takers[i]!;
-  if (leaf.others !== null) return leaf.others;
+function choose<E extends Endpoint>(tree: Tree<E>, either: number, search: Search): E | null {
+  const { cells } = tree;
+  const leaf = search.encodedSlash && either !== 0 ? cells[either + SLASHED]! : either;
+  if (leaf === 0) return null;
+  const methods = tree.methods[cells[leaf + METHODS]!]!;
+  for (let i = 0; i < methods.length; i++) if (methods[i] === search.method) return tree.endpoints[cells[leaf + TAKERS + i]!]!;
+  const others = cells[leaf + OTHERS]!;
+  if (others >= 0) return tree.endpoints[others]!;
   search.allow ??= new Set();
   for (const method of methods) search.allow.add(method);
   return null;
 }
 
-function leafFor<E extends Endpoint>(root: Node<E>, segments: readonly Segment[]): Leaf<E> {
+/** A node as it grows. */
+class Node<E extends Endpoint> {
+  literals: Map<string, Node<E>> | null = null;
+  one: Node<E> | null = null;
+  /** The endpoints of the pattern that goes on with {name*}, and of the one that ends here. */
+  rest: E[] | null = null;
+  ends: E[] | null = null;
+}
+
+function leafFor<E extends Endpoint>(root: Node<E>, segments: readonly Segment[]): E[] {
   let node = root;
   for (const segment of segments) {
-    if (segment.kind === "rest") return (node.rest ??= new Leaf());
+    if (segment.kind === "rest") return (node.rest ??= []);
     if (segment.kind === "one") node = node.one ??= new Node();
     else {
       const literals: Map<string, Node<E>> = (node.literals ??= new Map());
@@ -165,67 +192,150 @@ function leafFor<E extends Endpoint>(root: Node<E>, segments: readonly Segment[]
       node = child;
     }
   }
-  return (node.leaf ??= new Leaf());
+  return (node.ends ??= []);
 }
 
-function literalPath(segments: readonly Segment[]): string | null {
-  let path = "";
-  for (const segment of segments) {
-    if (segment.kind !== "literal") return null;
-    path += "/" + segment.text;
-  }
-  return path === "" ? "/" : path;
+/** Writes the nodes into one array, each followed by its text, its leaves and its forks. */
+function pack<E extends Endpoint>(root: Node<E>): Tree<E> {
+  const packing: Packing<E> = { root, cells: new Array<number>(ROOT).fill(0), endpoints: [], methods: [], lists: new Map(), marks: 0 };
+  packNode(packing, root, "", 0);
+  const cells = Int32Array.from(packing.cells);
+  const { endpoints, methods } = packing;
+  return { cells, chars: new Uint8Array(cells.buffer), endpoints, methods, marks: new Int32Array(packing.marks) };
 }
 
-/** Sorts a leaf's endpoints into its methods, once all of them are there. */
-function settle<E extends Endpoint>(leaf: Leaf<E>): void {
-  const endpoints = leaf.endpoints.sort((a, b) => b.baseLength - a.baseLength);
-  const byName = new Map<string, E>();
-  // Behind an endpoint that takes everything there is nothing left to take.
-  const others = endpoints.find((endpoint) => endpoint.methods.length === 0) ?? null;
-  for (const endpoint of endpoints) {
-    if (endpoint === others) break;
-    for (const method of endpoint.methods) if (!byName.has(method)) byName.set(method, endpoint);
-  }
-  const get = byName.get("GET");
-  if (get !== undefined && !byName.has("HEAD")) byName.set("HEAD", get);
-  leaf.methods = [...byName.keys()];
-  leaf.takers = [...byName.values()];
-  leaf.others = others;
+interface Packing<E extends Endpoint> {
+  readonly root: Node<E>;
+  readonly cells: number[];
+  readonly endpoints: E[];
+  readonly methods: (readonly string[])[];
+  /** The index of each list of methods, by its names. */
+  readonly lists: Map<string, number>;
+  marks: number;
+}
 
+/** `segment` leads to the node, `mark` is the first mark that no node before it needs. Gives the node's index. */
+function packNode<E extends Endpoint>(packing: Packing<E>, start: Node<E>, segment: string, mark: number): number {
+  const { cells } = packing;
+  let node = start;
+  let text = segment;
+  // Chains in which nothing branches and nothing ends become one text: /api -> /v1 -> /{x} -> /items.
+  for (let only = start === packing.root ? null : onlyBranch(node); only !== null; only = onlyBranch(node)) {
+    text += "/" + only.segment;
+    node = only.node;
+  }
+  const index = cells.length;
+  let next = mark;
+  for (let i = 0; i < text.length; i++) if (text.charCodeAt(i) === ANY) next += 2;
+  cells.push(0, 0, 0, 0, mark, next, text.length);
+  for (let i = 0; i < text.length; i += 4) {
+    for (let j = 0; j < 4; j++) BYTES[j] = i + j < text.length ? text.charCodeAt(i + j) : 0;
+    cells.push(WORD[0]!);
+  }
+  packing.marks = Math.max(packing.marks, node.rest === null ? next : next + 2);
+  if (node.ends !== null) cells[index + ENDS] = packLeaf(packing, node.ends);
+  if (node.rest !== null) cells[index + REST] = packLeaf(packing, node.rest);
+  if (node.one !== null) cells[index + ONE] = packNode(packing, node.one, ANY_SEGMENT, next);
+  if (node.literals !== null) {
+    const leads: Lead<E>[] = [];
+    packFork(cells, index + LITERALS, [...node.literals], 0, leads);
+    for (const { from, literal, child } of leads) cells[from] = -packNode(packing, child, literal, next);
+  }
+  return index;
+}
+
+/** A branch of a fork, and what it will lead to. */
+interface Lead<E extends Endpoint> {
+  readonly from: number;
+  readonly literal: string;
+  readonly child: Node<E>;
+}
+
+/** Lays out the fork to which the cell `from` leads, with all those behind it. The literals are alike up to `place`. */
+function packFork<E extends Endpoint>(cells: number[], from: number, all: [string, Node<E>][], alike: number, leads: Lead<E>[]): void {
+  const [first] = all;
+  if (all.length === 1) return void leads.push({ from, literal: first![0], child: first![1] });
+  let place = alike;
+  while (all.every(([literal]) => codeAt(literal, place) === codeAt(first![0], place))) place++;
+  const groups = groupBy(all, ([literal]) => codeAt(literal, place));
+  const { shift, mask } = bitsApart([...groups.keys()]);
+  const fork = cells.length;
+  cells[from] = fork;
+  cells.push(place, shift, mask, ...new Array<number>(mask + 1).fill(0));
+  for (const [code, group] of groups) packFork(cells, fork + BRANCHES + ((code >> shift) & mask), group, place + 1, leads);
+}
+
+/** A literal ends where the path has a "/", or ends as well. */
+function codeAt(literal: string, place: number): number {
+  return place < literal.length ? literal.charCodeAt(place) : SLASH;
+}
+
+function groupBy<K, V>(values: readonly V[], keyOf: (value: V) => K): Map<K, V[]> {
+  const groups = new Map<K, V[]>();
+  for (const value of values) {
+    const key = keyOf(value);
+    const group = groups.get(key);
+    if (group === undefined) groups.set(key, [value]);
+    else group.push(value);
+  }
+  return groups;
+}
+
+/** The fewest bits that differ between all the codes; at worst all seven of ASCII. */
+function bitsApart(codes: readonly number[]): { shift: number; mask: number } {
+  for (let mask = 1; ; mask = 2 * mask + 1) {
+    for (let shift = 0; mask << shift < 128; shift++) {
+      if (new Set(codes.map((code) => (code >> shift) & mask)).size === codes.length) return { shift, mask };
+    }
+  }
+}
+
+function onlyBranch<E extends Endpoint>({ ends, rest, one, literals }: Node<E>): { segment: string; node: Node<E> } | null {
+  if (ends !== null || rest !== null) return null;
+  if (one !== null) return literals === null ? { segment: ANY_SEGMENT, node: one } : null;
+  if (literals?.size !== 1) return null;
+  const [segment, node] = literals.entries().next().value!;
+  return { segment, node };
+}
+
+/** Sorts the endpoints of one pattern into its methods. */
+function packLeaf<E extends Endpoint>(packing: Packing<E>, endpoints: readonly E[]): number {
+  const { cells } = packing;
+  const sorted = endpoints.length === 1 ? endpoints : [...endpoints].sort((a, b) => b.baseLength - a.baseLength);
+  const takers = new Map<string, number>();
+  let others = -1;
+  for (const endpoint of sorted) {
+    const number = packing.endpoints.push(endpoint) - 1;
+    // Behind an endpoint that takes everything there is nothing left to take.
+    if (endpoint.methods.length === 0) {
+      others = number;
+      break;
+    }
+    for (const method of endpoint.methods) if (!takers.has(method)) takers.set(method, number);
+  }
+  const get = takers.get("GET");
+  if (get !== undefined && !takers.has("HEAD")) takers.set("HEAD", get);
+
+  const index = cells.length;
+  cells.push(0, others, listOf(packing, [...takers.keys()]), ...takers.values());
   const tolerant = endpoints.filter((endpoint) => endpoint.encodedSlashes);
-  if (tolerant.length === endpoints.length) leaf.slashed = leaf;
-  else if (tolerant.length > 0) {
-    leaf.slashed = new Leaf();
-    leaf.slashed.endpoints = tolerant;
-    settle(leaf.slashed);
-  }
+  if (tolerant.length === endpoints.length) cells[index + SLASHED] = index;
+  else if (tolerant.length > 0) cells[index + SLASHED] = packLeaf(packing, tolerant);
+  return index;
 }
 
-/** Joins chains in which nothing branches and nothing ends: /api -> /v1 -> /{x} -> /items becomes one step. */
-function compress<E extends Endpoint>(node: Node<E>, tails: Map<string, Tail>): void {
-  const children = [...(node.literals?.values() ?? []), ...(node.one === null ? [] : [node.one])];
-  for (const child of children) {
-    compress(child, tails);
-    const only = onlyBranch(child);
-    if (only === null) continue;
-    const tail = [only.text, ...only.node.tail];
-    const shape = tail.map((text) => text ?? "{}").join("/");
-    if (!tails.has(shape)) tails.set(shape, tail);
-    child.tail = tails.get(shape)!;
-    child.literals = only.node.literals;
-    child.one = only.node.one;
-    child.rest = only.node.rest;
-    child.leaf = only.node.leaf;
-  }
+/** Lists of methods are few, and the same for most routes: kept once, they stay near. */
+function listOf<E extends Endpoint>({ lists, methods }: Packing<E>, names: readonly string[]): number {
+  const key = names.join();
+  let list = lists.get(key);
+  if (list === undefined) lists.set(key, (list = methods.push(names) - 1));
+  return list;
 }
 
-function onlyBranch<E extends Endpoint>(node: Node<E>): { text: string | null; node: Node<E> } | null {
-  if (node.leaf !== null || node.rest !== null) return null;
-  if (node.one !== null) return node.literals === null ? { text: null, node: node.one } : null;
-  if (node.literals?.size !== 1) return null;
-  const [text, child] = node.literals.entries().next().value!;
-  return { text, node: child };
-}
+/** Four characters as the integer that holds them on this machine. */
+const WORD = new Int32Array(1);
+const BYTES = new Uint8Array(WORD.buffer);
 
+const NO_MARKS = new Int32Array(0);
+const ANY_SEGMENT = String.fromCharCode(ANY);
 const SLASH = 0x2f;
