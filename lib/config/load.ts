@@ -78,6 +78,8 @@ export function loadConfig<K extends PluginKind>(source: ConfigSource, options: 
 
 /** The plugin modules that a configuration names and whose digest fits, whatever else is wrong with it. */
 export function pluginModulesOf(source: ConfigSource, options: ReadOptions): readonly PluginModule[] {
+  // Most name none: their text need not be read twice. Only an escape could hide the name.
+  if ("text" in source && !source.text.includes(MODULES_AT[1]) && !source.text.includes("\\u")) return [];
   const { node } = parsedFrom(source);
   if (node === null) return [];
   return readModules(node, { issues: [], sources: sourcesFor(source, options) }).flatMap(({ module }) => (module === INVALID ? [] : [module]));
@@ -143,7 +145,7 @@ function noModules(): string {
   return "plugin modules cannot be used here";
 }
 
-const MODULES_AT: Path = ["global", "plugin_modules"];
+const MODULES_AT = ["global", "plugin_modules"] as const;
 
 /** What is wrong with an entry itself is reported by the whole schema, and not here. */
 function addModuleKinds<K extends PluginKind>(root: JsonNode, kindsOf: (module: PluginModule) => readonly K[] | string, kinds: K[], context: CheckContext): void {

@@ -314,8 +314,11 @@ export function object<const F extends Fields>(fields: F, options: ObjectOptions
   const plan = Object.entries(fields).map(([key, field]) => ({
     key,
     name: camel(key),
+    // The same for every object without the field, of which a large configuration has thousands: written out once, on first use.
+    shownDefault: undefined as Json | undefined,
     ...("presence" in field ? { value: undefined, from: undefined, ...field } : { presence: "required" as const, schema: field }),
   }));
+  const derives = plan.some((field) => field.presence === "derived");
   const ignored = options.ignoreKeys ?? [];
   const known = new Set([...Object.keys(fields), ...ignored]);
   return define({
@@ -359,8 +362,9 @@ export function object<const F extends Fields>(fields: F, options: ObjectOptions
       for (const field of plan) {
         const member = node.members.get(field.key);
         if (member !== undefined) values[field.key] = field.schema.show(member.value);
-        else if (field.presence === "defaulted") values[field.key] = field.schema.show(nodeFrom(field.value));
+        else if (field.presence === "defaulted") values[field.key] = field.shownDefault ??= field.schema.show(nodeFrom(field.value));
       }
+      if (!derives) return values;
       const shown: Record<string, Json> = {};
       for (const field of plan) {
         if (Object.hasOwn(values, field.key)) shown[field.key] = values[field.key]!;
