@@ -90,6 +90,43 @@ describe("which pattern wins", () => {
   });
 });
 
+describe("literals of one place", () => {
+  const ASCII = "abcXYZ0189-._~!$&'()*+,;=:@".split("");
+
+  it("are told apart however alike they are, from what is only like them too", () => {
+    const r = random(11);
+    let found = 0;
+    for (let n = 0; n < 300; n++) {
+      const alphabet = r.list(1, 5, () => r.pick(ASCII));
+      const word = () => "k" + r.list(0, 6, () => r.pick(alphabet)).join("");
+      const words = new Set(r.list(1, 80, word));
+      const below = (name: string) => (name.length % 3 === 0 ? `/k${name}` : "");
+      const tree = growTree([...words].map((name) => endpoint(`* /${name}${below(name)}`)));
+      for (let m = 0; m < 60; m++) {
+        const name = word() + r.pick(["", "", "", "k", "%2F", "{"]);
+        const rest = r.pick(["", "/", below(name), `${below(name)}/`, "/k", "/" + "k".repeat(9)]);
+        const expected = words.has(name) && rest.replace(/\/$/, "") === below(name) ? `* /${name}${below(name)}` : null;
+        expect(lookUp(tree, new Search(`/${name}${rest}`, "GET", false))?.name ?? null, `${name}${rest} of ${[...words].join(" ")}`).toBe(expected);
+        if (expected !== null) found++;
+      }
+    }
+    expect(found).toBeGreaterThan(2_000);
+  });
+
+  it("placeholders of a branch that fails leave nothing behind", () => {
+    const list = [endpoint("* /{a}/{b}/x/end"), endpoint("* /{a}/{b}/{c}/{d}"), endpoint("* /{rest*}")];
+    const tree = growTree(list);
+    const cut = (path: string, names: number) => {
+      const search = new Search(path, "GET", false);
+      const found = lookUp(tree, search);
+      return [found?.name, ...Array.from({ length: names }, (_, i) => path.slice(search.marks[2 * i], search.marks[2 * i + 1]))];
+    };
+    expect(cut("/1/22/x/end", 2)).toEqual(["* /{a}/{b}/x/end", "1", "22"]);
+    expect(cut("/1/22/x/other/", 4)).toEqual(["* /{a}/{b}/{c}/{d}", "1", "22", "x", "other"]);
+    expect(cut("/1/22/x/end/more/", 1)).toEqual(["* /{rest*}", "1/22/x/end/more"]);
+  });
+});
+
 describe("the work of a search", () => {
   it("does not grow with the number of routes, nor with what the client sends", () => {
     const most = (routes: number) => {
