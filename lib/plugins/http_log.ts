@@ -11,6 +11,7 @@ import type { Clock } from "../base/clock.ts";
 import { HttpClient } from "../http/client.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
+import { REDACTED, redacted, redactedPath } from "../http/redact.ts";
 import type { Reply } from "../http/reply.ts";
 import { LogQueue } from "./http_log_queue.ts";
 import { hostOf, httpUrl } from "./outside.ts";
@@ -177,7 +178,7 @@ class Observed {
         method,
         scheme,
         host: authority,
-        path: withoutTokens(path, JWT_IN_PATH),
+        path: redactedPath(path),
         query: redacted(query),
         http_version: httpVersion,
         headers: shownHeaders(headers),
@@ -218,55 +219,7 @@ function shownValue(lowerName: string, text: string): string {
   return SECRET_HEADERS.has(lowerName) ? REDACTED : redacted(text);
 }
 
-const REDACTED = "[redacted]";
 const SECRET_HEADERS = new Set([
   ...["authorization", "proxy-authorization", "cookie", "set-cookie", "apikey", "api-key", "x-api-key"],
   ...["x-auth-token", "x-access-token", "x-csrf-token", "x-amz-security-token", "x-goog-api-key"],
 ]);
-
-/**
- * A query, or what may hold URLs (Referer, Location, Link, …), without the values of parameters that hold credentials, in a fragment
- * too (RFC 6749 §4.2.2), without user names and passwords, and without JWTs.
- */
-function redacted(text: string): string {
-  let shown = "";
-  let from = 0;
-  PARAMETER.lastIndex = 0;
-  for (let found = PARAMETER.exec(text); found !== null; found = PARAMETER.exec(text)) {
-    const start = PARAMETER.lastIndex;
-    VALUE.lastIndex = ENCODED_JWT.lastIndex = start;
-    if (!SECRET_PARAMETERS.has(decoded(found[1]!).toLowerCase()) && !ENCODED_JWT.test(text)) continue;
-    shown += text.slice(from, start) + REDACTED;
-    from = PARAMETER.lastIndex = start + VALUE.exec(text)![0].length;
-  }
-  return withoutTokens((shown + text.slice(from)).replace(USER, `//${REDACTED}@`), JWT);
-}
-
-/** Shared: every use begins by setting where it looks. A value may hold another URL, so the next name is looked for in it. */
-const PARAMETER = /[?&#;]([^=?&#;\s]+)=/g;
-const VALUE = /[^&#\s"'<>]*/y;
-const ENCODED_JWT = /(?:e|%65)(?:y|%79)(?:J|%4[Aa])/y;
-const USER = /\/\/[^/?#@\s]*@/g;
-
-const SECRET_PARAMETERS = new Set([
-  ...["apikey", "api_key", "access_token", "id_token", "refresh_token", "auth_token", "token", "jwt", "authorization"],
-  ...["client_secret", "secret", "password", "passwd", "pwd", "sig", "signature", "x-amz-signature", "x-amz-security-token", "x-goog-signature"],
-]);
-
-/** A JWT begins with `{"` in base64url, whatever it is called and whatever stands before it. */
-function withoutTokens(text: string, token: RegExp): string {
-  return text.includes(JWT_START) ? text.replace(token, REDACTED) : text;
-}
-
-const JWT_START = "eyJ";
-const JWT = /(?<=^|[^A-Za-z0-9]|%[0-9A-Fa-f]{2})eyJ[^\s,;&"'<>]*/g;
-const JWT_IN_PATH = /(?<=^|[^A-Za-z0-9]|%[0-9A-Fa-f]{2})eyJ[^/]*/g;
-
-function decoded(text: string): string {
-  if (!text.includes("%")) return text;
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
-}

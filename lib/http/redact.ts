@@ -1,0 +1,58 @@
+/**
+ * Texts of a request for others to read, without the credentials in them that can be known by their place or form. Who gets to read
+ * them, and which texts are not for them at all, is decided by the callers.
+ */
+
+export const REDACTED = "[redacted]";
+
+/**
+ * A query, or what may hold URLs (Referer, Location, Link, …), without the values of parameters that hold credentials, in a fragment
+ * too (RFC 6749 §4.2.2), without user names and passwords, and without JWTs.
+ */
+export function redacted(text: string): string {
+  let shown = "";
+  let from = 0;
+  PARAMETER.lastIndex = 0;
+  for (let found = PARAMETER.exec(text); found !== null; found = PARAMETER.exec(text)) {
+    const start = PARAMETER.lastIndex;
+    VALUE.lastIndex = ENCODED_JWT.lastIndex = start;
+    if (!SECRET_PARAMETERS.has(decoded(found[1]!).toLowerCase()) && !ENCODED_JWT.test(text)) continue;
+    shown += text.slice(from, start) + REDACTED;
+    from = PARAMETER.lastIndex = start + VALUE.exec(text)![0].length;
+  }
+  return withoutTokens((shown + text.slice(from)).replace(USER, `//${REDACTED}@`), JWT);
+}
+
+/** A path without the JWTs in its segments, such as those of links to confirm an address. */
+export function redactedPath(path: string): string {
+  return withoutTokens(path, JWT_IN_PATH);
+}
+
+/** Shared: every use begins by setting where it looks. A value may hold another URL, so the next name is looked for in it. */
+const PARAMETER = /[?&#;]([^=?&#;\s]+)=/g;
+const VALUE = /[^&#\s"'<>]*/y;
+const ENCODED_JWT = /(?:e|%65)(?:y|%79)(?:J|%4[Aa])/y;
+const USER = /\/\/[^/?#@\s]*@/g;
+
+const SECRET_PARAMETERS = new Set([
+  ...["apikey", "api_key", "access_token", "id_token", "refresh_token", "auth_token", "token", "jwt", "authorization"],
+  ...["client_secret", "secret", "password", "passwd", "pwd", "sig", "signature", "x-amz-signature", "x-amz-security-token", "x-goog-signature"],
+]);
+
+/** A JWT begins with `{"` in base64url, whatever it is called and whatever stands before it. */
+function withoutTokens(text: string, token: RegExp): string {
+  return text.includes(JWT_START) ? text.replace(token, REDACTED) : text;
+}
+
+const JWT_START = "eyJ";
+const JWT = /(?<=^|[^A-Za-z0-9]|%[0-9A-Fa-f]{2})eyJ[^\s,;&"'<>]*/g;
+const JWT_IN_PATH = /(?<=^|[^A-Za-z0-9]|%[0-9A-Fa-f]{2})eyJ[^/]*/g;
+
+function decoded(text: string): string {
+  if (!text.includes("%")) return text;
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
