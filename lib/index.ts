@@ -23,6 +23,7 @@ export { definePlugin, type AnyPlugin, type Kept, type Plugin, type Scope, type 
 export * as schema from "./config/schema.ts";
 export type { Config, ConfigInput } from "./config/model.ts";
 export type { ConfigIssue } from "./config/load.ts";
+export type { TracesSampler, TracingSettings } from "./config/tracing.ts";
 export type { Change } from "./gateway/changes.ts";
 export type { ExplainedPlugin, Explanation, Question } from "./gateway/explain.ts";
 export type { ShownCertificate, Warning, WarningCode } from "./gateway/status.ts";

@@ -22,6 +22,7 @@ ${rowsOf(SETTINGS)}
 Flags of reload, beside --admin-user, --admin-password-file, --admin-host, --admin-port and --admin-tls:
 ${rowsOf(CLIENT_SETTINGS)}
 Of the flags above, manager takes those of the management UI (but --manager), of the server certificate and of the log.
+Traces are sent where OTEL_EXPORTER_OTLP_ENDPOINT says, as OpenTelemetry's other variables have it.
 
 Exit codes: 0 done, 1 failed while running, 2 wrong command line, settings or configuration.
 `;

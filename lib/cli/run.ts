@@ -129,9 +129,13 @@ function announce({ gateway, http, https, adminUrl, managerUrl }: Started, setti
     ["manager", managerUrl ?? off.manager],
     ["reload", `when the file changes, and on SIGHUP${adminUrl === null ? "" : ", and by edge-gateway reload"}`],
   ];
+  // Of the URL no more: keys for a collector may stand in its path.
+  const traces = settings.tracing === null ? null : new URL(settings.tracing.url).origin;
+  if (traces !== null) rows.push(["traces", `to ${traces}, ${settings.tracing!.sampler}`]);
   if (settings.logFormat === "json") {
     const listeners = { http, https: https.length === 0 ? off.https : https, admin: adminUrl ?? off.admin, manager: managerUrl ?? off.manager };
-    log.info(`edge-gateway ${version} started`, { config: settings.configPath, digest: gateway.digest, ...gateway.counts, ...listeners });
+    const told = { ...gateway.counts, ...listeners, ...(traces === null ? {} : { traces }) };
+    log.info(`edge-gateway ${version} started`, { config: settings.configPath, digest: gateway.digest, ...told });
   } else if (settings.logLevel === "debug" || settings.logLevel === "info") {
     const lines = rows.map(([name, text]) => `  ${name.padEnd(9)}${text}\n`);
     process.stderr.write(`edge-gateway ${version} started\n${lines.join("")}`);

@@ -46,7 +46,8 @@ export function start(settings: Settings, options: StartOptions, log: Log): Prom
 async function open(settings: Settings, options: StartOptions, reload: () => Promise<LastReload>, log: Log): Promise<Started> {
   const { reload: _, ...gatewayOptions } = options;
   const modules = await loadPluginModules(options.configFile ?? options.config ?? {});
-  const gateway = new Gateway({ ...gatewayOptions, modules, log });
+  const { tracing } = settings;
+  const gateway = new Gateway({ ...gatewayOptions, modules, log, ...(tracing === null ? {} : { tracing }) });
   const tls = readTlsFiles(settings, log);
   const admin = settings.admin === null ? null : openAdmin(settings, settings.admin, gateway, tls, reload, log);
   let manager: Manager | null = null;

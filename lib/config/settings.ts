@@ -8,6 +8,7 @@ import { suggest } from "../base/suggest.ts";
 import { LOG_FORMATS, LOG_LEVELS } from "../base/log.ts";
 import { hostProblem } from "./model.ts";
 import { whyUnreadable, withoutFinalNewline } from "./references.ts";
+import { readTracing, type TracingSettings } from "./tracing.ts";
 
 export interface Settings {
   readonly configPath: string;
@@ -32,6 +33,8 @@ export interface Settings {
   readonly workers: 1;
   readonly logLevel: (typeof LOG_LEVELS)[number];
   readonly logFormat: (typeof LOG_FORMATS)[number];
+  /** By OpenTelemetry's own variables; null: requests are not traced. */
+  readonly tracing: TracingSettings | null;
 }
 
 export interface AdminSettings {
@@ -207,8 +210,9 @@ export function readSettings(
   ) as unknown as Values;
   const password = adminPassword(values, host, issues);
   checkTogether(values, password, issues);
+  const tracing = readTracing(environment, issues);
   if (issues.length > 0) return { ok: false, issues };
-  return { ok: true, settings: assemble(values as Present, password, host.terminal === true) };
+  return { ok: true, settings: { ...assemble(values as Present, password, host.terminal === true), tracing } };
 }
 
 /** As `readSettings`, for commands that ask a running gateway: other settings may stand in the environment, and mean nothing here. */
@@ -281,7 +285,7 @@ type Optional =
   | "adminUser" | "adminPassword" | "adminPasswordFile" | "adminJwtSecret" | "managerBackendUrl" | "managerBackendCaPath";
 type Present = { readonly [K in keyof Values]: K extends Optional ? Values[K] : NonNullable<Values[K]> };
 
-function assemble(values: Present, password: string | null, terminal: boolean): Settings {
+function assemble(values: Present, password: string | null, terminal: boolean): Omit<Settings, "tracing"> {
   const { adminUser: user, caCertPath } = values;
   return {
     configPath: values.configPath,

@@ -15,14 +15,19 @@ import type { Json } from "../config/json.ts";
 import { formatIssues, loadConfig, readConfigFile, type ConfigIssue, type ConfigSource } from "../config/load.ts";
 import type { ConfigInput } from "../config/model.ts";
 import type { NamedFile } from "../config/schema.ts";
+import { tracingProblem, type TracingSettings } from "../config/tracing.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { AccessLog } from "../observe/access_log.ts";
 import { exposition, type MetricsFormat } from "../observe/exposition.ts";
 import { whyUnwritable } from "../observe/line_writer.ts";
 import { Metrics } from "../observe/metrics.ts";
+import { OtlpExporter } from "../observe/otlp.ts";
 import { createProcessFigures, type ProcessFigures } from "../observe/process.ts";
+import { createSampler } from "../observe/sampling.ts";
+import { withServerTiming } from "../observe/server_timing.ts";
 import { Stats, type GatewayStats, type StatsExtent } from "../observe/stats.ts";
+import { Tracer } from "../observe/trace.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import type { Link } from "../plugins/blame.ts";
@@ -60,6 +65,8 @@ export interface GatewayOptions {
   readonly log?: Log;
   /** Gets the access log, whole lines, where `global.access_log` is enabled and names no file. Default: nowhere. */
   readonly accessLog?: (lines: string) => void;
+  /** Where traces are sent, and which. Default: nowhere, and `traceparent` passes through as it came. */
+  readonly tracing?: TracingSettings;
   /** What `${env:NAME}` refers to. Default `process.env`. */
   readonly environment?: Readonly<Record<string, string | undefined>>;
   /** Default: the system's clock. */
@@ -104,6 +111,9 @@ export class Gateway {
   readonly #tools: ServeTools;
   readonly #runtime: Runtime;
   readonly #accessLog: AccessLog;
+  /** Null: requests are not traced. */
+  readonly #spans: OtlpExporter | null;
+  readonly #tracer: Tracer | null;
   readonly #metrics = new Metrics();
   readonly #stats: Stats;
   readonly #process: ProcessFigures;
@@ -136,7 +146,7 @@ export class Gateway {
   /** For the host's `upgrade` event, so that WebSockets pass: `server.on("upgrade", gateway.upgrade)`. */
   readonly upgrade: (request: IncomingMessage, socket: Duplex, head: Buffer) => void;
 
-  /** Throws a `ConfigError` when the configuration cannot be taken. Nothing listens yet. */
+  /** Throws a `ConfigError` when the configuration cannot be taken, a `TypeError` for other options. Nothing listens yet. */
   constructor(options: GatewayOptions) {
     this.#options = options;
     this.#kinds = allKinds(options.plugins ?? []);
@@ -148,6 +158,8 @@ export class Gateway {
     this.#loadedAt = this.#clock.wall();
     this.#runtime = new Runtime({ clock: this.#clock, log: this.#log, ...(options.lookup === undefined ? {} : { lookup: options.lookup }) });
     this.#accessLog = new AccessLog({ sink: options.accessLog ?? null, clock: this.#clock, log: this.#log });
+    this.#spans = options.tracing === undefined ? null : spansTo(options.tracing, this.#clock, this.#log);
+    this.#tracer = this.#spans === null ? null : tracerFor(options.tracing!, this.#spans, this.#clock);
     this.#process = createProcessFigures(this.#clock);
     this.#stats = new Stats(this.#clock, this.#metrics);
     this.#source = this.#read(options.config);
@@ -168,6 +180,8 @@ export class Gateway {
       },
       ended: (inbound) => this.#ended(inbound),
       join: (client, behind, tunnel, notes) => {
+        // A tunnel may last for days, and nobody would see the trace until it ends.
+        this.#tracer?.end(notes);
         for (const end of [client, tunnel.socket]) this.#track(end);
         joinTunnel(client, behind, tunnel, notes);
       },
@@ -247,7 +261,7 @@ export class Gateway {
   metrics(format: MetricsFormat = "prometheus"): string {
     const status = { version, inFlight: this.#inFlight, loadedAt: this.#loadedAt, lastReload: this.#lastReload };
     const own = this.#https?.certificate ?? null;
-    const given = { status, metrics: this.#metrics, fleets: this.#runtime.fleets, files: this.#snapshot.shownCertificates, own };
+    const given = { status, metrics: this.#metrics, spans: this.#spans, fleets: this.#runtime.fleets, files: this.#snapshot.shownCertificates, own };
     return exposition([...families(given), ...this.#process.families()], format);
   }
 
@@ -402,8 +416,10 @@ export class Gateway {
     this.#runtime.destroy();
     // The ends of what was cut off come in a moment later, and belong in the logs.
     if (outcome === "cut") await shortly(this.#untilNoneInFlight(), MOST_CUTTING_MS);
+    const told = this.#spans === null ? undefined : shortly(this.#spans.close(), MOST_CUTTING_MS);
     await shortly(this.#runtime.closeKept(), MOST_CUTTING_MS);
     await shortly(this.#accessLog.close(), MOST_CUTTING_MS);
+    await told;
     this.#process.close();
     this.#stats.close();
     return outcome;
@@ -416,7 +432,16 @@ export class Gateway {
   }
 
   #serve(inbound: Inbound): Reply | Promise<Reply> {
+    if (!this.#snapshot.serverTiming) return this.#answer(inbound);
+    const { call } = inbound;
+    const reply = this.#answer(inbound);
+    const timed = (given: Reply) => withServerTiming(given, call, this.#clock.now());
+    return reply instanceof Promise ? reply.then(timed) : timed(reply);
+  }
+
+  #answer(inbound: Inbound): Reply | Promise<Reply> {
     this.#accessLog.begin(inbound);
+    this.#tracer?.begin(inbound);
     if (this.#state === "closed") return problem(inbound.call, "overloaded", { detail: "The gateway has been shut down." });
     this.#activate();
     const most = this.#snapshot.limits.maxRequestsInFlight;
@@ -438,6 +463,7 @@ export class Gateway {
     const { call, method } = inbound;
     (call.notes.meter ?? this.#metrics.unrouted).ended(method, call.notes, this.#clock.now() - call.startedAt);
     this.#accessLog.write(inbound);
+    this.#tracer?.end(call.notes);
     if (this.#shed.size > 0) this.#shed.delete(inbound);
     if (--this.#inFlight === 0) this.#noneInFlight?.();
   }
@@ -509,7 +535,8 @@ export class Gateway {
   }
 
   #compile(loaded: Loaded & WithKinds): Snapshot {
-    return compile(loaded, { runtime: this.#runtime, metrics: this.#metrics, kinds: loaded.kinds, log: this.#log });
+    const { kinds } = loaded;
+    return compile(loaded, { runtime: this.#runtime, metrics: this.#metrics, kinds, log: this.#log, tracer: this.#tracer });
   }
 }
 
@@ -538,6 +565,16 @@ const RETRY_SOON: HeaderList = ["Retry-After", "1"];
 
 function receivingBy({ isTrusted, limits }: Snapshot, clock: Clock): ReceiveOptions {
   return { clock, isTrusted, limits };
+}
+
+function spansTo(settings: TracingSettings, clock: Clock, log: Log): OtlpExporter {
+  const problem = tracingProblem(settings);
+  if (problem !== undefined) throw new TypeError(problem);
+  return new OtlpExporter({ settings, clock, log });
+}
+
+function tracerFor({ sampler = "parentbased_always_on", ratio = 1 }: TracingSettings, sink: OtlpExporter, clock: Clock): Tracer {
+  return new Tracer({ clock, sampler: createSampler(sampler, ratio), sink });
 }
 
 function allKinds(own: readonly AnyPlugin[]): readonly AnyPlugin[] {

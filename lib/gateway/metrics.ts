@@ -16,6 +16,8 @@ export interface MetricsSource {
     readonly lastReload: { readonly outcome: "taken" | "refused" } | null;
   };
   readonly metrics: Metrics;
+  /** Null: requests are not traced. */
+  readonly spans: { readonly exported: number; readonly dropped: number } | null;
   readonly fleets: Iterable<Fleet>;
   readonly files: Snapshot["shownCertificates"];
   /** Of listeners, for all names that `files` does not have: its end in milliseconds since 1970; null: there is no HTTPS. */
@@ -24,7 +26,7 @@ export interface MetricsSource {
 
 type Samples<T> = (readonly [labels: Labels, value: T])[];
 
-export function families({ status, metrics, fleets, files, own }: MetricsSource): readonly Family[] {
+export function families({ status, metrics, spans, fleets, files, own }: MetricsSource): readonly Family[] {
   const requests: Samples<number> = [];
   const durations: Samples<Histogram> = [];
   const limited: Samples<number> = [];
@@ -77,7 +79,15 @@ export function families({ status, metrics, fleets, files, own }: MetricsSource)
     gauge("edge_gateway_config_last_reload_successful", help.reloaded, lastReload?.outcome === "refused" ? 0 : 1),
     gauge("edge_gateway_config_last_reload_success_timestamp_seconds", help.loadedAt, loadedAt / 1000),
     { name: "edge_gateway_tls_certificate_expiry_timestamp_seconds", type: "gauge", help: help.certificates, samples: certificates },
+    ...(spans === null ? [] : spanFamilies(spans)),
     { name: "edge_gateway_build_info", type: "info", help: "What runs.", samples: [[["version", version, "node_version", process.version], 1]] },
+  ];
+}
+
+function spanFamilies({ exported, dropped }: NonNullable<MetricsSource["spans"]>): readonly Family[] {
+  return [
+    { name: "edge_gateway_trace_spans_exported_total", type: "counter", help: "Spans of traces that the collector has taken.", samples: [[[], exported]] },
+    { name: "edge_gateway_trace_spans_dropped_total", type: "counter", help: "Spans of traces that were lost.", samples: [[[], dropped]] },
   ];
 }
 

@@ -47,11 +47,12 @@ export function serve(inbound: Inbound, snapshot: Snapshot, tools: ServeTools): 
     if (found.kind === "none") return problem(call, "route_not_found", { detail: "No service and route of this gateway match the path." });
     return problem(call, "method_not_allowed", { detail: `This path accepts ${found.allow}.`, headers: ["Allow", found.allow] });
   }
-  const { service, route, handler, meter } = found.target;
+  const { service, route, pattern, handler, meter } = found.target;
   call.notes.meter = meter;
   meter.inFlight++;
   call.notes.service = service.name;
   call.notes.route = route.name;
+  call.notes.pattern = pattern;
 
   // 3. Plugins, upstream, and back: the route's handler is all of it, folded when the configuration was compiled.
   const exchange = new Exchange({

@@ -12,6 +12,7 @@ import type { NamedFile } from "../config/schema.ts";
 import type { RouteName, ServiceName } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import type { Metrics, MetricsPlan, RouteMeter } from "../observe/metrics.ts";
+import type { Tracer } from "../observe/trace.ts";
 import { foldBlaming, type Link } from "../plugins/blame.ts";
 import type { AnyPlugin, Scope, Tools } from "../plugins/plugin.ts";
 import { compileTable, type RouteTable, type TableEntry } from "../route/table.ts";
@@ -41,6 +42,7 @@ export interface Snapshot {
   /** Whether plain ports take HTTP/2 by prior knowledge. */
   readonly h2c: boolean;
   readonly accessLog: Config["global"]["accessLog"];
+  readonly serverTiming: boolean;
   /** The configuration for display: defaults filled in, references unresolved. */
   readonly shown: Json;
   readonly digest: string;
@@ -60,6 +62,8 @@ export interface HostCertificate extends ShownCertificate {
 export interface RouteTarget {
   readonly service: ServiceName;
   readonly route: RouteName;
+  /** Of the service's base_path and the route's path together. */
+  readonly pattern: string;
   readonly handler: Handler;
   readonly meter: RouteMeter;
   /** Whether a plugin of the route wants CORS preflights. */
@@ -77,6 +81,8 @@ export interface Workshop {
   readonly runtime: Runtime;
   readonly kinds: readonly AnyPlugin[];
   readonly log: Log;
+  /** Null: requests are not traced. */
+  readonly tracer: Tracer | null;
 }
 
 /** Throws when a plugin cannot be created; nothing in force has been touched then. */
@@ -142,6 +148,7 @@ function compileInto(inUse: InUse, loaded: Loaded, workshop: Workshop): Snapshot
     certificates: hostCertificates(config.global.certificates, workshop.log, runtime.clock),
     h2c: config.global.h2c,
     accessLog: config.global.accessLog,
+    serverTiming: config.global.serverTiming,
     shown: loaded.shown,
     digest: loaded.digest,
     counts: { services: config.services.length, routes: entries.length, upstreams },
@@ -208,6 +215,7 @@ function routeEntries(
       target: {
         service: name,
         route: { name: route.name, path: route.path },
+        pattern: patternOf(name.basePath, route.path),
         handler: folded([...outer.links, ...own], innermost, service.name, route.name),
         meter: meters.get(route.name)!,
         takesPreflights,
@@ -222,6 +230,12 @@ function folded(links: readonly Link[], innermost: Handler, service: string, rou
   } catch (error) {
     throw new Error(`the plugins of ${whereIs({ level: "route", service, route })} cannot be put together: ${wordsOf(error)}`, { cause: error });
   }
+}
+
+/** `/a/{rest*}`; route `/` under base_path `/a` is `/a`, as it is asked for. */
+function patternOf(basePath: string, path: string): string {
+  if (basePath === "/") return path;
+  return path === "/" ? basePath : basePath + path;
 }
 
 function withoutFinalSlash(path: string): string {
@@ -248,7 +262,7 @@ class PluginCompiler {
   }
 
   create(instances: readonly PluginInstance[], place: Pick<Scope, "level" | "service" | "route">): Link[] {
-    const { runtime, kinds, log } = this.#workshop;
+    const { runtime, kinds, log, tracer } = this.#workshop;
     const links: Link[] = [];
     const seen = new Map<string, number>();
     const counters: Counters = {
@@ -271,7 +285,8 @@ class PluginCompiler {
           runtime.keep(JSON.stringify([key, name]), JSON.stringify(settings) ?? "", make, this.#inUse);
         const middleware = kind.create(instance.config, { clock: runtime.clock, log, counters, gatewayName: this.#gatewayName, scope, keep });
         if (typeof middleware !== "function") throw new TypeError('"create" gave no function');
-        links.push({ name: instance.name, scope, middleware });
+        const link = { name: instance.name, scope, middleware };
+        links.push(tracer === null ? link : { ...link, middleware: tracer.spanned(link, middleware) });
         this.instances.add(key);
       } catch (error) {
         throw new Error(`plugin ${instance.name} of ${whereIs(scope)} cannot be created: ${wordsOf(error)}`, { cause: error });

@@ -118,14 +118,44 @@ export interface Meter {
   ended(method: string, notes: Notes, ms: number): void;
 }
 
+/** A stretch of a request in a trace: what is done next is done within it. */
+export interface Span {
+  /** 32 hexadecimal digits, in lower case. */
+  readonly traceId: string;
+  /** What an upstream that is asked within it is sent as `traceparent` (W3C Trace Context §3.2). */
+  readonly traceparent: string;
+  /** And as `tracestate`; null where there is none. */
+  readonly tracestate: string | null;
+  /** A try of an upstream begins, `resends` tries after the first, at `now`. */
+  try(exchange: Exchange, upstream: TracedUpstream, resends: number, now: number): TrySpan;
+}
+
+export interface TrySpan extends Span {
+  /** The head of the answer is there, or there will be none: `error` is the code of what went wrong then. */
+  ended(status: number | null, error: string | null, now: number): void;
+}
+
+export interface TracedUpstream {
+  readonly id: string;
+  readonly host: string;
+  readonly port: number;
+  /** As in the Host header. */
+  readonly authority: string;
+  readonly pool: { readonly options: { readonly protocol: "http" | "https" | "h2" | "h2c" } };
+}
+
 /** What logs and metrics will say of an exchange. Filled in on the way. */
 export interface Notes {
+  /** The innermost one that the request is in; null where requests are not traced. */
+  span: Span | null;
   /** The route's own; null before one is found. */
   meter: Meter | null;
   /** Whether there is to be a line at all, by the configuration in force when the request came. */
   logged: boolean;
   service: string | null;
   route: string | null;
+  /** The route's path with its service's base_path before it, as a pattern: "/shop/items/{id}". */
+  pattern: string | null;
   /** Status of the reply; null until one is sent. */
   status: number | null;
   /** Code of the error the gateway itself answered with. */
@@ -189,10 +219,12 @@ export class Call {
   /** `clock.now()` when the request head had arrived. */
   readonly startedAt: number;
   readonly notes: Notes = {
+    span: null,
     meter: null,
     logged: false,
     service: null,
     route: null,
+    pattern: null,
     status: null,
     code: null,
     upstream: null,

@@ -34,7 +34,7 @@ export function jsonLines(): LineFormat {
     const upstreamMs = (notes.upstreamMs ?? 0) + (askedAt === null ? 0 : now - askedAt);
     const agent = headerValue(headers, "user-agent");
     // A trace id has been checked, and so has the version: nothing in them to escape.
-    const traceId = traceIdOf(headers);
+    const traceId = notes.span === null ? traceIdOf(headers) : notes.span.traceId;
     return (
       `{"time":"${secondOf(wall)}${thousandths(wall)}Z","request_id":${quoted(call.id)},"trace_id":${traceId === null ? "null" : `"${traceId}"`}` +
       `,"client_ip":${quoted(clientAddress)},"method":${quoted(method)},"path":${quoted(pathOf(target))},"protocol":"HTTP/${httpVersion}"` +
@@ -100,7 +100,7 @@ function short(text: string): string {
 }
 
 /** As JSON. */
-function quoted(text: string | null): string {
+export function quoted(text: string | null): string {
   if (text === null) return "null";
   return isPlain(text) ? `"${text}"` : JSON.stringify(text).replace(LATE_CONTROLS, (c) => `\\u00${c.charCodeAt(0).toString(16)}`);
 }

@@ -91,6 +91,7 @@ export class Fetch {
     this.#unlist = unlist;
     this.#users = new Set(isBackground ? ["store"] : ["client", "store"]);
     this.call = new Call({ id, remoteAddress, trustedRemote, certificate, startedAt, inform });
+    this.call.notes.span = client.notes.span;
   }
 
   /** Once it is listed: a client that has gone already takes it off at once. */

@@ -63,12 +63,21 @@ async function attempt(exchange: Exchange, peer: Peer, forwarding: ForwardOption
   notes.attempts++;
   notes.askedAt = startedAt;
   let status: number | null = null;
+  const { span, code } = notes;
+  const tried = span === null ? null : span.try(exchange, peer, notes.attempts - 1, startedAt);
+  if (tried !== null) notes.span = tried;
   try {
     const reply = await peer.forward(exchange, forwarding, endsAt);
     status = reply.status;
     peer.health.answered(reply.status);
+    if (tried !== null) {
+      // What cannot be sent at all is answered here, and not by the upstream.
+      if (notes.code === code) tried.ended(reply.status, null, clock.now());
+      else tried.ended(null, notes.code, clock.now());
+    }
     return reply;
   } catch (error) {
+    tried?.ended(null, exchange.call.aborted ? "client_closed" : error instanceof Fault ? error.code : "internal", clock.now());
     // What ends because the client has gone says nothing.
     if (error instanceof Fault && isUpstreams(error) && !exchange.call.aborted) peer.health.failed(error.message);
     throw error;
@@ -76,6 +85,7 @@ async function attempt(exchange: Exchange, peer: Peer, forwarding: ForwardOption
     const took = clock.now() - startedAt;
     notes.upstreamMs = (notes.upstreamMs ?? 0) + took;
     notes.askedAt = null;
+    notes.span = span;
     if (!exchange.call.aborted) meter?.tried(peer.id, took, status);
   }
 }

@@ -1,6 +1,6 @@
 /**
  * The head of the request as the upstream gets it: what concerns the client's connection goes, what tells of the way here comes
- * (SPEC: hop-by-hop, X-Forwarded-*, Via, X-Request-Id). Sending it is `forward.ts`.
+ * (SPEC: hop-by-hop, X-Forwarded-*, Via, X-Request-Id, and traceparent where the gateway has a part in traces). Sending it is `forward.ts`.
  */
 import type { Exchange } from "../http/exchange.ts";
 import { endToEnd, hasToken, headerValue, headerValues, withoutHeader, type HeaderList } from "../http/headers.ts";
@@ -28,12 +28,16 @@ export function requestHead(exchange: Exchange, peer: Destination<unknown>, opti
   const received = endToEnd(exchange.headers);
   // HTTP/2 opens a WebSocket without a key (RFC 8441 §5), HTTP/1.1 with one.
   const ownKey = exchange.upgrade !== null && exchange.httpVersion === "2.0";
+  const { span } = call.notes;
   for (let i = 0; i < received.length; i += 2) {
     const name = received[i]!;
-    if (!isReplaced(name) && !(ownKey && isKey(name))) headers.push(name, received[i + 1]!);
+    if (!isReplaced(name) && !(ownKey && isKey(name)) && !(span !== null && isTrace(name))) headers.push(name, received[i + 1]!);
   }
   pushForwarded(headers, exchange);
   headers.push("X-Request-Id", call.id, "Via", `${exchange.httpVersion} ${options.viaName}`);
+  // In lower case, as there are readers that know no other (W3C Trace Context §3.2.1).
+  if (span !== null) headers.push("traceparent", span.traceparent);
+  if (span !== null && span.tracestate !== null) headers.push("tracestate", span.tracestate);
   let accept: string | null = null;
   if (exchange.upgrade !== null) {
     headers.push("Connection", "Upgrade", "Upgrade", exchange.upgrade);
@@ -52,6 +56,11 @@ export function requestHead(exchange: Exchange, peer: Destination<unknown>, opti
 
 function isKey(name: string): boolean {
   return name.length === 17 && name.toLowerCase() === "sec-websocket-key";
+}
+
+/** What says where a request stands in a trace: only the gateway knows, where it is a part of it. */
+function isTrace(name: string): boolean {
+  return (name.length === 11 && name.toLowerCase() === "traceparent") || (name.length === 10 && name.toLowerCase() === "tracestate");
 }
 
 /** What the gateway says itself, whatever the client said. Via is kept and continued. */

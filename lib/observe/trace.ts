@@ -1,0 +1,328 @@
+/**
+ * The gateway's part in traces: one span for each request it receives, within it one for each plugin instance, and one for each try of an
+ * upstream; named as OpenTelemetry's conventions for HTTP have it. Which traces are recorded is `sampling.ts`, sending them is `otlp.ts`.
+ *
+ * A trace that is not recorded costs its ids. Whatever is told of a request is without credentials that can be known.
+ */
+import { ERRORS, Fault, type ErrorCode } from "../base/errors.ts";
+import type { Clock } from "../base/clock.ts";
+import type { Call, Exchange, Notes, Span, TracedUpstream, TrySpan } from "../http/exchange.ts";
+import type { Middleware } from "../http/handler.ts";
+import { headerValue, type HeaderList } from "../http/headers.ts";
+import { redacted, redactedPath } from "../http/redact.ts";
+import type { Reply } from "../http/reply.ts";
+import { pathOf } from "./access_line.ts";
+import { createIds, type Ids } from "./ids.ts";
+import { METHODS } from "./metrics.ts";
+import type { Sampler } from "./sampling.ts";
+import { spanText, type Attributes, type FinishedSpan } from "./span_json.ts";
+import { parentOf, tracestateOf, type RemoteParent } from "./traceparent.ts";
+
+/** A request as far as its span tells of it. */
+export interface TracedRequest {
+  readonly call: Call;
+  readonly method: string;
+  /** The request target as sent. */
+  readonly target: string;
+  readonly httpVersion: string;
+  readonly scheme: "http" | "https";
+  readonly authority: string;
+  readonly clientAddress: string;
+  readonly headers: HeaderList;
+}
+
+/** Which plugin instance a span is of. */
+export interface TracedPlugin {
+  readonly name: string;
+  readonly scope: { readonly level: string; readonly id: string | null };
+}
+
+export interface TracerOptions {
+  readonly clock: Clock;
+  readonly sampler: Sampler;
+  /** Gets the spans that are over. */
+  readonly sink: SpanSink;
+  readonly ids?: Ids;
+}
+
+export interface SpanSink {
+  /** Whether it takes no more at the moment: what comes all the same is counted as lost. */
+  readonly isFull: boolean;
+  /** `text` is empty where `isFull` made it pointless to spell it. */
+  add(text: string): void;
+}
+
+export class Tracer {
+  readonly #options: TracerOptions;
+  readonly #ids: Ids;
+
+  constructor(options: TracerOptions) {
+    this.#options = options;
+    this.#ids = options.ids ?? createIds();
+  }
+
+  /** A request has come: its trace is continued, or one begins. */
+  begin(request: TracedRequest): void {
+    const { clock, sampler, sink } = this.#options;
+    const ids = this.#ids;
+    const parent = parentOf(request.headers);
+    const traceId = parent === null ? ids.trace() : parent.traceId;
+    const isRecorded = sampler(parent, traceId);
+    const offsetMs = isRecorded ? clock.wall() - clock.now() : 0;
+    // What tracestate says is said of the trace that traceparent names, and of no other (W3C Trace Context §3.3).
+    const tracestate = parent === null ? null : tracestateOf(request.headers);
+    request.call.notes.span = new RequestSpan(request, parent, { traceId, tracestate, isRecorded, offsetMs, ids, sink });
+  }
+
+  /** The request is over, or has become a WebSocket, which is no request any more. Called again, does nothing. */
+  end({ span }: Notes): void {
+    if (span instanceof OwnSpan) span.request.end(this.#options.clock.now());
+  }
+
+  /** Puts the time in a plugin, and in all that is further in, into a span. What passes through stays as it is. */
+  spanned(plugin: TracedPlugin, middleware: Middleware): Middleware {
+    const { clock } = this.#options;
+    return (next) => {
+      const handler = middleware(next);
+      if (typeof handler !== "function") return handler;
+      return (exchange) => {
+        const { notes } = exchange.call;
+        const outer = notes.span;
+        if (!(outer instanceof OwnSpan) || !outer.trace.isRecorded) return handler(exchange);
+        const span = new PluginSpan(plugin, outer, clock.now());
+        notes.span = span;
+        let returned: Reply | Promise<Reply>;
+        try {
+          returned = handler(exchange);
+        } catch (error) {
+          notes.span = outer;
+          span.ended(error, clock.now());
+          throw error;
+        }
+        if (!(returned instanceof Promise)) {
+          notes.span = outer;
+          span.ended(null, clock.now());
+          return returned;
+        }
+        const over = (error: unknown) => {
+          notes.span = outer;
+          span.ended(error, clock.now());
+        };
+        returned.then(() => over(null), over);
+        return returned;
+      };
+    };
+  }
+}
+
+/** What all spans of one request have in common. */
+interface Trace {
+  readonly traceId: string;
+  readonly tracestate: string | null;
+  readonly isRecorded: boolean;
+  /** Between the clock's two hands, so that a span cannot end before it began, and none is longer than what is around it. */
+  readonly offsetMs: number;
+  readonly ids: Ids;
+  readonly sink: SpanSink;
+}
+
+abstract class OwnSpan implements Span {
+  readonly trace: Trace;
+  readonly id: string;
+  readonly #parentId: string | null;
+  readonly #startedAt: number;
+  /** The span of the request itself. */
+  abstract readonly request: RequestSpan;
+
+  constructor(trace: Trace, parentId: string | null, startedAt: number) {
+    this.trace = trace;
+    this.id = trace.ids.span();
+    this.#parentId = parentId;
+    this.#startedAt = startedAt;
+  }
+
+  get traceId(): string {
+    return this.trace.traceId;
+  }
+
+  get traceparent(): string {
+    return `00-${this.trace.traceId}-${this.id}-${this.trace.isRecorded ? "01" : "00"}`;
+  }
+
+  get tracestate(): string | null {
+    return this.trace.tracestate;
+  }
+
+  try(exchange: Exchange, upstream: TracedUpstream, resends: number, now: number): TrySpan {
+    return new UpstreamSpan(this, { exchange, upstream, resends }, now);
+  }
+
+  protected tell(now: number, what: () => Pick<FinishedSpan, "name" | "kind" | "parent" | "attributes" | "status">): void {
+    const { traceId, tracestate, offsetMs, sink } = this.trace;
+    if (sink.isFull) return sink.add("");
+    const startMs = offsetMs + this.#startedAt;
+    sink.add(spanText({ traceId, tracestate, spanId: this.id, parentId: this.#parentId, startMs, endMs: offsetMs + now, ...what() }));
+  }
+}
+
+class RequestSpan extends OwnSpan {
+  readonly request = this;
+  readonly #request: TracedRequest;
+  readonly #parent: FinishedSpan["parent"];
+  #isOver = false;
+
+  constructor(request: TracedRequest, parent: RemoteParent | null, trace: Trace) {
+    super(trace, parent === null ? null : parent.spanId, request.call.startedAt);
+    this.#request = request;
+    this.#parent = parent === null ? "local" : "remote";
+  }
+
+  end(now: number): void {
+    if (this.#isOver || !this.trace.isRecorded) return;
+    this.#isOver = true;
+    this.tell(now, () => {
+      const { notes } = this.#request.call;
+      const error = errorOf(this.#request.call);
+      const status = error !== null && isOurs(notes, error) ? "error" : "unset";
+      return { name: nameOf(this.#request), kind: "server", parent: this.#parent, attributes: requestAttributes(this.#request, error), status };
+    });
+  }
+}
+
+class PluginSpan extends OwnSpan {
+  readonly request: RequestSpan;
+  readonly #plugin: TracedPlugin;
+
+  constructor(plugin: TracedPlugin, outer: OwnSpan, now: number) {
+    super(outer.trace, outer.id, now);
+    this.request = outer.request;
+    this.#plugin = plugin;
+  }
+
+  /** `error`: what the plugin threw, or what came through it; else null. */
+  ended(error: unknown, now: number): void {
+    const { name, scope } = this.#plugin;
+    const type = error === null ? null : error instanceof Fault ? error.code : error instanceof Error ? error.name : "_OTHER";
+    const attributes = ["edge_gateway.plugin", name, "edge_gateway.plugin.level", scope.level, "edge_gateway.plugin.id", scope.id, "error.type", type];
+    this.tell(now, () => ({ name: `plugin ${name}`, kind: "internal", parent: "local", attributes, status: type === null ? "unset" : "error" }));
+  }
+}
+
+interface Try {
+  readonly exchange: Exchange;
+  readonly upstream: TracedUpstream;
+  readonly resends: number;
+}
+
+class UpstreamSpan extends OwnSpan implements TrySpan {
+  readonly request: RequestSpan;
+  readonly #try: Try;
+
+  constructor(outer: OwnSpan, made: Try, now: number) {
+    super(outer.trace, outer.id, now);
+    this.request = outer.request;
+    this.#try = made;
+  }
+
+  ended(status: number | null, error: string | null, now: number): void {
+    if (!this.trace.isRecorded) return;
+    // To whoever asked, an answer that says that he was wrong is a failure, too.
+    const type = error ?? (status !== null && status >= 400 ? String(status) : null);
+    this.tell(now, () => ({
+      name: knownMethod(this.#try.exchange.method) ?? "HTTP",
+      kind: "client",
+      parent: "local",
+      attributes: tryAttributes(this.#try, status, type),
+      status: type === null ? "unset" : "error",
+    }));
+  }
+}
+
+/** `GET /shop/items/{id}`: of few kinds, whatever clients ask for. */
+function nameOf({ method, call }: TracedRequest): string {
+  const first = knownMethod(method) ?? "HTTP";
+  return call.notes.pattern === null ? first : `${first} ${call.notes.pattern}`;
+}
+
+function requestAttributes({ call, method, target, httpVersion, scheme, authority, clientAddress, headers }: TracedRequest, error: string | null): Attributes {
+  const { notes } = call;
+  const question = target.indexOf("?");
+  const [address, port] = hostAndPort(authority, scheme);
+  return [
+    ...methodAttributes(method),
+    "url.scheme", scheme,
+    "url.path", short(redactedPath(pathOf(target))),
+    "url.query", question < 0 ? null : short(redacted(target.slice(question)).slice(1)) || null,
+    "http.route", notes.pattern,
+    "http.response.status_code", notes.status,
+    "server.address", address,
+    "server.port", port,
+    "client.address", clientAddress,
+    "network.peer.address", call.remoteAddress,
+    "network.protocol.version", httpVersion === "2.0" ? "2" : httpVersion,
+    "user_agent.original", shortOrNull(headerValue(headers, "user-agent")),
+    "error.type", error,
+    "edge_gateway.request_id", call.id,
+    "edge_gateway.service", notes.service,
+    "edge_gateway.route", notes.route,
+    "edge_gateway.code", notes.code,
+  ];
+}
+
+function tryAttributes({ exchange, upstream, resends }: Try, status: number | null, error: string | null): Attributes {
+  const { protocol } = upstream.pool.options;
+  const scheme = protocol === "https" || protocol === "h2" ? "https" : "http";
+  return [
+    ...methodAttributes(exchange.method),
+    "url.full", short(`${scheme}://${upstream.authority}${redactedPath(exchange.upstreamPath)}${redacted(exchange.query)}`),
+    "server.address", upstream.host,
+    "server.port", upstream.port,
+    "network.protocol.version", protocol === "h2" || protocol === "h2c" ? "2" : "1.1",
+    "http.response.status_code", status,
+    "http.request.resend_count", resends === 0 ? null : resends,
+    "error.type", error,
+    "edge_gateway.upstream", upstream.id,
+  ];
+}
+
+/** Clients make methods up: only those that are known stand for themselves. */
+function methodAttributes(method: string): Attributes {
+  const known = knownMethod(method);
+  return known === null ? ["http.request.method", "_OTHER", "http.request.method_original", short(method)] : ["http.request.method", known];
+}
+
+function knownMethod(method: string): string | null {
+  return METHODS.includes(method) ? method : null;
+}
+
+/** What went wrong, in few words: the gateway's own code, or the status; null where the request was answered, if only by saying why not. */
+function errorOf({ notes: { status, code }, aborted }: Call): string | null {
+  if (status !== null && status >= 500) return code ?? String(status);
+  if (status !== null && status >= 400) return null;
+  return code ?? (aborted ? "client_closed" : null);
+}
+
+function isOurs({ status }: Notes, error: string): boolean {
+  return (status !== null && status >= 500) || (error !== "client_closed" && ERRORS[error as ErrorCode]?.side !== "client");
+}
+
+/** `[2001:db8::1]:8443` is the address and its port; where none is named, the scheme's own. */
+function hostAndPort(authority: string, scheme: "http" | "https"): [address: string | null, port: number | null] {
+  if (authority === "") return [null, null];
+  const colon = authority.lastIndexOf(":");
+  const hasPort = colon > authority.lastIndexOf("]");
+  const host = hasPort ? authority.slice(0, colon) : authority;
+  const port = hasPort && colon < authority.length - 1 ? Number(authority.slice(colon + 1)) : scheme === "https" ? 443 : 80;
+  return [short(host.startsWith("[") ? host.slice(1, -1) : host), Number.isInteger(port) ? port : null];
+}
+
+function short(text: string): string {
+  return text.length <= MOST_CHARACTERS ? text : text.slice(0, MOST_CHARACTERS);
+}
+
+function shortOrNull(text: string | undefined): string | null {
+  return text === undefined ? null : short(text);
+}
+
+/** Of one attribute; what is longer is cut off, after what is secret has gone. */
+const MOST_CHARACTERS = 1024;
