@@ -37,7 +37,14 @@ describe("readSettings", () => {
       workers: 1,
       logLevel: "info",
       logFormat: "json",
+      tracing: null,
     });
+  });
+
+  it("reads where traces go from OpenTelemetry's variables, and says what is wrong there beside all else", () => {
+    expect(settings({}, { OTEL_EXPORTER_OTLP_ENDPOINT: "http://c:4318" }).tracing).toMatchObject({ url: "http://c:4318/v1/traces" });
+    const wrong = { OTEL_EXPORTER_OTLP_ENDPOINT: "http://c:4318", OTEL_EXPORTER_OTLP_PROTOCOL: "grpc", HTTP_PORT: "x" };
+    expect(issues({}, wrong)).toEqual([expect.stringContaining("HTTP_PORT"), expect.stringContaining("OTEL_EXPORTER_OTLP_PROTOCOL")]);
   });
 
   it("prefers flags to the environment, and the environment to defaults", () => {

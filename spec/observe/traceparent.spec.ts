@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { traceIdOf } from "../../lib/observe/traceparent.ts";
+import { parentOf, traceIdOf, tracestateOf } from "../../lib/observe/traceparent.ts";
 
 const TRACE = "0af7651916cd43dd8448eb211c80319c";
 const VALID = `00-${TRACE}-b7ad6b7169203331-01`;
@@ -30,5 +30,67 @@ describe("traceIdOf", () => {
   it("takes two for none", () => {
     expect(traceIdOf(["traceparent", VALID, "traceparent", VALID])).toBeNull();
     expect(traceIdOf([])).toBeNull();
+  });
+});
+
+describe("parentOf", () => {
+  it.each([
+    ["01", true],
+    ["00", false],
+    ["ff", true],
+    ["fe", false],
+  ])("of the flags %s reads the lowest alone: sampled %s", (flags, sampled) => {
+    expect(parentOf(["traceparent", `00-${TRACE}-b7ad6b7169203331-${flags}`])).toEqual({ traceId: TRACE, spanId: "b7ad6b7169203331", sampled });
+  });
+
+  it("reads a version to come as far as it is known", () => {
+    expect(parentOf(["traceparent", `cc-${TRACE}-b7ad6b7169203331-01-what`])).toEqual({ traceId: TRACE, spanId: "b7ad6b7169203331", sampled: true });
+  });
+
+  it.each([`${VALID}-more`, VALID.toUpperCase(), VALID.replace("00-", "ff-"), `00-${TRACE}-${"0".repeat(16)}-01`, `00-${TRACE}-b7ad6b7169203331-0g`])(
+    "takes %j for none",
+    (value) => {
+      expect(parentOf(["traceparent", value])).toBeNull();
+    },
+  );
+});
+
+describe("tracestateOf", () => {
+  const entries = (count: number, length: number) => Array.from({ length: count }, (_none, i) => `k${i}=`.padEnd(length, "v"));
+  const of = (...values: string[]) => tracestateOf(values.flatMap((value) => ["TraceState", value]));
+
+  it.each([
+    ["one entry", ["rojo=00f067aa0ba902b7"], "rojo=00f067aa0ba902b7"],
+    ["several lines, in order", ["a=1,b=2", "c=3"], "a=1,b=2,c=3"],
+    ["blanks around, and empty entries", [" a=1\t, ,b=2 x,"], "a=1,b=2 x"],
+    ["a system's key", ["0tenant@vendor=x"], "0tenant@vendor=x"],
+    ["32 entries", [entries(32, 8).join(",")], entries(32, 8).join(",")],
+    ["512 characters", [entries(4, 128).join(",").slice(0, -3)], entries(4, 128).join(",").slice(0, -3)],
+  ])("takes %s", (_title, values, expected) => {
+    expect(of(...values)).toBe(expected);
+  });
+
+  it.each([
+    ["none", []],
+    ["an empty one", [""]],
+    ["no value", ["a"]],
+    ["an empty value", ["a="]],
+    ["a key in upper case", ["A=1"]],
+    ["a key that begins with a digit", ["1a=1"]],
+    ["two = in one", ["a=1=2"]],
+    ["one key twice", ["a=1,b=2", "a=3"]],
+    ["a character beyond ASCII", ["a=\xe9"]],
+    ["33 entries", [entries(33, 8).join(",")]],
+    ["a value of more than 256 characters", [`a=${"v".repeat(257)}`]],
+    ["far too much", ["a=1,".repeat(10_000)]],
+  ])("takes %s for none", (_title, values) => {
+    expect(of(...values)).toBeNull();
+  });
+
+  it("of too many characters drops the long entries first, then the last ones", () => {
+    const [short, long] = [entries(5, 100), `long=${"v".repeat(200)}`];
+    expect(of([...short, long].join(","))).toBe(short.join(","));
+    expect(of([long, ...entries(6, 100)].join(","))).toBe(entries(5, 100).join(","));
+    expect(of([long, `b${long}`, `c${long}`].join(","))).toBeNull();
   });
 });

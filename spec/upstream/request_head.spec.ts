@@ -120,3 +120,26 @@ describe("a WebSocket's key", () => {
     expect(made.accept).toBe(websocketAccept(keys[0]!));
   });
 });
+
+describe("traceparent and tracestate", () => {
+  const headers = ["TraceParent", "theirs", "tracestate", "a=1", "Traceparent", "again", "X-Trace", "kept"];
+  const spanned = (tracestate: string | null) => {
+    const traced = call(false);
+    traced.notes.span = { traceId: "t", traceparent: "ours", tracestate, try: () => expect.unreachable() };
+    return lines({ call: traced, headers }).filter((line) => /trace/i.test(line));
+  };
+
+  test("are the client's where requests are not traced", () => {
+    expect(lines({ call: call(false), headers }).filter((line) => /trace/i.test(line))).toEqual([
+      "TraceParent: theirs",
+      "tracestate: a=1",
+      "Traceparent: again",
+      "X-Trace: kept",
+    ]);
+  });
+
+  test("are those of the span that the request is in, once, and none of the client's", () => {
+    expect(spanned("b=2")).toEqual(["X-Trace: kept", "traceparent: ours", "tracestate: b=2"]);
+    expect(spanned(null)).toEqual(["X-Trace: kept", "traceparent: ours"]);
+  });
+});

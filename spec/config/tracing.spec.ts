@@ -1,0 +1,126 @@
+import { describe, expect, it } from "vitest";
+import { readTracing, tracingProblem, type TracingSettings } from "../../lib/config/tracing.ts";
+
+const read = (environment: Record<string, string>) => {
+  const issues: string[] = [];
+  return { settings: readTracing(environment, issues), issues };
+};
+const ENDPOINT = { OTEL_EXPORTER_OTLP_ENDPOINT: "http://collector:4318" };
+const DEFAULTS: TracingSettings = {
+  url: "http://collector:4318/v1/traces",
+  headers: {},
+  timeoutMs: 10_000,
+  resource: {},
+  serviceName: "edge-gateway",
+  sampler: "parentbased_always_on",
+  ratio: 1,
+};
+
+describe("readTracing", () => {
+  it.each<[string, Record<string, string>]>([
+    ["nothing is set", {}],
+    ["the endpoint is empty", { OTEL_EXPORTER_OTLP_ENDPOINT: " ", OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: "" }],
+    ["all but an endpoint is set, rightly or not", { OTEL_TRACES_SAMPLER: "what", OTEL_EXPORTER_OTLP_PROTOCOL: "grpc", OTEL_SERVICE_NAME: "x" }],
+    ["the SDK is disabled, whatever else is wrong", { ...ENDPOINT, OTEL_SDK_DISABLED: "TRUE", OTEL_EXPORTER_OTLP_PROTOCOL: "grpc" }],
+    ["traces are exported nowhere", { ...ENDPOINT, OTEL_TRACES_EXPORTER: "none" }],
+  ])("switches nothing on where %s", (_title, environment) => {
+    expect(read(environment)).toEqual({ settings: null, issues: [] });
+  });
+
+  it("needs an endpoint and nothing else", () => {
+    expect(read(ENDPOINT)).toEqual({ settings: DEFAULTS, issues: [] });
+    expect(read({ ...ENDPOINT, OTEL_SDK_DISABLED: "1", OTEL_TRACES_EXPORTER: "otlp", OTEL_EXPORTER_OTLP_PROTOCOL: "http/json" }).settings).toEqual(DEFAULTS);
+  });
+
+  it.each([
+    ["http://h:4318", undefined, "http://h:4318/v1/traces"],
+    ["http://h:4318/", undefined, "http://h:4318/v1/traces"],
+    ["https://h/otlp", undefined, "https://h/otlp/v1/traces"],
+    ["https://h/otlp/?key=1", undefined, "https://h/otlp/v1/traces?key=1"],
+    ["http://h:4318", "http://t/x", "http://t/x"],
+    [undefined, "http://t:4318", "http://t:4318/"],
+    ["not even read", "http://t/v1/traces", "http://t/v1/traces"],
+  ])("endpoint %s, for traces %s: %s", (general, own, url) => {
+    const environment = { OTEL_EXPORTER_OTLP_ENDPOINT: general ?? "", OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: own ?? "" };
+    expect(read(environment)).toMatchObject({ settings: { url }, issues: [] });
+  });
+
+  it("takes what is said for traces before what is said for all signals", () => {
+    const environment = {
+      ...ENDPOINT,
+      OTEL_EXPORTER_OTLP_HEADERS: "x-all=1",
+      OTEL_EXPORTER_OTLP_TRACES_HEADERS: "x-own=a%2Cb%3D, Authorization=Basic%20c2VjcmV0==",
+      OTEL_EXPORTER_OTLP_TIMEOUT: "1",
+      OTEL_EXPORTER_OTLP_TRACES_TIMEOUT: "2500",
+      OTEL_EXPORTER_OTLP_PROTOCOL: "grpc",
+      OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: "http/json",
+    };
+    const { settings, issues } = read(environment);
+    expect(issues).toEqual([]);
+    expect(settings).toMatchObject({ headers: { "x-own": "a,b=", Authorization: "Basic c2VjcmV0==" }, timeoutMs: 2500 });
+  });
+
+  it.each<[Record<string, string>, string, Record<string, string>]>([
+    [{ OTEL_RESOURCE_ATTRIBUTES: "service.name=shop,host.name=a%20b" }, "shop", { "host.name": "a b" }],
+    [{ OTEL_RESOURCE_ATTRIBUTES: "service.name=shop", OTEL_SERVICE_NAME: "edge" }, "edge", {}],
+  ])("of %j makes the name and the resource", (environment, serviceName, resource) => {
+    expect(read({ ...ENDPOINT, ...environment }).settings).toMatchObject({ serviceName, resource });
+  });
+
+  it.each([
+    [{ OTEL_TRACES_SAMPLER: "traceidratio" }, "traceidratio", 1],
+    [{ OTEL_TRACES_SAMPLER: "traceidratio", OTEL_TRACES_SAMPLER_ARG: "0.25" }, "traceidratio", 0.25],
+    [{ OTEL_TRACES_SAMPLER: "parentbased_traceidratio", OTEL_TRACES_SAMPLER_ARG: "1e-3" }, "parentbased_traceidratio", 0.001],
+    [{ OTEL_TRACES_SAMPLER: "always_off", OTEL_TRACES_SAMPLER_ARG: "what" }, "always_off", 1],
+  ])("of %j makes the sampler", (environment, sampler, ratio) => {
+    expect(read({ ...ENDPOINT, ...environment })).toMatchObject({ settings: { sampler, ratio }, issues: [] });
+  });
+
+  it.each<[Record<string, string>, string]>([
+    [{ OTEL_EXPORTER_OTLP_PROTOCOL: "grpc" }, 'OTEL_EXPORTER_OTLP_PROTOCOL: expected http/json, the one protocol that traces are sent by, found "grpc"'],
+    [{ OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: "http/protobuf" }, "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: expected http/json"],
+    [{ OTEL_EXPORTER_OTLP_ENDPOINT: "collector:4318" }, "OTEL_EXPORTER_OTLP_ENDPOINT: expected an http:// or https:// URL"],
+    [{ OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: "http://u:hush@h/" }, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: expected an http:// or https:// URL without user name"],
+    [{ OTEL_EXPORTER_OTLP_HEADERS: "hush" }, "OTEL_EXPORTER_OTLP_HEADERS: expected name=value pairs"],
+    [{ OTEL_EXPORTER_OTLP_HEADERS: "a=%hush" }, "OTEL_EXPORTER_OTLP_HEADERS: expected name=value pairs"],
+    [{ OTEL_EXPORTER_OTLP_HEADERS: "Authorization: Basic hush=" }, "OTEL_EXPORTER_OTLP_HEADERS: one of the names before a = is not the name of a header"],
+    [{ OTEL_EXPORTER_OTLP_HEADERS: "key=hush%0A" }, "OTEL_EXPORTER_OTLP_HEADERS: the value of key is no text that a header can carry"],
+    [{ OTEL_EXPORTER_OTLP_HEADERS: "Content-Length=1" }, "OTEL_EXPORTER_OTLP_HEADERS: Content-Length cannot be set here"],
+    [{ OTEL_EXPORTER_OTLP_TIMEOUT: "10s" }, 'OTEL_EXPORTER_OTLP_TIMEOUT: expected milliseconds, an integer 1–600000, found "10s"'],
+    [{ OTEL_EXPORTER_OTLP_TIMEOUT: "0" }, "OTEL_EXPORTER_OTLP_TIMEOUT: expected milliseconds"],
+    [{ OTEL_RESOURCE_ATTRIBUTES: "=x" }, "OTEL_RESOURCE_ATTRIBUTES: expected name=value pairs"],
+    [{ OTEL_TRACES_EXPORTER: "zipkin" }, 'OTEL_TRACES_EXPORTER: expected otlp or none, found "zipkin"'],
+    [{ OTEL_TRACES_SAMPLER: "jaeger_remote" }, "OTEL_TRACES_SAMPLER: expected one of always_on, always_off, traceidratio"],
+    [{ OTEL_TRACES_SAMPLER: "traceidratio", OTEL_TRACES_SAMPLER_ARG: "1.1" }, 'OTEL_TRACES_SAMPLER_ARG: expected a number 0–1, found "1.1"'],
+    [{ OTEL_TRACES_SAMPLER: "traceidratio", OTEL_TRACES_SAMPLER_ARG: "-0.1" }, "OTEL_TRACES_SAMPLER_ARG: expected a number 0–1"],
+    [{ OTEL_TRACES_SAMPLER: "traceidratio", OTEL_TRACES_SAMPLER_ARG: "half" }, "OTEL_TRACES_SAMPLER_ARG: expected a number 0–1"],
+  ])("refuses %j, and keeps secrets to itself", (environment, message) => {
+    const { settings, issues } = read({ ...ENDPOINT, ...environment });
+    expect(settings).toBeNull();
+    expect(issues).toEqual([expect.stringContaining(message)]);
+    expect(issues.join()).not.toContain("hush");
+  });
+
+  it("says everything at once", () => {
+    expect(read({ ...ENDPOINT, OTEL_EXPORTER_OTLP_PROTOCOL: "grpc", OTEL_TRACES_SAMPLER: "x", OTEL_EXPORTER_OTLP_TIMEOUT: "x" }).issues).toHaveLength(3);
+  });
+});
+
+describe("tracingProblem", () => {
+  it("finds none in what was read from the environment, nor in a URL alone", () => {
+    expect([tracingProblem(DEFAULTS), tracingProblem({ url: "https://c/v1/traces" })]).toEqual([undefined, undefined]);
+  });
+
+  it.each<[Partial<TracingSettings>, string]>([
+    [{ url: "c:4318" }, "tracing.url"],
+    [{ timeoutMs: 1.5 }, "tracing.timeoutMs"],
+    [{ timeoutMs: 0 }, "tracing.timeoutMs"],
+    [{ sampler: "sometimes" as never }, "tracing.sampler"],
+    [{ ratio: NaN }, "tracing.ratio"],
+    [{ headers: { "a b": "1" } }, "tracing.headers"],
+    [{ headers: { host: "1" } }, "tracing.headers: host cannot be set here"],
+    [{ headers: { a: "\r\n" } }, "tracing.headers: the value of a"],
+  ])("of %j names the member", (changes, message) => {
+    expect(tracingProblem({ ...DEFAULTS, ...changes })).toContain(message);
+  });
+});

@@ -1,0 +1,222 @@
+import { describe, expect, it, onTestFinished } from "vitest";
+import { createLog, silentLog } from "../../lib/base/log.ts";
+import { OtlpExporter, type OtlpOptions } from "../../lib/observe/otlp.ts";
+import { spanText } from "../../lib/observe/span_json.ts";
+import { systemClock, type Clock } from "../../lib/base/clock.ts";
+import { collector } from "../support/collector.ts";
+import { manualClock } from "../support/clock.ts";
+import { eventually } from "../support/raw_client.ts";
+
+const span = (n: number, name = "GET") =>
+  spanText({
+    traceId: String(n).padStart(32, "1"),
+    spanId: String(n).padStart(16, "1"),
+    parentId: null,
+    parent: "local",
+    tracestate: null,
+    name,
+    kind: "server",
+    startMs: Date.UTC(2026, 0, 1),
+    endMs: Date.UTC(2026, 0, 1) + 1.5,
+    attributes: ["a", "b", "c", 1, "d", null],
+    status: "unset",
+  });
+
+/** An exporter to a collector, and a clock by hand. */
+async function exporter(options: Partial<OtlpOptions> = {}) {
+  const clock = manualClock();
+  /** How long it has waited, or meant to, for whatever it was, in milliseconds. */
+  const waits: number[] = [];
+  const after: Clock["after"] = (ms, run) => {
+    waits.push(ms);
+    return clock.after(ms, run);
+  };
+  const to = await collector();
+  const lines: Record<string, unknown>[] = [];
+  const log = createLog({ format: "json", write: (line) => void lines.push(JSON.parse(line) as Record<string, unknown>) });
+  const made = new OtlpExporter({ settings: { url: to.url }, clock: { ...clock, after }, log, random: () => 0.5, ...options });
+  onTestFinished(() => {
+    const closed = made.close();
+    clock.advance(900);
+    return closed;
+  });
+  const add = (count: number, from = 0) => {
+    for (let i = from; i < from + count; i++) made.add(span(i));
+  };
+  /** Turns the clock on as long as it takes. */
+  const advanceUntil = (holds: () => boolean, ms: number, what: string) =>
+    eventually(() => {
+      if (!holds()) clock.advance(ms);
+      return holds();
+    }, what);
+  return { clock, waits, to, lines, add, advanceUntil, spans: made };
+}
+
+describe("an OtlpExporter", () => {
+  it("sends what has come together after a second, in one batch", async () => {
+    const { clock, to, add } = await exporter();
+    add(3);
+    clock.advance(999);
+    add(1, 3);
+    expect(to.exports).toHaveLength(0);
+    clock.advance(1);
+    expect((await to.until(4)).map(({ spanId }) => Number(spanId.slice(-1)))).toEqual([0, 1, 2, 3]);
+    expect(to.exports).toHaveLength(1);
+    expect(to.exports[0]!.headers).toMatchObject({ "content-type": "application/json", "content-length": String(Buffer.byteLength(to.exports[0]!.text)) });
+  });
+
+  it("sends 512 at once, and the rest in its time", async () => {
+    const { clock, waits, to, add, spans } = await exporter();
+    add(513);
+    await to.until(512);
+    expect(to.exports).toHaveLength(1);
+    await eventually(() => spans.exported === 512 && waits.at(-1) === 1_000);
+    clock.advance(1_000);
+    await to.until(513);
+    await eventually(() => spans.exported === 513);
+    expect(spans.dropped).toBe(0);
+  });
+
+  it.each([429, 502, 503, 504])("tries again after %d, with pauses that double", async (status) => {
+    const { clock, waits, to, add, spans } = await exporter();
+    to.answer = (response, nth) => void response.writeHead(nth < 2 ? status : 200).end();
+    add(1);
+    clock.advance(1_000);
+    await eventually(() => waits.length === 3);
+    clock.advance(1_000);
+    await eventually(() => waits.length === 5);
+    clock.advance(2_000);
+    await eventually(() => spans.exported === 1);
+    const answer = 10_000;
+    expect(waits).toEqual([1_000, answer, 1_000, answer, 2_000, answer]);
+    expect(to.exports[2]!.text).toBe(to.exports[0]!.text);
+  });
+
+  it.each([
+    ["7", 7_000],
+    [new Date(Date.UTC(2026, 0, 1) + 6_000).toUTCString(), 5_000],
+    ["3600", 30_000],
+    ["0", 100],
+    ["soon", 1_000],
+  ])("holds to Retry-After: %s", async (value, ms) => {
+    const { clock, waits, to, add } = await exporter();
+    to.answer = (response, nth) => void response.writeHead(nth === 0 ? 503 : 200, { "Retry-After": value }).end();
+    add(1);
+    clock.advance(1_000);
+    await eventually(() => waits.length === 3);
+    expect(waits[2]).toBe(ms);
+    clock.advance(ms);
+    await to.until(2);
+  });
+
+  it("gives up after five tries, and says so", async () => {
+    const { to, add, spans, lines, advanceUntil } = await exporter();
+    to.answer = (response) => void response.writeHead(503).end();
+    add(2);
+    await advanceUntil(() => spans.dropped === 2, 1_000, "the loss");
+    expect(to.exports).toHaveLength(5);
+    expect(lines).toMatchObject([{ level: "warn", message: "spans of traces were lost", spans: 2, error: "the collector answered with status 503" }]);
+  });
+
+  it.each([400, 401, 404, 413, 500, 302])("does not try again after %d", async (status) => {
+    const { clock, to, add, spans, lines } = await exporter();
+    to.answer = (response) => void response.writeHead(status, { Location: "/elsewhere" }).end("no");
+    add(1);
+    clock.advance(1_000);
+    await eventually(() => spans.dropped === 1);
+    expect(to.exports).toHaveLength(1);
+    expect(lines).toMatchObject([{ error: `the collector answered with status ${status}` }]);
+  });
+
+  it("tries again where there is no answer in time", async () => {
+    const { clock, to, add, spans, advanceUntil } = await exporter();
+    to.answer = (response, nth) => void (nth > 0 && response.end("{}"));
+    add(1);
+    clock.advance(1_000);
+    await to.until(1);
+    clock.advance(9_999);
+    expect(to.exports).toHaveLength(1);
+    await advanceUntil(() => spans.exported === 1, 500, "the second try");
+  });
+
+  it.each([
+    ['{"partialSuccess":{"rejectedSpans":"2","errorMessage":"too old"}}', 1, 2, "the collector rejected them: too old"],
+    ['{"partialSuccess":{"rejectedSpans":1}}', 2, 1, "the collector rejected them"],
+    ['{"partialSuccess":{"rejectedSpans":"99"}}', 0, 3, "the collector rejected them"],
+    ['{"partialSuccess":{"rejectedSpans":"0","errorMessage":"well"}}', 3, 0, null],
+    ['{"partialSuccess":{"rejectedSpans":"-1"}}', 3, 0, null],
+    ['"rejectedSpans', 3, 0, null],
+    ['{"partialSuccess":null,"rejectedSpans":1}', 3, 0, null],
+    ["", 3, 0, null],
+  ])("counts what a collector says it rejected: %s", async (body, exported, dropped, why) => {
+    const { clock, to, add, spans, lines } = await exporter();
+    to.answer = (response) => void response.end(body);
+    add(3);
+    clock.advance(1_000);
+    await eventually(() => spans.exported + spans.dropped === 3);
+    expect([spans.exported, spans.dropped]).toEqual([exported, dropped]);
+    expect(lines.map(({ error }) => error)).toEqual(why === null ? [] : [why]);
+  });
+
+  it("keeps no more than 8192, drops what comes then, and tells of it once a minute", async () => {
+    const { clock, to, add, spans, lines } = await exporter();
+    to.answer = () => {};
+    add(512);
+    await to.until(512);
+    add(8_192);
+    expect([spans.isFull, spans.dropped]).toEqual([true, 0]);
+    add(10);
+    spans.add("");
+    expect(spans.dropped).toBe(11);
+    expect(lines).toMatchObject([{ spans: 1, error: expect.stringContaining("there is no room for more") as string }]);
+    clock.advance(9_000); // shorter than the wait for the collector
+    add(1);
+    expect(lines).toHaveLength(1);
+  });
+
+  it("keeps no more than 16 Mi characters, however few spans they are", async () => {
+    const { to, spans } = await exporter();
+    to.answer = () => {};
+    for (let i = 0; i < 20; i++) spans.add(span(i, "x".repeat(1024 * 1024)));
+    expect(spans.dropped).toBe(4);
+  });
+
+  it("at its end sends what there is, and takes no more", async () => {
+    const { to, add, spans } = await exporter();
+    add(600);
+    await spans.close();
+    expect(to.spans).toHaveLength(600);
+    expect(spans.exported).toBe(600);
+    add(1);
+    expect([spans.isFull, spans.dropped]).toEqual([true, 1]);
+  });
+
+  it("at its end gives a collector that does not answer less than a second, and tells of what is lost", async () => {
+    const { to, add, spans, lines } = await exporter({ clock: systemClock });
+    to.answer = () => {};
+    add(600);
+    await to.until(512);
+    const before = performance.now();
+    await spans.close();
+    expect(performance.now() - before).toBeLessThan(1_500);
+    expect(spans.dropped).toBe(600);
+    expect(lines.reduce((sum, line) => sum + Number(line.spans), 0)).toBe(600);
+  });
+
+  it("at its end does not wait out a pause", async () => {
+    const { clock, waits, to, add, spans } = await exporter();
+    to.answer = (response, nth) => void response.writeHead(nth === 0 ? 503 : 200, { "Retry-After": "30" }).end();
+    add(1);
+    clock.advance(1_000);
+    await eventually(() => waits.at(-1) === 30_000);
+    await spans.close();
+    expect(spans.exported).toBe(1);
+  });
+
+  it("sends nothing where there is nothing, and needs no collector to end", async () => {
+    const spans = new OtlpExporter({ settings: { url: "http://127.0.0.1:9/v1/traces" }, clock: manualClock(), log: silentLog });
+    await spans.close();
+    await spans.close();
+    expect([spans.exported, spans.dropped]).toEqual([0, 0]);
+  });
+});
