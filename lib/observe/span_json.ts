@@ -7,8 +7,6 @@
 import { version } from "../base/version.ts";
 import { quoted } from "./access_line.ts";
 
-/** Names and values in turn; a null value is left out. */
-export type Attributes = readonly (string | number | null)[];
 
 export interface FinishedSpan {
   readonly traceId: string;
@@ -23,7 +21,8 @@ export interface FinishedSpan {
   /** Milliseconds since 1970, with their fraction. */
   readonly startMs: number;
   readonly endMs: number;
-  readonly attributes: Attributes;
+  /** By `attributesText`. */
+  readonly attributes: string;
   readonly status: "unset" | "error";
 }
 
@@ -37,14 +36,14 @@ export function spanText(span: FinishedSpan): string {
     `{"traceId":"${traceId}","spanId":"${spanId}"${parentId === null ? "" : `,"parentSpanId":"${parentId}"`}` +
     `${tracestate === null ? "" : `,"traceState":${quoted(tracestate)}`},"flags":${flags},"name":${quoted(span.name)},"kind":${KINDS[kind]}` +
     `,"startTimeUnixNano":"${nanoseconds(span.startMs)}","endTimeUnixNano":"${nanoseconds(Math.max(span.startMs, span.endMs))}"` +
-    `,"attributes":[${attributesText(attributes)}],"status":${span.status === "error" ? '{"code":2}' : "{}"}}`
+    `,"attributes":[${attributes}],"status":${span.status === "error" ? '{"code":2}' : "{}"}}`
   );
 }
 
 /** Makes the body of an export request from the texts of its spans. */
 export function batchWriter(resource: Readonly<Record<string, string>>): (spans: readonly string[]) => Buffer {
   const before =
-    `{"resourceSpans":[{"resource":{"attributes":[${attributesText(Object.entries(resource).flat())}]},` +
+    `{"resourceSpans":[{"resource":{"attributes":[${attributesText(Object.entries(resource).flatMap(([name, value]) => [keyOf(name), value]))}]},` +
     `"scopeSpans":[{"scope":{"name":"edge-gateway","version":${quoted(version)}},"spans":[`;
   return (spans) => Buffer.from(`${before}${spans.join(",")}],"schemaUrl":"${CONVENTIONS}"}]}]}`);
 }
@@ -52,15 +51,21 @@ export function batchWriter(resource: Readonly<Record<string, string>>): (spans:
 /** Which version of the semantic conventions the names of the attributes are of. */
 const CONVENTIONS = "https://opentelemetry.io/schemas/1.27.0";
 
-function attributesText(attributes: Attributes): string {
+/** Takes keys, as `keyOf` gives them, and values in turn; a null value is left out. */
+export function attributesText(attributes: readonly (string | number | null)[]): string {
   let text = "";
   for (let i = 0; i < attributes.length; i += 2) {
     const value = attributes[i + 1]!;
     if (value === null) continue;
-    text += `${text === "" ? "" : ","}{"key":${quoted(attributes[i] as string)},"value":`;
-    text += typeof value === "number" ? `{"intValue":"${value}"}}` : `{"stringValue":${quoted(value)}}}`;
+    const key = text === "" ? (attributes[i] as string) : `,${attributes[i]}`;
+    text += typeof value === "number" ? `${key}{"intValue":"${value}"}}` : `${key}{"stringValue":${quoted(value)}}}`;
   }
   return text;
+}
+
+/** The name of an attribute as it stands in the text: spelt once, for names are known beforehand. */
+export function keyOf(name: string): string {
+  return `{"key":${quoted(name)},"value":`;
 }
 
 /** As a number, the nanoseconds since 1970 would not be exact. */

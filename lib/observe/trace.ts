@@ -15,7 +15,7 @@ import { pathOf } from "./access_line.ts";
 import { createIds, type Ids } from "./ids.ts";
 import { METHODS } from "./metrics.ts";
 import type { Sampler } from "./sampling.ts";
-import { spanText, type Attributes, type FinishedSpan } from "./span_json.ts";
+import { attributesText, keyOf, spanText, type FinishedSpan } from "./span_json.ts";
 import { parentOf, tracestateOf, type RemoteParent } from "./traceparent.ts";
 
 /** A request as far as its span tells of it. */
@@ -82,6 +82,9 @@ export class Tracer {
   /** Puts the time in a plugin, and in all that is further in, into a span. What passes through stays as it is. */
   spanned(plugin: TracedPlugin, middleware: Middleware): Middleware {
     const { clock } = this.#options;
+    const { name, scope } = plugin;
+    const attributes = [KEYS["edge_gateway.plugin"], name, KEYS["edge_gateway.plugin.level"], scope.level, KEYS["edge_gateway.plugin.id"], scope.id];
+    const about: About = { name: `plugin ${name}`, attributes };
     return (next) => {
       const handler = middleware(next);
       if (typeof handler !== "function") return handler;
@@ -89,7 +92,7 @@ export class Tracer {
         const { notes } = exchange.call;
         const outer = notes.span;
         if (!(outer instanceof OwnSpan) || !outer.trace.isRecorded) return handler(exchange);
-        const span = new PluginSpan(plugin, outer, clock.now());
+        const span = new PluginSpan(about, outer, clock.now());
         notes.span = span;
         let returned: Reply | Promise<Reply>;
         try {
@@ -115,6 +118,12 @@ export class Tracer {
   }
 }
 
+/** What is said of every span of a plugin instance. */
+interface About {
+  readonly name: string;
+  readonly attributes: readonly (string | null)[];
+}
+
 /** What all spans of one request have in common. */
 interface Trace {
   readonly traceId: string;
@@ -131,6 +140,8 @@ abstract class OwnSpan implements Span {
   readonly id: string;
   readonly #parentId: string | null;
   readonly #startedAt: number;
+  /** Whose span it is in. */
+  protected readonly parent: FinishedSpan["parent"] = "local";
   /** The span of the request itself. */
   abstract readonly request: RequestSpan;
 
@@ -157,54 +168,64 @@ abstract class OwnSpan implements Span {
     return new UpstreamSpan(this, { exchange, upstream, resends }, now);
   }
 
-  protected tell(now: number, what: () => Pick<FinishedSpan, "name" | "kind" | "parent" | "attributes" | "status">): void {
+  protected tell(name: string, kind: FinishedSpan["kind"], attributes: string, error: string | null, now: number): void {
     const { traceId, tracestate, offsetMs, sink } = this.trace;
-    if (sink.isFull) return sink.add("");
-    const startMs = offsetMs + this.#startedAt;
-    sink.add(spanText({ traceId, tracestate, spanId: this.id, parentId: this.#parentId, startMs, endMs: offsetMs + now, ...what() }));
+    sink.add(
+      spanText({
+        traceId,
+        tracestate,
+        spanId: this.id,
+        parentId: this.#parentId,
+        parent: this.parent,
+        name,
+        kind,
+        startMs: offsetMs + this.#startedAt,
+        endMs: offsetMs + now,
+        attributes,
+        status: error === null ? "unset" : "error",
+      }),
+    );
   }
 }
 
 class RequestSpan extends OwnSpan {
   readonly request = this;
+  protected override readonly parent: FinishedSpan["parent"];
   readonly #request: TracedRequest;
-  readonly #parent: FinishedSpan["parent"];
   #isOver = false;
 
   constructor(request: TracedRequest, parent: RemoteParent | null, trace: Trace) {
     super(trace, parent === null ? null : parent.spanId, request.call.startedAt);
     this.#request = request;
-    this.#parent = parent === null ? "local" : "remote";
+    this.parent = parent === null ? "local" : "remote";
   }
 
   end(now: number): void {
     if (this.#isOver || !this.trace.isRecorded) return;
     this.#isOver = true;
-    this.tell(now, () => {
-      const { notes } = this.#request.call;
-      const error = errorOf(this.#request.call);
-      const status = error !== null && isOurs(notes, error) ? "error" : "unset";
-      return { name: nameOf(this.#request), kind: "server", parent: this.#parent, attributes: requestAttributes(this.#request, error), status };
-    });
+    if (this.trace.sink.isFull) return this.trace.sink.add("");
+    const { notes } = this.#request.call;
+    const error = errorOf(this.#request.call);
+    this.tell(nameOf(this.#request), "server", requestAttributes(this.#request, error), error !== null && isOurs(notes, error) ? error : null, now);
   }
 }
 
 class PluginSpan extends OwnSpan {
   readonly request: RequestSpan;
-  readonly #plugin: TracedPlugin;
+  readonly #about: About;
 
-  constructor(plugin: TracedPlugin, outer: OwnSpan, now: number) {
+  constructor(about: About, outer: OwnSpan, now: number) {
     super(outer.trace, outer.id, now);
     this.request = outer.request;
-    this.#plugin = plugin;
+    this.#about = about;
   }
 
   /** `error`: what the plugin threw, or what came through it; else null. */
   ended(error: unknown, now: number): void {
-    const { name, scope } = this.#plugin;
+    if (this.trace.sink.isFull) return this.trace.sink.add("");
+    const { name, attributes } = this.#about;
     const type = error === null ? null : error instanceof Fault ? error.code : error instanceof Error ? error.name : "_OTHER";
-    const attributes = ["edge_gateway.plugin", name, "edge_gateway.plugin.level", scope.level, "edge_gateway.plugin.id", scope.id, "error.type", type];
-    this.tell(now, () => ({ name: `plugin ${name}`, kind: "internal", parent: "local", attributes, status: type === null ? "unset" : "error" }));
+    this.tell(name, "internal", attributesText(type === null ? attributes : [...attributes, KEYS["error.type"], type]), type, now);
   }
 }
 
@@ -226,15 +247,10 @@ class UpstreamSpan extends OwnSpan implements TrySpan {
 
   ended(status: number | null, error: string | null, now: number): void {
     if (!this.trace.isRecorded) return;
+    if (this.trace.sink.isFull) return this.trace.sink.add("");
     // To whoever asked, an answer that says that he was wrong is a failure, too.
     const type = error ?? (status !== null && status >= 400 ? String(status) : null);
-    this.tell(now, () => ({
-      name: knownMethod(this.#try.exchange.method) ?? "HTTP",
-      kind: "client",
-      parent: "local",
-      attributes: tryAttributes(this.#try, status, type),
-      status: type === null ? "unset" : "error",
-    }));
+    this.tell(knownMethod(this.#try.exchange.method) ?? "HTTP", "client", tryAttributes(this.#try, status, type), type, now);
   }
 }
 
@@ -244,51 +260,52 @@ function nameOf({ method, call }: TracedRequest): string {
   return call.notes.pattern === null ? first : `${first} ${call.notes.pattern}`;
 }
 
-function requestAttributes({ call, method, target, httpVersion, scheme, authority, clientAddress, headers }: TracedRequest, error: string | null): Attributes {
+function requestAttributes({ call, method, target, httpVersion, scheme, authority, clientAddress, headers }: TracedRequest, error: string | null): string {
   const { notes } = call;
   const question = target.indexOf("?");
   const [address, port] = hostAndPort(authority, scheme);
-  return [
-    ...methodAttributes(method),
-    "url.scheme", scheme,
-    "url.path", short(redactedPath(pathOf(target))),
-    "url.query", question < 0 ? null : short(redacted(target.slice(question)).slice(1)) || null,
-    "http.route", notes.pattern,
-    "http.response.status_code", notes.status,
-    "server.address", address,
-    "server.port", port,
-    "client.address", clientAddress,
-    "network.peer.address", call.remoteAddress,
-    "network.protocol.version", httpVersion === "2.0" ? "2" : httpVersion,
-    "user_agent.original", shortOrNull(headerValue(headers, "user-agent")),
-    "error.type", error,
-    "edge_gateway.request_id", call.id,
-    "edge_gateway.service", notes.service,
-    "edge_gateway.route", notes.route,
-    "edge_gateway.code", notes.code,
-  ];
+  return attributesText([
+    KEYS["http.request.method"], knownMethod(method) ?? "_OTHER",
+    KEYS["http.request.method_original"], originalOf(method),
+    KEYS["url.scheme"], scheme,
+    KEYS["url.path"], short(redactedPath(pathOf(target))),
+    KEYS["url.query"], question < 0 ? null : short(redacted(target.slice(question)).slice(1)) || null,
+    KEYS["http.route"], notes.pattern,
+    KEYS["http.response.status_code"], notes.status,
+    KEYS["server.address"], address,
+    KEYS["server.port"], port,
+    KEYS["client.address"], clientAddress,
+    KEYS["network.peer.address"], call.remoteAddress,
+    KEYS["network.protocol.version"], httpVersion === "2.0" ? "2" : httpVersion,
+    KEYS["user_agent.original"], shortOrNull(headerValue(headers, "user-agent")),
+    KEYS["error.type"], error,
+    KEYS["edge_gateway.request_id"], call.id,
+    KEYS["edge_gateway.service"], notes.service,
+    KEYS["edge_gateway.route"], notes.route,
+    KEYS["edge_gateway.code"], notes.code,
+  ]);
 }
 
-function tryAttributes({ exchange, upstream, resends }: Try, status: number | null, error: string | null): Attributes {
+function tryAttributes({ exchange, upstream, resends }: Try, status: number | null, error: string | null): string {
   const { protocol } = upstream.pool.options;
   const scheme = protocol === "https" || protocol === "h2" ? "https" : "http";
-  return [
-    ...methodAttributes(exchange.method),
-    "url.full", short(`${scheme}://${upstream.authority}${redactedPath(exchange.upstreamPath)}${redacted(exchange.query)}`),
-    "server.address", upstream.host,
-    "server.port", upstream.port,
-    "network.protocol.version", protocol === "h2" || protocol === "h2c" ? "2" : "1.1",
-    "http.response.status_code", status,
-    "http.request.resend_count", resends === 0 ? null : resends,
-    "error.type", error,
-    "edge_gateway.upstream", upstream.id,
-  ];
+  return attributesText([
+    KEYS["http.request.method"], knownMethod(exchange.method) ?? "_OTHER",
+    KEYS["http.request.method_original"], originalOf(exchange.method),
+    KEYS["url.full"], short(`${scheme}://${upstream.authority}${redactedPath(exchange.upstreamPath)}${redacted(exchange.query)}`),
+    KEYS["server.address"], upstream.host,
+    KEYS["server.port"], upstream.port,
+    KEYS["network.protocol.version"], protocol === "h2" || protocol === "h2c" ? "2" : "1.1",
+    KEYS["http.response.status_code"], status,
+    KEYS["http.request.resend_count"], resends === 0 ? null : resends,
+    KEYS["error.type"], error,
+    KEYS["edge_gateway.upstream"], upstream.id,
+  ]);
 }
 
 /** Clients make methods up: only those that are known stand for themselves. */
-function methodAttributes(method: string): Attributes {
-  const known = knownMethod(method);
-  return known === null ? ["http.request.method", "_OTHER", "http.request.method_original", short(method)] : ["http.request.method", known];
+function originalOf(method: string): string | null {
+  return knownMethod(method) === null ? short(method) : null;
 }
 
 function knownMethod(method: string): string | null {
@@ -326,3 +343,15 @@ function shortOrNull(text: string | undefined): string | null {
 
 /** Of one attribute; what is longer is cut off, after what is secret has gone. */
 const MOST_CHARACTERS = 1024;
+
+/** What is said of spans, by the names of OpenTelemetry's conventions, and by names of our own where those have none. */
+const NAMES = [
+  "edge_gateway.plugin", "edge_gateway.plugin.level", "edge_gateway.plugin.id", "error.type",
+  "http.request.method", "http.request.method_original", "url.scheme", "url.path",
+  "url.query", "http.route", "http.response.status_code", "server.address",
+  "server.port", "client.address", "network.peer.address", "network.protocol.version",
+  "user_agent.original", "edge_gateway.request_id", "edge_gateway.service", "edge_gateway.route",
+  "edge_gateway.code", "url.full", "http.request.resend_count", "edge_gateway.upstream",
+] as const;
+
+const KEYS = Object.fromEntries(NAMES.map((name) => [name, keyOf(name)])) as Readonly<Record<(typeof NAMES)[number], string>>;

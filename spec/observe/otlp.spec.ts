@@ -1,7 +1,7 @@
 import { describe, expect, it, onTestFinished } from "vitest";
 import { createLog, silentLog } from "../../lib/base/log.ts";
 import { OtlpExporter, type OtlpOptions } from "../../lib/observe/otlp.ts";
-import { spanText } from "../../lib/observe/span_json.ts";
+import { attributesText, keyOf, spanText } from "../../lib/observe/span_json.ts";
 import { systemClock, type Clock } from "../../lib/base/clock.ts";
 import { collector } from "../support/collector.ts";
 import { manualClock } from "../support/clock.ts";
@@ -18,7 +18,7 @@ const span = (n: number, name = "GET") =>
     kind: "server",
     startMs: Date.UTC(2026, 0, 1),
     endMs: Date.UTC(2026, 0, 1) + 1.5,
-    attributes: ["a", "b", "c", 1, "d", null],
+    attributes: attributesText([keyOf("a"), "b", keyOf("c"), 1, keyOf("d"), null]),
     status: "unset",
   });
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { batchWriter, spanText, type FinishedSpan } from "../../lib/observe/span_json.ts";
+import { attributesText, batchWriter, keyOf, spanText, type FinishedSpan } from "../../lib/observe/span_json.ts";
 import { readExport } from "../support/collector.ts";
 
 const SPAN: FinishedSpan = {
@@ -12,7 +12,7 @@ const SPAN: FinishedSpan = {
   kind: "server",
   startMs: 1_767_225_600_000,
   endMs: 1_767_225_600_001.25,
-  attributes: [],
+  attributes: "",
   status: "unset",
 };
 const read = (changes: Partial<FinishedSpan>) => readExport(batchWriter({ "service.name": "s" })([spanText({ ...SPAN, ...changes })]).toString()).spans[0]!;
@@ -35,7 +35,7 @@ describe("spanText", () => {
   });
 
   it("leaves out what there is not", () => {
-    const { parentSpanId, traceState, flags, attributes } = read({ parentId: null, parent: "local", tracestate: null, attributes: ["a", null] });
+    const { parentSpanId, traceState, flags, attributes } = read({ parentId: null, parent: "local", tracestate: null, attributes: attributesText([keyOf("a"), null]) });
     expect({ parentSpanId, traceState, flags, attributes }).toEqual({ parentSpanId: null, traceState: null, flags: 0x101, attributes: {} });
   });
 
@@ -58,6 +58,6 @@ describe("spanText", () => {
 
   it("carries any text", () => {
     const hostile = '"\\\n\u0000\u001b\u009b\ud800é\u2028</script>';
-    expect(read({ attributes: ["text", hostile, "number", -7] }).attributes).toEqual({ text: JSON.parse(JSON.stringify(hostile)) as string, number: -7n });
+    expect(read({ attributes: attributesText([keyOf("text"), hostile, keyOf("number"), -7]) }).attributes).toEqual({ text: JSON.parse(JSON.stringify(hostile)) as string, number: -7n });
   });
 });

@@ -1,0 +1,27 @@
+import { describe, expect, it } from "vitest";
+import { REDACTED, redacted, redactedPath } from "../../lib/http/redact.ts";
+
+const JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln";
+
+describe("redacted", () => {
+  it.each([
+    ["", ""],
+    ["?a=1&b=2", "?a=1&b=2"],
+    ["?apiKey=k&a=1", `?apiKey=${REDACTED}&a=1`],
+    ["?a=1&api%4Bey=k", `?a=1&api%4Bey=${REDACTED}`],
+    ["?APIKEY=k", `?APIKEY=${REDACTED}`],
+    ["?access_token=a&token=b&sig=c", `?access_token=${REDACTED}&token=${REDACTED}&sig=${REDACTED}`],
+    [`?t=${JWT}&x=1`, `?t=${REDACTED}&x=1`],
+    ["?%zz=1&token=b", `?%zz=1&token=${REDACTED}`],
+    ["https://user:pass@host/p#id_token=x", `https://${REDACTED}@host/p#id_token=${REDACTED}`],
+  ])("of %j shows %j", (text, shown) => {
+    expect(redacted(text)).toBe(shown);
+  });
+});
+
+describe("redactedPath", () => {
+  it("leaves out JWTs, as far as their segment goes", () => {
+    expect(redactedPath(`/reset/${JWT}/now`)).toBe(`/reset/${REDACTED}/now`);
+    expect(redactedPath("/monkeyJumps/of")).toBe("/monkeyJumps/of");
+  });
+});

@@ -1,0 +1,133 @@
+import { describe, expect, it } from "vitest";
+import { Call } from "../../lib/http/exchange.ts";
+import type { Handler, Middleware } from "../../lib/http/handler.ts";
+import type { Reply } from "../../lib/http/reply.ts";
+import { createSampler } from "../../lib/observe/sampling.ts";
+import { batchWriter } from "../../lib/observe/span_json.ts";
+import { Tracer, type TracedRequest } from "../../lib/observe/trace.ts";
+import { manualClock } from "../support/clock.ts";
+import { readExport } from "../support/collector.ts";
+import { madeUpExchange } from "../support/exercise.ts";
+
+const OK: Reply = { status: 200, headers: [], body: null };
+const PLUGIN = { name: "p", scope: { level: "route", id: null } };
+
+function tracer(sampler: Parameters<typeof createSampler>[0] = "always_on") {
+  const clock = manualClock();
+  const texts: string[] = [];
+  const sink = { isFull: false, add: (text: string) => void texts.push(text) };
+  const made = new Tracer({ clock, sampler: createSampler(sampler, 1), sink });
+  const begin = (changes: Partial<TracedRequest> = {}): Call => {
+    const call = new Call({ id: "r", remoteAddress: "192.0.2.1", trustedRemote: false, startedAt: clock.now(), inform: () => {} });
+    const parts = { method: "GET", target: "/x", httpVersion: "1.1", scheme: "http", authority: "h", clientAddress: "192.0.2.9", headers: [] } as const;
+    made.begin({ call, ...parts, ...changes });
+    return call;
+  };
+  const spans = () => readExport(batchWriter({ "service.name": "s" })(texts).toString()).spans;
+  return { clock, sink, texts, tracer: made, begin, spans };
+}
+
+describe("the span of a request", () => {
+  it("is told once, with the time from the request's head to its end", () => {
+    const { clock, tracer: own, begin, texts, spans } = tracer();
+    const call = begin();
+    clock.advance(12.5);
+    own.end(call.notes);
+    own.end(call.notes);
+    expect(texts).toHaveLength(1);
+    expect([spans()[0]!.start, spans()[0]!.end - spans()[0]!.start]).toEqual([BigInt(Date.UTC(2026, 0, 1)) * 1_000_000n, 12_500_000n]);
+  });
+
+  it("is told, too, where the request ends in the middle of a plugin", () => {
+    const { tracer: own, begin, spans } = tracer();
+    const call = begin();
+    void own.spanned(PLUGIN, () => () => new Promise(() => {}))(() => OK)(madeUpExchange({ call }));
+    own.end(call.notes);
+    expect(spans()).toMatchObject([{ kind: 2 }]);
+  });
+
+  it.each([
+    ["shop.example", "http", "shop.example", 80n],
+    ["shop.example", "https", "shop.example", 443n],
+    ["shop.example:8443", "https", "shop.example", 8443n],
+    ["[2001:db8::1]", "http", "2001:db8::1", 80n],
+    ["[2001:db8::1]:81", "http", "2001:db8::1", 81n],
+    ["", "http", undefined, undefined],
+  ] as const)("of %j over %s names the server %s and port %s", (authority, scheme, address, port) => {
+    const { tracer: own, begin, spans } = tracer();
+    own.end(begin({ authority, scheme }).notes);
+    expect([spans()[0]!.attributes["server.address"], spans()[0]!.attributes["server.port"]]).toEqual([address, port]);
+  });
+
+  it("cuts off what clients make long, once its secrets are gone", () => {
+    const { tracer: own, begin, spans, texts } = tracer();
+    own.end(begin({ target: `/${"p".repeat(2000)}?q=${"x".repeat(1011)}&apiKey=hush`, headers: ["User-Agent", "u".repeat(2000)] }).notes);
+    const { attributes } = spans()[0]!;
+    expect(["url.path", "url.query", "user_agent.original"].map((name) => String(attributes[name]).length)).toEqual([1024, 1024, 1024]);
+    expect(texts[0]).not.toContain("hush");
+  });
+
+  it("is not even spelt where nobody has room for it", () => {
+    const { sink, tracer: own, begin, texts } = tracer();
+    sink.isFull = true;
+    own.end(begin().notes);
+    expect(texts).toEqual([""]);
+  });
+});
+
+describe("a plugin in a span", () => {
+  const within = (middleware: Middleware, sampler?: Parameters<typeof createSampler>[0]) => {
+    const made = tracer(sampler);
+    const call = made.begin();
+    const exchange = madeUpExchange({ call });
+    const handler = (next: Handler) => made.tracer.spanned(PLUGIN, middleware)(next);
+    return { ...made, call, exchange, handler };
+  };
+
+  it("returns what it returns, and lets errors pass as they are", async () => {
+    const error = new Error("its own");
+    const promise = Promise.resolve(OK);
+    const { exchange, handler, call, texts } = within((next) => (given) => next(given));
+    const outer = call.notes.span;
+    expect(handler(() => OK)(exchange)).toBe(OK);
+    expect(handler(() => promise)(exchange)).toBe(promise);
+    await promise;
+    expect(() =>
+      handler(() => {
+        throw error;
+      })(exchange),
+    ).toThrow(error);
+    await expect(handler(() => Promise.reject(error))(exchange)).rejects.toBe(error);
+    expect(call.notes.span).toBe(outer);
+    expect(texts).toHaveLength(4);
+  });
+
+  it("is what the plugin finds to be its span, and what the next finds to be around it", () => {
+    const { exchange, handler, call } = within((next) => (given) => next(given));
+    const outer = call.notes.span!;
+    let inner: string | undefined;
+    handler(() => {
+      inner = call.notes.span!.traceparent;
+      return OK;
+    })(exchange);
+    expect(inner).toMatch(new RegExp(`^00-${outer.traceId}-`));
+    expect(inner).not.toBe(outer.traceparent);
+  });
+
+  it("is none where the trace is not recorded, nor where there is no trace", () => {
+    const unsampled = within((next) => (given) => next(given), "always_off");
+    const seen: unknown[] = [];
+    unsampled.handler(() => {
+      seen.push(unsampled.call.notes.span);
+      return OK;
+    })(unsampled.exchange);
+    expect(seen).toEqual([unsampled.call.notes.span]);
+    expect(unsampled.tracer.spanned(PLUGIN, (next) => next)(() => OK)(madeUpExchange())).toBe(OK);
+    expect(unsampled.texts).toEqual([]);
+  });
+
+  it("leaves a plugin that gives no handler to those who say so", () => {
+    const { handler } = within((() => undefined) as never);
+    expect(handler(() => OK)).toBeUndefined();
+  });
+});
