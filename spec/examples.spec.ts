@@ -163,7 +163,7 @@ describe("README", () => {
 
   test("lists every family of metrics with its type", async () => {
     const config = JSON.parse(read("examples/quickstart.json")) as ConfigInput;
-    const gateway = everything.createGateway({ config });
+    const gateway = everything.createGateway({ config, tracing: { url: "http://127.0.0.1:9/v1/traces" } });
     const families = [...gateway.metrics().matchAll(/^# TYPE (\S+) (\S+)$/gm)].map(([, name, type]) => [name, type]);
     await gateway.close(0);
     const rows = tableUnder("Metrics").map(([name, type]) => [name, type]);

@@ -1,6 +1,7 @@
 import { request as tlsRequest } from "node:https";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { CA, CLIENT, EXPIRED, SERVER, STRANGER } from "../support/certs.ts";
+import { collector } from "../support/collector.ts";
 import { backend, oneService } from "../support/gateway.ts";
 import { socketOrigin } from "../support/origin.ts";
 import { readMetrics } from "../support/metrics_text.ts";
@@ -54,6 +55,26 @@ describe("a start", () => {
     expect((await ask(running.port, { path: "/a/x?q=1" })).status).toBe(200);
     await running.says("\n", "stdout");
     expect(logLines(running.stdout())).toMatchObject([{ path: "/a/x", status: 200, service: "s" }]);
+  });
+
+  it("sends traces where OTEL_EXPORTER_OTLP_ENDPOINT says, the last of them as it ends", async () => {
+    const origin = await backend();
+    const to = await collector();
+    const environment = { OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${to.port}`, OTEL_SERVICE_NAME: "shop edge", OTEL_EXPORTER_OTLP_HEADERS: "key=secret" };
+    const running = await runningProgram(oneService(origin.port), [], environment);
+    expect(running.started).toMatchObject({ traces: `http://127.0.0.1:${to.port}` });
+    await ask(running.port, { path: "/a/x" });
+    running.child.kill("SIGTERM");
+    expect((await running.ended).code).toBe(0);
+    expect(to.spans).toHaveLength(2);
+    expect(to.exports[0]).toMatchObject({ url: "/v1/traces", resource: { "service.name": "shop edge" }, headers: { key: "secret" } });
+    expect(running.stderr()).not.toContain("secret");
+  });
+
+  it("does not happen where traces would have to be sent by a protocol that it does not speak: exit code 2, and why", async () => {
+    const environment = { OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:4317", OTEL_EXPORTER_OTLP_PROTOCOL: "grpc" };
+    const { code, stderr } = await program(["--config", fileWith(oneService(9)), "--http-port", "0"], { environment }).ended;
+    expect([code, stderr]).toEqual([2, expect.stringContaining('OTEL_EXPORTER_OTLP_PROTOCOL: expected http/json, the one protocol that traces are sent by, found "grpc"')]);
   });
 
   it("goes on when the readers of its output are gone", async () => {
