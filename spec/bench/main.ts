@@ -8,10 +8,13 @@ import { failover } from "./failover.ts";
 import { metrics } from "./metrics.ts";
 import { overload } from "./overload.ts";
 import { reload } from "./reload.ts";
+import { router } from "./router.ts";
 import { soak } from "./soak.ts";
 import { trace } from "./trace.ts";
 
-const BENCHMARKS: Readonly<Record<string, (words: readonly string[]) => Promise<boolean>>> = { access_log: accessLog, chain, failover, metrics, overload, reload, soak, trace };
+const BENCHMARKS: Readonly<Record<string, (words: readonly string[]) => Promise<boolean>>> = {
+  ...{ access_log: accessLog, chain, failover, metrics, overload, reload, router, soak, trace },
+};
 
 const [name = "", ...words] = process.argv.slice(2);
 const run = BENCHMARKS[name];

@@ -1,0 +1,36 @@
+/**
+ * Numbers out of rounds, and in which words they are told. How the rounds came about is each benchmark's own.
+ */
+
+/** The middle of an odd number of values, the mean of the two middle ones of an even number; NaN of none. */
+export function median(values: readonly number[]): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  const middle = sorted.length >> 1;
+  return sorted.length % 2 === 1 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2;
+}
+
+/** Three digits that count: "1.23", "45.6", "789", "12345"; "–" where there is no figure. */
+export function brief(value: number | null | undefined): string {
+  if (value === null || value === undefined || Number.isNaN(value)) return "–";
+  const digits = Math.abs(value) >= 100 ? 0 : Math.abs(value) >= 10 ? 1 : 2;
+  return value.toFixed(digits);
+}
+
+/** One line of the targets: a figure, what it has to be, and whether it is. */
+export interface Verdict {
+  readonly what: string;
+  readonly figure: string;
+  readonly target: string;
+  /** Null: could not be measured here. */
+  readonly met: boolean | null;
+}
+
+/** "met", "NOT met", or that there is no figure. */
+export function told({ met }: Verdict): string {
+  return met === null ? "not measured" : met ? "met" : "**NOT met**";
+}
+
+/** Rows as a Markdown table. */
+export function markdown(heads: readonly string[], rows: readonly (readonly (string | number)[])[]): string {
+  return [heads, heads.map((_, i) => (i === 0 ? "---" : "---:")), ...rows].map((cells) => `| ${cells.join(" | ")} |`).join("\n");
+}
