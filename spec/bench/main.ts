@@ -5,15 +5,16 @@
 import { accessLog } from "./access_log.ts";
 import { chain } from "./chain.ts";
 import { failover } from "./failover.ts";
+import { limiter } from "./limiter.ts";
 import { metrics } from "./metrics.ts";
 import { overload } from "./overload.ts";
 import { reload } from "./reload.ts";
 import { router } from "./router.ts";
 import { soak } from "./soak.ts";
-import { trace } from "./trace.ts";
+import { start } from "./start.ts";
 
 const BENCHMARKS: Readonly<Record<string, (words: readonly string[]) => Promise<boolean>>> = {
-  ...{ access_log: accessLog, chain, failover, metrics, overload, reload, router, soak, trace },
+  ...{ access_log: accessLog, chain, failover, limiter, metrics, overload, reload, router, soak, start },
 };
 
 const [name = "", ...words] = process.argv.slice(2);

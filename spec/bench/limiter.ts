@@ -1,0 +1,163 @@
+/**
+ * What counting a request against its limits costs: nanoseconds of a decision by three windows, and bytes that a caller is remembered
+ * in. What the plugin makes of a decision is no part of it.
+ */
+import { fork } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import type { Clock } from "../../lib/base/clock.ts";
+import { random } from "../support/random.ts";
+import { brief, markdown, median, told, type Verdict } from "./figures.ts";
+import { build, builtModule } from "./ready.ts";
+
+const LOADER = new URL("../../node_modules/tsx/dist/loader.mjs", import.meta.url).href;
+const PROGRAM = fileURLToPath(import.meta.url);
+/** Says that this file is to measure, and is not only read for the function below. */
+const WORD = "measure";
+
+const MAX_NS = 500;
+const MAX_BYTES = 300;
+const DECISIONS = 200_000;
+const CALLERS = 20_000;
+const WARM_UP = 3;
+
+interface Figures {
+  readonly ns: Readonly<Record<string, number>>;
+  readonly bytes: Readonly<Record<string, number>>;
+}
+
+const ONE = "one caller";
+const MANY = `${CALLERS} callers`;
+const REFUSED = "one caller, refused";
+const NO_CLOCK = ", the clock left out";
+const QUIET = "one request each";
+const MIXED = "ten requests each on average, unevenly";
+const EVEN = "ten requests each, within ten minutes";
+const FULL = "every window full";
+
+/** Takes the number of rounds as its first word, 5 by default. Prints its figures; true when the targets are met. */
+export async function limiter([given = "5"]: readonly string[]): Promise<boolean> {
+  const rounds = Number(given);
+  if (!(Number.isInteger(rounds) && rounds >= 1 && rounds <= 50)) throw new RangeError("there are 1 to 50 rounds");
+  build();
+  const all: Figures[] = [];
+  for (let round = 0; round < rounds; round++) all.push(await inOwnProcess());
+  const medians = (pick: (each: Figures) => Readonly<Record<string, number>>) =>
+    new Map(Object.keys(pick(all[0]!)).map((key) => [key, median(all.map((each) => pick(each)[key]!))] as const));
+  const ns = medians((each) => each.ns);
+  const bytes = medians((each) => each.bytes);
+  console.log(`three windows (second, minute, hour); medians of ${rounds} processes; Node ${process.versions.node}\n`);
+  console.log(`${markdown(["a decision", "ns"], [...ns].map(([what, value]) => [what, value.toFixed(0)]))}\n`);
+  console.log(`${markdown([`a caller of ${CALLERS}`, "bytes"], [...bytes].map(([what, value]) => [what, value.toFixed(0)]))}\n`);
+  const verdicts: Verdict[] = [
+    ...[ONE, MANY].map((what) => ({ what: `decision, ${what}`, figure: `${brief(ns.get(what))} ns`, target: `≤ ${MAX_NS} ns`, met: ns.get(what)! <= MAX_NS })),
+    { what: `caller, ${MIXED}`, figure: `${brief(bytes.get(MIXED))} B`, target: `≤ ${MAX_BYTES} B`, met: bytes.get(MIXED)! <= MAX_BYTES },
+  ];
+  console.log(markdown(["figure", "is", "target", ""], verdicts.map((each) => [each.what, each.figure, each.target, told(each)])));
+  return verdicts.every(({ met }) => met);
+}
+
+function inOwnProcess(): Promise<Figures> {
+  const child = fork(PROGRAM, [WORD], { execArgv: ["--expose-gc", "--import", LOADER] });
+  return new Promise((resolve, reject) => {
+    child.once("message", (said) => resolve(said as Figures));
+    child.once("error", reject);
+    child.once("close", (code) => reject(new Error(`the process that measures ended with ${code}`)));
+  });
+}
+
+async function measure(): Promise<Figures> {
+  const { memoryCounters } = await builtModule<typeof import("../../lib/store/memory.ts")>("store/memory");
+  const { systemClock } = await builtModule<typeof import("../../lib/base/clock.ts")>("base/clock");
+  let time = 0;
+  const hand: Clock = { ...systemClock, now: () => time };
+  /** Limits that none of the measured requests reaches; the second's is as exact as limits are. */
+  const high = windows(64, 1_000_000, 1_000_000_000);
+  const one = () => "ip:192.0.2.1";
+  const many = () => `ip:198.51.${dice.int(0, 255)}.${dice.int(0, CALLERS >> 8)}`;
+  const dice = random(5);
+  const ns: Record<string, number> = {};
+  const cases = [
+    { what: ONE, limits: windows(1_000_000, 10_000_000, 1_000_000_000), caller: one },
+    { what: MANY, limits: high, caller: many },
+    { what: REFUSED, limits: windows(1, 1, 1), caller: one },
+  ];
+  for (const { what, limits, caller } of cases) {
+    for (const clock of [systemClock, hand]) {
+      const limiter = memoryCounters(clock).limiter("k", { windows: limits, maxCallers: 1_000_000 });
+      const rounds: number[] = [];
+      for (let round = 0; round < WARM_UP + 9; round++) {
+        // Made anew each time, as the plugin makes it: a text that nobody has looked up before.
+        const names = Array.from({ length: DECISIONS }, caller).map((name) => Buffer.from(name, "latin1").toString("latin1"));
+        const began = process.hrtime.bigint();
+        for (let i = 0; i < DECISIONS; i++) {
+          limiter.decide(names[i]!);
+          // Thirty thousand requests a second.
+          time += 1 / 30;
+        }
+        if (round >= WARM_UP) rounds.push(Number(process.hrtime.bigint() - began) / DECISIONS);
+      }
+      ns[clock === systemClock ? what : what + NO_CLOCK] = median(rounds);
+    }
+  }
+  const limits = windows(10, 100, 1_000);
+  const remembered = (fill: (decide: (caller: number) => void) => void) => {
+    const limiter = memoryCounters(hand).limiter("k", { windows: limits, maxCallers: 1_000_000 });
+    const before = heap();
+    // Joined from pieces, as the plugin joins it.
+    fill((caller) => void limiter.decide("ip:" + `203.0.${caller >> 8}.${caller & 255}`));
+    const bytes = (heap() - before) / CALLERS;
+    limiter.decide("ip:192.0.2.1"); // it is not to be collected before
+    return bytes;
+  };
+  remembered((decide) => decide(0)); // compiled
+  return {
+    ns,
+    bytes: {
+      [QUIET]: remembered((decide) => everyCaller(decide)),
+      [MIXED]: remembered((decide) => {
+        everyCaller(decide);
+        // By Zipf's law: the busiest caller asks twice as often as the second, and three times as often as the third.
+        for (let i = 0; i < 9 * CALLERS; i++) {
+          time += 600_000 / (9 * CALLERS); // within ten minutes
+          decide(Math.min(CALLERS - 1, Math.trunc(CALLERS ** dice.next()) - 1));
+        }
+      }),
+      [EVEN]: remembered((decide) => {
+        for (let i = 0; i < 10; i++) {
+          everyCaller(decide);
+          time += 60_000;
+        }
+      }),
+      [FULL]: remembered((decide) => {
+        for (let i = 0; i < 1_000; i++) {
+          everyCaller(decide);
+          time += 1_000;
+        }
+      }),
+    },
+  };
+}
+
+function everyCaller(decide: (caller: number) => void): void {
+  for (let i = 0; i < CALLERS; i++) decide(i);
+}
+
+function windows(second: number, minute: number, hour: number) {
+  return [
+    { name: "second", limit: second, ms: 1_000 },
+    { name: "minute", limit: minute, ms: 60_000 },
+    { name: "hour", limit: hour, ms: 3_600_000 },
+  ];
+}
+
+function heap(): number {
+  globalThis.gc!();
+  const { heapUsed, external } = process.memoryUsage();
+  return heapUsed + external;
+}
+
+if (process.argv[1] === PROGRAM && process.argv[2] === WORD && process.send !== undefined) {
+  process.once("disconnect", () => process.exit());
+  process.send(await measure());
+  process.disconnect();
+}
