@@ -1,0 +1,223 @@
+/**
+ * The built gateway beside other proxies, in one run on one machine: requests a second, processor time of a request, latency and memory, as
+ * figures and as ratios. The proxy has one processor to itself, load and backend have another. What is asked is `peers/scenarios.ts`, who
+ * is measured `peers/competitors.ts`, what is made of the figures `peers/report.ts`.
+ */
+import { mkdirSync, mkdtempSync } from "node:fs";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import { median } from "./figures.ts";
+import { pause } from "./load.ts";
+import { backend, competitors, type Competitor } from "./peers/competitors.ts";
+import { faultOf, fullLoad, holdConnections, missingFor, pacedLoad } from "./peers/gauge.ts";
+import { costsOf, find, freePort, MEASURED, OTHERS, withMachine, type Machine, type Running } from "./peers/machine.ts";
+import { report, type Measured, type Round, type Run } from "./peers/report.ts";
+import { PACE, SCENARIOS, type Scenario } from "./peers/scenarios.ts";
+import { build, install } from "./ready.ts";
+
+const USAGE = `usage: npm run bench -- peers [SCENARIO,…] [--rounds N] [--seconds N] [--only NAME,…]
+  SCENARIO   ${SCENARIOS.map(({ name }) => name).join(", ")}; all by default
+  --rounds   1–50 rounds of each scenario, in which every proxy has its turn; 5 by default
+  --seconds  1–60 whole seconds of load in a turn; 1 by default
+  --only     the proxies that take part: ours, ours-log, ours-node, ours-plain, nginx, haproxy, caddy, bare, http-proxy, fastify, fast-gateway
+It ends within ten minutes: what has not been measured by then is left out.`;
+
+/** Ten minutes, less what it takes to end whatever is under way. */
+const MOST_MS = 570_000;
+const READY_MS = 15_000;
+const WARM_UP_S = 1;
+const WARM_REQUESTS = 5_000;
+const MOST_WARM_UPS = 4;
+
+/** Prints its tables and leaves them in `results/`; true when all targets that could be measured are met. */
+export async function peers(words: readonly string[]): Promise<boolean> {
+  const options = optionsOf(words);
+  if (typeof options === "string") {
+    console.log(options);
+    return options === USAGE;
+  }
+  const deadline = performance.now() + MOST_MS;
+  build();
+  install();
+  const all = competitors();
+  const unknown = options.only?.find((name) => !all.some((each) => each.name === name));
+  if (unknown !== undefined) console.log(`there is no ${unknown} here`);
+  const chosen = all.filter(({ name }) => options.only === null || options.only.includes(name));
+  const missing = chosen.filter(({ version }) => version === null).map(({ name }) => name);
+  const notes: string[] = [];
+  if (missing.length > 0) notes.push(`not installed, and not measured: ${missing.join(", ")}`);
+  for (const tool of ["nginx", "wrk", "h2load"]) if (find(tool) === null) notes.push(`${tool} is not installed: ${INSTEAD[tool]!}`);
+  const measured = await withMachine(async (machine) => {
+    if (machine.notPinned !== null) notes.push(`the proxies share their processor with load and backend, and latencies say little: ${machine.notPinned}`);
+    const backendPort = await freePort();
+    const folder = mkdtempSync(join(machine.folder, "backend-"));
+    const origin = machine.start(backend({ folder, port: backendPort }), OTHERS);
+    const results: Measured[] = [];
+    for (const scenario of options.scenarios) {
+      const part = chosen.filter((each) => each.version !== null && each.takesPart(scenario));
+      results.push(...(await measureAll({ machine, scenario, part, backendPort, deadline, notes, ...options })));
+      if (origin.over()) throw new Error(`the backend has ended: ${origin.errors()}`);
+    }
+    return results;
+  });
+  const run: Run = { ...options, measured, notes, versions: Object.fromEntries(chosen.map(({ name, version }) => [name, version])) };
+  const results = new URL("results/", import.meta.url);
+  mkdirSync(results, { recursive: true });
+  return report(run, results);
+}
+
+const INSTEAD: Readonly<Record<string, string>> = {
+  nginx: "a backend of our own takes its place",
+  wrk: "a loader of our own takes its place, which is slower than the fastest proxies",
+  h2load: "HTTP/2 is not measured",
+};
+
+interface Options {
+  readonly scenarios: readonly Scenario[];
+  readonly rounds: number;
+  readonly seconds: number;
+  readonly only: readonly string[] | null;
+}
+
+/** The options; or what is wrong with them, or the usage if that was asked for. */
+function optionsOf(words: readonly string[]): Options | string {
+  const flags = { rounds: { type: "string" }, seconds: { type: "string" }, only: { type: "string" }, help: { type: "boolean" } } as const;
+  try {
+    const { values, positionals } = parseArgs({ args: [...words], options: flags, allowPositionals: true });
+    if (values.help === true) return USAGE;
+    const names = positionals.flatMap((each) => each.split(","));
+    const unknown = names.find((name) => !SCENARIOS.some((scenario) => scenario.name === name));
+    if (unknown !== undefined) throw new Error(`there is no scenario ${JSON.stringify(unknown)}`);
+    const rounds = Number(values.rounds ?? 5);
+    const seconds = Number(values.seconds ?? 1);
+    if (!(Number.isInteger(rounds) && rounds >= 1 && rounds <= 50)) throw new Error("--rounds is a number from 1 to 50");
+    if (!(Number.isInteger(seconds) && seconds >= 1 && seconds <= 60)) throw new Error("--seconds is a number from 1 to 60");
+    const scenarios = names.length === 0 ? SCENARIOS : SCENARIOS.filter(({ name }) => names.includes(name));
+    return { scenarios, rounds, seconds, only: values.only?.split(",") ?? null };
+  } catch (error) {
+    return `${(error as Error).message}\n${USAGE}`;
+  }
+}
+
+interface Task {
+  readonly machine: Machine;
+  readonly scenario: Scenario;
+  readonly part: readonly Competitor[];
+  readonly backendPort: number;
+  readonly rounds: number;
+  readonly seconds: number;
+  /** In milliseconds of `performance.now()`: nothing is begun behind it. */
+  readonly deadline: number;
+  readonly notes: string[];
+}
+
+/** One proxy that is up, and what has been measured of it. */
+interface Contestant {
+  readonly competitor: Competitor;
+  readonly running: Running;
+  readonly port: number;
+  readonly freshRssMib: number;
+  /** Requests a second that a paced load is paced at; 0 where the load is not paced. */
+  rate: number;
+  readonly rounds: Round[];
+}
+
+/** All of them are up at once; only the one whose turn it is has something to do. */
+async function measureAll(task: Task): Promise<Measured[]> {
+  const { scenario, rounds, deadline, notes } = task;
+  const inTheWay = missingFor(scenario);
+  if (inTheWay !== null) {
+    notes.push(`${scenario.name} was not measured: ${inTheWay}`);
+    return [];
+  }
+  console.log(`${scenario.title}: ${task.part.map(({ name }) => name).join(", ")}`);
+  const up: Contestant[] = [];
+  try {
+    for (const competitor of task.part) {
+      if (performance.now() > deadline) break;
+      const contestant = await begin(task, competitor);
+      if (contestant !== null) up.push(contestant);
+    }
+    for (let round = 0; round < rounds; round++) {
+      for (const contestant of up) {
+        if (performance.now() > deadline) {
+          notes.push(`time was over in round ${round + 1} of ${rounds} of ${scenario.name}, at ${contestant.competitor.name}`);
+          return measuredOf(scenario, up);
+        }
+        await turn(task, contestant);
+      }
+    }
+    return measuredOf(scenario, up);
+  } finally {
+    await Promise.all(up.map(({ running }) => running.stop()));
+  }
+}
+
+/** Starts it, sees that it does what it is to do, and warms it up. Null when it does not: that is noted. */
+async function begin(task: Task, competitor: Competitor): Promise<Contestant | null> {
+  const { machine, scenario, backendPort, notes } = task;
+  const port = await freePort();
+  const folder = mkdtempSync(join(machine.folder, `${competitor.name}-`));
+  const running = machine.start(competitor.command(scenario, { folder, port, backendPort }), MEASURED);
+  let fault: string | null = "it was not asked";
+  for (const until = performance.now() + READY_MS; performance.now() < until && fault !== null && !running.over(); ) {
+    fault = await faultOf(competitor, scenario, port).catch((error: Error) => error.message);
+    if (fault !== null) await pause(50);
+  }
+  if (fault !== null) {
+    notes.push(`${scenario.name}: ${competitor.name} was left out: ${running.over() ? `it ended: ${running.errors().trim()}` : fault}`);
+    await running.stop();
+    return null;
+  }
+  const freshRssMib = costsOf(running.pid).rssMib;
+  const contestant: Contestant = { competitor, running, port, freshRssMib, rate: 0, rounds: [] };
+  if (scenario.load !== "idle") {
+    // What is compiled while it runs is so after some thousand requests, which on a busy machine take longer than a second.
+    const few = { ...scenario, connections: Math.min(scenario.connections, 64) };
+    for (let i = 0, asked = 0; i < MOST_WARM_UPS && asked < WARM_REQUESTS; i++) asked += (await fullLoad(machine, few, port, WARM_UP_S)).requests;
+    if (scenario.load === "paced") contestant.rate = PACE * (await fullLoad(machine, few, port, WARM_UP_S)).rps;
+  }
+  return contestant;
+}
+
+async function turn({ machine, scenario, seconds, notes }: Task, { competitor, running, port, rate, rounds }: Contestant): Promise<void> {
+  try {
+    if (scenario.load === "idle") {
+      const holder = await holdConnections(machine, scenario, port);
+      await pause(200);
+      const { rssMib } = costsOf(running.pid);
+      await holder.stop();
+      rounds.push({ rps: null, cpuMicros: null, p50: null, p99: null, rssMib });
+      return;
+    }
+    const before = costsOf(running.pid);
+    let rssMib = 0;
+    const half = setTimeout(() => (rssMib = costsOf(running.pid).rssMib), seconds * 500);
+    const gauged = await (scenario.load === "paced" ? pacedLoad(machine, scenario, port, seconds, rate) : fullLoad(machine, scenario, port, seconds));
+    clearTimeout(half);
+    const after = costsOf(running.pid);
+    if (gauged.failures > 0) notes.push(`${scenario.name}: ${competitor.name} failed ${gauged.failures} of ${gauged.requests} requests in a turn, which does not count`);
+    else if (running.over()) notes.push(`${scenario.name}: ${competitor.name} has ended: ${running.errors().trim()}`);
+    else {
+      const cpuMicros = (after.cpuMicros - before.cpuMicros) / gauged.requests;
+      const { rps, p50, p99, timerP99 } = gauged;
+      rounds.push({ rps, cpuMicros, p50, p99, rssMib: Math.max(rssMib, after.rssMib), ...(timerP99 === undefined ? {} : { timerP99 }) });
+    }
+  } catch (error) {
+    notes.push(`${scenario.name}: ${competitor.name}: ${(error as Error).message}`);
+  }
+}
+
+function measuredOf(scenario: Scenario, up: readonly Contestant[]): Measured[] {
+  return up
+    .filter(({ rounds }) => rounds.length > 0)
+    .map(({ competitor: { name, kind, guards }, rounds, freshRssMib, rate }) => {
+      const of = (pick: (round: Round) => number | null | undefined) => {
+        const values = rounds.map(pick).filter((value) => typeof value === "number");
+        return values.length === 0 ? null : median(values);
+      };
+      const medians = { rps: of((each) => each.rps), cpuMicros: of((each) => each.cpuMicros), p50: of((each) => each.p50), p99: of((each) => each.p99) };
+      const memory = { rssMib: of((each) => each.rssMib), freshRssMib, timerP99: of((each) => each.timerP99) };
+      return { scenario: scenario.name, name, kind, plain: scenario.guarded && !guards, rate, ...medians, ...memory, rounds };
+    });
+}

@@ -1,0 +1,212 @@
+/**
+ * Asks a proxy and says how it answered: first one request of each kind, read closely, then the load, by wrk or h2load where they are
+ * installed and else by `loader.mjs`. What the proxy costs meanwhile is `machine.ts`.
+ */
+import { once } from "node:events";
+import { readFileSync, writeFileSync } from "node:fs";
+import http from "node:http";
+import http2 from "node:http2";
+import https from "node:https";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { CA } from "../../support/certs.ts";
+import type { Competitor } from "./competitors.ts";
+import { find, OTHERS, type Machine, type Running } from "./machine.ts";
+import { KEY, type Scenario } from "./scenarios.ts";
+
+export interface Gauged {
+  readonly requests: number;
+  readonly rps: number;
+  readonly p50: number | null;
+  readonly p99: number | null;
+  /** Answers other than 200, and connections that broke. */
+  readonly failures: number;
+  /** Of a paced load: how far apart the loader's own timers were, in milliseconds. Much more than one: it was the loader that was slow. */
+  readonly timerP99?: number;
+}
+
+/** What does not answer as it should is not measured: resolves with what is wrong, or null. */
+export async function faultOf(competitor: Competitor, scenario: Scenario, port: number): Promise<string | null> {
+  for (const path of [scenario.paths[0]!, scenario.paths.at(-1)!]) {
+    const answer = await ask(scenario, port, path, true);
+    if (answer.status !== 200) return `${scenario.method} ${path} gave ${answer.status}`;
+    if (answer.body.length !== scenario.answerBytes || answer.body.some((byte) => byte !== X)) return `${path} came with a body of ${answer.body.length} other bytes`;
+  }
+  if (scenario.guarded && competitor.guards) {
+    const { status } = await ask(scenario, port, scenario.paths[0]!, false);
+    if (status !== 401) return `a request without the key gave ${status}`;
+  }
+  if (scenario.routes > 0) {
+    const { status } = await ask(scenario, port, "/nowhere/42", true);
+    if (status !== 404) return `a path of no route gave ${status}`;
+  }
+  return null;
+}
+
+/** What stands in the way of the load of a scenario, or null. */
+export function missingFor({ protocol }: Scenario): string | null {
+  return protocol === "h2" && find("h2load") === null ? "h2load is not installed" : null;
+}
+
+/** As fast as it goes. */
+export function fullLoad(machine: Machine, scenario: Scenario, port: number, seconds: number): Promise<Gauged> {
+  if (scenario.protocol === "h2") return byH2load(machine, scenario, port, seconds);
+  if (find("wrk") !== null) return byWrk(machine, scenario, port, seconds);
+  return byLoader(machine, scenario, port, { mode: "closed", seconds, rate: 0 });
+}
+
+/** So many requests a second, each due at its moment. */
+export function pacedLoad(machine: Machine, scenario: Scenario, port: number, seconds: number, rate: number): Promise<Gauged> {
+  return byLoader(machine, scenario, port, { mode: "paced", seconds, rate });
+}
+
+/** Opens the scenario's connections, asks once on each, and keeps them until it is stopped. */
+export async function holdConnections(machine: Machine, scenario: Scenario, port: number): Promise<Running> {
+  const holder = loader(machine, scenario, port, { mode: "hold", seconds: 0, rate: 0 });
+  while (!holder.output().includes("\n")) {
+    if (holder.over()) throw new Error(`the connections could not be opened: ${holder.errors()}`);
+    await Promise.race([once(holder.child.stdout!, "data"), holder.ended]);
+  }
+  const { failures } = JSON.parse(holder.output()) as { failures: number };
+  if (failures > 0) throw new Error(`${failures} of ${scenario.connections} connections were not answered`);
+  return holder;
+}
+
+const X = "x".charCodeAt(0);
+const ASK_MS = 2_000;
+/** How much longer than it was asked for a load may take. */
+const GRACE_MS = 15_000;
+
+interface Answer {
+  readonly status: number;
+  readonly body: Buffer;
+}
+
+function ask(scenario: Scenario, port: number, path: string, withKey: boolean): Promise<Answer> {
+  const headers: Record<string, string> = withKey ? { apiKey: KEY } : {};
+  const body = Buffer.alloc(scenario.bodyBytes, "x");
+  if (scenario.protocol === "h2") return askOverHttp2(port, path, headers);
+  const options = { host: "127.0.0.1", port, path, method: scenario.method, agent: false, headers, ca: CA.cert, servername: "localhost" };
+  return new Promise((resolve, reject) => {
+    const asked = (scenario.protocol === "https" ? https : http).request(options, (response) => {
+      const pieces: Buffer[] = [];
+      response.on("data", (piece: Buffer) => pieces.push(piece));
+      response.on("error", reject);
+      response.on("end", () => resolve({ status: response.statusCode!, body: Buffer.concat(pieces) }));
+    });
+    asked.setTimeout(ASK_MS, () => asked.destroy(new Error("no answer")));
+    asked.on("error", reject);
+    if (body.length > 0) asked.setHeader("Content-Length", body.length);
+    asked.end(body);
+  });
+}
+
+async function askOverHttp2(port: number, path: string, headers: Record<string, string>): Promise<Answer> {
+  const session = http2.connect(`https://localhost:${port}`, { ca: CA.cert, host: "127.0.0.1" } as http2.SecureClientSessionOptions);
+  try {
+    return await new Promise((resolve, reject) => {
+      session.on("error", reject);
+      session.setTimeout(ASK_MS, () => session.destroy(new Error("no answer")));
+      const stream = session.request({ ":path": path, ...headers });
+      const pieces: Buffer[] = [];
+      let status = 0;
+      stream.on("response", (fields) => (status = fields[":status"] ?? 0));
+      stream.on("data", (piece: Buffer) => pieces.push(piece));
+      stream.on("error", reject);
+      stream.on("end", () => resolve({ status, body: Buffer.concat(pieces) }));
+    });
+  } finally {
+    session.destroy();
+  }
+}
+
+async function byWrk(machine: Machine, scenario: Scenario, port: number, seconds: number): Promise<Gauged> {
+  const script = join(machine.folder, `${scenario.name}.lua`);
+  writeFileSync(script, luaOf(scenario));
+  const url = `${scenario.protocol}://127.0.0.1:${port}${scenario.paths[0]!}`;
+  // It counts in whole seconds; what is longer than asked for is not cut off.
+  const words = ["-t", "1", "-c", String(scenario.connections), "-d", `${Math.max(1, Math.round(seconds))}s`, "--latency", "-s", script, url];
+  const output = await outputOf(machine.start({ program: find("wrk")!, words }, OTHERS), seconds);
+  const [, requests, took] = /(\d+) requests in ([\d.]+\w+)/.exec(output) ?? [];
+  if (requests === undefined) throw new Error(`wrk said: ${output}`);
+  const latency = (percent: number) => msOf(new RegExp(`^\\s+${percent}%\\s+([\\d.]+\\w+)`, "m").exec(output)?.[1]);
+  const broken = /Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)/.exec(output)?.slice(1) ?? [];
+  const others = Number(/Non-2xx or 3xx responses: (\d+)/.exec(output)?.[1] ?? 0);
+  const failures = broken.reduce((sum, each) => sum + Number(each), others);
+  return { requests: Number(requests), rps: (Number(requests) / msOf(took)!) * 1000, p50: latency(50), p99: latency(99), failures };
+}
+
+/** The key, the method and the body; and the paths in turn when there are several. */
+function luaOf({ method, bodyBytes, paths }: Scenario): string {
+  const common = `wrk.method = "${method}"\nwrk.headers["apiKey"] = "${KEY}"\n${bodyBytes > 0 ? `wrk.body = string.rep("x", ${bodyBytes})\n` : ""}`;
+  if (paths.length === 1) return common;
+  return `${common}local texts, turn = {}, 0
+function init(args)
+  for i, path in ipairs({${paths.map((path) => `"${path}"`).join(",")}}) do texts[i] = wrk.format(nil, path) end
+end
+function request()
+  turn = turn % #texts + 1
+  return texts[turn]
+end
+`;
+}
+
+/** wrk's "1.23ms", "45.6us", "2.01s", "1.00m". */
+function msOf(text: string | undefined): number | null {
+  const [, value, unit] = /^([\d.]+)(us|ms|s|m)$/.exec(text ?? "") ?? [];
+  if (value === undefined) return null;
+  return Number(value) * { us: 0.001, ms: 1, s: 1000, m: 60_000 }[unit as "us" | "ms" | "s" | "m"];
+}
+
+async function byH2load(machine: Machine, scenario: Scenario, port: number, seconds: number): Promise<Gauged> {
+  const log = join(machine.folder, "h2load.log");
+  const duration = Math.max(1, Math.round(seconds));
+  const words = ["-t", "1", "-c", String(scenario.connections), "-m", "16", "-D", String(duration), "--log-file", log, "-H", `apiKey: ${KEY}`];
+  const command = { program: find("h2load")!, words: [...words, `https://127.0.0.1:${port}${scenario.paths[0]!}`] };
+  writeFileSync(log, "");
+  const output = await outputOf(machine.start(command, OTHERS), seconds);
+  const [, done, succeeded] = /(\d+) done, (\d+) succeeded/.exec(output) ?? [];
+  const fine = /status codes: (\d+) 2xx/.exec(output)?.[1];
+  if (done === undefined || fine === undefined) throw new Error(`h2load said: ${output}`);
+  const micros = readFileSync(log, "utf8")
+    .split("\n")
+    .map((line) => line.split("\t"))
+    .filter(([, status]) => status === "200")
+    .map(([, , took]) => Number(took))
+    .sort((a, b) => a - b);
+  const share = (part: number) => (micros.length === 0 ? null : micros[Math.floor(micros.length * part)]! / 1000);
+  // A run that ends by the clock leaves requests that are under way: they are not done, and not failures.
+  const failures = Math.max(Number(done) - Number(succeeded), Number(done) - Number(fine));
+  return { requests: Number(fine), rps: Number(fine) / duration, p50: share(0.5), p99: share(0.99), failures };
+}
+
+interface Loading {
+  readonly mode: "closed" | "paced" | "hold";
+  readonly seconds: number;
+  /** Requests a second. */
+  readonly rate: number;
+}
+
+async function byLoader(machine: Machine, scenario: Scenario, port: number, loading: Loading): Promise<Gauged> {
+  return JSON.parse(await outputOf(loader(machine, scenario, port, loading), loading.seconds)) as Gauged;
+}
+
+function loader(machine: Machine, scenario: Scenario, port: number, loading: Loading): Running {
+  const { method, bodyBytes, connections, protocol } = scenario;
+  const length = bodyBytes > 0 ? `Content-Length: ${bodyBytes}\r\n` : "";
+  // On the command line, which may not be longer than 128 KiB: some of many paths will do.
+  const paths = scenario.paths.slice(0, bodyBytes > 0 ? 1 : 500);
+  const requests = paths.map((path) => `${method} ${path} HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\napiKey: ${KEY}\r\n${length}\r\n${"x".repeat(bodyBytes)}`);
+  const words = [LOADER, JSON.stringify({ ...loading, port, connections, secure: protocol === "https", requests })];
+  return machine.start({ program: process.execPath, words }, OTHERS);
+}
+
+const LOADER = fileURLToPath(new URL("loader.mjs", import.meta.url));
+
+async function outputOf(running: Running, seconds: number): Promise<string> {
+  const timer = setTimeout(() => void running.stop(), seconds * 1000 + GRACE_MS);
+  const code = await running.ended;
+  clearTimeout(timer);
+  if (code !== 0) throw new Error(`the load ended with ${code}: ${running.errors()}${running.output()}`);
+  return running.output();
+}

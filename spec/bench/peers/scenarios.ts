@@ -1,0 +1,57 @@
+/**
+ * What the proxies are measured with: which requests, over which protocol, from how many connections. How each proxy is set up for a
+ * scenario is `competitors.ts`, what asks is `gauge.ts`.
+ */
+
+export interface Scenario {
+  readonly name: string;
+  readonly title: string;
+  readonly method: "GET" | "POST";
+  /** Asked for in turn. */
+  readonly paths: readonly string[];
+  /** What is sent with each request, in bytes. */
+  readonly bodyBytes: number;
+  /** What the backend answers with. */
+  readonly answerBytes: number;
+  /** How many routes a proxy chooses from; 0: it takes everything. */
+  readonly routes: number;
+  /** Whether those that can ask for a key and count requests. */
+  readonly guarded: boolean;
+  readonly protocol: "http" | "https" | "h2";
+  readonly connections: number;
+  /** As fast as it goes; at 60 % of that; or nothing but open connections. */
+  readonly load: "full" | "paced" | "idle";
+}
+
+export const SMALL_BYTES = 200;
+export const LARGE_BYTES = 64 * 1024;
+export const KEY = "8d5e0a1c47b94f0f9d7c3f1b";
+export const PACE = 0.6;
+
+const SMALL: Omit<Scenario, "name" | "title"> = {
+  method: "GET",
+  paths: ["/small"],
+  bodyBytes: 0,
+  answerBytes: SMALL_BYTES,
+  routes: 0,
+  guarded: false,
+  protocol: "http",
+  connections: 32,
+  load: "full",
+};
+
+const ROUTES = 1_000;
+const MANY = 1_000;
+
+export const SCENARIOS: readonly Scenario[] = [
+  { ...SMALL, name: "small", title: "GET, 200 bytes" },
+  { ...SMALL, name: "guarded", title: "GET, 200 bytes, with a key and a rate limit", guarded: true },
+  { ...SMALL, name: "large", title: "GET, 64 KiB", paths: ["/large"], answerBytes: LARGE_BYTES },
+  { ...SMALL, name: "post", title: "POST of 16 KiB", method: "POST", bodyBytes: 16 * 1024 },
+  { ...SMALL, name: "routes", title: "GET, 200 bytes, 1000 routes", routes: ROUTES, paths: Array.from({ length: ROUTES }, (_none, i) => `/r${i}/42`) },
+  { ...SMALL, name: "https", title: "GET, 200 bytes, over HTTPS", protocol: "https" },
+  { ...SMALL, name: "http2", title: "GET, 200 bytes, over HTTP/2", protocol: "h2", connections: 8 },
+  { ...SMALL, name: "connections", title: "GET, 200 bytes, from 1000 connections", connections: MANY },
+  { ...SMALL, name: "idle", title: "1000 idle kept connections", connections: MANY, load: "idle" },
+  { ...SMALL, name: "paced", title: "GET, 200 bytes, with a key and a rate limit, at 60 % of the own peak", guarded: true, connections: 64, load: "paced" },
+];
