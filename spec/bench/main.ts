@@ -9,13 +9,14 @@ import { limiter } from "./limiter.ts";
 import { metrics } from "./metrics.ts";
 import { overload } from "./overload.ts";
 import { peers } from "./peers.ts";
+import { profile } from "./profile.ts";
 import { reload } from "./reload.ts";
 import { router } from "./router.ts";
 import { soak } from "./soak.ts";
 import { start } from "./start.ts";
 
 const BENCHMARKS: Readonly<Record<string, (words: readonly string[]) => Promise<boolean>>> = {
-  ...{ access_log: accessLog, chain, failover, limiter, metrics, overload, peers, reload, router, soak, start },
+  ...{ access_log: accessLog, chain, failover, limiter, metrics, overload, peers, profile, reload, router, soak, start },
 };
 
 const [name = "", ...words] = process.argv.slice(2);

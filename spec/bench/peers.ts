@@ -17,7 +17,7 @@ import { build, install } from "./ready.ts";
 
 const USAGE = `usage: npm run bench -- peers [SCENARIO,…] [--rounds N] [--seconds N] [--only NAME,…]
   SCENARIO   ${SCENARIOS.map(({ name }) => name).join(", ")}; all by default
-  --rounds   1–50 rounds of each scenario, in which every proxy has its turn; 5 by default
+  --rounds   1–50 rounds of each scenario, in which every proxy has its turn; 4 by default
   --seconds  1–60 whole seconds of load in a turn; 1 by default
   --only     the proxies that take part: ours, ours-log, ours-node, ours-plain, nginx, haproxy, caddy, bare, http-proxy, fastify, fast-gateway
 It ends within ten minutes: what has not been measured by then is left out.`;
@@ -53,9 +53,12 @@ export async function peers(words: readonly string[]): Promise<boolean> {
     const folder = mkdtempSync(join(machine.folder, "backend-"));
     const origin = machine.start(backend({ folder, port: backendPort }), OTHERS);
     const results: Measured[] = [];
-    for (const scenario of options.scenarios) {
-      const part = chosen.filter((each) => each.version !== null && each.takesPart(scenario));
-      results.push(...(await measureAll({ machine, scenario, part, backendPort, deadline, notes, ...options })));
+    const parts = options.scenarios.map((scenario) => ({ scenario, part: chosen.filter((each) => joins(each, scenario)) }));
+    for (const [i, { scenario, part }] of parts.entries()) {
+      const left = parts.slice(i).map(({ scenario: { load }, part: { length } }) => length * WEIGHTS[load]);
+      // A share of the time that is left: where it does not last for all rounds, every scenario has fewer, and none has none.
+      const share = ((deadline - performance.now()) * left[0]!) / left.reduce((sum, each) => sum + each, 0);
+      results.push(...(await measureAll({ machine, scenario, part, backendPort, deadline: performance.now() + share, notes, ...options })));
       if (origin.over()) throw new Error(`the backend has ended: ${origin.errors()}`);
     }
     return results;
@@ -64,6 +67,13 @@ export async function peers(words: readonly string[]): Promise<boolean> {
   const results = new URL("results/", import.meta.url);
   mkdirSync(results, { recursive: true });
   return report(run, results);
+}
+
+/** How long a proxy's part in a scenario takes, beside the others. */
+const WEIGHTS = { full: 1, paced: 1.2, idle: 0.15 };
+
+function joins({ name, version, takesPart }: Competitor, scenario: Scenario): boolean {
+  return version !== null && (scenario.among === null || scenario.among.includes(name)) && takesPart(scenario);
 }
 
 const INSTEAD: Readonly<Record<string, string>> = {
@@ -88,7 +98,7 @@ function optionsOf(words: readonly string[]): Options | string {
     const names = positionals.flatMap((each) => each.split(","));
     const unknown = names.find((name) => !SCENARIOS.some((scenario) => scenario.name === name));
     if (unknown !== undefined) throw new Error(`there is no scenario ${JSON.stringify(unknown)}`);
-    const rounds = Number(values.rounds ?? 5);
+    const rounds = Number(values.rounds ?? 4);
     const seconds = Number(values.seconds ?? 1);
     if (!(Number.isInteger(rounds) && rounds >= 1 && rounds <= 50)) throw new Error("--rounds is a number from 1 to 50");
     if (!(Number.isInteger(seconds) && seconds >= 1 && seconds <= 60)) throw new Error("--seconds is a number from 1 to 60");
@@ -134,13 +144,16 @@ async function measureAll(task: Task): Promise<Measured[]> {
   const up: Contestant[] = [];
   try {
     for (const competitor of task.part) {
-      if (performance.now() > deadline) break;
+      if (performance.now() > deadline) {
+        notes.push(`time was over before ${competitor.name} could begin with ${scenario.name}`);
+        break;
+      }
       const contestant = await begin(task, competitor);
       if (contestant !== null) up.push(contestant);
     }
     for (let round = 0; round < rounds; round++) {
       for (const contestant of up) {
-        if (performance.now() > deadline) {
+        if (performance.now() > deadline && round > 0) {
           notes.push(`time was over in round ${round + 1} of ${rounds} of ${scenario.name}, at ${contestant.competitor.name}`);
           return measuredOf(scenario, up);
         }
@@ -180,7 +193,9 @@ async function begin(task: Task, competitor: Competitor): Promise<Contestant | n
   return contestant;
 }
 
-async function turn({ machine, scenario, seconds, notes }: Task, { competitor, running, port, rate, rounds }: Contestant): Promise<void> {
+async function turn({ machine, scenario, seconds: asked, notes }: Task, { competitor, running, port, rate, rounds }: Contestant): Promise<void> {
+  // Opening a thousand connections is a good part of one second.
+  const seconds = scenario.connections >= 1_000 ? Math.max(2, asked) : asked;
   try {
     if (scenario.load === "idle") {
       const holder = await holdConnections(machine, scenario, port);

@@ -137,6 +137,8 @@ const [PPID, UTIME, STIME, CUTIME, CSTIME] = [1, 11, 12, 13, 14];
 /** USER_HZ is 100 on every Linux that Node runs on. */
 const MICROS_PER_TICK = 10_000;
 const MOST_TEXT = 8_192;
+/** How long whoever is asked to end may take. */
+const ASKED_MS = 500;
 
 /** The name may hold anything, spaces and brackets too: the fields are behind its last bracket. */
 function statOf(pid: number): string[] | null {
@@ -191,6 +193,11 @@ function start({ program, words, environment = {} }: Command, folder: string, te
     over: () => over,
     ended,
     async stop() {
+      if (!over && pid > 0) {
+        // Asked first: whoever has children of its own waits for them, and leaves none to others.
+        child.kill("SIGTERM");
+        await Promise.race([ended, new Promise((resolve) => setTimeout(resolve, ASKED_MS))]);
+      }
       if (!over && pid > 0) {
         try {
           process.kill(-pid, "SIGKILL");
