@@ -2,28 +2,31 @@
  * Runs one benchmark by name: `npm run bench -- soak 60`. Exit code 1 when it does not hold what it promises.
  * Benchmarks take minutes and want a quiet machine: they are no part of the test run, nor of the package.
  */
-import { accessLog } from "./access_log.ts";
-import { chain } from "./chain.ts";
-import { failover } from "./failover.ts";
-import { limiter } from "./limiter.ts";
-import { metrics } from "./metrics.ts";
-import { overload } from "./overload.ts";
-import { peers } from "./peers.ts";
-import { profile } from "./profile.ts";
-import { reload } from "./reload.ts";
-import { router } from "./router.ts";
-import { soak } from "./soak.ts";
-import { start } from "./start.ts";
+type Benchmark = (words: readonly string[]) => Promise<boolean>;
 
-const BENCHMARKS: Readonly<Record<string, (words: readonly string[]) => Promise<boolean>>> = {
-  ...{ access_log: accessLog, chain, failover, limiter, metrics, overload, peers, profile, reload, router, soak, start },
+/** Each with the words it takes; loaded when it is asked for, as some bring half the gateway along. */
+const BENCHMARKS: Readonly<Record<string, readonly [load: () => Promise<Benchmark>, words: string]>> = {
+  access_log: [async () => (await import("./access_log.ts")).accessLog, ""],
+  chain: [async () => (await import("./chain.ts")).chain, "[REQUESTS]"],
+  failover: [async () => (await import("./failover.ts")).failover, "[SECONDS]"],
+  limiter: [async () => (await import("./limiter.ts")).limiter, "[ROUNDS]"],
+  metrics: [async () => (await import("./metrics.ts")).metrics, ""],
+  overload: [async () => (await import("./overload.ts")).overload, "[SECONDS]"],
+  peers: [async () => (await import("./peers.ts")).peers, "[SCENARIO,…] [--rounds N] [--seconds N] [--only NAME,…] [--help]"],
+  profile: [async () => (await import("./profile.ts")).profile, "[SCENARIO] [--seconds N] [--top N] [--of NAME] [--help]"],
+  reload: [async () => (await import("./reload.ts")).reload, "[SECONDS]"],
+  router: [async () => (await import("./router.ts")).router, "[ROUNDS]"],
+  soak: [async () => (await import("./soak.ts")).soak, "[SECONDS]"],
+  start: [async () => (await import("./start.ts")).start, "[STARTS]"],
 };
 
 const [name = "", ...words] = process.argv.slice(2);
-const run = BENCHMARKS[name];
-if (run === undefined) {
-  console.error(`usage: npm run bench -- ${Object.keys(BENCHMARKS).join("|")} [SECONDS or REQUESTS]`);
+const benchmark = Object.hasOwn(BENCHMARKS, name) ? BENCHMARKS[name] : undefined;
+if (benchmark === undefined) {
+  const lines = Object.entries(BENCHMARKS).map(([each, [, takes]]) => `  ${each} ${takes}`.trimEnd());
+  console.error(`usage: npm run bench -- NAME …\n${lines.join("\n")}`);
   process.exitCode = 2;
 } else {
+  const run = await benchmark[0]();
   process.exitCode = (await run(words)) ? 0 : 1;
 }

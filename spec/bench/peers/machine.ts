@@ -78,7 +78,7 @@ while read -r sign pid; do
     -) live="\${live%% $pid *} \${live#* $pid }" ;;
   esac
 done
-for pid in $live; do kill -9 -- "-$pid"; done
+for pid in $live; do kill -s KILL -- "-$pid"; done
 rm -rf -- "$1"
 `;
 
