@@ -86,13 +86,14 @@ function tableOf(some: readonly Measured[]): string {
   const nginx = some.find(({ name }) => name === "nginx") ?? null;
   const node = least(some.filter(({ kind }) => kind === "node"), weight);
   const paced = some.some(({ rate }) => rate > 0);
-  const heads = ["proxy", ...(paced ? ["asked/s"] : []), "requests/s", "CPU µs", "p50 ms", "p99 ms", "RSS MiB", "× nginx", "× best of Node"];
+  const heads = ["proxy", ...(paced ? ["asked/s"] : []), "requests/s", "CPU µs", "p50 ms", "p99 ms", "RSS MiB", "× nginx", "× best of Node", ...(paced ? ["loader's timers, p99 ms"] : [])];
   const rows = some.map((each) => [
     each.plain ? `${each.name} (without)` : each.name,
     ...(paced ? [brief(each.rate)] : []),
     ...[brief(each.rps), brief(each.cpuMicros), brief(each.p50), brief(each.p99), brief(each.rssMib)],
     brief(ratio(weight(each), weight(nginx))),
     brief(ratio(weight(each), weight(node))),
+    ...(paced ? [brief(each.timerP99)] : []),
   ]);
   return markdown(heads, rows);
 }
