@@ -25,9 +25,10 @@ export interface Verdict {
   readonly met: boolean | null;
 }
 
-/** "met", "NOT met", or that there is no figure. */
-export function told({ met }: Verdict): string {
-  return met === null ? "not measured" : met ? "met" : "**NOT met**";
+/** As a Markdown table, with whether each is met. */
+export function verdictTable(verdicts: readonly Verdict[]): string {
+  const told = (met: boolean | null) => (met === null ? "not measured" : met ? "met" : "**NOT met**");
+  return markdown(["figure", "is", "target", ""], verdicts.map(({ what, figure, target, met }) => [what, figure, target, told(met)]));
 }
 
 /** Rows as a Markdown table. */

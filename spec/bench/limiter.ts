@@ -6,7 +6,7 @@ import { fork } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import type { Clock } from "../../lib/base/clock.ts";
 import { random } from "../support/random.ts";
-import { brief, markdown, median, told, type Verdict } from "./figures.ts";
+import { brief, markdown, median, verdictTable, type Verdict } from "./figures.ts";
 import { build, builtModule } from "./ready.ts";
 
 const LOADER = new URL("../../node_modules/tsx/dist/loader.mjs", import.meta.url).href;
@@ -49,11 +49,15 @@ export async function limiter([given = "5"]: readonly string[]): Promise<boolean
   console.log(`${markdown(["a decision", "ns"], [...ns].map(([what, value]) => [what, value.toFixed(0)]))}\n`);
   console.log(`${markdown([`a caller of ${CALLERS}`, "bytes"], [...bytes].map(([what, value]) => [what, value.toFixed(0)]))}\n`);
   const verdicts: Verdict[] = [
-    ...[ONE, MANY].map((what) => ({ what: `decision, ${what}`, figure: `${brief(ns.get(what))} ns`, target: `≤ ${MAX_NS} ns`, met: ns.get(what)! <= MAX_NS })),
-    { what: `caller, ${MIXED}`, figure: `${brief(bytes.get(MIXED))} B`, target: `≤ ${MAX_BYTES} B`, met: bytes.get(MIXED)! <= MAX_BYTES },
+    ...[ONE, MANY].map((what) => atMost(`decision, ${what}`, ns.get(what)!, MAX_NS, "ns")),
+    atMost(`caller, ${MIXED}`, bytes.get(MIXED)!, MAX_BYTES, "B"),
   ];
-  console.log(markdown(["figure", "is", "target", ""], verdicts.map((each) => [each.what, each.figure, each.target, told(each)])));
+  console.log(verdictTable(verdicts));
   return verdicts.every(({ met }) => met);
+}
+
+function atMost(what: string, value: number, most: number, unit: string): Verdict {
+  return { what, figure: `${brief(value)} ${unit}`, target: `≤ ${most} ${unit}`, met: value <= most };
 }
 
 function inOwnProcess(): Promise<Figures> {

@@ -7,7 +7,9 @@ const LOADER = new URL("../../node_modules/tsx/dist/loader.mjs", import.meta.url
 
 function bench(...words: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
   return new Promise((resolve) => {
-    execFile(process.execPath, ["--import", LOADER, MAIN, ...words], (error, stdout, stderr) => resolve({ code: Number(error?.code ?? 0), stdout, stderr }));
+    execFile(process.execPath, ["--import", LOADER, MAIN, ...words], (error, stdout, stderr) => {
+      resolve({ code: Number(error?.code ?? 0), stdout, stderr });
+    });
   });
 }
 

@@ -53,7 +53,7 @@ export async function peers(words: readonly string[]): Promise<boolean> {
   if (missing.length > 0) notes.push(`not installed, and not measured: ${missing.join(", ")}`);
   for (const tool of ["nginx", "wrk", "h2load"]) if (find(tool) === null) notes.push(`${tool} is not installed: ${INSTEAD[tool]!}`);
   const measured = await withMachine(async (machine) => {
-    if (machine.notPinned !== null) notes.push(`the proxies share their processor with load and backend, and latencies say little: ${machine.notPinned}`);
+    if (machine.notPinned !== null) notes.push(`the proxies share their processor with load and backend: ${machine.notPinned}`);
     const backendPort = await freePort();
     const folder = mkdtempSync(join(machine.folder, "backend-"));
     const origin = machine.start(backend({ folder, port: backendPort }), OTHERS);
@@ -191,13 +191,18 @@ async function begin(task: Task, competitor: Competitor): Promise<Contestant | n
   }
   const freshRssMib = costsOf(running.pid).rssMib;
   const contestant: Contestant = { competitor, running, port, freshRssMib, rate: 0, rounds: [] };
-  if (scenario.load !== "idle") {
+  if (scenario.load === "idle") return contestant;
+  try {
     // What is compiled while it runs is so after some thousand requests, which on a busy machine take longer than a second.
     const few = { ...scenario, connections: Math.min(scenario.connections, 64) };
     for (let i = 0, asked = 0; i < MOST_WARM_UPS && asked < WARM_REQUESTS; i++) asked += (await fullLoad(machine, few, port, WARM_UP_S)).requests;
     if (scenario.load === "paced") contestant.rate = PACE * (await fullLoad(machine, few, port, WARM_UP_S)).rps;
+    return contestant;
+  } catch (error) {
+    notes.push(`${scenario.name}: ${competitor.name} was left out: ${(error as Error).message}`);
+    await running.stop();
+    return null;
   }
-  return contestant;
 }
 
 async function turn({ machine, scenario, seconds: asked, notes }: Task, { competitor, running, port, rate, rounds }: Contestant): Promise<void> {
@@ -218,7 +223,7 @@ async function turn({ machine, scenario, seconds: asked, notes }: Task, { compet
     const gauged = await (scenario.load === "paced" ? pacedLoad(machine, scenario, port, seconds, rate) : fullLoad(machine, scenario, port, seconds));
     clearTimeout(half);
     const after = costsOf(running.pid);
-    if (gauged.failures > 0) notes.push(`${scenario.name}: ${competitor.name} failed ${gauged.failures} of ${gauged.requests} requests in a turn, which does not count`);
+    if (gauged.failures > 0) notes.push(`${scenario.name}: a turn of ${competitor.name} does not count: ${gauged.failures} requests failed`);
     else if (running.over()) notes.push(`${scenario.name}: ${competitor.name} has ended: ${running.errors().trim()}`);
     else {
       const cpuMicros = (after.cpuMicros - before.cpuMicros) / gauged.requests;
@@ -238,8 +243,9 @@ function measuredOf(scenario: Scenario, up: readonly Contestant[]): Measured[] {
         const values = rounds.map(pick).filter((value) => typeof value === "number");
         return values.length === 0 ? null : median(values);
       };
-      const medians = { rps: of((each) => each.rps), cpuMicros: of((each) => each.cpuMicros), p50: of((each) => each.p50), p99: of((each) => each.p99) };
-      const memory = { rssMib: of((each) => each.rssMib), freshRssMib, timerP99: of((each) => each.timerP99) };
-      return { scenario: scenario.name, name, kind, plain: scenario.guarded && !guards, rate, ...medians, ...memory, rounds };
+      const costs = { rps: of((each) => each.rps), cpuMicros: of((each) => each.cpuMicros) };
+      const latencies = { p50: of((each) => each.p50), p99: of((each) => each.p99), timerP99: of((each) => each.timerP99) };
+      const memory = { rssMib: of((each) => each.rssMib), freshRssMib };
+      return { scenario: scenario.name, name, kind, plain: scenario.guarded && !guards, rate, ...costs, ...latencies, ...memory, rounds };
     });
 }

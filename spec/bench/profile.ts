@@ -137,7 +137,10 @@ function print(profile: Profile, { cpuMicros, top }: { cpuMicros: number; top: n
   });
   // Shares of the processor time: what a sample stands for includes time in which another process had the processor.
   const rows = (of: Map<string, number>, most: number) =>
-    [...of].sort(([, a], [, b]) => b - a).slice(0, most).map(([what, micros]) => [what, `${((100 * micros) / busy).toFixed(1)} %`, brief((micros / busy) * cpuMicros)]);
+    [...of]
+      .sort(([, a], [, b]) => b - a)
+      .slice(0, most)
+      .map(([what, micros]) => [what, `${((100 * micros) / busy).toFixed(1)} %`, brief((micros / busy) * cpuMicros)]);
   const heads = (what: string) => [what, "own time", "µs a request"];
   console.log(`${((100 * busy) / (busy + idle)).toFixed(0)} % of the time busy; shares are of that\n`);
   console.log(`${markdown(heads("whose"), rows(groups, groups.size))}\n`);

@@ -59,7 +59,8 @@ export function backend({ folder, port }: Omit<Place, "backendPort">): Command {
   if (program === null) return { program: process.execPath, words: [own("backend.mjs"), String(port), String(SMALL_BYTES), String(LARGE_BYTES)] };
   writeFileSync(join(folder, "large"), "x".repeat(LARGE_BYTES));
   const locations = `root ${folder}; location = /large { } location / { return 200 "${"x".repeat(SMALL_BYTES)}"; }`;
-  return nginxWith(program, folder, `default_type text/plain; sendfile on; tcp_nopush on; open_file_cache max=10; server { listen 127.0.0.1:${port} backlog=4096; ${locations} }`);
+  const settings = "default_type text/plain; sendfile on; tcp_nopush on; open_file_cache max=10;";
+  return nginxWith(program, folder, `${settings} server { listen 127.0.0.1:${port} backlog=4096; ${locations} }`);
 }
 
 /** Whether the built gateway has a setting. */
@@ -187,10 +188,8 @@ function nginxWith(program: string, folder: string, http: string): Command {
   // Its worker is to be able to read what lies in the folder.
   const user = process.getuid?.() === 0 ? "user root;" : "";
   const common = `access_log off; keepalive_timeout 600s; keepalive_requests 1000000000; ${temporary}`;
-  writeFileSync(
-    file,
-    `daemon off; worker_processes 1; ${user} pid ${folder}/nginx.pid; error_log ${folder}/error.log error;\nevents { worker_connections 8192; }\nhttp { ${common} ${http} }\n`,
-  );
+  const main = `daemon off; worker_processes 1; ${user} pid ${folder}/nginx.pid; error_log ${folder}/error.log error;`;
+  writeFileSync(file, `${main}\nevents { worker_connections 8192; }\nhttp { ${common} ${http} }\n`);
   return { program, words: ["-e", join(folder, "error.log"), "-p", folder, "-c", file] };
 }
 

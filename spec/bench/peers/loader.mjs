@@ -75,7 +75,8 @@ if (mode === "hold") {
   const elapsed = (performance.now() - began) / 1000;
   latencies.sort((a, b) => a - b);
   const share = (part) => latencies[Math.min(latencies.length - 1, Math.floor(latencies.length * part))] ?? null;
-  console.log(JSON.stringify({ requests: latencies.length, rps: latencies.length / elapsed, failures, p50: share(0.5), p99: share(0.99), ...result }));
+  const figures = { requests: latencies.length, rps: latencies.length / elapsed, failures, p50: share(0.5), p99: share(0.99) };
+  console.log(JSON.stringify({ ...figures, ...result }));
   process.exit();
 }
 
