@@ -28,6 +28,7 @@ export interface ProxyConfig {
   readonly services: readonly unknown[];
   /** The global plugins. */
   readonly plugins: readonly unknown[];
+  /** All of it: `name`, `plugins`, limits, and whatever else there is. */
   readonly global: { readonly name: string; readonly plugins: readonly unknown[] };
 }
 
@@ -41,9 +42,9 @@ export interface AdminSettings {
   readonly ConfigFilePath: string;
 }
 
-/** Named field by field: whatever else a source may hold is not shown. */
+/** Named part by part: whatever else a source may hold is not shown. */
 export function gatewayView({ services, plugins, global }: ProxyConfig): ProxyConfig {
-  return { services, plugins, global: { name: global.name, plugins: global.plugins } };
+  return { services, plugins, global };
 }
 
 /** In the snake_case of JSON; moments as RFC 3339 writes them. */

@@ -13,11 +13,11 @@ describe("GET /gateway", () => {
 
   it("shows what the source has now, and nothing beside the three fields", async () => {
     let name = "one";
-    const proxyConfig = () => ({ services: [], plugins: [], global: { name, plugins: [], secret: 1 }, resolved: { KEY: "s3cret" } });
+    const proxyConfig = () => ({ services: [], plugins: [], global: { name, plugins: [], limits: { max_connections: 9 } }, resolved: { KEY: "s3cret" } });
     const { ask, session } = await startAdmin({ source: { ...source, proxyConfig } });
     const cookie = await session();
     const view = async () => (await ask("GET", "/gateway", { headers: { cookie } })).json;
-    expect(await view()).toEqual({ services: [], plugins: [], global: { name: "one", plugins: [] } });
+    expect(await view()).toEqual({ services: [], plugins: [], global: { name: "one", plugins: [], limits: { max_connections: 9 } } });
     name = "two";
     expect((await view()).global.name).toBe("two");
   });
