@@ -14,6 +14,10 @@ export interface Built {
   readonly url: string;
   readonly port: number;
   readonly adminUrl: string;
+  /** Of the management UI; null without it. */
+  readonly managerUrl: string | null;
+  /** The configuration. */
+  readonly file: string;
 }
 
 /** An empty folder that is gone when the test ends. */
@@ -27,8 +31,8 @@ export function emptyFolder(): string {
 export async function startBuilt(config: unknown, environment: Record<string, string> = {}, program: readonly string[] = [process.execPath, PROGRAM]): Promise<Built> {
   const file = join(emptyFolder(), "gw.json");
   writeFileSync(file, JSON.stringify(config));
-  const child = spawn(program[0]!, [...program.slice(1), "--config", file, "--http-port", "0", "--admin-port", "0", "--listen-host", "127.0.0.1"], {
-    env: { PATH: process.env.PATH, ADMIN_USER: CREDENTIALS.user, ADMIN_PASSWORD: CREDENTIALS.password, LOG_FORMAT: "text", ...environment },
+  const child = spawn(program[0]!, [...program.slice(1), "--config", file, "--http-port", "0", "--listen-host", "127.0.0.1"], {
+    env: { PATH: process.env.PATH, ADMIN_PORT: "0", ADMIN_USER: CREDENTIALS.user, ADMIN_PASSWORD: CREDENTIALS.password, LOG_FORMAT: "text", ...environment },
     stdio: ["ignore", "ignore", "pipe"],
   });
   const ended = new Promise<void>((resolve) => child.once("exit", () => resolve()));
@@ -45,5 +49,5 @@ export async function startBuilt(config: unknown, environment: Record<string, st
     child.once("exit", (code) => reject(new Error(`the gateway ended with ${code}: ${text}`)));
   });
   const url = /^ {2}http +(\S+)/m.exec(said)![1]!;
-  return { process: child, url, port: Number(new URL(url).port), adminUrl: /^ {2}admin +(\S+)/m.exec(said)![1]! };
+  return { process: child, url, port: Number(new URL(url).port), adminUrl: /^ {2}admin +(\S+)/m.exec(said)![1]!, managerUrl: /^ {2}manager +(http\S+)/m.exec(said)?.[1] ?? null, file };
 }

@@ -1,0 +1,338 @@
+/** The management UI as people meet it: the built gateway with its UI, in a real browser, from the login to the sign-out. */
+import { once } from "node:events";
+import { mkdirSync, renameSync, writeFileSync } from "node:fs";
+import http, { type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import type { ConfigInput } from "../../lib/config/model.ts";
+import { faultsOf, launch, visit, type Browser, type Page } from "./browser.ts";
+import { CREDENTIALS, startBuilt, type Built } from "./built.ts";
+
+let browser: Browser;
+beforeAll(async () => {
+  browser = await launch();
+});
+afterAll(() => browser.close());
+
+/** Listens on `port`, answers 200, and can go away and come back. */
+async function upstream(port = 0): Promise<{ readonly port: number; readonly server: Server; end(): Promise<void> }> {
+  const server = http.createServer((_request, response) => response.end("ok"));
+  server.listen(port, "127.0.0.1");
+  await once(server, "listening");
+  const end = async () => {
+    if (!server.listening) return;
+    const closed = once(server, "close");
+    server.close();
+    server.closeAllConnections();
+    await closed;
+  };
+  onTestFinished(end);
+  return { port: (server.address() as AddressInfo).port, server, end };
+}
+
+const CHECK_MS = 500;
+
+/** A shop with two upstreams that are checked, and plugins on every level. */
+function shop(ports: readonly number[]): ConfigInput {
+  return {
+    global: { name: "corner shop", plugins: [{ name: "cors", config: { allow_origins: ["https://shop.example"] } }] },
+    services: [
+      {
+        name: "shop",
+        base_path: "/shop",
+        upstreams: ports.map((port, i) => ({ id: `till-${i + 1}`, host: "127.0.0.1", port })),
+        health: { enabled: true, interval_ms: CHECK_MS, timeout_ms: 400, unhealthy_threshold: 1, healthy_threshold: 1 },
+        plugins: [{ name: "request_size_limit", config: { max_payload_size: 1000 } }],
+        routes: [
+          { name: "list", path: "/items", methods: ["GET"], plugins: [{ name: "key_auth", id: "shop-key", config: { key: "under-the-mat" } }, { name: "rate_limit", config: { limit_second: 50 } }] },
+          { name: "item", path: "/items/{id}" },
+        ],
+      },
+      { name: "<script>alert(1)</script>", base_path: "/odd", upstreams: [{ host: "127.0.0.1", port: ports[0]! }], routes: [{ name: "a/b ?#%\"", path: "/" }] },
+    ],
+  };
+}
+
+interface Open extends Built {
+  readonly page: Page;
+  readonly errors: string[];
+  readonly origins: Set<string>;
+}
+
+async function open(config: ConfigInput, options: { readonly width?: number; readonly colorScheme?: "light" | "dark"; readonly environment?: Record<string, string> } = {}): Promise<Open> {
+  const built = await startBuilt(config, { MANAGER: "true", MANAGER_PORT: "0", ...options.environment });
+  const seen = await visit(browser, options);
+  await seen.page.goto(built.managerUrl!);
+  await heading(seen.page, "Sign in");
+  return { ...built, ...seen };
+}
+
+async function opened(config: ConfigInput, options: Parameters<typeof open>[1] = {}): Promise<Open> {
+  const all = await open(config, options);
+  await signIn(all.page);
+  await heading(all.page, "Overview");
+  await all.page.getByText("Live", { exact: true }).waitFor({ state: "attached" });
+  // The one question that found no session.
+  expect(all.errors.splice(0)).toEqual([expect.stringContaining("401")]);
+  return all;
+}
+
+async function signIn(page: Page, password = CREDENTIALS.password): Promise<void> {
+  await page.getByLabel("Name").fill(CREDENTIALS.user);
+  await page.getByLabel("Password", { exact: true }).fill(password);
+  await page.getByLabel("Password", { exact: true }).press("Enter");
+}
+
+function heading(page: Page, text: string | RegExp): Promise<void> {
+  return page.getByRole("heading", { name: text }).first().waitFor();
+}
+
+/** Requests one after the other until `stop`. */
+function traffic(url: string): () => Promise<void> {
+  let goesOn = true;
+  const running = (async () => {
+    while (goesOn) await fetch(url).then((response) => response.arrayBuffer());
+  })();
+  const stop = async () => {
+    goesOn = false;
+    await running;
+  };
+  onTestFinished(stop);
+  return stop;
+}
+
+const PAGES: readonly (readonly [name: string, hash: string, heading: string])[] = [
+  ["overview", "#/", "Overview"],
+  ["services", "#/services", "Services"],
+  ["service", "#/services/shop", "Service shop"],
+  ["routes", "#/routes", "Routes"],
+  ["route", "#/routes/shop/list", "Route list"],
+  ["upstreams", "#/upstreams", "Upstreams"],
+  ["upstream", "#/upstreams/shop/till-1", "Upstream till-1"],
+  ["plugins", "#/plugins", "Plugins"],
+  ["try", "#/try", "Try it"],
+  ["configuration", "#/config", "Configuration"],
+];
+
+describe("login", () => {
+  it("says that name or password are wrong, makes who guesses wait, and lets nobody see anything", async () => {
+    const { page } = await open(shop([1, 2]));
+    expect(await faultsOf(page)).toEqual([]);
+    await signIn(page, "wrong");
+    await page.getByText("That name and password are not right.").waitFor();
+    for (let i = 0; i < 5; i++) {
+      await signIn(page, `wrong ${i}`);
+      await page.locator("button[type=submit][aria-busy=false]").waitFor();
+    }
+    await page.getByText(/Too many failed attempts/).waitFor();
+    await page.getByRole("button", { name: /^Try again in/ }).waitFor();
+    expect(await page.content()).not.toContain("till-1");
+  });
+
+  it("leads to where one wanted, signs out, and says when a session has ended", async () => {
+    const { page, managerUrl } = await open(shop([1, 2]));
+    await page.goto(`${managerUrl}#/plugins`);
+    await signIn(page);
+    await heading(page, "Plugins");
+    expect(await page.context().cookies()).toEqual([expect.objectContaining({ name: "token", httpOnly: true, secure: true })]);
+    await page.context().clearCookies();
+    await page.getByRole("link", { name: "Configuration" }).click();
+    await page.getByText("Your session has ended. Sign in to go on.").waitFor();
+    await signIn(page);
+    await heading(page, "Configuration");
+    await page.getByRole("button", { name: "Sign out" }).click();
+    await heading(page, "Sign in");
+    await page.getByText("You have signed out.").waitFor();
+    expect(await page.context().cookies()).toEqual([]);
+    await page.goto(`${managerUrl}#/config`);
+    await heading(page, "Sign in");
+  });
+});
+
+describe("the overview", () => {
+  it("moves under load, shows an upstream that was killed within its check's interval, and its return", async () => {
+    const [one, two] = [await upstream(), await upstream()];
+    const { page, url, errors, origins, managerUrl } = await opened(shop([one.port, two.port]));
+    const line = () => page.evaluate<string>('[...document.querySelectorAll("main svg path, main svg polyline")].map((each) => each.getAttribute("d") ?? each.getAttribute("points")).join("|")');
+    const quiet = await line();
+    const stop = traffic(`${url}/shop/items/7`);
+    await page.waitForFunction('!/^0/.test(document.querySelector(".stat__value").textContent)');
+    const first = await line();
+    expect(first).not.toBe(quiet);
+    await page.waitForFunction(`[...document.querySelectorAll("main svg path, main svg polyline")].map((each) => each.getAttribute("d") ?? each.getAttribute("points")).join("|") !== ${JSON.stringify(first)}`);
+    await stop();
+    const upstreams = page.getByRole("link", { name: /till-2/ });
+    await upstreams.filter({ hasText: "Healthy" }).first().waitFor();
+    await two.end();
+    const killedAt = Date.now();
+    await upstreams.filter({ hasText: /Unhealthy|Down/ }).first().waitFor();
+    // The check's interval with its jitter, the check, and a turn of the stream, which comes each second.
+    expect(Date.now() - killedAt).toBeLessThan(CHECK_MS * 1.5 + 400 + 1_000 + 2_000);
+    await upstream(two.port);
+    await upstreams.filter({ hasText: "Healthy" }).first().waitFor();
+    expect(errors).toEqual([]);
+    expect([...origins]).toEqual([new URL(managerUrl!).origin]);
+  });
+
+  it("shows that the connection is lost, and heals by itself", async () => {
+    const gateway = await startBuilt(shop([1, 2]), { ADMIN_JWT_SECRET: "of at least thirty-two bytes, the same for both" });
+    const { page } = await visit(browser);
+    const manager = await startBuilt(shop([1, 2]), { MANAGER: "true", MANAGER_PORT: "0", MANAGER_BACKEND_API_URL: gateway.adminUrl });
+    await page.goto(manager.managerUrl!);
+    await signIn(page);
+    await page.getByText("Live", { exact: true }).waitFor();
+    gateway.process.kill("SIGKILL");
+    await once(gateway.process, "exit");
+    await page.getByText(/^Connection lost\..*Trying again/).waitFor();
+    expect(await faultsOf(page)).toEqual([]);
+    await startBuilt(shop([1, 2]), { ADMIN_JWT_SECRET: "of at least thirty-two bytes, the same for both", ADMIN_PORT: new URL(gateway.adminUrl).port });
+    await page.getByText(/^Connection lost\./).first().waitFor({ state: "hidden" });
+    await page.getByText("Live", { exact: true }).waitFor();
+  });
+});
+
+describe("the configuration", () => {
+  it("hides secrets until they are asked for, and says what a reload of a broken file and of a mended one has done", async () => {
+    const config = shop([1, 2]);
+    const { page, file, errors } = await opened(config);
+    await page.getByRole("link", { name: "Configuration" }).click();
+    await heading(page, "Configuration");
+    await page.getByRole("button", { name: "Open all" }).click();
+    await page.getByText('"limit_second"').waitFor();
+    expect(await page.content()).not.toMatch(/under-the-mat|peers-only/);
+    await page.locator("section").filter({ hasText: "AdminPassword" }).getByRole("button", { name: /Show|Reveal/ }).click();
+    await page.getByText(CREDENTIALS.password).waitFor();
+    replaced(file, '{ "services": [{ "name": "shop", "base_path": "shop" }] }');
+    await page.getByRole("button", { name: "Reload the file" }).click();
+    await page.getByText("Refused.", { exact: true }).waitFor();
+    await page.getByText(/services\[0\]\.base_path.*begin/).first().waitFor();
+    const { services, ...others } = config;
+    replaced(file, JSON.stringify({ ...others, services: [{ ...services[0]!, routes: [...services[0]!.routes, { name: "fresh", path: "/fresh" }] }] }));
+    await page.getByRole("button", { name: "Reload the file" }).click();
+    await page.getByText("Taken.", { exact: true }).waitFor();
+    await page.getByRole("link", { name: "Routes" }).click();
+    await page.getByRole("link", { name: "fresh" }).waitFor();
+    expect(errors.filter((each) => !each.includes("422") && !each.includes("409") && !each.includes("400"))).toEqual([]);
+  });
+});
+
+/** In one step, as editors do it: a watcher never sees half of it. */
+function replaced(file: string, text: string): void {
+  writeFileSync(`${file}.new`, text);
+  renameSync(`${file}.new`, file);
+}
+
+describe("services, routes, upstreams and plugins", () => {
+  it("are found and sorted, and a route's way is drawn with its plugins in the order in which they run", async () => {
+    const one = await upstream();
+    const { page, errors } = await opened(shop([one.port, one.port]));
+    await page.getByRole("link", { name: "Routes" }).click();
+    await heading(page, "Routes");
+    const rows = () => page.locator("tbody tr:not([hidden])");
+    expect(await rows().count()).toBe(3);
+    await page.getByRole("searchbox").fill("items");
+    await page.waitForFunction('document.querySelectorAll("tbody tr:not([hidden])").length === 2');
+    await page.getByRole("link", { name: "list", exact: true }).click();
+    await heading(page, "Route list");
+    const text = await page.locator("main").innerText();
+    const order = ["/shop/items", "cors", "request_size_limit", "key_auth", "rate_limit", "round_robin", "till-1", "till-2"];
+    const places = order.map((each) => text.indexOf(each, text.indexOf("The way of a request")));
+    expect(places.every((place) => place >= 0)).toBe(true);
+    expect([...places].sort((a, b) => a - b)).toEqual(places);
+    expect(text).not.toContain("under-the-mat");
+    await page.getByRole("link", { name: "Services" }).click();
+    await page.getByRole("link", { name: "<script>alert(1)</script>" }).click();
+    await heading(page, /<script>alert\(1\)<\/script>/);
+    await page.getByRole("link", { name: 'a/b ?#%"' }).first().click();
+    await heading(page, /a\/b \?#%"/);
+    expect(errors).toEqual([]);
+  });
+});
+
+describe("try it", () => {
+  it("says which route a request would get and why, what its upstream would be asked, and why another gets none", async () => {
+    const one = await upstream();
+    const { page } = await opened(shop([one.port, one.port]));
+    await page.getByRole("link", { name: "Try it" }).click();
+    await heading(page, "Try it");
+    await page.getByLabel(/Path/).fill("/shop/items/7?x=1");
+    await page.getByRole("button", { name: "Explain" }).click();
+    await page.getByText("Taken by").waitFor();
+    const text = await page.locator("main").innerText();
+    for (const each of ["/shop/items/{id}", "/items/7?x=1", "id = 7", "cors", "till-2"]) expect(text).toContain(each);
+    await page.getByLabel(/Path/).fill("/nowhere");
+    await page.getByRole("button", { name: "Explain" }).click();
+    await page.getByText(/404/).first().waitFor();
+    await page.getByLabel(/Path/).fill("/shop/../etc");
+    await page.getByRole("button", { name: "Explain" }).click();
+    await page.getByText(/400/).first().waitFor();
+  });
+});
+
+describe("every page", () => {
+  const shots = fileURLToPath(new URL("../../.shots/", import.meta.url));
+  it.each([
+    [1280, "light"],
+    [1280, "dark"],
+    [360, "light"],
+    [360, "dark"],
+  ] as const)("has names, order, contrast and room for all of it: %i pixels, %s", async (width, colorScheme) => {
+    const [one, two] = [await upstream(), await upstream()];
+    const { page, url, managerUrl, errors } = await opened(shop([one.port, two.port]), { width, colorScheme });
+    mkdirSync(shots, { recursive: true });
+    const stop = traffic(`${url}/shop/items?apiKey=under-the-mat`);
+    const faults: string[] = [];
+    for (const [name, hash, title] of PAGES) {
+      await page.goto(`${managerUrl}${hash}`);
+      await heading(page, title);
+      await page.waitForFunction('!/Waiting for/.test(document.querySelector("main").innerText)');
+      if (name === "try") {
+        await page.getByLabel(/Path/).fill("/shop/items?apiKey=x");
+        await page.getByRole("button", { name: "Explain" }).click();
+        await page.getByText("Taken by").waitFor();
+      }
+      faults.push(...(await faultsOf(page)).map((each) => `${name}: ${each}`));
+      await page.screenshot({ path: join(shots, `${name}-${width}-${colorScheme}.png`), fullPage: true });
+    }
+    await stop();
+    expect(faults).toEqual([]);
+    expect(errors).toEqual([]);
+  });
+
+  it("can be reached and used by keyboard alone", async () => {
+    const { page } = await open(shop([1, 2]));
+    const focused = () => page.evaluate<string>('(document.activeElement?.getAttribute("id") || document.activeElement?.textContent || "").trim()');
+    await page.getByLabel("Name").focus();
+    await page.keyboard.press("Tab");
+    expect(await focused()).toBe("login-password");
+    await signIn(page);
+    await heading(page, "Overview");
+    await page.evaluate("document.body.focus(), document.activeElement?.blur?.()");
+    await page.keyboard.press("Tab");
+    expect(await focused()).toBe("Skip to the page");
+    for (let i = 0; i < 6 && (await focused()) !== "Routes"; i++) await page.keyboard.press("Tab");
+    expect(await focused()).toBe("Routes");
+    await page.keyboard.press("Enter");
+    await heading(page, "Routes");
+    // Focus has gone along, and is to be seen.
+    expect(await page.evaluate('document.activeElement?.tagName')).toBe("H1");
+    for (let i = 0; i < 12 && !(await page.evaluate('document.activeElement?.matches("th button")')); i++) await page.keyboard.press("Tab");
+    const sorted = () => page.evaluate<string | null>('document.querySelector("th[aria-sort=ascending], th[aria-sort=descending]")?.textContent ?? null');
+    expect(await page.evaluate('getComputedStyle(document.activeElement).outlineStyle !== "none" || getComputedStyle(document.activeElement).boxShadow !== "none"')).toBe(true);
+    await page.keyboard.press("Enter");
+    expect(await sorted()).not.toBe(null);
+  });
+
+  it("weighs less than 100 KiB at first load, all of it from its own origin", async () => {
+    const built = await startBuilt(shop([1, 2]), { MANAGER: "true", MANAGER_PORT: "0" });
+    const { page, origins } = await visit(browser);
+    await page.goto(built.managerUrl!);
+    await heading(page, "Sign in");
+    const bytes = await page.evaluate<number>('performance.getEntries().reduce((sum, entry) => sum + (entry.transferSize ?? 0), 0)');
+    expect(bytes).toBeGreaterThan(10_000);
+    expect(bytes).toBeLessThan(100 * 1024);
+    expect([...origins]).toEqual([new URL(built.managerUrl!).origin]);
+  });
+});
