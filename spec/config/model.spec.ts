@@ -52,6 +52,7 @@ describe("configSchema", () => {
         pluginModules: [],
         trustedProxies: [],
         accessLog: { enabled: true, format: "json", sample: 1, exclude: [] },
+        serverTiming: false,
         certificates: [],
         h2c: false,
         dnsTtlMs: 30_000,

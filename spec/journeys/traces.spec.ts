@@ -254,8 +254,9 @@ describe("plugins", () => {
         return Promise.reject(new RangeError("hush"));
       },
     });
-    const { port, flushed, collector: to } = await traced(oneService(await closedPort(), { plugins: [{ name: "faulty" }] }), { plugins: [faulty] });
+    const { gateway, port, flushed, collector: to } = await traced(oneService(await closedPort(), { plugins: [{ name: "faulty" }] }), { plugins: [faulty] });
     expect((await ask(port, { path: "/a/x" })).status).toBe(500);
+    expect(gateway.status.pluginFaults).toMatchObject([{ plugin: "faulty", count: 1 }]);
     const { server, plugins } = byKind(await flushed());
     expect(plugins).toMatchObject([{ failed: true, attributes: { "error.type": "RangeError" } }]);
     expect(server).toMatchObject([{ failed: true, attributes: { "error.type": "internal" } }]);
