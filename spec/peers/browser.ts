@@ -30,12 +30,11 @@ export interface Page extends Pick<Locator, "getByRole" | "getByText" | "locator
   reload(): Promise<unknown>;
   getByLabel(text: string | RegExp, options?: { exact?: boolean }): Locator;
   evaluate<T>(script: string): Promise<T>;
-  waitForFunction(script: string): Promise<unknown>;
-  waitForURL(fits: RegExp): Promise<void>;
   screenshot(options: { path: string; fullPage?: boolean }): Promise<unknown>;
   setViewportSize(size: { width: number; height: number }): Promise<void>;
   emulateMedia(media: { colorScheme: "light" | "dark" }): Promise<void>;
   title(): Promise<string>;
+  setDefaultTimeout(ms: number): void;
   url(): string;
   content(): Promise<string>;
   context(): { cookies(): Promise<{ name: string; httpOnly: boolean; secure: boolean }[]>; clearCookies(): Promise<void> };
@@ -75,6 +74,8 @@ export async function visit(browser: Browser, options: { readonly width?: number
   const context = await browser.newContext({ viewport: { width, height: 900 }, colorScheme, reducedMotion: "reduce" });
   onTestFinished(() => context.close());
   const page = await context.newPage();
+  // Less than the test has: what was waited for in vain is then told.
+  page.setDefaultTimeout(15_000);
   const errors: string[] = [];
   const origins = new Set<string>();
   page.on("console", (message) => {
