@@ -21,10 +21,10 @@ import type { Counters } from "../store/counters.ts";
 import { attempts } from "../upstream/attempts.ts";
 import { balancer } from "../upstream/balance.ts";
 import type { Member } from "../upstream/fleet.ts";
-import type { ForwardOptions } from "../upstream/forward.ts";
 import type { HealthSettings } from "../upstream/health.ts";
 import type { RetryPolicy } from "../upstream/retries.ts";
 import { upstreamTls } from "../upstream/tls.ts";
+import type { ForwardOptions } from "../upstream/try.ts";
 import type { CheckSettings, InUse, Runtime } from "./runtime.ts";
 import type { ShownCertificate } from "./status.ts";
 
@@ -166,9 +166,9 @@ export function filesOf({ global, services }: Config): readonly NamedFile[] {
   return [...toClients, ...toUpstreams.flatMap((file) => file ?? [])];
 }
 
-function forwardOptions({ timeouts, preserveHost, retries }: Service, viaName: string, { clock }: Runtime): ForwardOptions {
+function forwardOptions({ timeouts, preserveHost, retries, upstreamClient }: Service, viaName: string, { clock }: Runtime): ForwardOptions {
   const { connectMs, responseMs, idleMs } = timeouts;
-  return { clock, viaName, preserveHost, connectMs, responseMs, idleMs, tryMs: retries?.perTryMs ?? 0 };
+  return { clock, client: upstreamClient, viaName, preserveHost, connectMs, responseMs, idleMs, tryMs: retries?.perTryMs ?? 0 };
 }
 
 function healthSettings({ health: { enabled, healthyThreshold, unhealthyThreshold, passive } }: Service): HealthSettings {

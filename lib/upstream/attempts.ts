@@ -11,10 +11,10 @@ import { problem, type Reply } from "../http/reply.ts";
 import type { Breaker, Verdict } from "./breaker.ts";
 import { isUpstreams } from "./faults.ts";
 import type { Picker } from "./fleet.ts";
-import type { ForwardOptions } from "./forward.ts";
 import type { Peer } from "./peer.ts";
 import { Replay, type ReplayMemory } from "./replay.ts";
 import { retriesFault, retriesStatus, type RetryBudget, type RetryPolicy } from "./retries.ts";
+import type { ForwardOptions } from "./try.ts";
 
 export interface AttemptsOptions {
   readonly picker: Picker;

@@ -6,33 +6,22 @@ import http, { type ClientRequest, type IncomingMessage } from "node:http";
 import https from "node:https";
 import type { Socket } from "node:net";
 import type { Duplex, Readable } from "node:stream";
-import type { Clock, Timer } from "../base/clock.ts";
-import { Fault, type ErrorCode } from "../base/errors.ts";
+import type { Timer } from "../base/clock.ts";
+import { Fault } from "../base/errors.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { hasToken, headerValue, pairs } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
-import { deadlines, timeLeft } from "./deadlines.ts";
+import { deadlines } from "./deadlines.ts";
 import type { Destination } from "./destination.ts";
 import { Unsent } from "./faults.ts";
 import type { Pool } from "./pool.ts";
-import { isIdempotent } from "./retries.ts";
-import { requestHead, type HeadOptions, type RequestHead } from "./request_head.ts";
+import { requestHead, type RequestHead } from "./request_head.ts";
 import { connectFailure } from "./resolve.ts";
 import { informationHeaders, invalidity, replyHeaders, replyOf, switchHeaders } from "./response_head.ts";
+import { MAX_RESPONSE_HEAD_BYTES } from "./response_parser.ts";
 import { trailerFields } from "./trailers.ts";
-import { overdueUpload, stalledUpload, upload } from "./upload.ts";
-
-export interface ForwardOptions extends HeadOptions {
-  readonly clock: Clock;
-  /** Milliseconds to get a connection: from the pool, or a new one with TCP and TLS handshakes. */
-  readonly connectMs: number;
-  /** Milliseconds from the end of the request to the head of the final response. */
-  readonly responseMs: number;
-  /** Milliseconds without a byte either way while a body is on its way. */
-  readonly idleMs: number;
-  /** Milliseconds for one try, from its beginning to the head of the response; 0: no such limit. */
-  readonly tryMs: number;
-}
+import { faultCode, isReplayable, isReset, newTry, StaleConnection, underLease, type ForwardOptions, type Try } from "./try.ts";
+import { overdueUpload, sinkOf, stalledUpload, upload } from "./upload.ts";
 
 /**
  * Resolves with the peer's final response, whose body has to be read or destroyed; rejects with a `Fault`. Informational responses
@@ -40,29 +29,11 @@ export interface ForwardOptions extends HeadOptions {
  * under way breaks off.
  */
 export async function forward(exchange: Exchange, peer: Destination<Pool>, options: ForwardOptions, endsAt: number): Promise<Reply> {
-  const { call } = exchange;
-  // A plugin may have taken longer than the client cared to wait.
-  if (call.aborted) throw new Fault("upstream_reset", "the client went away");
-  const { clock, connectMs, tryMs } = options;
-  const tryEndsAt = tryMs === 0 ? 0 : clock.now() + tryMs;
-  if (!peer.pool.tryLease()) await peer.pool.waitForLease(timeLeft(clock, connectMs, tryEndsAt, endsAt), (run) => call.onAbort(run));
-  try {
-    return await send(exchange, peer, options, tryEndsAt, endsAt);
-  } catch (fault) {
-    if (!(fault instanceof StaleConnection)) throw fault;
-    // The peer closed an idle connection just as it was reused: nothing was answered, so ask once more on a fresh one
-    // (RFC 9112 §9.3.1). Its idle siblings are of the same age; they go.
-    peer.pool.dropIdle();
-    if (!peer.pool.tryLease()) await peer.pool.waitForLease(timeLeft(clock, connectMs, tryEndsAt, endsAt), (run) => call.onAbort(run));
-    return send(exchange, peer, options, tryEndsAt, endsAt);
-  }
+  return underLease(newTry(exchange, peer, options, endsAt), send);
 }
 
-/** A reused connection broke before any byte of a response, and the request can be sent again. */
-class StaleConnection extends Fault {}
-
 /** One try on one connection. The lease it was given ends when the connection is free again. */
-function send(exchange: Exchange, peer: Destination<Pool>, options: ForwardOptions, tryEndsAt: number, endsAt: number): Promise<Reply> {
+function send({ exchange, to: peer, options, tryEndsAt, endsAt }: Try<Pool>): Promise<Reply> {
   return new Promise((resolve, reject) => {
     const { call } = exchange;
     const { pool } = peer;
@@ -134,7 +105,7 @@ function send(exchange: Exchange, peer: Destination<Pool>, options: ForwardOptio
     };
     // Not before there is a connection: a body nobody has read from can still be sent elsewhere, however long it is.
     const sendBody = (body: Readable) => {
-      stopUpload = upload(body, request, {
+      stopUpload = upload(body, sinkOf(request), {
         done() {
           if (head.framing === "chunked") request.addTrailers(pairs(trailerFields(exchange.trailers())));
           request.end();
@@ -181,7 +152,7 @@ function send(exchange: Exchange, peer: Destination<Pool>, options: ForwardOptio
       if (exchange.upgrade !== null) request.shouldKeepAlive = false;
       const unguard = guardEnd(socket!, received);
       request.once("close", unguard);
-      resolve(replyOf(exchange, received, options.viaName));
+      resolve(replyOf(exchange, received, options.viaName, received, () => trailerFields(received.rawTrailers)));
     });
     request.once("upgrade", (received: IncomingMessage, upgraded: Duplex, behind: Buffer) => {
       leaseHeldBy = "tunnel";
@@ -212,7 +183,7 @@ function send(exchange: Exchange, peer: Destination<Pool>, options: ForwardOptio
       if (silent && request.reusedSocket && isReset(error) && isReplayable(exchange)) {
         return fail(new StaleConnection("upstream_reset", "the upstream closed an idle connection as it was reused", error));
       }
-      fail(new Fault(faultCode(error, phase), connectFailure(error), error));
+      fail(new Fault(faultCode(error, phase === "connecting"), connectFailure(error), error));
     });
     request.once("close", () => {
       stopUpload();
@@ -235,9 +206,6 @@ function send(exchange: Exchange, peer: Destination<Pool>, options: ForwardOptio
   });
 }
 
-/** Node's default of 16 KiB, doubled: large cookies and policies are common on the way back. Beyond it: 502 upstream_invalid. */
-const MAX_RESPONSE_HEAD_BYTES = 32 * 1024;
-
 /**
  * Closes the connection when bytes come behind the end of its response: they answer no question, and part of them, left over when
  * the connection is used again, would be read as somebody else's answer. Node drops them unseen until the body has been read; once
@@ -256,27 +224,6 @@ function guardEnd(socket: Socket, response: IncomingMessage): () => void {
   socket.on("data", look);
   return () => socket.removeListener("data", look);
 }
-
-/** Safe to send twice: no body, and a method whose repetition changes nothing (RFC 9110 §9.2.2). */
-export function isReplayable(exchange: Exchange): boolean {
-  if (exchange.body !== null || exchange.call.aborted) return false;
-  return isIdempotent(exchange.method);
-}
-
-function isReset(error: NodeJS.ErrnoException): boolean {
-  return error.code === "ECONNRESET" || error.code === "EPIPE";
-}
-
-function faultCode(error: NodeJS.ErrnoException, phase: string): ErrorCode {
-  if (phase === "connecting" || (error.code !== undefined && REFUSED_BY_TLS.test(error.code))) return "upstream_connect_failed";
-  return error.code?.startsWith("HPE_") ? "upstream_invalid" : "upstream_reset";
-}
-
-/**
- * TLS 1.3 tells of a client certificate that it does not like only after the handshake; nobody has looked at the request then. Any
- * other trouble with TLS comes from a peer that may have.
- */
-const REFUSED_BY_TLS = /^ERR_SSL_\w*ALERT_\w*(?:CERT|UNKNOWN_CA|ACCESS_DENIED|HANDSHAKE)/;
 
 /** Sends the head by itself; `flushHeaders` would encode its Latin-1 bytes as UTF-8. */
 const NOTHING = Buffer.alloc(0);

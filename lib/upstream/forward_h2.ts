@@ -10,15 +10,15 @@ import { isClosed, keepOpenUntilRead, resetStream, tellBrokenEnds } from "../htt
 import { h2Fields } from "../http/h2_fields.ts";
 import { endToEnd, hasToken, headerValue, headerValues, withoutHeader, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import { deadlines, timeLeft } from "./deadlines.ts";
+import { deadlines } from "./deadlines.ts";
 import type { Destination } from "./destination.ts";
 import { Unsent } from "./faults.ts";
-import { isReplayable, type ForwardOptions } from "./forward.ts";
 import { requestHead } from "./request_head.ts";
 import { informationHeaders, switchHeaders } from "./response_head.ts";
 import type { Session, Sessions } from "./sessions.ts";
 import { trailerFields } from "./trailers.ts";
-import { overdueUpload, stalledUpload, upload } from "./upload.ts";
+import { connectTimeLeft, isReplayable, newTry, type ForwardOptions, type Try } from "./try.ts";
+import { overdueUpload, sinkOf, stalledUpload, upload } from "./upload.ts";
 import { isWebsocketKey, websocketAccept } from "./websocket.ts";
 
 const { NGHTTP2_CANCEL, NGHTTP2_FLAG_END_STREAM, NGHTTP2_PROTOCOL_ERROR, NGHTTP2_REFUSED_STREAM } = http2.constants;
@@ -29,21 +29,18 @@ const LIST_BYTES = 32;
 
 /** As `forward` of `forward.ts`. */
 export async function forwardH2(exchange: Exchange, to: Destination<Sessions>, options: ForwardOptions, endsAt: number): Promise<Reply> {
+  const one = newTry(exchange, to, options, endsAt);
   const { call } = exchange;
-  // A plugin may have taken longer than the client cared to wait.
-  if (call.aborted) throw new Fault("upstream_reset", "the client went away");
   if (exchange.upgrade !== null && exchange.httpVersion !== "2.0" && !isWebsocketKey(headerValues(exchange.headers, "sec-websocket-key"))) {
     // Over HTTP/2 there is no key: the upstream cannot look at it, and it is we who answer it.
     return problem(call, "bad_request", { detail: "A request for a WebSocket needs one Sec-WebSocket-Key of 16 bytes in base64." });
   }
-  const tryEndsAt = options.tryMs === 0 ? 0 : options.clock.now() + options.tryMs;
-  const longest = () => timeLeft(options.clock, options.connectMs, tryEndsAt, endsAt);
-  const first = await lease(exchange, to, longest, options.clock, null);
+  const first = await lease(one, null);
   try {
-    return await sendIfTaken(exchange, to, first, options, tryEndsAt, endsAt);
+    return await sendIfTaken(one, first);
   } catch (fault) {
     if (!(fault instanceof Unserved) || call.aborted) throw fault;
-    return sendIfTaken(exchange, to, await lease(exchange, to, longest, options.clock, first), options, tryEndsAt, endsAt);
+    return sendIfTaken(one, await lease(one, first));
   }
 }
 
@@ -54,10 +51,12 @@ class Unserved extends Unsent {}
  * A lease on a session whose peer has said what it takes: how many streams, and whether WebSockets. More sent at once would be refused,
  * or wait in node behind the others while another connection could have them.
  */
-async function lease({ call }: Exchange, { pool }: Destination<Sessions>, longest: () => number, clock: Clock, except: Session | null): Promise<Session> {
+async function lease(one: Try<Sessions>, except: Session | null): Promise<Session> {
+  const { pool } = one.to;
+  const { call } = one.exchange;
   for (let full = except; ; ) {
-    const session = pool.tryLease(full) ?? pool.tryLease() ?? (await pool.waitForLease(longest(), (run) => call.onAbort(run)));
-    if (!session.isSettled) await within(session.settled, session, call, longest(), clock);
+    const session = pool.tryLease(full) ?? pool.tryLease() ?? (await pool.waitForLease(connectTimeLeft(one), (run) => call.onAbort(run)));
+    if (!session.isSettled) await within(session.settled, session, call, connectTimeLeft(one), one.options.clock);
     if (!session.isOverfull) return session;
     session.release();
     full = session;
@@ -91,9 +90,9 @@ function within(usable: Promise<unknown>, session: Session, call: Call, ms: numb
 }
 
 /** A peer that has not said that it takes an extended CONNECT must not be sent one (RFC 8441 §3). */
-function sendIfTaken(...args: Parameters<typeof send>): Reply | Promise<Reply> {
-  const [exchange, , session] = args;
-  if (exchange.upgrade === null || session.takesWebSockets) return send(...args);
+function sendIfTaken(one: Try<Sessions>, session: Session): Reply | Promise<Reply> {
+  const { exchange } = one;
+  if (exchange.upgrade === null || session.takesWebSockets) return send(one, session);
   session.release();
   return problem(exchange.call, "upstream_invalid", {
     detail: "The service behind this route is reached over HTTP/2 and takes no WebSockets there.",
@@ -102,14 +101,7 @@ function sendIfTaken(...args: Parameters<typeof send>): Reply | Promise<Reply> {
 }
 
 /** One try on one stream. The lease ends with the stream. */
-function send(
-  exchange: Exchange,
-  to: Destination<Sessions>,
-  session: Session,
-  options: ForwardOptions,
-  tryEndsAt: number,
-  endsAt: number,
-): Promise<Reply> {
+function send({ exchange, to, options, tryEndsAt, endsAt }: Try<Sessions>, session: Session): Promise<Reply> {
   return new Promise((resolve, reject) => {
     const { call, body } = exchange;
     let phase: "sending" | "waiting" | "receiving" | "over" = "sending";
@@ -226,7 +218,7 @@ function send(
     if (body === null) return awaitResponse();
     if (call.aborted) return;
     if (mayTrail) stream.once("wantTrailers", () => stream.sendTrailers(h2Fields(trailerFields(exchange.trailers())) ?? {}));
-    stopUpload = upload(body, stream, {
+    stopUpload = upload(body, sinkOf(stream), {
       done: () => void stream.end(),
       broken: (cause) => fail(cause instanceof Fault ? cause : new Fault("bad_request", "the request body broke off", cause)),
     });

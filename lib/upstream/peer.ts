@@ -8,11 +8,13 @@ import type { Reply } from "../http/reply.ts";
 import type { Candidate } from "./balance.ts";
 import type { Destination } from "./destination.ts";
 import { isUpstreams } from "./faults.ts";
-import { forward, type ForwardOptions } from "./forward.ts";
+import { forward } from "./forward.ts";
 import { forwardH2 } from "./forward_h2.ts";
+import { forwardWire } from "./forward_wire.ts";
 import type { Health } from "./health.ts";
 import { Pool } from "./pool.ts";
 import type { Sessions } from "./sessions.ts";
+import type { ForwardOptions } from "./try.ts";
 
 /** The connections to one upstream, of either kind. */
 export type Connections = Pool | Sessions;
@@ -49,9 +51,8 @@ export class Peer implements Destination<Connections>, Candidate {
 
   /** Sends an exchange there: see `forward` of `forward.ts` for what it promises. */
   forward(exchange: Exchange, options: ForwardOptions, endsAt: number): Promise<Reply> {
-    return this.pool instanceof Pool
-      ? forward(exchange, this as Destination<Pool>, options, endsAt)
-      : forwardH2(exchange, this as Destination<Sessions>, options, endsAt);
+    if (!(this.pool instanceof Pool)) return forwardH2(exchange, this as Destination<Sessions>, options, endsAt);
+    return (options.client === "node" ? forward : forwardWire)(exchange, this as Destination<Pool>, options, endsAt);
   }
 
   broken(fault: Fault): void {

@@ -1,6 +1,9 @@
 /**
  * The connections to one upstream: a keep-alive agent for each of its addresses, used in turn, and leases that hold the number of
- * connections under `max_connections`. What is sent over them is `forward.ts`; the addresses are `resolve.ts`'s.
+ * connections under `max_connections`. What is sent over them is `forward_wire.ts` and `forward.ts`; the addresses are `resolve.ts`'s.
+ *
+ * The agents make all connections. Those of `forward.ts` they keep themselves; those of `forward_wire.ts` are kept here, since an agent
+ * hands a socket it keeps to its own kind of request only.
  */
 import http from "node:http";
 import https from "node:https";
@@ -8,9 +11,11 @@ import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { Clock } from "../base/clock.ts";
 import { Fault } from "../base/errors.ts";
+import { Connection, type Home } from "./connection.ts";
 import { towards, type Address, type Name } from "./resolve.ts";
 import { tlsOptions, type UpstreamTls } from "./tls.ts";
 import { WaitingLine } from "./waiting.ts";
+import { Watch } from "./watch.ts";
 
 export interface PoolOptions {
   readonly protocol: "http" | "https";
@@ -24,21 +29,54 @@ export interface PoolOptions {
   readonly name?: Name;
 }
 
-/** The way to one address; undefined: to what the first look-up gives, or wherever node's own leads where there is no name. */
-interface Way {
+/** The way to one address. */
+class Way implements Home {
+  /** Undefined: to what the first look-up gives, or wherever node's own leads where there is no name. */
   readonly address: Address | undefined;
-  agent: http.Agent | null;
+  agent: http.Agent | null = null;
+  /** Those of `forward_wire.ts`, in use or not. */
+  readonly connections = new Set<Connection>();
+  /** Those of them that are not in use; the last is used next. */
+  readonly idle: Connection[] = [];
+  /** Of the last TLS connection, to be taken up by the next. */
+  session: Buffer | undefined;
+
+  constructor(address: Address | undefined) {
+    this.address = address;
+  }
+
+  get isInUse(): boolean {
+    return this.connections.size > this.idle.length || (this.agent !== null && Object.keys(this.agent.sockets).length > 0);
+  }
+
+  gone(connection: Connection): void {
+    this.connections.delete(connection);
+    const at = this.idle.lastIndexOf(connection);
+    if (at >= 0) this.idle.splice(at, 1);
+  }
+
+  closeIdle(which: (socket: Socket) => boolean): void {
+    for (const connection of [...this.idle]) if (which(connection.socket)) connection.socket.destroy();
+    if (this.agent !== null) for (const socket of socketsOf(this.agent.freeSockets)) if (which(socket)) socket.destroy();
+  }
+
+  destroy(): void {
+    for (const { socket } of this.connections) socket.destroy();
+    this.agent?.destroy();
+  }
 }
 
 export class Pool {
   readonly options: PoolOptions;
   /** Common to all agents. */
   readonly #agentOptions: https.AgentOptions;
-  #ways: readonly Way[] = [{ address: undefined, agent: null }];
+  /** The deadlines of all exchanges of `forward_wire.ts`. */
+  readonly watch: Watch;
+  #ways: readonly Way[] = [new Way(undefined)];
   #turn = 0;
-  /** Agents of addresses that have left, while connections of theirs are in use. */
-  readonly #left = new Set<http.Agent>();
-  /** Connections in use that are not to be used again. */
+  /** To addresses that have left, while connections of theirs are in use. */
+  readonly #left = new Set<Way>();
+  /** Connections of agents in use that are not to be used again. */
   readonly #leaving = new WeakSet<Duplex>();
   #unfollow: (() => void) | null = null;
   #maxConnections: number;
@@ -50,6 +88,7 @@ export class Pool {
   constructor(options: PoolOptions, maxConnections: number, clock: Clock) {
     this.options = options;
     this.#maxConnections = maxConnections;
+    this.watch = new Watch(clock);
     this.#waiting = new WaitingLine(clock, () => this.#lease() || null);
     const { protocol, host, keepaliveIdleMs, tls } = options;
     this.#agentOptions = {
@@ -66,10 +105,31 @@ export class Pool {
 
   /** The agent whose turn it is, for one request made at once: the addresses of the upstream are used one after the other. */
   get agent(): http.Agent {
-    if (this.#turn >= this.#ways.length) this.#turn = 0;
-    const agent = this.#ways[this.#turn++]!.agent ?? this.#open();
+    const way = this.#next();
+    const agent = (way.agent ??= this.#createAgent(way.address));
     forgetEnded(agent);
     return agent;
+  }
+
+  /**
+   * A connection for one exchange, which holds a lease: of those to the address whose turn it is the one used last, else a new one. It
+   * comes back by `giveBack`, or is destroyed. Throws what node throws when it cannot even begin.
+   */
+  connection(): Connection {
+    const way = this.#next();
+    for (let kept = way.idle.pop(); kept !== undefined; kept = way.idle.pop()) {
+      if (kept.isUsable) return kept;
+      kept.socket.destroy();
+    }
+    return this.#connect(way);
+  }
+
+  /** Its exchange is over, and another one can be sent over it: kept, unless nobody will want it. */
+  giveBack(connection: Connection): void {
+    const way = connection.home as Way;
+    connection.leave();
+    if (this.#state !== "open" || !connection.isUsable || connection.parser.keepsFor === 0) connection.socket.destroy();
+    else way.idle.push(connection);
   }
 
   /** Most connections at one time; a reload may change it. */
@@ -90,7 +150,7 @@ export class Pool {
   /** All connections: those in use, and those kept for later. */
   get open(): number {
     let open = this.#leased;
-    for (const { agent } of this.#ways) if (agent !== null) open += socketsOf(agent.freeSockets).length;
+    for (const { agent, idle } of this.#ways) open += idle.length + (agent === null ? 0 : socketsOf(agent.freeSockets).length);
     return open;
   }
 
@@ -122,7 +182,7 @@ export class Pool {
 
   /** Closes the connections nobody uses: after one of them proved dead, its siblings are likely dead too. */
   dropIdle(): void {
-    for (const { agent } of this.#ways) if (agent !== null) closeIdle(agent, () => true);
+    for (const way of this.#ways) way.closeIdle(() => true);
   }
 
   /** The upstream is no longer configured: idle connections close now, the others when their exchange ends. */
@@ -137,8 +197,7 @@ export class Pool {
     this.#state = "destroyed";
     this.#unfollow?.();
     this.#waiting.refuse(() => new Fault("upstream_unavailable", "the gateway is shutting down"));
-    for (const { agent } of this.#ways) agent?.destroy();
-    for (const agent of this.#left) agent.destroy();
+    for (const way of [...this.#ways, ...this.#left]) way.destroy();
   }
 
   #lease(): boolean {
@@ -147,34 +206,62 @@ export class Pool {
     return true;
   }
 
-  /** The agent of the way whose turn it just was, and which has none yet. */
-  #open(): http.Agent {
+  /** The way whose turn it is. */
+  #next(): Way {
     const { name } = this.options;
     // From its first use on, for a pool may be made for a configuration that never comes into force.
     if (name !== undefined && this.#unfollow === null && this.#state === "open") {
       this.#unfollow = name.onChange(() => this.#move(name.addresses));
       this.#move(name.addresses);
     }
-    const way = this.#ways[this.#turn - 1]!;
-    return (way.agent ??= this.#createAgent(way.address));
+    if (this.#turn >= this.#ways.length) this.#turn = 0;
+    return this.#ways[this.#turn++]!;
   }
 
   /** The upstream has these addresses now: what leads to others is used no more. */
   #move(addresses: readonly Address[]): void {
     if (addresses.length === 0) return;
     const before = this.#ways;
-    this.#ways = addresses.map((address) => before.find((way) => way.address === address) ?? { address, agent: null });
+    this.#ways = addresses.map((address) => before.find((way) => way.address === address) ?? new Way(address));
     const known = new Set<string | undefined>(addresses.map(({ address }) => address));
-    for (const agent of this.#left) if (!isInUse(agent)) this.#left.delete(agent);
+    for (const way of this.#left) if (!way.isInUse) this.#left.delete(way);
     for (const way of before) {
-      if (way.agent === null) continue;
       const stays = this.#ways.includes(way);
-      // Where its own address was out of reach, a connection of an agent that stays leads to another one.
+      // Where its own address was out of reach, a connection of a way that stays leads to another one.
       const leaves = (socket: Socket) => !stays || !known.has(socket.remoteAddress);
-      closeIdle(way.agent, leaves);
-      for (const socket of socketsOf(way.agent.sockets)) if (leaves(socket)) this.#leaving.add(socket);
-      if (!stays && isInUse(way.agent)) this.#left.add(way.agent);
+      way.closeIdle(leaves);
+      for (const connection of way.connections) if (leaves(connection.socket)) connection.isLeaving = true;
+      if (way.agent !== null) for (const socket of socketsOf(way.agent.sockets)) if (leaves(socket)) this.#leaving.add(socket);
+      if (!stays && way.isInUse) this.#left.add(way);
     }
+  }
+
+  #connect(way: Way): Connection {
+    const { protocol, host, port, name, keepaliveIdleMs } = this.options;
+    const agent = (way.agent ??= this.#createAgent(way.address));
+    const options = {
+      ...this.#agentOptions,
+      ...towards(name, way.address),
+      host,
+      port,
+      noDelay: true,
+      keepAliveInitialDelay: 1000,
+      // The connection's own affair.
+      timeout: 0,
+      ...(protocol === "https" ? { ALPNProtocols: ["http/1.1"], session: way.session } : {}),
+    };
+    // node's types ask for what only its own requests have.
+    const connect = agent.createConnection.bind(agent) as unknown as (options: object) => Socket;
+    const socket = connect(options);
+    const connection = new Connection(socket, protocol === "https" ? "secureConnect" : "connect", keepaliveIdleMs, way);
+    way.connections.add(connection);
+    if (protocol === "https") {
+      socket.on("session", (session: Buffer) => void (way.session = session));
+      socket.once("close", (hadError: boolean) => {
+        if (hadError) way.session = undefined;
+      });
+    }
+    return connection;
   }
 
   #createAgent(address: Address | undefined): http.Agent {
@@ -213,14 +300,6 @@ function forgetEnded({ freeSockets }: http.Agent): void {
     while (sockets.length > 0 && !sockets[sockets.length - 1]!.writable) sockets.pop()!.destroy();
     if (sockets.length === 0) delete lists[name];
   }
-}
-
-function closeIdle(agent: http.Agent, which: (socket: Socket) => boolean): void {
-  for (const socket of socketsOf(agent.freeSockets)) if (which(socket)) socket.destroy();
-}
-
-function isInUse(agent: http.Agent): boolean {
-  return Object.keys(agent.sockets).length > 0;
 }
 
 /** A copy: sockets that are closed leave the agent's own lists. */

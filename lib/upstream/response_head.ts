@@ -1,20 +1,29 @@
 /**
- * The head of a response as the client gets it, and what makes one unfit to be passed on. Receiving it is `forward.ts`.
+ * The head of a response as the client gets it, and what makes one unfit to be passed on. Receiving it is `forward.ts` and
+ * `forward_wire.ts`.
  */
-import type { IncomingMessage } from "node:http";
+import type { Readable } from "node:stream";
 import type { Exchange } from "../http/exchange.ts";
 import { endToEnd, headerValue, headerValues, withoutHeader, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
-import { trailerFields } from "./trailers.ts";
+
+
+/** As node's `IncomingMessage` calls it. */
+export interface ResponseHead {
+  readonly statusCode?: number | undefined;
+  readonly statusMessage?: string | undefined;
+  /** "1.0" or "1.1", or what node lets pass. */
+  readonly httpVersion: string;
+  readonly rawHeaders: string[];
+}
 
 /** Why the response cannot be passed on although node could parse it; null when it can. */
-export function invalidity(response: IncomingMessage): string | null {
+export function invalidity(response: ResponseHead): string | null {
   const status = response.statusCode!;
   // node's parser takes any version it knows, `HTTP/2.0` in a status line among them.
   if (response.httpVersion !== "1.1" && response.httpVersion !== "1.0") return `the upstream answered with HTTP/${response.httpVersion}`;
   // `101` without Upgrade comes as an ordinary response; nobody asked for it.
   if (status < 200) return `the upstream answered with status ${status}`;
-  if (response.httpVersionMajor !== 1) return `the upstream answered in HTTP/${response.httpVersion}`;
   const codings = headerValues(response.rawHeaders, "transfer-encoding");
   if (codings.length === 0) return null;
   // Passed on without the name of its coding, the body would be taken for what it is not (RFC 9112 §6.1).
@@ -23,26 +32,26 @@ export function invalidity(response: IncomingMessage): string | null {
   return null;
 }
 
-/** The response as a Reply whose body is the response itself, unread. */
-export function replyOf(exchange: Exchange, response: IncomingMessage, viaName: string): Reply {
+/** The response as a Reply with this body, unread. */
+export function replyOf(exchange: Exchange, response: ResponseHead, viaName: string, body: Readable | Buffer, trailers?: () => HeaderList): Reply {
   const status = response.statusCode!;
   const all = replyHeaders(response, viaName);
   // A 204 has no length and a 205 no body (RFC 9110 §8.6, §15.3.6): a client that believes in one waits for bytes that never come.
   const headers = status === 204 || status === 205 ? withoutHeader(all, "content-length") : all;
   const empty = exchange.method === "HEAD" || status === 204 || status === 205 || status === 304 || headerValue(headers, "content-length") === "0";
   // Read to its end although it has none: the connection is free only then.
-  if (empty) response.resume();
+  if (empty && !Buffer.isBuffer(body)) body.resume();
   return {
     status,
     reason: PHRASE.test(response.statusMessage!) ? response.statusMessage! : "",
     headers,
-    body: empty ? null : response,
-    trailers: () => trailerFields(response.rawTrailers),
+    body: empty ? null : body,
+    ...(trailers === undefined ? null : { trailers }),
   };
 }
 
 /** End-to-end headers, with our Via. */
-export function replyHeaders(response: IncomingMessage, viaName: string): string[] {
+export function replyHeaders(response: ResponseHead, viaName: string): string[] {
   const headers = endToEnd(response.rawHeaders);
   headers.push("Via", `${response.httpVersion} ${viaName}`);
   return headers;

@@ -1,15 +1,14 @@
-import type { ClientRequest } from "node:http";
 import { PassThrough, Readable, Writable } from "node:stream";
 import { describe, expect, test } from "vitest";
 import { pump, type PumpEnd } from "../../lib/http/body.ts";
-import { upload } from "../../lib/upstream/upload.ts";
+import { sinkOf, upload } from "../../lib/upstream/upload.ts";
 import { random } from "../support/random.ts";
 
 type Move = (source: Readable, sink: Writable, end: PumpEnd) => unknown;
 
 const implementations: [string, Move][] = [
   ["pump", pump],
-  ["upload", (source, sink, end) => upload(source, sink as ClientRequest, end)],
+  ["upload", (source, sink, end) => upload(source, sinkOf(sink), end)],
 ];
 
 /** Resolves with how it ended. */
@@ -127,7 +126,7 @@ describe("upload", () => {
   test("stopped, it writes nothing more, tells nothing, and leaves the rest to others", async () => {
     const source = new Readable({ read() {} });
     const sink = new PassThrough();
-    const stop = upload(source, sink as unknown as ClientRequest, never);
+    const stop = upload(source, sinkOf(sink), never);
     source.push("one");
     await turn();
     stop();
@@ -144,7 +143,7 @@ describe("upload", () => {
 
   test("stopped, a later failure of the body ends nothing", async () => {
     const source = new Readable({ read() {} });
-    const stop = upload(source, new PassThrough() as unknown as ClientRequest, never);
+    const stop = upload(source, sinkOf(new PassThrough()), never);
     stop();
     source.destroy(new Error("late"));
     await turn();
@@ -158,7 +157,7 @@ describe("upload", () => {
     destroyed.destroy();
     await turn();
     for (const source of [read, destroyed]) {
-      const ended = moved((from, to, end) => upload(from, to as ClientRequest, end), source, new PassThrough());
+      const ended = moved((from, to, end) => upload(from, sinkOf(to), end), source, new PassThrough());
       expect(await ended).toMatch(/^broken: the body was read or destroyed/);
     }
   });

@@ -1,0 +1,420 @@
+/**
+ * Sends one exchange to one peer over HTTP/1.1, the gateway's own way: the head as one string, the response read by a parser of our own,
+ * no object of node's for either. Its promise is `forward.ts`'s; choosing the peer and turning faults into replies is `attempts.ts`.
+ */
+import { Readable } from "node:stream";
+import { Fault } from "../base/errors.ts";
+import type { Exchange } from "../http/exchange.ts";
+import { hasToken, headerValue } from "../http/headers.ts";
+import type { Reply } from "../http/reply.ts";
+import type { Connection, Occupant } from "./connection.ts";
+import type { Destination } from "./destination.ts";
+import { Unsent } from "./faults.ts";
+import type { Pool } from "./pool.ts";
+import { requestHead, type RequestHead } from "./request_head.ts";
+import { writtenFields, writtenHead } from "./request_text.ts";
+import { connectFailure } from "./resolve.ts";
+import { informationHeaders, replyHeaders, replyOf, switchHeaders, type ResponseHead } from "./response_head.ts";
+import type { ResponseSink } from "./response_parser.ts";
+import { trailerFields } from "./trailers.ts";
+import { faultCode, isReplayable, isReset, newTry, StaleConnection, underLease, type ForwardOptions, type Try } from "./try.ts";
+import { overdueUpload, stalledUpload, upload, type UploadSink } from "./upload.ts";
+import type { Watched } from "./watch.ts";
+
+/** As `forward` of `forward.ts`. */
+export async function forwardWire(exchange: Exchange, peer: Destination<Pool>, options: ForwardOptions, endsAt: number): Promise<Reply> {
+  return underLease(newTry(exchange, peer, options, endsAt), send);
+}
+
+/** One try on one connection. The lease it was given ends when the connection is free again. */
+function send(one: Try<Pool>): Promise<Reply> {
+  return new Promise((resolve, reject) => {
+    const { pool } = one.to;
+    let connection: Connection;
+    let head: RequestHead;
+    let text: string;
+    try {
+      const { method, upstreamPath, query } = one.exchange;
+      head = requestHead(one.exchange, one.to, one.options);
+      text = writtenHead(method, upstreamPath + query, head.headers);
+      connection = pool.connection();
+    } catch (error) {
+      pool.release();
+      reject(new Fault("internal", "the request could not be written", error));
+      return;
+    }
+    new WireExchange(one, connection, head, text, resolve, reject).begin();
+  });
+}
+
+/** "draining": the response is whole, the request is not. */
+type Phase = "connecting" | "sending" | "waiting" | "receiving" | "draining" | "over";
+
+class WireExchange implements Occupant, ResponseSink, Watched, UploadSink {
+  readonly #try: Try<Pool>;
+  readonly #connection: Connection;
+  readonly #head: RequestHead;
+  readonly #text: string;
+  readonly #resolve: (reply: Reply) => void;
+  readonly #reject: (fault: Fault) => void;
+  #phase: Phase = "connecting";
+  /** When the present phase has to be over; Infinity: no such moment. */
+  #phaseEndsAt = Infinity;
+  /** Whether anything has come on this connection for this exchange. */
+  #heard = false;
+  /** The client holds its body back until the upstream asks for it; cleared by the upstream's 100. */
+  #awaitsContinue = false;
+  #stopUpload: (() => void) | null = null;
+  /** Whether all of the request has been written. */
+  #isWritten = false;
+  /** Bytes of the body that its Content-Length still promises; Infinity where it has none. */
+  #unsent = Infinity;
+  #onDrain: (() => void) | null = null;
+  #response: ResponseHead | null = null;
+  /** What has come of the body while nobody has the reply yet. */
+  #first: Buffer | null = null;
+  #body: WireBody | null = null;
+  #trailers: readonly string[] = NO_TRAILERS;
+
+  constructor(one: Try<Pool>, connection: Connection, head: RequestHead, text: string, resolve: (reply: Reply) => void, reject: (fault: Fault) => void) {
+    this.#try = one;
+    this.#connection = connection;
+    this.#head = head;
+    this.#text = text;
+    this.#resolve = resolve;
+    this.#reject = reject;
+  }
+
+  begin(): void {
+    const { exchange, options } = this.#try;
+    const connection = this.#connection;
+    connection.take(this);
+    exchange.call.onAbort(() => this.#fail(new Fault("upstream_reset", "the client went away")));
+    if (connection.isConnected) this.connected();
+    else if (this.#phase === "connecting") this.#watch(options.connectMs);
+  }
+
+  // The connection.
+
+  connected(): void {
+    if (this.#phase !== "connecting") return;
+    const { exchange, tryEndsAt, endsAt, options } = this.#try;
+    const connection = this.#connection;
+    connection.parser.begin(exchange.method, this);
+    this.#phase = "sending";
+    if (exchange.body === null) {
+      connection.socket.write(this.#text, "latin1");
+      this.#isWritten = true;
+      return this.#awaitResponse();
+    }
+    if (tryEndsAt === 0 && endsAt === 0) this.#unwatch();
+    else this.#watch(0);
+    connection.setSilence(options.idleMs);
+    this.#sendBody(exchange.body);
+  }
+
+  received(chunk: Buffer): void {
+    this.#heard = true;
+    const invalid = this.#connection.parser.feed(chunk);
+    if (invalid !== null) this.#fail(new Fault("upstream_invalid", invalid));
+    else if (this.#response !== null && this.#body === null && this.#phase === "receiving") this.#deliver();
+  }
+
+  drained(): void {
+    const run = this.#onDrain;
+    this.#onDrain = null;
+    run?.();
+  }
+
+  endOfConnection(): void {
+    if (this.#phase === "over" || this.#phase === "draining" || this.#connection.parser.endOfConnection()) return;
+    this.failed(END);
+  }
+
+  silent(): void {
+    const { idleMs } = this.#try.options;
+    if (this.#phase === "sending") this.#fail(stalledUpload(this.#outgoing, this.#awaitsContinue, idleMs));
+    else if (this.#phase === "receiving" || this.#phase === "draining") this.#fail(new Fault("upstream_timeout", `no byte either way for ${idleMs} ms`));
+  }
+
+  failed(error: NodeJS.ErrnoException): void {
+    if (this.#phase === "over") return;
+    if (!this.#heard && this.#connection.isReused && isReset(error) && isReplayable(this.#try.exchange)) {
+      return this.#fail(new StaleConnection("upstream_reset", "the upstream closed an idle connection as it was reused", error));
+    }
+    this.#fail(new Fault(faultCode(error, this.#phase === "connecting"), connectFailure(error), error));
+  }
+
+  closed(): void {
+    this.#fail(new Fault("upstream_reset", "the connection closed before a response"));
+  }
+
+  // Deadlines.
+
+  get dueAt(): number {
+    const { tryEndsAt, endsAt } = this.#try;
+    let due = this.#phaseEndsAt;
+    if (tryEndsAt !== 0 && this.#response === null && tryEndsAt < due) due = tryEndsAt;
+    if (endsAt !== 0 && endsAt < due) due = endsAt;
+    return due;
+  }
+
+  overdue(now: number): void {
+    const { options, tryEndsAt, endsAt } = this.#try;
+    if (endsAt !== 0 && endsAt <= now) return this.#outOfTime("the time for the whole exchange is over");
+    if (tryEndsAt !== 0 && this.#response === null && tryEndsAt <= now) return this.#outOfTime("no response within the time of one try");
+    if (this.#phase === "connecting") this.#fail(new Unsent("upstream_timeout", `no connection within ${options.connectMs} ms`));
+    else this.#fail(new Fault("upstream_timeout", `no response within ${options.responseMs} ms`));
+  }
+
+  #outOfTime(why: string): void {
+    const fault = new Fault("upstream_timeout", why);
+    if (this.#phase === "connecting") this.#fail(new Unsent(fault.code, fault.message));
+    else this.#fail(this.#phase === "sending" ? overdueUpload(this.#outgoing, this.#awaitsContinue, fault) : fault);
+  }
+
+  /** 0: the phase has no deadline, but the whole may have one. */
+  #watch(phaseMs: number): void {
+    const { clock } = this.#try.options;
+    const now = clock.now();
+    this.#phaseEndsAt = phaseMs === 0 ? Infinity : now + phaseMs;
+    this.#try.to.pool.watch.add(this, now);
+  }
+
+  #unwatch(): void {
+    this.#try.to.pool.watch.remove(this);
+  }
+
+  // The request.
+
+  #sendBody(body: Readable): void {
+    const { exchange } = this.#try;
+    const { socket } = this.#connection;
+    const length = this.#head.framing === "length" ? headerValue(this.#head.headers, "content-length") : undefined;
+    if (length !== undefined) this.#unsent = Number(length);
+    this.#awaitsContinue = hasToken(headerValue(exchange.headers, "expect"), "100-continue");
+    // By the next tick a small body that came with the head is in the same write; a slow one must not hold the head back.
+    socket.cork();
+    socket.write(this.#text, "latin1");
+    this.#stopUpload = upload(body, this, {
+      done: () => this.#endBody(),
+      broken: (cause) => this.#fail(cause instanceof Fault ? cause : new Fault("bad_request", "the request body broke off", cause)),
+    });
+    process.nextTick(uncork, socket);
+  }
+
+  /** As a stream's, for `upload`. */
+  write(chunk: Buffer): boolean {
+    const { socket } = this.#connection;
+    if (this.#head.framing === "length") {
+      this.#unsent -= chunk.length;
+      if (this.#unsent >= 0) return socket.write(chunk);
+      // It would be read as the next request.
+      this.#fail(new Fault("internal", "the request's body is longer than its Content-Length"));
+      return false;
+    }
+    // A chunk of no bytes is the last one.
+    if (chunk.length === 0) return true;
+    socket.cork();
+    socket.write(`${chunk.length.toString(16)}\r\n`, "latin1");
+    socket.write(chunk);
+    const hasRoom = socket.write("\r\n", "latin1");
+    socket.uncork();
+    return hasRoom;
+  }
+
+  onceDrained(run: () => void): void {
+    this.#onDrain = run;
+  }
+
+  #endBody(): void {
+    const { socket } = this.#connection;
+    this.#stopUpload = null;
+    if (this.#head.framing === "chunked") {
+      let last: string;
+      try {
+        last = `0\r\n${writtenFields(trailerFields(this.#try.exchange.trailers()))}\r\n`;
+      } catch (error) {
+        return this.#fail(new Fault("internal", "the request's trailers could not be written", error));
+      }
+      socket.write(last, "latin1");
+    } else if (this.#unsent > 0) {
+      return this.#fail(new Fault("internal", "the request's body is shorter than its Content-Length"));
+    }
+    this.#isWritten = true;
+    if (this.#phase === "draining") return this.#leave();
+    if (this.#phase !== "sending") return;
+    // Counted from when it has left: an upstream that does not read is another fault.
+    if (socket.writableLength === 0) this.#awaitResponse();
+    else socket.write(NOTHING, () => this.#awaitResponse());
+  }
+
+  #awaitResponse(): void {
+    if (this.#phase !== "sending") return;
+    this.#phase = "waiting";
+    this.#watch(this.#try.options.responseMs);
+  }
+
+  get #outgoing(): { readonly writableLength: number; readonly writableEnded: boolean } {
+    return { writableLength: this.#connection.socket.writableLength, writableEnded: this.#isWritten };
+  }
+
+  // The response.
+
+  informed(head: ResponseHead): void {
+    if (this.#phase === "over") return;
+    const status = head.statusCode!;
+    if (status === 100) this.#awaitsContinue = false;
+    this.#try.exchange.call.inform(status, informationHeaders(status, head.rawHeaders));
+  }
+
+  switched(head: ResponseHead, behind: Buffer): void {
+    if (this.#phase === "over") return;
+    const { exchange, options, to } = this.#try;
+    const { upgrade } = exchange;
+    if (upgrade === null || !hasToken(headerValue(head.rawHeaders, "upgrade"), upgrade)) {
+      return this.#fail(new Fault("upstream_invalid", "the upstream switched to a protocol nobody asked for"));
+    }
+    if (this.#head.accept !== null && headerValue(head.rawHeaders, "sec-websocket-accept") !== this.#head.accept) {
+      return this.#fail(new Fault("upstream_invalid", "the upstream's Sec-WebSocket-Accept does not fit the key"));
+    }
+    this.#phase = "over";
+    this.#unwatch();
+    const socket = this.#connection.detach();
+    socket.once("close", () => to.pool.release());
+    socket.on("error", ignore);
+    this.#resolve({
+      status: 101,
+      headers: switchHeaders(upgrade, replyHeaders(head, options.viaName)),
+      body: null,
+      tunnel: { socket, head: behind, idleMs: options.idleMs },
+    });
+  }
+
+  answered(head: ResponseHead): void {
+    if (this.#phase === "over") return;
+    this.#phase = "receiving";
+    this.#response = head;
+    this.#phaseEndsAt = Infinity;
+    if (this.#try.endsAt === 0) this.#unwatch();
+  }
+
+  body(bytes: Buffer): void {
+    if (this.#phase === "over") return;
+    if (this.#body !== null) this.#body.deliver(bytes);
+    else if (this.#first === null) this.#first = bytes;
+    else {
+      this.#openBody();
+      this.#body!.deliver(bytes);
+    }
+  }
+
+  ended(trailers: readonly string[], connection: "kept" | "spent"): void {
+    if (this.#phase === "over") return;
+    this.#trailers = trailers;
+    // Whether the upstream goes on with HTTP behind a refused upgrade is its own guess: the connection is not used again.
+    const isSpent = connection === "spent" || this.#try.exchange.upgrade !== null;
+    const isWhole = this.#body === null && trailers.length === 0;
+    if (!isWhole && this.#body === null) this.#openBody();
+    this.#phase = "draining";
+    const body = this.#body;
+    if (isSpent || this.#isWritten) this.#leave(isSpent ? "spent" : "kept");
+    if (body !== null) body.complete();
+    // All of it came at once: there is nothing to stream.
+    else this.#resolve(replyOf(this.#try.exchange, this.#response!, this.#try.options.viaName, this.#first ?? NOTHING));
+  }
+
+  /** The reply, whose body is still on its way. */
+  #deliver(): void {
+    this.#connection.setSilence(this.#try.options.idleMs);
+    this.#openBody();
+  }
+
+  #openBody(): void {
+    const { exchange, options } = this.#try;
+    const body = new WireBody(this.#connection, () => this.#giveUp());
+    this.#body = body;
+    if (this.#first !== null) body.deliver(this.#first);
+    this.#first = null;
+    this.#resolve(replyOf(exchange, this.#response!, options.viaName, body, () => trailerFields(this.#trailers)));
+  }
+
+  /** Nobody wants the rest of the response. */
+  #giveUp(): void {
+    if (this.#phase === "receiving") this.#leave("spent");
+  }
+
+  // The end.
+
+  #fail(fault: Fault): void {
+    const phase = this.#phase;
+    if (phase === "over") return;
+    const { exchange, to } = this.#try;
+    this.#leave("spent");
+    if (this.#body === null && phase !== "draining") return this.#reject(fault);
+    // The answer is whole: what goes wrong behind it (the rest of an upload nobody reads any more) is not the client's.
+    if (phase === "draining") return;
+    this.#body!.destroy(fault);
+    if (!exchange.call.aborted) to.broken(fault);
+  }
+
+  /** The connection goes back to the pool, or ends. */
+  #leave(how: "kept" | "spent" = "kept"): void {
+    const { pool } = this.#try.to;
+    const connection = this.#connection;
+    this.#phase = "over";
+    this.#unwatch();
+    this.#stopUpload?.();
+    this.#stopUpload = null;
+    if (how === "kept") pool.giveBack(connection);
+    else connection.end();
+    pool.release();
+  }
+}
+
+/** The body of a response, while the connection gives it. */
+class WireBody extends Readable {
+  readonly #connection: Connection;
+  readonly #givenUp: () => void;
+  #isComplete = false;
+
+  constructor(connection: Connection, givenUp: () => void) {
+    super();
+    this.#connection = connection;
+    this.#givenUp = givenUp;
+    // Its reader may have stopped listening, or not begun: the end of a body nobody reads is no event.
+    this.on("error", ignore);
+  }
+
+  deliver(bytes: Buffer): void {
+    if (!this.push(bytes)) this.#connection.socket.pause();
+  }
+
+  complete(): void {
+    this.#isComplete = true;
+    this.push(null);
+  }
+
+  override _read(): void {
+    if (!this.#isComplete) this.#connection.socket.resume();
+  }
+
+  override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
+    if (!this.#isComplete) {
+      this.#isComplete = true;
+      this.#givenUp();
+    }
+    done(error);
+  }
+}
+
+/** What node says when a connection ends where an answer was due. */
+const END: NodeJS.ErrnoException = Object.assign(new Error("the connection ended"), { code: "ECONNRESET" });
+const NOTHING = Buffer.alloc(0);
+const NO_TRAILERS: readonly string[] = [];
+
+function uncork(socket: { uncork(): void }): void {
+  socket.uncork();
+}
+
+function ignore(): void {}

@@ -1,0 +1,93 @@
+/**
+ * One try to have one exchange answered by one peer, as all forwarders begin it: with its deadlines, under a lease, and once more where
+ * a kept connection proves dead. What is sent is the forwarders' affair; which peer is asked next, `attempts.ts`'s.
+ */
+import type { Clock } from "../base/clock.ts";
+import { Fault, type ErrorCode } from "../base/errors.ts";
+import type { Exchange } from "../http/exchange.ts";
+import type { Reply } from "../http/reply.ts";
+import { timeLeft } from "./deadlines.ts";
+import type { Destination } from "./destination.ts";
+import type { Pool } from "./pool.ts";
+import type { HeadOptions } from "./request_head.ts";
+import { isIdempotent } from "./retries.ts";
+
+export interface ForwardOptions extends HeadOptions {
+  readonly clock: Clock;
+  /** Over HTTP/1.1: the gateway's own exchange of `forward_wire.ts`, or node's of `forward.ts`. Default "wire". */
+  readonly client?: "wire" | "node";
+  /** Milliseconds to get a connection: from the pool, or a new one with TCP and TLS handshakes. */
+  readonly connectMs: number;
+  /** Milliseconds from the end of the request to the head of the final response. */
+  readonly responseMs: number;
+  /** Milliseconds without a byte either way while a body is on its way. */
+  readonly idleMs: number;
+  /** Milliseconds for one try, from its beginning to the head of the response; 0: no such limit. */
+  readonly tryMs: number;
+}
+
+export interface Try<Connections> {
+  readonly exchange: Exchange;
+  readonly to: Destination<Connections>;
+  readonly options: ForwardOptions;
+  /** When the head of the response has to be there; monotonic, 0: no such moment. */
+  readonly tryEndsAt: number;
+  /** When all has to be over; monotonic, 0: no such moment. */
+  readonly endsAt: number;
+}
+
+/** Rejects when the client has gone: a plugin may have taken longer than it cared to wait. */
+export function newTry<Connections>(exchange: Exchange, to: Destination<Connections>, options: ForwardOptions, endsAt: number): Try<Connections> {
+  if (exchange.call.aborted) throw new Fault("upstream_reset", "the client went away");
+  const { clock, tryMs } = options;
+  return { exchange, to, options, tryEndsAt: tryMs === 0 ? 0 : clock.now() + tryMs, endsAt };
+}
+
+/** Milliseconds that getting a connection may take from now on. */
+export function connectTimeLeft({ options, tryEndsAt, endsAt }: Try<unknown>): number {
+  return timeLeft(options.clock, options.connectMs, tryEndsAt, endsAt);
+}
+
+/** A reused connection broke before any byte of a response, and the request can be sent again. */
+export class StaleConnection extends Fault {}
+
+/** `send` gets a lease of the pool, which ends when its connection is free again. */
+export async function underLease(one: Try<Pool>, send: (one: Try<Pool>) => Promise<Reply>): Promise<Reply> {
+  const { pool } = one.to;
+  if (!pool.tryLease()) await waitForLease(one);
+  try {
+    return await send(one);
+  } catch (fault) {
+    if (!(fault instanceof StaleConnection)) throw fault;
+    // The peer closed an idle connection just as it was reused: nothing was answered, so ask once more on a fresh one
+    // (RFC 9112 §9.3.1). Its idle siblings are of the same age; they go.
+    pool.dropIdle();
+    if (!pool.tryLease()) await waitForLease(one);
+    return send(one);
+  }
+}
+
+function waitForLease(one: Try<Pool>): Promise<void> {
+  return one.to.pool.waitForLease(connectTimeLeft(one), (run) => one.exchange.call.onAbort(run));
+}
+
+/** Safe to send twice: no body, and a method whose repetition changes nothing (RFC 9110 §9.2.2). */
+export function isReplayable(exchange: Exchange): boolean {
+  if (exchange.body !== null || exchange.call.aborted) return false;
+  return isIdempotent(exchange.method);
+}
+
+export function isReset(error: NodeJS.ErrnoException): boolean {
+  return error.code === "ECONNRESET" || error.code === "EPIPE";
+}
+
+export function faultCode(error: NodeJS.ErrnoException, isConnecting: boolean): ErrorCode {
+  if (isConnecting || (error.code !== undefined && REFUSED_BY_TLS.test(error.code))) return "upstream_connect_failed";
+  return error.code?.startsWith("HPE_") ? "upstream_invalid" : "upstream_reset";
+}
+
+/**
+ * TLS 1.3 tells of a client certificate that it does not like only after the handshake; nobody has looked at the request then. Any
+ * other trouble with TLS comes from a peer that may have.
+ */
+const REFUSED_BY_TLS = /^ERR_SSL_\w*ALERT_\w*(?:CERT|UNKNOWN_CA|ACCESS_DENIED|HANDSHAKE)/;
