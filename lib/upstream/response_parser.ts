@@ -208,6 +208,8 @@ export class ResponseParser {
     const sink = this.#sink!;
     if (status < 200) {
       if (status !== 101) {
+        // The connection is to end behind it: what comes then is no answer.
+        if (isOld || (connection !== null && hasToken(connection, "close"))) return "the upstream gave an informational response and no other";
         sink.informed(head);
         return null;
       }

@@ -47,7 +47,7 @@ export class Watch {
     this.#timer = null;
     this.#looksAt = Infinity;
     const now = this.#clock.now();
-    for (const watched of [...this.#watched]) if (watched.dueAt <= now) watched.overdue(now);
+    for (const watched of this.#watched) if (watched.dueAt <= now) watched.overdue(now);
     let first = Infinity;
     for (const { dueAt } of this.#watched) first = Math.min(first, dueAt);
     if (first !== Infinity && first < this.#looksAt) this.#lookAt(first, now);

@@ -6,4 +6,5 @@ const upstreams: readonly Upstream[] = ["http", "https", "h2c", "h2"];
 
 describe.each(downstreams)("from %s", (downstream) => {
   describe.each(upstreams)("to %s:", (upstream) => exchanges(downstream, upstream));
+  describe.each(["http", "https"] as const)("to %s, by node's client:", (upstream) => exchanges(downstream, upstream, "node"));
 });

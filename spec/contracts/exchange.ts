@@ -20,6 +20,8 @@ import { eventually } from "../support/raw_client.ts";
 
 export type Downstream = "h1" | "h1+tls" | "h2";
 export type Upstream = "http" | "https" | "h2" | "h2c";
+/** What speaks HTTP/1.1 to upstreams; over HTTP/2 there is one only. */
+export type UpstreamClient = "wire" | "node";
 
 /** What a client got; `whole` is false when the response broke off. */
 interface Answer {
@@ -55,7 +57,7 @@ type Answering = (request: Request, response: Response) => void;
 
 const SIZES = [0, 1, 64 * 1024, 1024 * 1024];
 
-export function exchanges(downstream: Downstream, upstream: Upstream): void {
+export function exchanges(downstream: Downstream, upstream: Upstream, client: UpstreamClient = "wire"): void {
   const origin = startedOrigin(upstream);
   let gateway: Gateway;
   let ports: { plain: number; secure: number };
@@ -67,7 +69,7 @@ export function exchanges(downstream: Downstream, upstream: Upstream): void {
     writeFileSync(caFile, CA.cert);
     await origin.start();
     const dead = await closedPort();
-    const common = { protocol: upstream, ...(upstream === "https" || upstream === "h2" ? { tls: { ca: caFile } } : {}) };
+    const common = { protocol: upstream, upstream_client: client, ...(upstream === "https" || upstream === "h2" ? { tls: { ca: caFile } } : {}) };
     const services: ConfigInput["services"] = [
       { name: "s", base_path: "/a", upstreams: [{ host: "127.0.0.1", port: origin.port() }], routes: [{ path: "/{rest*}" }], ...common },
       { name: "dead", base_path: "/dead", upstreams: [{ host: "127.0.0.1", port: dead }], routes: [{ path: "/{rest*}" }], ...common },

@@ -11,9 +11,15 @@ import { closedPort, socketOrigin } from "../support/origin.ts";
 import { madeUpPeer, madeUpPool } from "../support/peer.ts";
 import { eventually } from "../support/raw_client.ts";
 
+/** A response in two segments: nobody can have all of it at once. */
+const slowly = (socket: Socket) => {
+  socket.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no");
+  return () => void socket.write("k");
+};
+
 const ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-export function forwarding(): void {
+export function forwarding(client: "wire" | "node"): void {
   async function bench(talk: (socket: Socket, head: string) => void) {
     const upstream = await socketOrigin((socket) => {
       socket.on("data", (chunk: Buffer) => {
@@ -30,7 +36,7 @@ export function forwarding(): void {
     const pool = madeUpPool({ port, keepaliveIdleMs: 30_000 }, 1, clock);
     onTestFinished(() => pool.destroy());
     const peer = madeUpPeer("u", pool);
-    const options = { clock, connectMs: 100, responseMs: 200, idleMs: 60_000, tryMs: 0, preserveHost: false, viaName: "gw" };
+    const options = { clock, client, connectMs: 100, responseMs: 200, idleMs: 60_000, tryMs: 0, preserveHost: false, viaName: "gw" };
     const informed: number[] = [];
     const send = (parts: Partial<ExchangeParts> = {}): { exchange: Exchange; reply: Promise<Reply> } => {
       const call = new Call({ id: "1", remoteAddress: "192.0.2.1", trustedRemote: false, startedAt: 0, inform: (status) => informed.push(status) });
@@ -47,6 +53,7 @@ export function forwarding(): void {
   }
 
   const read = async (reply: Reply) => {
+    if (Buffer.isBuffer(reply.body)) return reply.body.toString();
     let text = "";
     for await (const chunk of reply.body as Readable) text += String(chunk);
     return text;
@@ -58,11 +65,19 @@ export function forwarding(): void {
     );
 
   describe("gives the lease back", () => {
-    test("when the body has been read", async () => {
-      const { send, settled, pool } = await bench((socket) => socket.write(ok));
+    test("when the body has been read, not before", async () => {
+      let goOn = () => {};
+      const { send, settled, pool } = await bench((socket) => void (goOn = slowly(socket)));
       const reply = await send().reply;
       expect(pool.leased).toBe(1);
+      goOn();
       expect(await read(reply)).toBe("ok");
+      await settled();
+    });
+
+    test("when the body came with its head", async () => {
+      const { send, settled } = await bench((socket) => socket.write(ok));
+      expect(await read(await send().reply)).toBe("ok");
       await settled();
     });
 
@@ -182,11 +197,17 @@ export function forwarding(): void {
 
   test("a reused connection that breaks is replaced once, without a second lease", async () => {
     let served = 0;
-    const { send, settled, upstream, pool } = await bench((socket) => void (++served === 2 ? socket.destroy() : socket.write(ok)));
+    let goOn = () => {};
+    const { send, settled, upstream, pool } = await bench((socket) => {
+      if (++served === 1) socket.write(ok);
+      else if (served === 2) socket.destroy();
+      else goOn = slowly(socket);
+    });
     await read(await send().reply);
     await settled();
     const reply = await send().reply;
     expect(pool.leased).toBe(1);
+    goOn();
     expect(await read(reply)).toBe("ok");
     await settled();
     expect(upstream.connections).toBe(2);

@@ -1,4 +1,4 @@
 import { describe } from "vitest";
 import { forwarding } from "../contracts/forwarding.ts";
 
-describe("forward, over node:http,", forwarding);
+describe("forward, over node:http,", () => forwarding("node"));
