@@ -248,7 +248,7 @@ export class Pool {
       keepAliveInitialDelay: 1000,
       // The connection's own affair.
       timeout: 0,
-      ...(protocol === "https" ? { ALPNProtocols: ["http/1.1"], session: way.session } : {}),
+      ...(protocol === "https" ? { session: way.session } : {}),
     };
     // node's types ask for what only its own requests have.
     const connect = agent.createConnection.bind(agent) as unknown as (options: object) => Socket;

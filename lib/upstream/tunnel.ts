@@ -28,6 +28,8 @@ export function joinTunnel(client: Duplex, clientHead: Buffer, tunnel: Tunnel, n
   const move = closeWhenIdle(client, upstream, tunnel.idleMs);
   client.on("data", move);
   upstream.on("data", move);
+  // Held back by whoever read the 101 from it.
+  upstream.resume();
 }
 
 function carry(from: Duplex, to: Duplex, passed: (bytes: number) => void): void {
