@@ -64,7 +64,9 @@ export function withAddedHeader(list: HeaderList, name: string, value: string): 
 export function hasToken(value: string | undefined, lowerToken: string): boolean {
   if (value === undefined || value.length < lowerToken.length) return false;
   if (value.length === lowerToken.length) return value.toLowerCase() === lowerToken;
-  for (const part of value.toLowerCase().split(",")) {
+  const lower = value.toLowerCase();
+  if (!lower.includes(lowerToken)) return false;
+  for (const part of lower.split(",")) {
     const semicolon = part.indexOf(";");
     if ((semicolon < 0 ? part : part.slice(0, semicolon)).trim() === lowerToken) return true;
   }

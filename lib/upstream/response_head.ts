@@ -41,13 +41,9 @@ export function replyOf(exchange: Exchange, response: ResponseHead, viaName: str
   const empty = exchange.method === "HEAD" || status === 204 || status === 205 || status === 304 || headerValue(headers, "content-length") === "0";
   // Read to its end although it has none: the connection is free only then.
   if (empty && !Buffer.isBuffer(body)) body.resume();
-  return {
-    status,
-    reason: PHRASE.test(response.statusMessage!) ? response.statusMessage! : "",
-    headers,
-    body: empty ? null : body,
-    ...(trailers === undefined ? null : { trailers }),
-  };
+  const reason = PHRASE.test(response.statusMessage!) ? response.statusMessage! : "";
+  const sent = empty ? null : body;
+  return trailers === undefined ? { status, reason, headers, body: sent } : { status, reason, headers, body: sent, trailers };
 }
 
 /** End-to-end headers, with our Via. */
