@@ -53,9 +53,7 @@ export function respond(request: IncomingMessage, response: ServerResponse, call
   if (stream === null) {
     if (Buffer.isBuffer(body) && request.method !== "HEAD") {
       call.notes.sent = body.length;
-      // As text it goes into one string with the head, and that into one write: node makes a list of writes of anything else.
-      if (body.length <= MAX_TEXT_BYTES) response.end(body.toString("latin1"), "latin1");
-      else response.end(body);
+      response.end(body);
     } else {
       discard(reply);
       response.end();
@@ -124,9 +122,6 @@ function sendHeadSoon(stream: Readable, response: ServerResponse): void {
     if (!begun && !response.writableEnded && !response.destroyed) response.write(NOTHING);
   });
 }
-
-/** Above that the copies cost more than the second write. */
-const MAX_TEXT_BYTES = 4096;
 
 /** Sends the head by itself; `flushHeaders` would encode its Latin-1 bytes as UTF-8. */
 const NOTHING = Buffer.alloc(0);

@@ -29,6 +29,8 @@ export interface Home {
 
 export class Connection {
   readonly socket: Socket;
+  /** What its occupant is given of it is overwritten afterwards. */
+  readonly lendsBytes: boolean;
   readonly home: Home;
   readonly parser = new ResponseParser();
   /** Whether it has served an exchange before the present one. */
@@ -42,15 +44,14 @@ export class Connection {
   readonly #listeners: readonly (readonly [string, (argument: unknown) => void])[];
 
   /** `idleMs`: how long it is kept without being used, in milliseconds; 0: for ever. */
-  constructor(socket: Socket, connectedBy: "connect" | "secureConnect", idleMs: number, home: Home) {
+  constructor(socket: Socket, connectedBy: "connect" | "secureConnect", idleMs: number, home: Home, lendsBytes: boolean) {
     this.socket = socket;
+    this.lendsBytes = lendsBytes;
     this.home = home;
     this.#idleMs = idleMs;
     this.#listeners = [
       [connectedBy, () => this.#connected()],
-      // Bytes on an idle connection answer no question: a second response, or the answer to a request smuggled past us. Left in the
-      // socket they would become the reply to whoever has it next.
-      ["data", (chunk) => (this.#occupant === null ? socket.destroy() : this.#occupant.received(chunk as Buffer))],
+      ["data", (chunk) => this.read(chunk as Buffer)],
       ["drain", () => this.#occupant?.drained()],
       ["end", () => (this.#occupant === null ? socket.destroy() : this.#occupant.endOfConnection())],
       ["timeout", () => (this.#occupant === null ? socket.destroy() : this.#occupant.silent())],
@@ -74,6 +75,14 @@ export class Connection {
   /** Whether another exchange can be sent; an end that has come is known here before its events are. */
   get isUsable(): boolean {
     return this.socket.writable && !this.socket.destroyed && !this.isLeaving;
+  }
+
+  /** What has come. */
+  read(chunk: Buffer): void {
+    // Bytes on an idle connection answer no question: a second response, or the answer to a request smuggled past us. Left in the
+    // socket they would become the reply to whoever has it next.
+    if (this.#occupant === null) this.socket.destroy();
+    else this.#occupant.received(chunk);
   }
 
   take(occupant: Occupant): void {

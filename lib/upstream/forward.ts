@@ -20,7 +20,7 @@ import { connectFailure } from "./resolve.ts";
 import { informationHeaders, invalidity, replyHeaders, replyOf, switchHeaders } from "./response_head.ts";
 import { MAX_RESPONSE_HEAD_BYTES } from "./response_parser.ts";
 import { trailerFields } from "./trailers.ts";
-import { faultCode, isReplayable, isReset, newTry, StaleConnection, underLease, type ForwardOptions, type Try } from "./try.ts";
+import { clientGone, faultCode, isStale, newTry, sendAgain, underLease, type ForwardOptions, type Try } from "./try.ts";
 import { overdueUpload, sinkOf, stalledUpload, upload } from "./upload.ts";
 
 /**
@@ -28,12 +28,13 @@ import { overdueUpload, sinkOf, stalledUpload, upload } from "./upload.ts";
  * go to the client as they come. When the client goes away, so does the request; when `endsAt` (monotonic; 0: never) comes, whatever is
  * under way breaks off.
  */
-export async function forward(exchange: Exchange, peer: Destination<Pool>, options: ForwardOptions, endsAt: number): Promise<Reply> {
+export function forward(exchange: Exchange, peer: Destination<Pool>, options: ForwardOptions, endsAt: number): Promise<Reply> {
   return underLease(newTry(exchange, peer, options, endsAt), send);
 }
 
 /** One try on one connection. The lease it was given ends when the connection is free again. */
-function send({ exchange, to: peer, options, tryEndsAt, endsAt }: Try<Pool>): Promise<Reply> {
+function send(one: Try<Pool>): Promise<Reply> {
+  const { exchange, to: peer, options, tryEndsAt, endsAt } = one;
   return new Promise((resolve, reject) => {
     const { call } = exchange;
     const { pool } = peer;
@@ -180,9 +181,8 @@ function send({ exchange, to: peer, options, tryEndsAt, endsAt }: Try<Pool>): Pr
       // The answer is whole: what goes wrong behind it (the rest of an upload nobody reads any more, stray bytes) is not the client's.
       if (response?.complete === true) return;
       const silent = response === null && (socket === null || socket.bytesRead === bytesBefore);
-      if (silent && request.reusedSocket && isReset(error) && isReplayable(exchange)) {
-        return fail(new StaleConnection("upstream_reset", "the upstream closed an idle connection as it was reused", error));
-      }
+      // Whoever waits for the answer waits for the second one: that the first has failed is news to nobody.
+      if (silent && isStale(one, request.reusedSocket ? "reused" : "fresh", error)) resolve(sendAgain(one, send));
       fail(new Fault(faultCode(error, phase === "connecting"), connectFailure(error), error));
     });
     request.once("close", () => {
@@ -199,7 +199,7 @@ function send({ exchange, to: peer, options, tryEndsAt, endsAt }: Try<Pool>): Pr
       if (phase !== "over") fail(new Fault("upstream_reset", "the connection closed before a response"));
     });
     call.onAbort(() => {
-      if (phase !== "over") fail(new Fault("upstream_reset", "the client went away"));
+      if (phase !== "over") fail(clientGone());
     });
 
     if (exchange.body === null || call.aborted) request.end();

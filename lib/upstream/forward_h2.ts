@@ -17,7 +17,7 @@ import { requestHead } from "./request_head.ts";
 import { informationHeaders, switchHeaders } from "./response_head.ts";
 import type { Session, Sessions } from "./sessions.ts";
 import { trailerFields } from "./trailers.ts";
-import { connectTimeLeft, isReplayable, newTry, type ForwardOptions, type Try } from "./try.ts";
+import { clientGone, connectTimeLeft, isReplayable, newTry, type ForwardOptions, type Try } from "./try.ts";
 import { overdueUpload, sinkOf, stalledUpload, upload } from "./upload.ts";
 import { isWebsocketKey, websocketAccept } from "./websocket.ts";
 
@@ -31,6 +31,8 @@ const LIST_BYTES = 32;
 export async function forwardH2(exchange: Exchange, to: Destination<Sessions>, options: ForwardOptions, endsAt: number): Promise<Reply> {
   const one = newTry(exchange, to, options, endsAt);
   const { call } = exchange;
+  // A plugin may have taken longer than the client cared to wait.
+  if (call.aborted) throw clientGone();
   if (exchange.upgrade !== null && exchange.httpVersion !== "2.0" && !isWebsocketKey(headerValues(exchange.headers, "sec-websocket-key"))) {
     // Over HTTP/2 there is no key: the upstream cannot look at it, and it is we who answer it.
     return problem(call, "bad_request", { detail: "A request for a WebSocket needs one Sec-WebSocket-Key of 16 bytes in base64." });
@@ -84,7 +86,7 @@ function within(usable: Promise<unknown>, session: Session, call: Call, ms: numb
       resolve();
     }, giveUp);
     call.onAbort(() => {
-      if (!over) giveUp(new Fault("upstream_reset", "the client went away"));
+      if (!over) giveUp(clientGone());
     });
   });
 }
@@ -212,7 +214,7 @@ function send({ exchange, to, options, tryEndsAt, endsAt }: Try<Sessions>, sessi
       if (phase !== "over") fail(faultOf(null, stream, session, phase, exchange));
     });
     call.onAbort(() => {
-      if (phase !== "over") fail(new Fault("upstream_reset", "the client went away"));
+      if (phase !== "over") fail(clientGone());
     });
 
     if (body === null) return awaitResponse();

@@ -17,12 +17,12 @@ import { connectFailure } from "./resolve.ts";
 import { informationHeaders, replyHeaders, replyOf, switchHeaders, type ResponseHead } from "./response_head.ts";
 import type { ResponseSink } from "./response_parser.ts";
 import { trailerFields } from "./trailers.ts";
-import { faultCode, isReplayable, isReset, newTry, StaleConnection, underLease, type ForwardOptions, type Try } from "./try.ts";
+import { clientGone, faultCode, isStale, newTry, sendAgain, underLease, type ForwardOptions, type Try } from "./try.ts";
 import { overdueUpload, stalledUpload, upload, type UploadSink } from "./upload.ts";
 import type { Watched } from "./watch.ts";
 
 /** As `forward` of `forward.ts`. */
-export async function forwardWire(exchange: Exchange, peer: Destination<Pool>, options: ForwardOptions, endsAt: number): Promise<Reply> {
+export function forwardWire(exchange: Exchange, peer: Destination<Pool>, options: ForwardOptions, endsAt: number): Promise<Reply> {
   return underLease(newTry(exchange, peer, options, endsAt), send);
 }
 
@@ -37,7 +37,7 @@ function send(one: Try<Pool>): Promise<Reply> {
       const { method, upstreamPath, query } = one.exchange;
       head = requestHead(one.exchange, one.to, one.options);
       text = writtenHead(method, upstreamPath + query, head.headers);
-      connection = pool.connection();
+      connection = pool.connection(one.exchange.upgrade === null ? "exchange" : "upgrade");
     } catch (error) {
       pool.release();
       reject(new Fault("internal", "the request could not be written", error));
@@ -55,7 +55,7 @@ class WireExchange implements Occupant, ResponseSink, Watched, UploadSink {
   readonly #connection: Connection;
   readonly #head: RequestHead;
   readonly #text: string;
-  readonly #resolve: (reply: Reply) => void;
+  readonly #resolve: (reply: Reply | Promise<Reply>) => void;
   readonly #reject: (fault: Fault) => void;
   #phase: Phase = "connecting";
   /** When the present phase has to be over; Infinity: no such moment. */
@@ -76,7 +76,7 @@ class WireExchange implements Occupant, ResponseSink, Watched, UploadSink {
   #body: WireBody | null = null;
   #trailers: readonly string[] = NO_TRAILERS;
 
-  constructor(one: Try<Pool>, connection: Connection, head: RequestHead, text: string, resolve: (reply: Reply) => void, reject: (fault: Fault) => void) {
+  constructor(one: Try<Pool>, connection: Connection, head: RequestHead, text: string, resolve: (reply: Reply | Promise<Reply>) => void, reject: (fault: Fault) => void) {
     this.#try = one;
     this.#connection = connection;
     this.#head = head;
@@ -89,7 +89,7 @@ class WireExchange implements Occupant, ResponseSink, Watched, UploadSink {
     const { exchange, options } = this.#try;
     const connection = this.#connection;
     connection.take(this);
-    exchange.call.onAbort(() => this.#fail(new Fault("upstream_reset", "the client went away")));
+    exchange.call.onAbort(() => this.#fail(clientGone()));
     if (connection.isConnected) this.connected();
     else if (this.#phase === "connecting") this.#watch(options.connectMs);
   }
@@ -139,8 +139,9 @@ class WireExchange implements Occupant, ResponseSink, Watched, UploadSink {
 
   failed(error: NodeJS.ErrnoException): void {
     if (this.#phase === "over") return;
-    if (!this.#heard && this.#connection.isReused && isReset(error) && isReplayable(this.#try.exchange)) {
-      return this.#fail(new StaleConnection("upstream_reset", "the upstream closed an idle connection as it was reused", error));
+    if (!this.#heard && isStale(this.#try, this.#connection.isReused ? "reused" : "fresh", error)) {
+      this.#leave("spent");
+      return this.#resolve(sendAgain(this.#try, send));
     }
     this.#fail(new Fault(faultCode(error, this.#phase === "connecting"), connectFailure(error), error));
   }
@@ -299,8 +300,9 @@ class WireExchange implements Occupant, ResponseSink, Watched, UploadSink {
     if (this.#try.endsAt === 0) this.#unwatch();
   }
 
-  body(bytes: Buffer): void {
+  body(part: Buffer): void {
     if (this.#phase === "over") return;
+    const bytes = this.#connection.lendsBytes ? Buffer.from(part) : part;
     if (this.#body !== null) this.#body.deliver(bytes);
     else if (this.#first === null) this.#first = bytes;
     else {

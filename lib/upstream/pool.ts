@@ -70,6 +70,8 @@ export class Pool {
   readonly options: PoolOptions;
   /** Common to all agents. */
   readonly #agentOptions: https.AgentOptions;
+  /** Where node puts what it reads, until the next reading. */
+  #inlet: Buffer | null = null;
   /** The deadlines of all exchanges of `forward_wire.ts`. */
   readonly watch: Watch;
   #ways: readonly Way[] = [new Way(undefined)];
@@ -113,15 +115,17 @@ export class Pool {
 
   /**
    * A connection for one exchange, which holds a lease: of those to the address whose turn it is the one used last, else a new one. It
-   * comes back by `giveBack`, or is destroyed. Throws what node throws when it cannot even begin.
+   * comes back by `giveBack`, or is destroyed. For an upgrade it is a new one, whose socket somebody else can go on reading. Throws what
+   * node throws when it cannot even begin.
    */
-  connection(): Connection {
+  connection(use: "exchange" | "upgrade" = "exchange"): Connection {
     const way = this.#next();
+    if (use === "upgrade") return this.#connect(way, false);
     for (let kept = way.idle.pop(); kept !== undefined; kept = way.idle.pop()) {
       if (kept.isUsable) return kept;
       kept.socket.destroy();
     }
-    return this.#connect(way);
+    return this.#connect(way, this.options.protocol === "http");
   }
 
   /** Its exchange is over, and another one can be sent over it: kept, unless nobody will want it. */
@@ -236,9 +240,14 @@ export class Pool {
     }
   }
 
-  #connect(way: Way): Connection {
+  /** `lendsBytes`: node reads into one buffer that all connections share; a new one of 64 KiB for each reading makes work for the collector. */
+  #connect(way: Way, lendsBytes: boolean): Connection {
     const { protocol, host, port, name, keepaliveIdleMs } = this.options;
     const agent = (way.agent ??= this.#createAgent(way.address));
+    const read = (bytes: number, inlet: Buffer) => {
+      connection.read(inlet.subarray(0, bytes));
+      return true;
+    };
     const options = {
       ...this.#agentOptions,
       ...towards(name, way.address),
@@ -249,11 +258,12 @@ export class Pool {
       // The connection's own affair.
       timeout: 0,
       ...(protocol === "https" ? { session: way.session } : {}),
+      ...(lendsBytes ? { onread: { buffer: (this.#inlet ??= Buffer.allocUnsafeSlow(INLET_BYTES)), callback: read } } : {}),
     };
     // node's types ask for what only its own requests have.
     const connect = agent.createConnection.bind(agent) as unknown as (options: object) => Socket;
     const socket = connect(options);
-    const connection = new Connection(socket, protocol === "https" ? "secureConnect" : "connect", keepaliveIdleMs, way);
+    const connection: Connection = new Connection(socket, protocol === "https" ? "secureConnect" : "connect", keepaliveIdleMs, way, lendsBytes);
     way.connections.add(connection);
     if (protocol === "https") {
       socket.on("session", (session: Buffer) => void (way.session = session));
@@ -290,6 +300,9 @@ export class Pool {
     return agent;
   }
 }
+
+/** As much as node reads at a time. */
+const INLET_BYTES = 64 * 1024;
 
 /** An agent hears of the end of an idle connection by its `close`, some turns of the event loop late, and would hand it out until then. */
 function forgetEnded({ freeSockets }: http.Agent): void {

@@ -59,7 +59,7 @@ export class ResponseParser {
     this.#isHead = method === "HEAD";
   }
 
-  /** Takes what has come; gives why it is no response, or null. Nothing may be fed after that. */
+  /** Takes what has come, and keeps none of it beyond the call; gives why it is no response, or null. Nothing may be fed after that. */
   feed(chunk: Buffer): string | null {
     if (this.#rest !== null) {
       chunk = Buffer.concat([this.#rest, chunk]);
@@ -128,7 +128,7 @@ export class ResponseParser {
   #at = 0;
 
   #keep(chunk: Buffer, at: number): null {
-    this.#rest = chunk.subarray(at);
+    this.#rest = Buffer.from(chunk.subarray(at));
     return null;
   }
 

@@ -34,13 +34,17 @@ export interface Try<Connections> {
   readonly tryEndsAt: number;
   /** When all has to be over; monotonic, 0: no such moment. */
   readonly endsAt: number;
+  /** Whether it is the second attempt, after a kept connection had proved dead. */
+  readonly isSecond: boolean;
 }
 
-/** Rejects when the client has gone: a plugin may have taken longer than it cared to wait. */
 export function newTry<Connections>(exchange: Exchange, to: Destination<Connections>, options: ForwardOptions, endsAt: number): Try<Connections> {
-  if (exchange.call.aborted) throw new Fault("upstream_reset", "the client went away");
   const { clock, tryMs } = options;
-  return { exchange, to, options, tryEndsAt: tryMs === 0 ? 0 : clock.now() + tryMs, endsAt };
+  return { exchange, to, options, tryEndsAt: tryMs === 0 ? 0 : clock.now() + tryMs, endsAt, isSecond: false };
+}
+
+export function clientGone(): Fault {
+  return new Fault("upstream_reset", "the client went away");
 }
 
 /** Milliseconds that getting a connection may take from now on. */
@@ -48,23 +52,27 @@ export function connectTimeLeft({ options, tryEndsAt, endsAt }: Try<unknown>): n
   return timeLeft(options.clock, options.connectMs, tryEndsAt, endsAt);
 }
 
-/** A reused connection broke before any byte of a response, and the request can be sent again. */
-export class StaleConnection extends Fault {}
+type Send = (one: Try<Pool>) => Promise<Reply>;
 
-/** `send` gets a lease of the pool, which ends when its connection is free again. */
-export async function underLease(one: Try<Pool>, send: (one: Try<Pool>) => Promise<Reply>): Promise<Reply> {
-  const { pool } = one.to;
-  if (!pool.tryLease()) await waitForLease(one);
-  try {
-    return await send(one);
-  } catch (fault) {
-    if (!(fault instanceof StaleConnection)) throw fault;
-    // The peer closed an idle connection just as it was reused: nothing was answered, so ask once more on a fresh one
-    // (RFC 9112 §9.3.1). Its idle siblings are of the same age; they go.
-    pool.dropIdle();
-    if (!pool.tryLease()) await waitForLease(one);
-    return send(one);
-  }
+/** `send` gets a lease of the pool, which ends when its connection is free again. Not async: a promise more costs what a header does. */
+export function underLease(one: Try<Pool>, send: Send): Promise<Reply> {
+  // A plugin may have taken longer than the client cared to wait.
+  if (one.exchange.call.aborted) return Promise.reject(clientGone());
+  return one.to.pool.tryLease() ? send(one) : waitForLease(one).then(() => send(one));
+}
+
+/**
+ * Whether to send once more, on a fresh connection: the peer closed an idle one just as it was reused, before any byte of a response, and
+ * the request can be sent again (RFC 9112 §9.3.1). Once more means once.
+ */
+export function isStale({ exchange, isSecond }: Try<Pool>, connection: "fresh" | "reused", error: NodeJS.ErrnoException): boolean {
+  return !isSecond && connection === "reused" && isReset(error) && isReplayable(exchange);
+}
+
+export function sendAgain(one: Try<Pool>, send: Send): Promise<Reply> {
+  // Idle siblings of the connection are of the same age; they go.
+  one.to.pool.dropIdle();
+  return underLease({ ...one, isSecond: true }, send);
 }
 
 function waitForLease(one: Try<Pool>): Promise<void> {
@@ -77,7 +85,7 @@ export function isReplayable(exchange: Exchange): boolean {
   return isIdempotent(exchange.method);
 }
 
-export function isReset(error: NodeJS.ErrnoException): boolean {
+function isReset(error: NodeJS.ErrnoException): boolean {
   return error.code === "ECONNRESET" || error.code === "EPIPE";
 }
 
