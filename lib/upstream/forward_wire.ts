@@ -114,10 +114,16 @@ class WireExchange implements Occupant, ResponseSink, Watched, UploadSink {
   }
 
   received(chunk: Buffer): void {
+    // More than was asked for, behind a response that is whole: whoever has the connection next would read it.
+    if (this.#phase === "draining") return this.#leave("spent");
     this.#heard = true;
     const invalid = this.#connection.parser.feed(chunk);
     if (invalid !== null) this.#fail(new Fault("upstream_invalid", invalid));
-    else if (this.#response !== null && this.#body === null && this.#phase === "receiving") this.#deliver();
+    else if (this.#phase === "receiving") {
+      // The rest of the body is still on its way.
+      this.#connection.setSilence(this.#try.options.idleMs);
+      if (this.#body === null) this.#openBody();
+    }
   }
 
   drained(): void {
@@ -326,12 +332,7 @@ class WireExchange implements Occupant, ResponseSink, Watched, UploadSink {
     else this.#resolve(replyOf(this.#try.exchange, this.#response!, this.#try.options.viaName, this.#first ?? NOTHING));
   }
 
-  /** The reply, whose body is still on its way. */
-  #deliver(): void {
-    this.#connection.setSilence(this.#try.options.idleMs);
-    this.#openBody();
-  }
-
+  /** The reply, with a body to be read as it comes. */
   #openBody(): void {
     const { exchange, options } = this.#try;
     const body = new WireBody(this.#connection, () => this.#giveUp());

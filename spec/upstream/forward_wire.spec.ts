@@ -1,4 +1,115 @@
-import { describe } from "vitest";
+import type { Socket } from "node:net";
+import { PassThrough, type Readable } from "node:stream";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { Fault } from "../../lib/base/errors.ts";
+import type { ExchangeParts } from "../../lib/http/exchange.ts";
 import { forwarding } from "../contracts/forwarding.ts";
+import { manualClock } from "../support/clock.ts";
+import { madeUpExchange } from "../support/exercise.ts";
+import { socketOrigin } from "../support/origin.ts";
+import { madeUpPeer, madeUpPool } from "../support/peer.ts";
+import { eventually } from "../support/raw_client.ts";
 
 describe("forward, the gateway's own way,", () => forwarding("wire"));
+
+const HEAD = "HTTP/1.1 200 OK\r\n";
+
+async function bench(talk: (socket: Socket, text: string) => void, idleMs = 60_000) {
+  const heard: string[] = [];
+  const upstream = await socketOrigin((socket) => {
+    socket.on("data", (chunk: Buffer) => {
+      heard.push(chunk.toString("latin1"));
+      talk(socket, heard.at(-1)!);
+    });
+  });
+  const clock = manualClock();
+  const pool = madeUpPool({ port: upstream.port, keepaliveIdleMs: 30_000 }, 1, clock);
+  onTestFinished(async () => {
+    pool.destroy();
+    await upstream.close();
+  });
+  const options = { clock, client: "wire", connectMs: 5000, responseMs: 5000, idleMs, tryMs: 0, preserveHost: false, viaName: "gw" } as const;
+  const send = (parts: Partial<ExchangeParts> = {}) => madeUpPeer("u", pool).forward(madeUpExchange(parts), options, 0);
+  const code = (parts: Partial<ExchangeParts>) => send(parts).then(({ status }) => String(status), (fault: Fault) => fault.code);
+  return { upstream, pool, heard, send, code };
+}
+
+describe("the request", () => {
+  test("goes out in one piece: the head, and a body that is there", async () => {
+    const { heard, send } = await bench((socket) => socket.write(`${HEAD}Content-Length: 0\r\n\r\n`));
+    await send();
+    const body = new PassThrough();
+    body.end("body");
+    await send({ method: "POST", body, headers: ["Content-Length", "4"] });
+    expect(heard).toHaveLength(2);
+    expect(heard[1]).toMatch(/^POST \/b HTTP\/1\.1\r\nHost: .*\r\nConnection: keep-alive\r\n\r\nbody$/s);
+  });
+
+  test("keeps to its Content-Length, whatever a plugin gives: internal, and the connection is not used again", async () => {
+    const { upstream, pool, code } = await bench(() => {});
+    for (const text of ["four and more", "one"]) {
+      const body = new PassThrough();
+      body.end(text);
+      expect(await code({ method: "POST", body, headers: ["Content-Length", "4"] })).toBe("internal");
+      await eventually(() => upstream.sockets.size === 0);
+    }
+    expect(pool.leased).toBe(0);
+  });
+
+  test("may end behind its response: the connection is used again then", async () => {
+    const { pool, send, upstream, heard } = await bench((socket, text) => {
+      if (text.startsWith("POST")) socket.write(`${HEAD}Content-Length: 2\r\n\r\nok`);
+    });
+    const body = new PassThrough();
+    body.write("half");
+    expect(String((await send({ method: "POST", body, headers: ["Content-Length", "8"] })).body)).toBe("ok");
+    expect(pool.leased).toBe(1);
+    body.end("half");
+    await eventually(() => pool.leased === 0 && heard.join("").endsWith("halfhalf"));
+    expect(pool.open).toBe(1);
+    expect(upstream.connections).toBe(1);
+  });
+
+  test("that has not ended behind its response does not keep a connection on which more comes", async () => {
+    const { pool, send, upstream } = await bench((socket, text) => {
+      if (text.startsWith("POST")) socket.write(`${HEAD}Content-Length: 2\r\n\r\nok`);
+    });
+    const body = new PassThrough();
+    body.write("half");
+    await send({ method: "POST", body, headers: ["Content-Length", "8"] });
+    [...upstream.sockets][0]!.write(`${HEAD}Content-Length: 6\r\n\r\nsecond`);
+    await eventually(() => pool.leased === 0 && upstream.sockets.size === 0, "the end of the connection");
+  });
+});
+
+describe("the response", () => {
+  test("that came whole with its head has its body at hand, chunked or not", async () => {
+    for (const bytes of ["Content-Length: 2\r\n\r\nok", "Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"]) {
+      const { pool, send } = await bench((socket) => socket.write(HEAD + bytes));
+      const { body } = await send();
+      expect(String(body)).toBe("ok");
+      expect(pool).toMatchObject({ leased: 0, open: 1 });
+    }
+  });
+
+  test("keeps what it was given while others are read over the same connection", async () => {
+    let nth = 0;
+    const { send } = await bench((socket) => socket.write(`${HEAD}Content-Length: 6\r\n\r\nbody ${++nth}`));
+    const replies = [await send(), await send(), await send()];
+    expect(replies.map(({ body }) => String(body))).toEqual(["body 1", "body 2", "body 3"]);
+  });
+
+  test.each(["5\r\nbegun\r\n", "1\r\nb\r\n4\r\negun\r\n"])("that falls silent behind %j breaks off after idle_ms", async (chunks) => {
+    const { send, pool } = await bench((socket) => socket.write(`${HEAD}Transfer-Encoding: chunked\r\n\r\n${chunks}`), 50);
+    const body = (await send()).body as Readable;
+    const broken = new Promise<Error>((resolve) => body.on("error", resolve));
+    body.resume();
+    expect(await broken).toMatchObject({ code: "upstream_timeout" });
+    await eventually(() => pool.leased === 0);
+  });
+
+  test("of many heads that are no final one is passed on as it comes, and ends where it ends", async () => {
+    const { send } = await bench((socket) => socket.write(`${"HTTP/1.1 102 Wait\r\n\r\n".repeat(2000)}${HEAD}Content-Length: 0\r\n\r\n`));
+    expect((await send()).status).toBe(200);
+  });
+});
