@@ -82,6 +82,7 @@ describe("configSchema", () => {
           encodedSlashes: "reject",
           preserveHost: false,
           timeouts: { connectMs: 3000, responseMs: 60_000, idleMs: 60_000, totalMs: 0 },
+          upstreamClient: "wire",
           pool: { maxConnections: 256, keepaliveIdleMs: 30_000 },
           health: {
             enabled: false,
@@ -96,6 +97,11 @@ describe("configSchema", () => {
         },
       ],
     });
+  });
+
+  it("knows two clients of HTTP/1.1 upstreams", () => {
+    expect(ofService({ upstream_client: "node" })).toEqual([]);
+    expect(ofService({ upstream_client: "nod" })).toEqual([expect.stringMatching(/^services\[0\]\.upstream_client: .*"wire".*"node"/)]);
   });
 
   it("takes an empty list of services, and ignores $schema at the root only", () => {
