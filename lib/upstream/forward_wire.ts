@@ -57,6 +57,8 @@ class WireExchange implements Occupant, ResponseSink, Watched, UploadSink {
   readonly #text: string;
   readonly #resolve: (reply: Reply | Promise<Reply>) => void;
   readonly #reject: (fault: Fault) => void;
+  /** As `Watched`. */
+  place = -1;
   #phase: Phase = "connecting";
   /** When the present phase has to be over; Infinity: no such moment. */
   #phaseEndsAt = Infinity;

@@ -7,13 +7,19 @@ import type { Clock, Timer } from "../base/clock.ts";
 export interface Watched {
   /** Moment of the monotonic clock; Infinity: none. */
   readonly dueAt: number;
+  /** The watch's own: where it stands in its list; -1 while it is not watched. */
+  place: number;
   /** It has come. What is watched leaves, or has another one. */
   overdue(now: number): void;
 }
 
 export class Watch {
   readonly #clock: Clock;
-  readonly #watched = new Set<Watched>();
+  /**
+   * In no order. Not a Set: the tables it leaves behind as it comes and goes each hold the next one, and with them, until the next full
+   * collection, every exchange there was (half of what there was to collect, 25 µs a request).
+   */
+  readonly #watched: Watched[] = [];
   #timer: Timer | null = null;
   /** When the timer looks; Infinity without one. */
   #looksAt = Infinity;
@@ -24,13 +30,20 @@ export class Watch {
 
   /** To be called again when a deadline has become an earlier one. One that has become later is found out when the timer looks. */
   add(watched: Watched, now: number): void {
-    this.#watched.add(watched);
+    if (watched.place < 0) watched.place = this.#watched.push(watched) - 1;
     if (watched.dueAt < this.#looksAt) this.#lookAt(watched.dueAt, now);
   }
 
   remove(watched: Watched): void {
-    this.#watched.delete(watched);
-    if (this.#watched.size > 0 || this.#timer === null) return;
+    const { place } = watched;
+    if (place < 0) return;
+    const last = this.#watched.pop()!;
+    if (last !== watched) {
+      this.#watched[place] = last;
+      last.place = place;
+    }
+    watched.place = -1;
+    if (this.#watched.length > 0 || this.#timer === null) return;
     this.#timer.cancel();
     this.#timer = null;
     this.#looksAt = Infinity;
@@ -47,7 +60,8 @@ export class Watch {
     this.#timer = null;
     this.#looksAt = Infinity;
     const now = this.#clock.now();
-    for (const watched of this.#watched) if (watched.dueAt <= now) watched.overdue(now);
+    // Whoever is told may take others away.
+    for (const watched of [...this.#watched]) if (watched.place >= 0 && watched.dueAt <= now) watched.overdue(now);
     let first = Infinity;
     for (const { dueAt } of this.#watched) first = Math.min(first, dueAt);
     if (first !== Infinity && first < this.#looksAt) this.#lookAt(first, now);

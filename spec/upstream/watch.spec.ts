@@ -9,6 +9,7 @@ function made() {
   const watched = (name: string, dueAt: number) => {
     const self = {
       dueAt,
+      place: -1,
       overdue() {
         overdue.push(`${name} at ${clock.now()}`);
         watch.remove(self);
@@ -65,11 +66,21 @@ describe("a watch", () => {
     expect(clock.pending).toBe(0);
   });
 
+  test("those that are left are still told when some have left, in any order", () => {
+    const { clock, watch, overdue, watched } = made();
+    const all = ["a", "b", "c", "d", "e"].map((name) => watched(name, 10));
+    for (const gone of [all[1]!, all[4]!, all[1]!]) watch.remove(gone);
+    clock.advance(10);
+    expect(overdue.sort()).toEqual(["a at 10", "c at 10", "d at 10"]);
+    expect(clock.pending).toBe(0);
+  });
+
   test("one that leaves as another is told is not told", () => {
     const { clock, watch, overdue } = made();
-    const second = { dueAt: 5, overdue: () => void overdue.push("second") };
+    const second = { dueAt: 5, place: -1, overdue: () => void overdue.push("second") };
     const first = {
       dueAt: 5,
+      place: -1,
       overdue() {
         watch.remove(first);
         watch.remove(second);
