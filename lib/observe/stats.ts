@@ -9,6 +9,13 @@ import { Sum, WINDOW_STEPS, type Recent, type Slice } from "./recent.ts";
 export const STEP_MS = 5_000;
 /** 15 minutes. */
 const HISTORY_STEPS = 180;
+/**
+ * How many routes and upstreams end their step in one turn of the event loop, in less than a millisecond: all of 10 000 busy ones at once
+ * would hold up every request for 20 to 100 ms, each five seconds.
+ */
+const ROLLED_A_TURN = 100;
+/** Until the next turn. */
+const TURN_MS = 1;
 
 /** Of the last `windowS` seconds. */
 export interface Figures {
@@ -83,6 +90,14 @@ export class Stats {
   readonly #sum = new Sum();
   /** All requests of the steps in the window before the one under way, the latest last. */
   readonly #totals: Slice[] = [];
+  /** All requests of the step that is being ended, and what has not ended it yet; null between two ends. */
+  readonly #ended = new Sum();
+  #left: Iterator<Part> | null = null;
+  /** Whether somebody has read since a step ended, and so will probably read again. */
+  #isRead = false;
+  #isRemembering = false;
+  /** What each had in the window when its last step ended, as one: for those who read each second, eleven steps are much to add up. */
+  #before = new WeakMap<Recent, Slice>();
 
   constructor(clock: Clock, metrics: Metrics) {
     this.#clock = clock;
@@ -98,45 +113,35 @@ export class Stats {
 
   read(extent: StatsExtent, inFlight: InFlight): GatewayStats {
     this.#catchUp();
+    this.#isRead = true;
     const now = this.#clock.now();
     const wall = this.#clock.wall();
     const seconds = this.#seconds(now);
     const sum = this.#sum;
-    const figures = (under: number): Figures => {
-      const { requests, errors, limited } = sum;
-      return { requestsPerS: requests / seconds, errorsPerS: errors / seconds, limitedPerS: limited / seconds, ...quantiles(sum), inFlight: under };
-    };
-    const figuresOf = (recent: Recent, under: number): Figures => {
-      sum.clear();
-      recent.addTo(sum, "window");
-      return figures(under);
-    };
     const isTold = ({ isActive }: Recent, under: number) => extent === "all" || isActive || under > 0;
     const services: ServiceStats[] = [];
     for (const [name, { meter, routes }] of this.#metrics.services) {
-      const told: ServiceStats = {
-        name,
-        routes: [...routes].flatMap(([route, { recent, inFlight: under }]) =>
-          isTold(recent, under) ? [{ name: route, ...figuresOf(recent, under) }] : [],
-        ),
-        upstreams: [...meter.upstreams].flatMap(([id, { recent }]) => {
-          const under = inFlight.upstream(name, id);
-          return isTold(recent, under) ? [{ id, ...figuresOf(recent, under) }] : [];
-        }),
-      };
+      const told = { name, routes: [] as ServiceStats["routes"][number][], upstreams: [] as ServiceStats["upstreams"][number][] };
+      for (const [route, { recent, inFlight: under }] of routes) {
+        if (isTold(recent, under)) told.routes.push({ name: route, ...figures(this.#sumOf(recent), seconds, under) });
+      }
+      for (const [id, { recent }] of meter.upstreams) {
+        const under = inFlight.upstream(name, id);
+        if (isTold(recent, under)) told.upstreams.push({ id, ...figures(this.#sumOf(recent), seconds, under) });
+      }
       if (extent === "all" || told.routes.length > 0 || told.upstreams.length > 0) services.push(told);
     }
     // Whatever the clock on the wall has done meanwhile, steps follow each other without a gap.
     const at = Math.round((wall + this.#stepTo - now) / STEP_MS) * STEP_MS - STEP_MS;
     const before = this.#history;
     sum.clear();
-    for (const recent of this.#all()) recent.addTo(sum, "step");
+    for (const { recent, isRequests } of this.#parts()) if (isRequests) recent.addTo(sum, "step");
     const point = { at, ...stepOf(sum) };
     for (const slice of this.#totals) sum.add(slice);
     return {
       at: wall,
       windowS: (WINDOW_STEPS * STEP_MS) / 1000,
-      total: figures(inFlight.total),
+      total: figures(sum, seconds, inFlight.total),
       services,
       point,
       stepS: STEP_MS / 1000,
@@ -157,38 +162,89 @@ export class Stats {
     return Math.max(covered, 1_000) / 1_000;
   }
 
-  *#all(): Iterable<Recent> {
-    yield this.#metrics.unrouted.recent;
-    for (const { routes } of this.#metrics.services.values()) for (const { recent } of routes.values()) yield recent;
+  *#parts(): IterableIterator<Part> {
+    yield { recent: this.#metrics.unrouted.recent, isRequests: true };
+    for (const { meter, routes } of this.#metrics.services.values()) {
+      for (const { recent } of routes.values()) yield { recent, isRequests: true };
+      for (const { recent } of meter.upstreams.values()) yield { recent, isRequests: false };
+    }
   }
 
   #await(): void {
-    this.#timer = this.#clock.after(Math.max(1, this.#stepTo - this.#clock.now()), () => {
-      this.#catchUp();
+    const ms = this.#left === null ? Math.max(1, this.#stepTo - this.#clock.now()) : TURN_MS;
+    this.#timer = this.#clock.after(ms, () => {
+      if (this.#left === null && this.#over() === 1) this.#begin();
+      if (this.#left === null) this.#catchUp();
+      else this.#roll(ROLLED_A_TURN);
       this.#await();
     });
   }
 
   /** Ends every step whose time is over: several, where the event loop was held up. What was counted meanwhile is the first one's. */
   #catchUp(): void {
-    const now = this.#clock.now();
-    if (now < this.#stepTo) return;
-    const over = 1 + Math.floor((now - this.#stepTo) / STEP_MS);
-    for (let i = 0; i < Math.min(over, HISTORY_STEPS); i++) this.#roll();
-    this.#stepFrom = this.#stepTo + (over - 1) * STEP_MS;
-    this.#stepTo = this.#stepFrom + STEP_MS;
+    if (this.#left !== null) this.#roll(Infinity);
+    const over = this.#over();
+    if (over > HISTORY_STEPS) this.#stepTo += (over - HISTORY_STEPS) * STEP_MS;
+    for (let i = 0; i < Math.min(over, HISTORY_STEPS); i++) {
+      this.#begin();
+      this.#roll(Infinity);
+    }
   }
 
-  #roll(): void {
-    const sum = this.#sum;
-    sum.clear();
-    for (const recent of this.#all()) recent.roll(sum);
-    for (const { meter } of this.#metrics.services.values()) for (const { recent } of meter.upstreams.values()) recent.roll();
-    this.#totals.push(sum.pack());
+  /** How many steps are over that have not been ended. */
+  #over(): number {
+    return Math.max(0, 1 + Math.floor((this.#clock.now() - this.#stepTo) / STEP_MS));
+  }
+
+  /** Begins to end a step. What comes for a part whose turn is still to come counts in that step, a moment too long, and never twice. */
+  #begin(): void {
+    this.#stepFrom = this.#stepTo;
+    this.#stepTo += STEP_MS;
+    this.#ended.clear();
+    this.#before = new WeakMap();
+    this.#isRemembering = this.#isRead;
+    this.#isRead = false;
+    this.#left = this.#parts();
+  }
+
+  #roll(most: number): void {
+    for (let i = 0; i < most; i++) {
+      const next = this.#left!.next();
+      if (next.done === true) return this.#finish();
+      const { recent, isRequests } = next.value;
+      recent.roll(isRequests ? this.#ended : undefined);
+      if (this.#isRemembering && recent.isActive) this.#before.set(recent, this.#sumOf(recent).pack());
+    }
+  }
+
+  #finish(): void {
+    this.#left = null;
+    this.#totals.push(this.#ended.pack());
     if (this.#totals.length > WINDOW_STEPS - 1) this.#totals.shift();
-    this.#history.push(stepOf(sum));
+    this.#history.push(stepOf(this.#ended));
     if (this.#history.length > HISTORY_STEPS) this.#history.shift();
   }
+
+  /** All of its window; good until the next call. */
+  #sumOf(recent: Recent): Sum {
+    const before = this.#before.get(recent);
+    const sum = this.#sum;
+    sum.clear();
+    if (before !== undefined) sum.add(before);
+    recent.addTo(sum, before === undefined ? "window" : "step");
+    return sum;
+  }
+}
+
+/** What ends a step for itself: a route, what had none, or an upstream, whose tries are no requests of their own. */
+interface Part {
+  readonly recent: Recent;
+  readonly isRequests: boolean;
+}
+
+function figures(sum: Sum, seconds: number, inFlight: number): Figures {
+  const { requests, errors, limited } = sum;
+  return { requestsPerS: requests / seconds, errorsPerS: errors / seconds, limitedPerS: limited / seconds, ...quantiles(sum), inFlight };
 }
 
 function stepOf(sum: Sum): Step {

@@ -1,7 +1,8 @@
 import { describe, expect, it } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
 import { createGateway, type Gateway } from "../../lib/index.ts";
-import { Metrics } from "../../lib/observe/metrics.ts";
+import type { Notes } from "../../lib/http/exchange.ts";
+import { Metrics, type MetricsPlan } from "../../lib/observe/metrics.ts";
 import { Recent, Sum, TIME_BUCKETS } from "../../lib/observe/recent.ts";
 import { Stats } from "../../lib/observe/stats.ts";
 import { manualClock, type ManualClock } from "../support/clock.ts";
@@ -152,6 +153,73 @@ describe("figures of the last minute", () => {
     gateway.reload(named(port, "one"));
     gateway.reload(named(port, "one", "two"));
     expect([routeOf(gateway, "one")!.requestsPerS, routeOf(gateway, "two")!.requestsPerS]).toEqual([0.1, 0]);
+  });
+});
+
+describe("the end of a step", () => {
+  const ROUTES = Array.from({ length: 450 }, (_, i) => ({ name: `r${i}` }));
+  const NONE = { total: 0, upstream: () => 0 };
+
+  /** Stats of 450 routes and an upstream, counted by hand. */
+  function manyRoutes() {
+    const clock = manualClock();
+    const metrics = new Metrics();
+    const plan: MetricsPlan = { services: new Map() };
+    const { meter, routes } = metrics.plan({ name: "s", upstreams: [{ id: "u" }], routes: ROUTES }, plan);
+    metrics.adopt(plan);
+    const stats = new Stats(clock, metrics);
+    stats.start();
+    const count = (route: string, ms: number) => {
+      routes.get(route)!.ended("GET", { status: 200, code: null, route, attempts: 1, meter: null } as unknown as Notes, ms);
+      meter.tried("u", ms, 200);
+    };
+    const unended = () => [...routes.values()].filter(({ recent }) => recent.requests > 0).length;
+    return { clock, stats, count, unended };
+  }
+
+  it("is spread over turns of the event loop, a hundred routes each, and what comes meanwhile is counted once", () => {
+    const { clock, stats, count, unended } = manyRoutes();
+    for (const { name } of ROUTES) count(name, 10);
+    const left: number[] = [];
+    clock.advance(4_999);
+    for (let ms = 0; ms < 6; ms++) {
+      clock.advance(1);
+      left.push(unended());
+    }
+    expect(left).toEqual([351, 251, 151, 51, 0, 0]); // the first turn begins with what had no route
+    clock.advance(4_000);
+    for (const name of ["r0", "r449"]) count(name, 20);
+    const { history, point, total } = stats.read("all", NONE);
+    expect([history.map(({ requests }) => requests), point.requests, Math.round(total.requestsPerS * 9.005 * 10)]).toEqual([[450], 2, 4520]);
+    expect(clock.pending).toBe(1);
+  });
+
+  it("is brought to its end for whoever reads in the middle of it", () => {
+    const { clock, stats, count, unended } = manyRoutes();
+    for (const { name } of ROUTES) count(name, 10);
+    clock.advance(5_000);
+    for (const name of ["r0", "r449"]) count(name, 10);
+    expect(unended()).toBe(352);
+    const { history, point, total, services } = stats.read("all", NONE);
+    expect([history.map(({ requests }) => requests), point.requests]).toEqual([[451], 1]);
+    expect(Math.round(total.requestsPerS * 5)).toBe(452);
+    expect(services[0]!.routes.reduce((sum, { requestsPerS }) => sum + requestsPerS, 0)).toBeCloseTo(452 / 5);
+    expect(services[0]!.upstreams[0]!.requestsPerS).toBeCloseTo(452 / 5);
+  });
+
+  it("leaves the same figures for those who read each second and those who read once", () => {
+    const { next: random } = seeded(11);
+    const [often, once] = [manyRoutes(), manyRoutes()];
+    for (const { clock } of [often, once]) clock.advance(500);
+    for (let second = 1; second <= 150; second++) {
+      for (let i = 0; i < 40; i++) {
+        const [route, ms] = [`r${Math.floor(random() ** 3 * 450)}`, Math.exp(random() * 8)];
+        for (const { count } of [often, once]) count(route, ms);
+      }
+      for (const { clock } of [often, once]) clock.advance(1_000);
+      often.stats.read("active", NONE);
+      if (second % 37 === 0) expect(often.stats.read("all", NONE)).toEqual(once.stats.read("all", NONE));
+    }
   });
 });
 
