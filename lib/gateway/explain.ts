@@ -3,14 +3,15 @@
  * could get it. The answer is that of the data path itself (`serve.ts`), which is given a handler that takes the request and sends
  * nothing; only the words for it are made here.
  */
+import { METHODS } from "node:http";
 import { suggest } from "../base/suggest.ts";
 import type { Exchange } from "../http/exchange.ts";
-import { headerValue } from "../http/headers.ts";
+import { headerValue, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import { RouteMeter } from "../observe/metrics.ts";
 import { readTarget, type Target } from "../route/path.ts";
 import { compileTable } from "../route/table.ts";
-import type { Inbound, ReceiveOptions } from "../server/receive.ts";
+import { refuseFramingOf, refuseSize, UNKNOWN_EXPECTATION, type Inbound, type ReceiveOptions, type Refusal } from "../server/receive.ts";
 import type { Fleet, FleetReport, UpstreamReport } from "../upstream/fleet.ts";
 import { injected } from "./inject.ts";
 import { serve, type ServeTools } from "./serve.ts";
@@ -28,7 +29,7 @@ export interface Question {
 
 export interface Explanation {
   readonly outcome: "matched" | "refused";
-  /** What a client would get, when it is refused before any plugin: 400, 404, 405, 413, 414 or 431. */
+  /** What a client would get over HTTP/1.1, when it is refused before any plugin: 400, 404, 405, 413, 414, 417 or 431. */
   readonly status: number | null;
   readonly code: string | null;
   /** Why this route, or why none; sentences. */
@@ -63,15 +64,16 @@ export interface ExplainTools {
   readonly fleet: (service: string) => Fleet | undefined;
 }
 
-export function explain({ method, url, headers = {} }: Question, { snapshot, receiving, tools, fleet }: ExplainTools): Explanation {
-  const inbound = injected({ method, path: url, headers: Object.entries(headers).filter(([name]) => !isFraming(name)).flat() }, receiving);
+export function explain(question: Question, { snapshot, receiving, tools, fleet }: ExplainTools): Explanation {
+  const { method, url } = question;
+  const inbound = received(question, receiving);
   const target = readTarget(url);
   const asked = "code" in target ? null : { inbound, target, authority: target.authority ?? inbound.authority };
   const shown = snapshot.shown as unknown as ShownConfig;
   const { exchange, reply } = walk(inbound, snapshot, tools);
   if (exchange === null) {
     const { code, detail } = problemOf(reply);
-    const reasons = [detail, ...(asked === null || inbound.refusal !== null ? [] : whyNone(reply.status, asked, shown))];
+    const reasons = [detail, ...(asked === null || inbound.refusal !== null ? [] : [...whyNone(reply.status, asked, shown), ...ofMethod(method)])];
     return { ...NOTHING, outcome: "refused", status: reply.status, code, reasons, path: asked === null ? null : asked.target.path };
   }
   const service = shown.services.find(({ name }) => name === exchange.service.name)!;
@@ -81,7 +83,11 @@ export function explain({ method, url, headers = {} }: Question, { snapshot, rec
     outcome: "matched",
     status: null,
     code: null,
-    reasons: [...whyThis(exchange, asked!, { service, route }, shown), ...(upstreams === undefined ? [] : whyUnserved(upstreams.report))],
+    reasons: [
+      ...whyThis(exchange, asked!, { service, route }, shown),
+      ...(upstreams === undefined ? [] : whyUnserved(upstreams.report)),
+      ...ofMethod(method),
+    ],
     path: exchange.path,
     service: service.name,
     route: route.name,
@@ -94,9 +100,36 @@ export function explain({ method, url, headers = {} }: Question, { snapshot, rec
   };
 }
 
-/** What says how long a body is: a question has none. */
-function isFraming(name: string): boolean {
-  return /^(?:content-length|transfer-encoding)$/i.test(name);
+/**
+ * As a request from the network is received, up to its body, which a question only tells the length of. What the parser of a listener
+ * refuses before, by bytes or by what is no length, is refused here.
+ */
+function received({ method, url, headers = {} }: Question, receiving: ReceiveOptions): Inbound {
+  const framing = Object.entries(headers).filter(([name]) => FRAMING.test(name)).flat();
+  const inbound = injected({ method, path: url, headers: Object.entries(headers).filter(([name]) => !FRAMING.test(name)).flat() }, receiving);
+  const all = [...inbound.headers, ...framing];
+  const refusal = refuseBytes(url, all, receiving) ?? inbound.refusal ?? refuseLength(all) ?? refuseFramingOf(all) ?? refuseSize(url, all, receiving.limits);
+  return { ...inbound, refusal: refusal ?? (CONTINUE.test(headerValue(all, "expect") ?? "100-continue") ? null : UNKNOWN_EXPECTATION) };
+}
+
+const FRAMING = /^(?:content-length|transfer-encoding)$/i;
+/** The same test as node's. */
+const CONTINUE = /(?:^|\W)100-continue(?:$|\W)/i;
+
+/** Counted as node does: the target, and names and values of headers, without what stands between them. */
+function refuseBytes(url: string, headers: HeaderList, { limits: { maxHeaderBytes, maxUriBytes } }: ReceiveOptions): Refusal | null {
+  if (url.length > maxUriBytes || headers.reduce((sum, text) => sum + text.length, url.length) < maxHeaderBytes) return null;
+  return { code: "headers_too_large", detail: `The request line and header fields may have ${maxHeaderBytes} bytes together.` };
+}
+
+function refuseLength(headers: HeaderList): Refusal | null {
+  const isLength = /^\d+$/.test(headerValue(headers, "content-length") ?? "0");
+  return isLength ? null : { code: "bad_request", detail: "The Content-Length is not a number." };
+}
+
+/** Listeners know their methods, by the parser that node has for HTTP/1. */
+function ofMethod(method: string): string[] {
+  return METHODS.includes(method) ? [] : [`That is over HTTP/2: HTTP/1.1 has no method ${method} here, and answers 400.`];
 }
 
 interface Asked {

@@ -5,9 +5,17 @@
 import { validateHeaderName, validateHeaderValue } from "node:http";
 import { Readable } from "node:stream";
 import type { ClientCertificate } from "../http/exchange.ts";
-import { hasHeader, headerValue, headerValues, withoutNamed, type HeaderList } from "../http/headers.ts";
+import { hasHeader, headerValue, withoutNamed, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
-import { receiveParts, refuseSize, isHost, withoutCertificateHeaders, type Inbound, type ReceiveOptions, type Refusal } from "../server/receive.ts";
+import {
+  receiveParts,
+  refuseFramingOf,
+  refuseSize,
+  withoutCertificateHeaders,
+  type Inbound,
+  type ReceiveOptions,
+  type Refusal,
+} from "../server/receive.ts";
 import { replyHeaders } from "../server/respond.ts";
 
 export interface InjectRequest {
@@ -56,12 +64,12 @@ export function injected(request: InjectRequest, options: ReceiveOptions): Inbou
     body: body === null || body.length === 0 ? null : Readable.from([body]),
     trailers: () => [],
     upgrade: null,
-    refusal: refuseMalformed(request.method ?? "GET", headers, body?.length ?? 0) ?? refuseSize(request.path, headers, options.limits),
+    refusal: refuseMalformed(request, headers, body?.length ?? 0) ?? refuseSize(request.path, headers, options.limits),
   };
 }
 
 /** What a parser refuses in a request from the network; forwarded, it could end elsewhere than it seems to and hide a second one. */
-function refuseMalformed(method: string, headers: HeaderList, bodyLength: number): Refusal | null {
+function refuseMalformed({ method = "GET", path }: InjectRequest, headers: HeaderList, bodyLength: number): Refusal | null {
   const malformed = (detail: string): Refusal => ({ code: "bad_request", detail });
   try {
     for (let i = 0; i < headers.length; i += 2) {
@@ -72,15 +80,12 @@ function refuseMalformed(method: string, headers: HeaderList, bodyLength: number
     return malformed(`${(error as Error).message}.`);
   }
   if (!TOKEN.test(method)) return malformed("The method is not a token.");
-  const hosts = headerValues(headers, "host");
-  if (hosts.length > 1) return malformed("The request has more than one Host header.");
-  if (!isHost(hosts[0]!)) return malformed("The Host header is not a host name with an optional port.");
+  if (path.includes(" ")) return malformed("The request target has a space that is not percent-encoded.");
+  const framing = refuseFramingOf(headers);
+  if (framing !== null) return framing;
   if (hasHeader(headers, "transfer-encoding")) return malformed("An injected body has no Transfer-Encoding.");
-  const lengths = headerValues(headers, "content-length");
-  if (lengths.some((length) => length !== String(bodyLength)) || lengths.length > 1) {
-    return malformed("The Content-Length is not the length of the body.");
-  }
-  return null;
+  const length = headerValue(headers, "content-length");
+  return length === undefined || length === String(bodyLength) ? null : malformed("The Content-Length is not the length of the body.");
 }
 
 /** RFC 9110 §5.6.2. */

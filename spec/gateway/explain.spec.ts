@@ -4,6 +4,8 @@ import { createGateway, definePlugin, schema, type Explanation, type Question } 
 import { backend, oneService, running } from "../support/gateway.ts";
 import { readMetrics } from "../support/metrics_text.ts";
 import { closedPort } from "../support/origin.ts";
+import { random as seeded } from "../support/random.ts";
+import { connect } from "../support/raw_client.ts";
 
 const SHOP: ConfigInput = {
   global: { plugins: [{ name: "key_auth", id: "door", config: { key: "${env:KEY}" } }] },
@@ -140,7 +142,7 @@ describe("asking", () => {
     expect([runs, seen.length, own.inFlight, own.stats.total.inFlight, own.stats.point.requests]).toEqual([0, 0, 0, 0, 0]);
     expect(own.stats.services[0]!.routes.map(({ inFlight }) => inFlight)).toEqual([0, 0]);
     expect(readMetrics(own.metrics(), "prometheus").all("edge_gateway_http_requests_total")).toEqual([]);
-    expect(own.explain({ method: "POST", url: "/a/x", headers: { "Content-Length": "5", "transfer-encoding": "chunked" } }).outcome).toBe("matched");
+    for (const headers of [{ "Content-Length": "5" }, { "transfer-encoding": "chunked" }]) expect(own.explain({ method: "POST", url: "/a/x", headers }).outcome).toBe("matched");
   });
 
   it("tells how the upstreams are by now: out, down to nobody, and behind an open circuit", async () => {
@@ -169,5 +171,64 @@ describe("asking", () => {
         expect([method, path, outcome === "matched" ? 200 : status]).toEqual([method, path, got.status]);
       }
     }
+  });
+
+  it("answers as a listener does, with status and code, whatever the client sends: targets, hosts, lengths, expectations, sizes", async () => {
+    const { port } = await backend((request, response) => void response.setHeader("x-got", request.url!).end());
+    const config: ConfigInput = {
+      global: { limits: { max_uri_bytes: 600, max_headers: 20, max_header_bytes: 4096, max_body_bytes: 1000 } },
+      services: [
+        {
+          name: "a",
+          base_path: "/a",
+          upstreams: [{ host: "127.0.0.1", port }],
+          routes: [
+            { name: "x", path: "/x", methods: ["GET", "POST"] },
+            { name: "y", path: "/{id}/y" },
+            { name: "cors", path: "/cors", methods: ["PUT"], plugins: [{ name: "cors", config: { allow_origins: ["https://ok.example"] } }] },
+          ],
+        },
+        { name: "enc", base_path: "/enc", encoded_slashes: "allow", upstreams: [{ host: "127.0.0.1", port }], routes: [{ name: "e", path: "/{v}" }] },
+        { name: "h", base_path: "/", hosts: ["h.example", "*.w.example"], upstreams: [{ host: "127.0.0.1", port }], routes: [{ name: "r", path: "/{rest*}", methods: ["GET"] }] },
+      ],
+    };
+    const { gateway: own, port: at } = await running(config);
+    const { pick, chance, list } = seeded(6);
+    const [long, longer] = ["y".repeat(700), "y".repeat(5_000)];
+    const methods = ["GET", "POST", "PUT", "OPTIONS", "OPTIONS", "PATCH", "PROPFIND"];
+    const targets = ["/a/x", "/a/x?q=1", "/a/b/y", "/a//x", "/a/x/", "/a/cors", "/a/cors", "/a/%41/y", "/A/x", "/enc/a%2fb", "/?", "/nope", "http://h.example/z", "HTTP://X.w.example/q?a"];
+    const wrongTargets = ["/a/%2e%2e/y", "/a/b%2Fc/y", "/enc/%5c", "/a/../a/x", "/a/%zz", "/a/%00/y", "/a/x?a b", "/a/ b/y", "*", "http:///a/x", "http://u@h.example/z", `/a/${long}/y`];
+    const hosts = ["gw", "h.example", "H.EXAMPLE:80", "x.w.example", "h.example.", "[::1]", ""];
+    const wrongHosts = ["a b", "[::1", "h.example:99999", "x/y", "h@x", "%41"];
+    const preflight = { Origin: "https://ok.example", "Access-Control-Request-Method": "PUT" };
+    const fields: Record<string, string>[] = [{ "X-A": "1", "X-Client-Cert-Subject": "x", Connection: "close, x-a" }, preflight, { Origin: "null" }, { Expect: "100-Continue" }];
+    const lengths = ["5000", "007", "x"].map((length) => ({ "Content-Length": length }));
+    const wrongFields: Record<string, string>[] = [{ Expect: "tea" }, { Content_Length: "5" }, { Transfer_Encoding: "chunked" }, { "Transfer-Encoding": "gzip" }, { "X-Long": longer }, { "Bad Name": "x" }, { "X-B": "a\u0001b" }, ...lengths];
+    const seen = new Set<string>();
+    for (let i = 0; i < 600; i++) {
+      // One thing wrong at most: of several, either may be told.
+      const wrong = chance(0.5) ? "nothing" : pick(["target", "host", "field", "many"]);
+      const url = pick(wrong === "target" ? wrongTargets : targets);
+      const headers: Record<string, string> = { Host: pick(wrong === "host" ? wrongHosts : hosts) };
+      Object.assign(headers, ...list(0, 2, () => pick(fields)), wrong === "field" ? pick(wrongFields) : {});
+      if (wrong === "many") for (let n = 0; n < 20; n++) headers[`x-${n}`] = "";
+      const method = pick(methods);
+      const asked = own.explain({ method, url, headers });
+      const client = await connect(at);
+      client.send(Buffer.from(`${method} ${url} HTTP/1.1\r\n${Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`).join("")}\r\n`, "latin1"));
+      const text = await client.until(/HTTP\/1\.1 (?:20.[^]*?\r\n\r\n|[45][^]*"code":"\w+")/);
+      client.socket.destroy();
+      const verdict = [/HTTP\/1\.1 ([2-5]\d\d)/.exec(text)?.[1], /"code":"(\w+)"/.exec(text)?.[1], /x-got: (.*)\r/.exec(text)?.[1]].map((part) => part ?? null);
+      const isPreflight = asked.route === "cors" && method === "OPTIONS";
+      const expected = asked.outcome === "matched" ? [isPreflight ? "204" : "200", null, isPreflight ? null : asked.forwarded] : [String(asked.status), asked.code, null];
+      expect([method, url, headers, ...verdict]).toEqual([method, url, headers, ...expected]);
+      seen.add(expected.slice(0, 2).join(" "));
+    }
+    expect([...seen].sort()).toEqual(["200 ", "204 ", "400 bad_request", "400 path_ambiguous", "404 route_not_found", "405 method_not_allowed", "413 body_too_large", "414 uri_too_long", "417 expectation_failed", "431 headers_too_large"]);
+  });
+
+  it("says of a method that the listeners' parser does not know what it gets there", () => {
+    for (const method of ["BREW", "get"]) expect(explain(method, "/shop/items/7").reasons.at(-1)).toBe(`That is over HTTP/2: HTTP/1.1 has no method ${method} here, and answers 400.`);
+    expect(explain("PROPFIND", "/shop/items/7").reasons.join()).not.toContain("HTTP/2");
   });
 });
