@@ -188,15 +188,24 @@ function whyThis({ path, method }: Exchange, asked: Asked, { service, route }: P
   }
   const others = placesFor(shown, asked).filter((place) => place.route !== route);
   const losers = others.filter((place) => findIn(place, asked) === "route");
-  for (const place of losers.slice(0, MOST_NAMED)) reasons.push(`${nameOf(place)} fits as well, but is less specific: ${whyBehind(place, service)}.`);
+  for (const place of losers.slice(0, MOST_NAMED)) reasons.push(`${nameOf(place)} fits as well, but is less specific: ${whyBehind(place, service, asked)}.`);
   if (losers.length > MOST_NAMED) reasons.push(`${losers.length - MOST_NAMED} more routes fit as well, and are less specific.`);
   if (losers.length === 0) reasons.push("No other route fits it: a literal segment would go before {name}, and {name} before {name*}.");
   return reasons;
 }
 
-function whyBehind({ service }: Place, winner: ShownService): string {
-  if (hostsOf(winner).length > 0 && hostsOf(service).length === 0) return "services for certain hosts go first";
+function whyBehind({ service }: Place, winner: ShownService, asked: Asked): string {
+  const behind = hostRank(service, asked);
+  if (hostRank(winner, asked) > behind) {
+    return behind === 0 ? "services for certain hosts go first" : "an exact host goes before one with *., and of these the longer first";
+  }
   return "a literal segment goes before {name}, {name} before {name*}, and at a tie the longer base_path first";
+}
+
+/** How exactly the hosts of a service name the one asked: 0 when it is for all, then the length of the pattern, above all the exact name. */
+function hostRank(service: ShownService, asked: Asked): number {
+  const fitting = hostsOf(service).filter((host) => isBelow({ ...service, hosts: [host] }, asked));
+  return fitting.reduce((best, host) => Math.max(best, host.startsWith("*.") ? host.length : Infinity), 0);
 }
 
 function whyUnserved({ circuitBreaker, upstreams }: FleetReport): string[] {

@@ -59,6 +59,21 @@ describe("a request that matches", () => {
     expect(JSON.stringify(explanation)).not.toContain("s3cret");
   });
 
+  it("what is behind for its host alone is said to be so, however literal its path", () => {
+    const services = [["*.example.com", "/v1/users"], ["*.a.example.com", "/v1/{name}"], ["x.a.example.com", "/{rest*}"], [null, "/v1/users"]].map(([host, path], i) => ({
+      name: `s${i}`,
+      base_path: "/",
+      ...(host == null ? {} : { hosts: [host] }),
+      upstreams: [{ host: "127.0.0.1", port: 9 }],
+      routes: [{ name: "r", path: path! }],
+    }));
+    const own = createGateway({ config: { services } });
+    const why = (host: string) => own.explain({ method: "GET", url: `http://${host}/v1/users` }).reasons.filter((reason) => reason.includes("less specific")).map((reason) => /"(s\d)".*specific: (.*)$/.exec(reason)!.slice(1));
+    const [hosts, all] = ["an exact host goes before one with *., and of these the longer first.", "services for certain hosts go first."];
+    expect(why("X.a.example.com:80")).toEqual([["s0", hosts], ["s1", hosts], ["s3", all]]);
+    expect(why("y.a.example.com")).toEqual([["s0", hosts], ["s3", all]]);
+  });
+
   it("takes the host from the url, else from the headers", () => {
     for (const asked of [explain("GET", "http://api.example.com/v1/users"), explain("GET", "/v1/users", { Host: "API.example.com:8008" })]) {
       expect([asked.service, asked.pattern, asked.forwarded]).toEqual(["api", "/v1/users", "/v1/users"]);
