@@ -60,6 +60,8 @@ export function createEvents({ source, clock, log, mostStreams = MOST_STREAMS }:
     },
     close() {
       isClosed = true;
+      // The last second may have brought what the end is for: that the gateway drains, or has drained.
+      tryToTell();
       for (const reader of readers) end(reader);
     },
   };
@@ -80,6 +82,11 @@ export function createEvents({ source, clock, log, mostStreams = MOST_STREAMS }:
 
   /** Only while there are readers. What is told is made once for all of them. */
   function tick(): void {
+    tryToTell();
+    if (readers.size > 0) timer = clock.after(TICK_MS, tick);
+  }
+
+  function tryToTell(): void {
     for (const reader of readers) if (!reader.mayRead()) end(reader);
     if (readers.size === 0) return;
     try {
@@ -88,7 +95,6 @@ export function createEvents({ source, clock, log, mostStreams = MOST_STREAMS }:
       log.error("events cannot be told", { error: fault instanceof Error ? fault.stack : String(fault) });
       for (const reader of readers) end(reader);
     }
-    if (readers.size > 0) timer = clock.after(TICK_MS, tick);
   }
 
   function tell(): void {

@@ -188,12 +188,14 @@ describe("a stream ends", () => {
     expect([refused.status, refused.json.detail]).toEqual([503, "The gateway is being shut down."]);
   });
 
-  it("when the admin interface closes, which waits for no reader", async () => {
-    const { running, admin, cookie, first } = await listening();
+  it("when the admin interface closes, which waits for no reader, and with the news of the last second", async () => {
+    const { running, admin, cookie, first, now } = await listening();
     const paused = await stream(running, cookie, { paused: true });
     expect(paused.status).toBe(200);
+    now.status = { ...STATUS, state: "closed", ready: false };
     await admin.close();
     await eventually(() => first.ended() === "whole");
+    expect(first.last("status").state).toBe("closed");
   });
 
   it("when what it tells cannot be found out: the log says why, and the interface answers on", async () => {
