@@ -10,8 +10,8 @@ export const STEP_MS = 5_000;
 /** 15 minutes. */
 const HISTORY_STEPS = 180;
 /**
- * How many routes and upstreams end their step in one turn of the event loop, in less than a millisecond: all of 10 000 busy ones at once
- * would hold up every request for 20 to 100 ms, each five seconds.
+ * How many routes and upstreams end their step in one turn of the event loop, in about a millisecond where somebody reads: all of 10 000
+ * busy ones at once would hold up every request for 20 to 100 ms, each five seconds, and for longer then.
  */
 const ROLLED_A_TURN = 100;
 /** Until the next turn. */
