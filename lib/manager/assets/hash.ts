@@ -20,6 +20,11 @@ export function placeOf(hash: string): Place {
   return { page, words, back: safeBack(new URLSearchParams(query).get("back")) };
 }
 
+/** "#/routes/shop/a%2Fb": names may hold anything. */
+export function hashOf(...words: readonly string[]): string {
+  return `#/${words.map(encoded).join("/")}`;
+}
+
 /** "#/login?back=%23%2Froutes" */
 export function loginHash(from: string): string {
   const back = safeBack(from);
@@ -29,8 +34,8 @@ export function loginHash(from: string): string {
 /** Where one sees more of what a warning is about, and the words of the link; null: there is no such page. */
 export function hashOfWarning({ code, service, route }: Warning): { readonly hash: string; readonly text: string } | null {
   if (code.startsWith("reload") || code.startsWith("config")) return { hash: "#/config", text: "Configuration" };
-  if (service !== null && route !== null) return { hash: `#/routes/${encodeURIComponent(service)}/${encodeURIComponent(route)}`, text: `Route ${route}` };
-  if (service !== null) return { hash: `#/services/${encodeURIComponent(service)}`, text: `Service ${service}` };
+  if (service !== null && route !== null) return { hash: hashOf("routes", service, route), text: `Route ${route}` };
+  if (service !== null) return { hash: hashOf("services", service), text: `Service ${service}` };
   if (code.startsWith("plugin")) return { hash: "#/plugins", text: "Plugins" };
   if (code.startsWith("upstream") || code.startsWith("circuit")) return { hash: "#/upstreams", text: "Upstreams" };
   return null;
@@ -41,9 +46,14 @@ function safeBack(hash: string | null): string {
   return hash === null || !hash.startsWith("#/") || /^#\/+login\b/.test(hash) ? "#/" : hash;
 }
 
+/** JSON can hold half of a surrogate pair, which no URL can and `encodeURIComponent` throws at: it becomes "%uD800", which stands for nothing else. */
+function encoded(word: string): string {
+  return word.split(/(\p{Cs})/u).map((part, i) => (i % 2 === 0 ? encodeURIComponent(part) : `%u${part.charCodeAt(0).toString(16).toUpperCase()}`)).join("");
+}
+
 function decoded(part: string): string {
   try {
-    return decodeURIComponent(part);
+    return part.split(/%u(D[89A-F][0-9A-F]{2})/).map((each, i) => (i % 2 === 0 ? decodeURIComponent(each) : String.fromCharCode(Number.parseInt(each, 16)))).join("");
   } catch {
     return part;
   }

@@ -6,11 +6,11 @@ import type { Certificate, Health, ServiceHealth, Status, UpstreamHealth, Warnin
 import { createChart } from "./chart.ts";
 import { el, replace, setText, type Child } from "./dom.ts";
 import { ago, milliseconds, moment, number, percent, perSecond, until } from "./format.ts";
-import { hashOfWarning } from "./hash.ts";
+import { hashOf, hashOfWarning } from "./hash.ts";
 import { errorSamples, requestSamples, timeSamples } from "./history.ts";
 import type { Known, OpenPage } from "./page.ts";
 import { countsText, createAges, pair, type Ages } from "./pairs.ts";
-import { circuitCondition, conditionOf, hashOf, stateBadge, type Badge } from "./parts.ts";
+import { circuitCondition, conditionOf, stateBadge, type Badge } from "./parts.ts";
 
 /** Services whose upstreams are drawn; troubled ones come first. */
 const MOST_SERVICES = 24;

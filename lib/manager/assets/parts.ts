@@ -12,11 +12,6 @@ import { settingLines } from "./secrets.ts";
 
 export { circuitCondition, conditionOf } from "./conditions.ts";
 
-/** "#/routes/shop/a%2Fb": names may hold anything. */
-export function hashOf(...words: readonly string[]): string {
-  return `#/${words.map(encodeURIComponent).join("/")}`;
-}
-
 export function link(href: string, ...children: readonly Child[]): HTMLAnchorElement {
   return el("a", { href, class: "link" }, ...children);
 }

@@ -4,9 +4,10 @@
  */
 import { el, setText } from "./dom.ts";
 import { number } from "./format.ts";
+import { hashOf } from "./hash.ts";
 import { faultsOf, pluginsOf, type Placed } from "./inventory.ts";
 import type { Known, OpenPage } from "./page.ts";
-import { hashOf, link, loading, settingsList, slot } from "./parts.ts";
+import { link, loading, settingsList, slot } from "./parts.ts";
 import { summaryOf } from "./secrets.ts";
 import { dataTable, fixedPart, textPart, type Part } from "./tables.ts";
 

@@ -6,9 +6,10 @@ import type { ProxyConfig, RouteConfig, ServiceConfig, UpstreamHealth } from "./
 import { conditionOf } from "./conditions.ts";
 import { el } from "./dom.ts";
 import { ago, until } from "./format.ts";
+import { hashOf } from "./hash.ts";
 import { addressOf, chainOf, faultsOf, figuresByName, healthOf, methodsOf, patternOf, sharesOf, type Placed } from "./inventory.ts";
 import type { Known, OpenPage } from "./page.ts";
-import { crumbs, facts, figureStrip, hashOf, link, loading, missing, section, settingsList, slot } from "./parts.ts";
+import { crumbs, facts, figureStrip, link, loading, missing, section, settingsList, slot } from "./parts.ts";
 import { pipeline } from "./pipeline.ts";
 import { pluginDetails } from "./services_page.ts";
 

@@ -5,9 +5,10 @@
 import type { Figures, RouteConfig, ServiceConfig } from "./api.ts";
 import { el } from "./dom.ts";
 import { number } from "./format.ts";
+import { hashOf } from "./hash.ts";
 import { figuresByName, methodsOf, patternOf, type FiguresByName } from "./inventory.ts";
 import type { Known, OpenPage } from "./page.ts";
-import { hashOf, link, loading, slot } from "./parts.ts";
+import { link, loading, slot } from "./parts.ts";
 import { dataTable, figureColumns, fixedPart, textPart, type Column, type DataTable } from "./tables.ts";
 
 export interface RouteRow {

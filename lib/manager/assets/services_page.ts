@@ -5,9 +5,10 @@
 import type { PluginConfig, ServiceConfig } from "./api.ts";
 import { circuitCondition, conditionOf, usableText, type Mark } from "./conditions.ts";
 import { el, setText } from "./dom.ts";
+import { hashOf } from "./hash.ts";
 import { figuresByName, healthOf, type FiguresByName } from "./inventory.ts";
 import type { Known, OpenPage } from "./page.ts";
-import { breakable, crumbs, facts, figureStrip, hashOf, link, loading, missing, section, settingsList, slot, stateBadge } from "./parts.ts";
+import { breakable, crumbs, facts, figureStrip, link, loading, missing, section, settingsList, slot, stateBadge } from "./parts.ts";
 import { countText } from "./rows.ts";
 import { routeRows, routeTable } from "./routes_page.ts";
 import { summaryOf } from "./secrets.ts";

@@ -4,9 +4,10 @@
  */
 import { ApiError, ask, type Explanation, type UpstreamHealth } from "./api.ts";
 import { el, replace } from "./dom.ts";
+import { hashOf } from "./hash.ts";
 import { addressOf, figuresByName } from "./inventory.ts";
 import type { Known, OpenPage } from "./page.ts";
-import { facts, hashOf, link, section } from "./parts.ts";
+import { facts, link, section } from "./parts.ts";
 import { pipeline, type Pipeline } from "./pipeline.ts";
 import { readQuestion, type Problem } from "./question.ts";
 import { upstreamFacts } from "./route_page.ts";

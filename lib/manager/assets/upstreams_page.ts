@@ -6,9 +6,10 @@ import type { Figures, ServiceConfig, UpstreamConfig, UpstreamHealth } from "./a
 import { circuitCondition, conditionOf } from "./conditions.ts";
 import { el, setText } from "./dom.ts";
 import { ago, moment, percent, until } from "./format.ts";
+import { hashOf } from "./hash.ts";
 import { addressOf, figuresByName, healthOf, sharesOf, type FiguresByName, type Share } from "./inventory.ts";
 import type { Known, OpenPage } from "./page.ts";
-import { crumbs, facts, figureStrip, hashOf, link, loading, missing, section, settingsList, slot, stateBadge } from "./parts.ts";
+import { crumbs, facts, figureStrip, link, loading, missing, section, settingsList, slot, stateBadge } from "./parts.ts";
 import { dataTable, figureColumns, fixedPart, textPart, type Column, type DataTable, type Part } from "./tables.ts";
 
 /** One upstream of one service, and where to find what is known of it now. */

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { hashOfWarning, loginHash, placeOf } from "../../../lib/manager/assets/hash.ts";
+import { hashOf, hashOfWarning, loginHash, placeOf } from "../../../lib/manager/assets/hash.ts";
 
 describe("an address", () => {
   it.each([
@@ -13,6 +13,11 @@ describe("an address", () => {
     ["#/services/a?b=c", "services", ["a"]],
   ])("%s names a page and its words", (hash, page, words) => {
     expect(placeOf(hash)).toEqual({ page, words, back: "#/" });
+  });
+
+  it.each(["a/b ?#%\"", "<script>", "..", "100%", "%uD800", "\u2603 \ud83d\ude80", "half \ud83d of a pair", "\ude80 the other", "\ud800"])("holds %j as it is", (name) => {
+    expect(placeOf(hashOf("routes", name, name))).toMatchObject({ page: "routes", words: [name, name] });
+    expect(hashOf(name)).toMatch(/^#\/[!-~]+$/);
   });
 
   it("of the login leads back to where one was", () => {
