@@ -145,13 +145,19 @@ function drawBanner(): void {
 
 function show(): void {
   const place = placeOf(location.hash);
-  if (session === "out" && place.page !== "login") return go(loginHash(location.hash));
-  if (session === "in" && place.page === "login") return go(place.back);
+  if (session === "out" && place.page !== "login") return lead(loginHash(location.hash));
+  if (session === "in" && place.page === "login") return lead(place.back);
   if (session === "unknown") return;
   page?.close?.();
   openMenu(false);
   if (session === "out") showLogin();
   else showPage(place.page, place.words);
+}
+
+/** In the place of the entry that has led here: one that only leads on would send whoever goes back forth again. */
+function lead(hash: string): void {
+  history.replaceState(history.state, "", hash);
+  show();
 }
 
 function showPage(name: string, words: readonly string[]): void {
@@ -174,14 +180,13 @@ function showPage(name: string, words: readonly string[]): void {
 }
 
 function showLogin(): void {
-  const back = placeOf(location.hash).back;
   page = loginPage({
     notice,
     entered() {
       notice = null;
       page = null;
+      // What is known then leads on, to where one wanted.
       live.start();
-      go(back);
     },
   });
   document.title = "Sign in · edge-gateway";
