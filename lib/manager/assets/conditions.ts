@@ -16,19 +16,16 @@ export interface Condition extends Mark {
 }
 
 /** Null: nothing is known of it. */
-export function conditionOf(upstream: Pick<UpstreamHealth, "state" | "usable" | "weight"> | null): Condition {
+export function conditionOf(upstream: Pick<UpstreamHealth, "state" | "usable"> | null): Condition {
   if (upstream === null) return { word: "Not known", tone: "idle", rank: 1 };
-  const { state, usable, weight } = upstream;
-  const draining = weight === 0 ? ", draining" : "";
+  const { state, usable } = upstream;
   if (state === "unhealthy") return { word: "Unhealthy", tone: "bad", rank: 5 };
   if (state === "ejected") return { word: "Ejected", tone: "bad", rank: 4 };
-  if (!usable) return { word: capital(state) + draining, tone: "warn", rank: 3 };
-  if (state === "healthy") return { word: `Healthy${draining}`, tone: weight === 0 ? "warn" : "good", rank: weight === 0 ? 2 : 0 };
-  return {
-    word: (state === "unknown" ? "Not checked" : capital(state)) + draining,
-    tone: weight === 0 ? "warn" : "idle",
-    rank: weight === 0 ? 2 : 1,
-  };
+  // Asked to by its weight: nothing to be mended, and still a thing to know.
+  if (state === "draining") return { word: "Draining", tone: "warn", rank: 2 };
+  if (!usable) return { word: capital(state), tone: "warn", rank: 3 };
+  if (state === "healthy") return { word: "Healthy", tone: "good", rank: 0 };
+  return { word: state === "unknown" ? "Not checked" : capital(state), tone: "idle", rank: 1 };
 }
 
 /** The circuit breaker of a service in words; null where it has none. */

@@ -99,7 +99,7 @@ export interface UpstreamHealth {
   readonly host: string;
   readonly port: number;
   readonly weight: number;
-  /** "unknown", "healthy", "unhealthy", "ejected", … */
+  /** "unknown", "healthy", "unhealthy", "ejected"; "draining": its weight is 0, whatever else there is to say of it. */
   readonly state: string;
   readonly usable: boolean;
   readonly since: string | null;

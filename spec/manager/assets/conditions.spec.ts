@@ -3,22 +3,23 @@ import { circuitCondition, conditionOf, usableText } from "../../../lib/manager/
 
 describe("the state of an upstream in words", () => {
   it.each([
-    ["healthy", true, 1, "Healthy", "good"],
-    ["healthy", true, 0, "Healthy, draining", "warn"],
-    ["unknown", true, 1, "Not checked", "idle"],
-    ["unhealthy", false, 1, "Unhealthy", "bad"],
-    ["ejected", false, 1, "Ejected", "bad"],
-    ["warming_up", false, 1, "Warming up", "warn"],
-  ])("%s (usable: %s, weight %i) is %j", (state, usable, weight, word, tone) => {
-    expect(conditionOf({ state, usable, weight })).toMatchObject({ word, tone });
+    ["healthy", true, "Healthy", "good"],
+    ["draining", false, "Draining", "warn"],
+    ["draining", true, "Draining", "warn"],
+    ["unknown", true, "Not checked", "idle"],
+    ["unhealthy", false, "Unhealthy", "bad"],
+    ["ejected", false, "Ejected", "bad"],
+    ["warming_up", false, "Warming up", "warn"],
+  ])("%s (usable: %s) is %j", (state, usable, word, tone) => {
+    expect(conditionOf({ state, usable })).toMatchObject({ word, tone });
   });
 
   it("ranks the worst highest, so that sorting finds trouble first", () => {
-    const states = ["healthy", "unknown", "ejected", "unhealthy"].map(
-      (state) => conditionOf({ state, usable: state === "healthy" || state === "unknown", weight: 1 }).rank,
+    const states = ["healthy", "unknown", "draining", "ejected", "unhealthy"].map(
+      (state) => conditionOf({ state, usable: state === "healthy" || state === "unknown" }).rank,
     );
     expect(states).toEqual([...states].sort((a, b) => a - b));
-    expect(new Set(states).size).toBe(4);
+    expect(new Set(states).size).toBe(5);
   });
 
   it("says so when nothing is known", () => expect(conditionOf(null)).toMatchObject({ word: "Not known", tone: "idle" }));
