@@ -47,7 +47,7 @@ export interface Live {
   stop(): void;
 }
 
-const NOTHING: Known = { config: null, status: null, health: null, stats: null, history: [], stepS: 5, connection: "connecting" };
+const NOTHING: Known = { config: null, status: null, uptimeS: null, health: null, stats: null, history: [], stepS: 5, connection: "connecting" };
 const LONGEST_WAIT_MS = 15_000;
 /** An answer that takes longer is none: a machine that has gone to sleep sends no reset. */
 const MOST_ANSWERING_MS = 12_000;
@@ -65,6 +65,8 @@ export function createLive(options: LiveOptions): Live {
   let failures = 0;
   /** Of the newest question for all of it: a slow earlier answer does not undo a later one. */
   let asked = 0;
+  /** Of the gateway, by the clock here. */
+  let startedAt = 0;
 
   return { known: () => known, loss: () => loss, start: () => void connect(), refresh, pause: end, stop };
 
@@ -160,7 +162,9 @@ export function createLive(options: LiveOptions): Live {
   }
 
   function tell(change: Partial<Known>, nowLost: Loss | null = loss): void {
+    if (change.status) startedAt = now() - change.status.uptime_s * 1000;
     known = { ...known, ...change };
+    if (change.status ?? change.stats ?? change.health) known = { ...known, uptimeS: Math.floor((now() - startedAt) / 1000) };
     loss = nowLost;
     options.changed();
   }

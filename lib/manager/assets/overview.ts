@@ -103,7 +103,7 @@ function tileRow(): Part<[Known]> {
   });
   return {
     node: el("dl", { class: "stats live", "aria-label": "Figures of now" }, ...tiles.map((tile) => tile.node)),
-    update({ stats, status }) {
+    update({ stats, status, uptimeS }) {
       const total = stats?.total ?? null;
       const window = stats === null ? "" : `over the last ${stats.window_s} s`;
       const texts: readonly (readonly [string, string])[] = [
@@ -112,7 +112,7 @@ function tileRow(): Part<[Known]> {
         [milliseconds(total?.p95_ms ?? null), total === null ? "" : `p50 ${milliseconds(total.p50_ms)} · p99 ${milliseconds(total.p99_ms)}`],
         [total === null ? "–" : number(total.in_flight), "requests now"],
         [total === null ? "–" : perSecond(total.limited_per_s), "requests refused"],
-        [status === null ? "–" : lasting(status.uptime_s), status === null ? "" : stateOf(status)],
+        [uptimeS === null ? "–" : lasting(uptimeS), status === null ? "" : stateOf(status)],
       ];
       tiles.forEach(({ value, note }, i) => {
         setText(value, texts[i]![0]);

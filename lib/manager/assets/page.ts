@@ -7,6 +7,8 @@ import type { Health, Point, ProxyConfig, Stats, Status } from "./api.ts";
 export interface Known {
   readonly config: ProxyConfig | null;
   readonly status: Status | null;
+  /** For how long the gateway has been up, in seconds, when it was last heard of: `status` comes only when something else in it has changed. */
+  readonly uptimeS: number | null;
   readonly health: Health | null;
   readonly stats: Stats | null;
   /** The last 15 minutes, oldest first; the last one may not be over yet. */

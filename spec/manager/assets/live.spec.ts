@@ -125,6 +125,17 @@ describe("what is known of the gateway", () => {
     expect(live.known().history.map(({ at }) => Date.parse(at))).toEqual([95_000, 100_000, 105_000]);
   });
 
+  it("has how long the gateway is up move on with each figure that comes, and with nothing else", async () => {
+    const { live, last, pass } = await connected();
+    expect(live.known().uptimeS).toBe(1);
+    pass(5_000);
+    expect(live.known().uptimeS).toBe(1);
+    last().send("stats", statsAt(106_000));
+    expect(live.known().uptimeS).toBe(6);
+    last().send("status", { ...statusOf("a"), uptime_s: 0 });
+    expect(live.known().uptimeS).toBe(0);
+  });
+
   it("is read anew when the configuration has become another", async () => {
     const { live, asked, last, settle } = await connected();
     const before = asked.filter((path) => path === "/gateway").length;
