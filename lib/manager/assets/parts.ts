@@ -90,9 +90,9 @@ export function settingsList(settings: unknown, empty = "No settings of its own.
   );
 }
 
-/** Long names and paths break behind an underscore, a dot or a slash, and nowhere else if it can be helped. */
+/** Long names, paths and addresses break behind an underscore, a dot, a slash or a colon, and nowhere else if it can be helped. */
 export function breakable(name: string): readonly Child[] {
-  return name.split(/(?<=[_./])/).flatMap((part, i) => (i === 0 ? [part] : [el("wbr"), part]));
+  return name.split(/(?<=[^\s*_./:][_./:])(?!$)/).flatMap((part, i) => (i === 0 ? [part] : [el("wbr"), part]));
 }
 
 export interface Badge {

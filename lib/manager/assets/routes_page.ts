@@ -87,7 +87,7 @@ export function routeTable(figuresOf: (row: RouteRow) => Figures | null, { ofSer
       {
         key: "limited",
         title: "Limited/s",
-        width: 82,
+        width: 86,
         kind: "number",
         sortBy: (row) => figuresOf(row)?.limited_per_s ?? null,
         make: (row) => textPart(() => number(figuresOf(row)?.limited_per_s ?? Number.NaN)),

@@ -315,6 +315,7 @@ export function figureColumns<Row>(figuresOf: (row: Row) => Figures | null): rea
     ),
     {
       ...column("errors", "Errors", errorShare, () => ""),
+      width: 70,
       make(row) {
         const part = textPart(() => valueOf(valueOf(figuresOf(row), errorShare), percent) ?? "–");
         const node = part.node as HTMLElement;
@@ -352,7 +353,7 @@ export function figureColumns<Row>(figuresOf: (row: Row) => Figures | null): rea
         (figures) => figures.in_flight,
         (figures) => number(figures.in_flight),
       ),
-      width: 78,
+      width: 80,
     },
   ];
 }

@@ -9,7 +9,7 @@ import { ago, moment, percent, until } from "./format.ts";
 import { hashOf } from "./hash.ts";
 import { addressOf, figuresByName, healthOf, sharesOf, type FiguresByName, type Share } from "./inventory.ts";
 import type { Known, OpenPage } from "./page.ts";
-import { crumbs, facts, figureStrip, link, loading, missing, section, settingsList, slot, stateBadge } from "./parts.ts";
+import { breakable, crumbs, facts, figureStrip, link, loading, missing, section, settingsList, slot, stateBadge } from "./parts.ts";
 import { dataTable, figureColumns, fixedPart, textPart, type Column, type DataTable, type Part } from "./tables.ts";
 
 /** One upstream of one service, and where to find what is known of it now. */
@@ -110,7 +110,7 @@ export function upstreamTable(now: UpstreamsNow, { searchable }: { readonly sear
         key: "state",
         title: "State",
         kind: "state",
-        width: 180,
+        width: 156,
         className: "wide",
         sortBy: (row) => conditionOf(now.state(row)).rank,
         make: (row) => statePart(now, row),
@@ -119,7 +119,7 @@ export function upstreamTable(now: UpstreamsNow, { searchable }: { readonly sear
         key: "weight",
         title: "Weight",
         kind: "number",
-        width: 66,
+        width: 76,
         sortBy: (row) => row.upstream.weight,
         make: (row) => textPart(() => String(row.upstream.weight)),
       },
@@ -134,7 +134,7 @@ export function upstreamTable(now: UpstreamsNow, { searchable }: { readonly sear
       {
         key: "in_flight",
         title: "In flight",
-        width: 78,
+        width: 80,
         kind: "number",
         sortBy: (row) => now.state(row)?.in_flight ?? null,
         make: (row) => textPart(() => String(inFlightOf(now, row) ?? "–")),
@@ -151,8 +151,8 @@ function inFlightOf(now: UpstreamsNow, row: UpstreamRow): number | null {
 function upstreamName({ service, upstream }: UpstreamRow): Part {
   const address = addressOf(upstream);
   return fixedPart(
-    link(hashOf("upstreams", service.name, upstream.id), upstream.id),
-    address !== upstream.id && el("span", { class: "muted mono sub" }, address),
+    link(hashOf("upstreams", service.name, upstream.id), ...breakable(upstream.id)),
+    address !== upstream.id && el("span", { class: "muted mono sub" }, ...breakable(address)),
   );
 }
 
@@ -169,11 +169,11 @@ function statePart(now: UpstreamsNow, row: UpstreamRow): Part {
   };
 }
 
-/** "connection refused · since 3 min ago · until in 8 s" */
+/** "connection refused · 3 min ago · back in 8 s" */
 function whyText({ reason, since, until: end, usable }: UpstreamHealth): string {
   const now = Date.now();
   if (usable && reason === null) return "";
-  return [reason, since === null ? null : `since ${ago(since, now)}`, end === null ? null : `back ${until(end, now)}`]
+  return [reason, since === null ? null : ago(since, now), end === null ? null : `back ${until(end, now)}`]
     .filter((text) => text !== null)
     .join(" · ");
 }
@@ -214,7 +214,7 @@ function upstreamDetail(now: UpstreamsNow, row: UpstreamRow): { readonly node: H
     since: factLine("Since"),
     until: factLine("Back"),
     reason: factLine("Reason"),
-    share: factLine("Share of its service"),
+    share: factLine("Share"),
   };
   const node = el(
     "div",
