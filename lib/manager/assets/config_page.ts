@@ -75,10 +75,11 @@ function fileCard(frame: Frame) {
   };
 
   function search(): void {
-    found = occurrences(root, find.value.trim());
+    const word = find.value.trim();
+    found = occurrences(root, word);
     place = -1;
-    view.mark(find.value.trim());
-    if (find.value.trim() === "") return setText(said, "");
+    view.mark(word, found);
+    if (word === "") return setText(said, "");
     if (found.length === 0) return setText(said, "Not found");
     go(1);
   }

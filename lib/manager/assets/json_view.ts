@@ -10,8 +10,8 @@ export interface JsonView {
   readonly node: HTMLElement;
   /** What was open stays open where it still exists. */
   show(root: unknown): void;
-  /** Marks `word` where it is drawn from now on. */
-  mark(word: string): void;
+  /** Marks `word` in what is at `found`, and wherever else it is drawn from now on. */
+  mark(word: string, found: readonly JsonPath[]): void;
   /** Opens the way to it, scrolls there, and marks it as the one that is meant. */
   reveal(path: JsonPath): void;
   expandAll(): void;
@@ -21,6 +21,8 @@ export interface JsonView {
 
 /** Levels that are open at first: the root and its members. */
 const FIRST_OPEN = 2;
+/** Of a row, or of a level's own line. */
+const OWN_TEXTS = ":scope > .json__key, :scope > .json__text, :scope > .json__atom, :scope > summary > .json__key";
 
 export function createJsonView(label: string): JsonView {
   const node = el("div", { class: "json", role: "region", "aria-label": label, tabindex: "0" });
@@ -38,9 +40,14 @@ export function createJsonView(label: string): JsonView {
       root = value;
       draw();
     },
-    mark(text) {
+    /** In place: to draw all of a large configuration anew at each key that is typed takes seconds. */
+    mark(text, found) {
+      for (const { parentElement: span } of node.querySelectorAll("mark")) if (span !== null) replace(span, span.textContent);
       word = text;
-      draw();
+      for (const path of found) {
+        const element = drawn.get(keyOf(path));
+        for (const span of element?.querySelectorAll(OWN_TEXTS) ?? []) replace(span, ...marked(span.textContent));
+      }
     },
     reveal(path) {
       for (let depth = 0; depth < path.length; depth++) {
