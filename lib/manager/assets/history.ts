@@ -23,11 +23,17 @@ export function withPoint(history: readonly Point[], point: Point): readonly Poi
   return [...kept, point];
 }
 
-/** An answer's history, and what the stream has brought since it was made. */
+/**
+ * An answer's history, with what the stream has brought since it was made, and with what was known from before it begins: a gateway that
+ * has been started anew remembers nothing, and what came before is what somebody wants to see then.
+ */
 export function joined(answer: StatsWithHistory, known: readonly Point[]): readonly Point[] {
+  const begin = Date.parse((answer.history[0] ?? answer.point).at) - answer.step_s * 1000;
   const now = Date.parse(answer.point.at);
+  // Without its last step, which was never over: it would look like a fall of the traffic.
+  const earlier = known.slice(0, -1).filter((each) => Date.parse(each.at) <= begin);
   const later = known.filter((each) => Date.parse(each.at) > now);
-  return later.reduce(withPoint, withPoint(answer.history, answer.point));
+  return later.reduce(withPoint, withPoint([...earlier, ...answer.history], answer.point));
 }
 
 /** By second: [requests, refused by a rate limit]. */

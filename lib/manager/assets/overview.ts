@@ -109,7 +109,7 @@ function tileRow(): Part<[Known]> {
       const texts: readonly (readonly [string, string])[] = [
         [total === null ? "–" : perSecond(total.requests_per_s), window],
         [total === null || total.requests_per_s === 0 ? "–" : percent(total.errors_per_s / total.requests_per_s), total === null ? "" : `${perSecond(total.errors_per_s)} with 5xx`],
-        [milliseconds(total?.p95_ms ?? null), total === null ? "" : `p50 ${milliseconds(total.p50_ms)} · p99 ${milliseconds(total.p99_ms)}`],
+        [milliseconds(total?.p95_ms ?? null), total === null ? "" : [`p50 ${milliseconds(total.p50_ms)}`, `p99 ${milliseconds(total.p99_ms)}`].map(unbroken).join(" · ")],
         [total === null ? "–" : number(total.in_flight), "requests now"],
         [total === null ? "–" : perSecond(total.limited_per_s), "requests refused"],
         [uptimeS === null ? "–" : lasting(uptimeS), status === null ? "" : stateOf(status)],
@@ -284,6 +284,11 @@ function lasting(seconds: number): string {
   if (days > 0) return `${number(days)} d ${hours} h`;
   if (hours > 0) return `${hours} h ${minutes} min`;
   return minutes > 0 ? `${minutes} min` : `${seconds} s`;
+}
+
+/** A figure and its unit stay together. */
+function unbroken(text: string): string {
+  return text.replaceAll(" ", "\u00a0");
 }
 
 function stateOf({ state, ready }: Status): string {

@@ -32,6 +32,12 @@ describe("the history", () => {
     const answer: StatsWithHistory = { ...statsOf(12, point(10, { requests: 2 })), step_s: 5, history: [point(0), point(5)] };
     expect(joined(answer, [point(5, { requests: 9 }), point(10), point(15)])).toEqual([point(0), point(5), point(10, { requests: 2 }), point(15)]);
   });
+
+  it("of a gateway that was started anew goes on behind what was known of the one before, without its unfinished step", () => {
+    const answer: StatsWithHistory = { ...statsOf(63, point(62)), step_s: 5, history: [point(57)] };
+    expect(joined(answer, [point(0), point(5, { requests: 9 }), point(10, { requests: 1 })])).toEqual([point(0), point(5, { requests: 9 }), point(57), point(62)]);
+    expect(joined({ ...answer, history: [] }, [point(-900), point(5), point(10)])).toEqual([point(5), point(62)]);
+  });
 });
 
 describe("what charts draw", () => {
