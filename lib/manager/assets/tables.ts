@@ -259,7 +259,8 @@ export function dataTable<Row>(options: TableOptions<Row>): DataTable<Row> {
       arrangeRows();
     },
     close() {
-      keepNow();
+      // The entry of the history is the next page's by now: what was changed at the last moment is not its.
+      clearTimeout(keepTimer);
       watch.disconnect();
     },
   };
