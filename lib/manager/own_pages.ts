@@ -2,7 +2,7 @@
  * Tells requests that the UI's own pages make from those that pages of others have a browser make (CSRF). The admin interface behind it
  * does not see where a request came from. Who is logged in is the admin interface's affair.
  */
-import { headerValue, headerValues } from "../http/headers.ts";
+import { headerValues } from "../http/headers.ts";
 import type { Inbound } from "../server/receive.ts";
 
 /**
@@ -14,8 +14,7 @@ export function isForeign({ headers, scheme }: Pick<Inbound, "headers" | "scheme
   const sites = headerValues(headers, "sec-fetch-site");
   if (sites.length > 0) return !sites.every((site) => site === "same-origin" || site === "none");
   // Not sent on plain HTTP, except by pages of localhost. "null" (sandboxed pages, data: URLs) names nobody.
-  const origin = headerValue(headers, "origin");
-  return origin !== undefined && !isOwn(origin, authority, scheme);
+  return !headerValues(headers, "origin").every((origin) => isOwn(origin, authority, scheme));
 }
 
 /** On plain HTTP a proxy before this server may have taken the TLS off: then the page says https and this server http. */

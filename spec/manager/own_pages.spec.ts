@@ -19,6 +19,7 @@ describe("a request that changes something", () => {
     ["a page that came without the TLS that is there", "https", "ui.example:5173", ["Origin", "http://ui.example:5173"], true],
     ["the wrong default port", "http", "ui.example:80", ["Origin", "https://ui.example"], true],
     ["an extension", "http", "localhost:5173", ["Origin", "chrome-extension://abc"], true],
+    ["two origins, one of them its own", "http", "localhost:5173", ["Origin", "http://localhost:5173", "Origin", "http://evil.example"], true],
     ["Fetch Metadata: its own page, behind a proxy that changed Host", "http", "10.0.0.1:5173", ["Origin", "https://ui.example", "Sec-Fetch-Site", "same-origin"], false],
     ["Fetch Metadata: typed by the user", "http", "localhost:5173", ["Sec-Fetch-Site", "none"], false],
     ["Fetch Metadata: another site", "http", "localhost:5173", ["Sec-Fetch-Site", "cross-site"], true],
