@@ -13,6 +13,8 @@ export interface Reply {
   readonly reason?: string;
   /** End-to-end headers; framing beyond Content-Length is the server's affair. */
   readonly headers: HeaderList;
+  /** X-Request-Id, where whoever answered knows the request by an id of its own, in its log and documents; default: the call's. */
+  readonly requestId?: string | undefined;
   readonly body: Buffer | Readable | null;
   /** Trailers, complete once the body has ended; sent where the client's protocol can carry them. */
   readonly trailers?: () => HeaderList;

@@ -167,14 +167,16 @@ const LEFT_OUT = new Set(["host", "origin", "sec-fetch-dest", "content-length", 
 function replyFrom(response: IncomingMessage, method: string): Reply {
   const status = response.statusCode!;
   const headers = endToEnd(response.rawHeaders);
+  // An operator looks for it in the gateway's log, where the admin interface has written its own.
+  const requestId = headerValue(headers, "x-request-id");
   response.on("error", ignore); // whoever sends the body hears of it
   if (method === "HEAD" || status === 204 || status === 304) {
     response.resume();
-    return { status, headers, body: null };
+    return { status, headers, requestId, body: null };
   }
   if (isEventStream(response)) response.socket.setKeepAlive(true, PROBE_MS);
   else response.setTimeout(BODY_IDLE_MS, () => response.destroy(new Fault("upstream_timeout", "the admin interface stopped in the middle of its answer")));
-  return { status, headers, body: response };
+  return { status, headers, requestId, body: response };
 }
 
 function isEventStream(response: IncomingMessage): boolean {

@@ -89,10 +89,10 @@ export function spoiltReply(call: Call, { body }: Reply): Reply | null {
   return problem(call, cause instanceof Fault ? cause.code : "upstream_reset", { why: cause?.message ?? "the body broke off" });
 }
 
-/** End-to-end headers of a reply with our request id. The caller may append to the list. */
-export function replyHeaders(reply: Reply, requestId: string): string[] {
+/** End-to-end headers of a reply with one request id. The caller may append to the list. */
+export function replyHeaders(reply: Reply, callId: string): string[] {
   const headers = withoutHeader(reply.headers, "x-request-id").slice();
-  headers.push("X-Request-Id", requestId);
+  headers.push("X-Request-Id", reply.requestId ?? callId);
   return headers;
 }
 

@@ -130,6 +130,17 @@ describe("/api", () => {
     expect((await ask("GET", "/api/gateway", { headers: { Cookie } })).status).toBe(401);
   });
 
+  it("an answer of the admin interface keeps the id by which that knows the request, one of the manager's own has the manager's", async () => {
+    const admin = await startAdmin();
+    const { ask } = await startManager(admin.port);
+    for (const [path, status] of [["/api/gateway", 401], ["/none", 404]] as const) {
+      const { headers, ...answer } = await ask("GET", path);
+      expect(answer.status).toBe(status);
+      expect(headers["x-request-id"]).toBe(json({ headers, ...answer }).request_id);
+    }
+    expect((await ask("HEAD", "/api/healthz")).headers["x-request-id"]).toMatch(/^[\w-]{36}$/);
+  });
+
   it.each(["PUT", "PATCH", "OPTIONS", "TRACE", "LOGIN"])("405 for %s", async (method) => {
     const { port } = await startManager(9);
     const talk = await connect(port);
