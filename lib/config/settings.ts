@@ -417,8 +417,13 @@ function readValue<T>(
   }
   if (text === undefined) return row.fallback === null ? null : row.parse(row.fallback);
   const value = row.parse(text);
-  if (value === null) issues.push(`${source}: expected ${row.expects}${row.flag === null ? "" : `, found ${JSON.stringify(text)}`}`);
+  if (value === null) issues.push(`${source}: expected ${row.expects}${row.flag === null ? "" : `, found ${JSON.stringify(withoutCredentials(text))}`}`);
   return value;
+}
+
+/** "https://user:password@host" is refused for what must not be told on. */
+function withoutCredentials(text: string): string {
+  return text.replace(/\/\/.*@/s, "//…@");
 }
 
 function unknownFlags(

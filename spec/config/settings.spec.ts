@@ -242,6 +242,11 @@ describe("the management UI", () => {
     },
   );
 
+  it("credentials that do not belong into an address are not told on", () => {
+    const [message] = issues({}, { ...ADMIN, ...MANAGER, MANAGER_BACKEND_API_URL: "https://anna:p/w@rd@gw.example:8081" });
+    expect(message).toMatch(/found "https:\/\/…@gw\.example:8081"$/);
+  });
+
   it("what is set for it is read, and harms nobody, while it is off", () => {
     expect(settings({}, { MANAGER_PORT: "8008", MANAGER_TLS: "true", MANAGER_BACKEND_CA_PATH: "x" }).manager).toBeNull();
   });
