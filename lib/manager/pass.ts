@@ -2,15 +2,16 @@
  * Passes a request on to the admin interface and its answer back, streamed as it comes. Which requests get here is `answers.ts`, how
  * the admin interface is reached `backend.ts`.
  */
+import { randomUUID } from "node:crypto";
 import http, { type ClientRequest, type IncomingMessage } from "node:http";
 import https from "node:https";
 import type { Clock } from "../base/clock.ts";
 import { Fault, type ErrorCode } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { endToEnd, hasToken, headerValue, type HeaderList } from "../http/headers.ts";
+import { endToEnd, hasToken, headerValue, headerValues, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import type { Inbound } from "../server/receive.ts";
-import { addressOf, createAgent, failureOf, type Backend } from "./backend.ts";
+import { addressOf, createAgent, failureOf, LEADS_BACK, NO_ADMIN, type Backend } from "./backend.ts";
 
 export interface PassOptions {
   readonly backend: Backend;
@@ -44,13 +45,19 @@ export function createPass({ backend, clock, log }: PassOptions): Pass {
   const address = addressOf(backend);
   const underWay = new Set<ClientRequest>();
   const streams = new Set<IncomingMessage>();
+  /** By which its own requests are known when they come back (RFC 9110 §7.6.3): one would be passed on until no connection is left. */
+  const via = `edge-gateway-manager-${randomUUID()}`;
   let lastReason: string | null = null;
 
   return {
     async pass(inbound, path) {
+      if (headerValues(inbound.headers, "via").some((value) => value.includes(via))) {
+        tell(LEADS_BACK);
+        return problem(inbound.call, "upstream_invalid", { detail: LEADS_BACK, why: LEADS_BACK });
+      }
       try {
         const body = await readBody(inbound);
-        return await new Promise<Reply>((resolve) => ask(inbound, prefix + path, body, resolve));
+        return await new Promise<Reply>((resolve) => ask(inbound, path, body, resolve));
       } catch (error) {
         if (error instanceof Fault) return problem(inbound.call, error.code, { why: error.message });
         // The client broke its request off, or it holds what HTTP cannot carry on.
@@ -69,10 +76,10 @@ export function createPass({ backend, clock, log }: PassOptions): Pass {
   function ask({ call, method, headers }: Inbound, path: string, body: Buffer, resolve: (reply: Reply) => void): void {
     // Browsers say so only where they trust the connection, and what asks here are scripts of pages anyway: the admin interface spares
     // them the challenge that would make a browser open a window of its own.
-    const fields = ["Host", backend.url.host, "Sec-Fetch-Dest", "empty", ...passedOn(headers)];
+    const fields = ["Host", backend.url.host, "Sec-Fetch-Dest", "empty", "Via", `1.1 ${via}`, ...passedOn(headers)];
     if (body.length > 0 || !SAFE.has(method)) fields.push("Content-Length", String(body.length));
     const list = fields as unknown as http.OutgoingHttpHeaders; // flat, as node takes them too
-    const request = send({ ...address, agent, method, path, headers: list, setHost: false, maxHeaderSize: MAX_HEAD_BYTES });
+    const request = send({ ...address, agent, method, path: prefix + path, headers: list, setHost: false, maxHeaderSize: MAX_HEAD_BYTES });
     let isOver = false;
     const waitMs = method === "POST" ? ANSWER_TO_POST_MS : ANSWER_MS;
     const timer = clock.after(waitMs, () => {
@@ -99,11 +106,17 @@ export function createPass({ backend, clock, log }: PassOptions): Pass {
         fail("upstream_invalid", "The admin interface sent no HTTP answer that can be passed on.");
         return void request.destroy();
       }
+      if (isNoAdmin(path, response)) {
+        fail("upstream_invalid", NO_ADMIN);
+        return void request.destroy();
+      }
       if (isOver) return;
       isOver = true;
       timer.cancel();
-      if (lastReason !== null) log.info("the admin interface answers again", { url: backend.url.href });
-      lastReason = null;
+      if (lastReason !== null && status < 500) {
+        log.info("the admin interface answers again", { url: backend.url.href });
+        lastReason = null;
+      }
       if (isEventStream(response)) follow(response);
       resolve(replyFrom(response, method));
     });
@@ -163,6 +176,13 @@ function passedOn(headers: HeaderList): readonly string[] {
 }
 
 const LEFT_OUT = new Set(["host", "origin", "sec-fetch-dest", "content-length", "expect", "trailer"]);
+
+/** Every admin interface has these two, which the pages ask first, and leads nobody elsewhere. What a proxy before it says of its absence (5xx) is another matter. */
+function isNoAdmin(path: string, { statusCode: status = 0, headers }: IncomingMessage): boolean {
+  if (path !== "/login" && path !== "/gateway/status") return false;
+  if (status === 404 || status === 405 || (status >= 300 && status < 400 && status !== 304)) return true;
+  return status < 500 && /^text\/html\b/i.test(headers["content-type"] ?? "");
+}
 
 function replyFrom(response: IncomingMessage, method: string): Reply {
   const status = response.statusCode!;

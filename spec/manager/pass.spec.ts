@@ -3,7 +3,7 @@ import type { ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { origin, rawOrigin, closedPort, socketOrigin } from "../support/origin.ts";
-import { connect, eventually } from "../support/raw_client.ts";
+import { ask, connect, eventually } from "../support/raw_client.ts";
 import { problemOf, startManager } from "./harness.ts";
 
 async function backend(answer: Parameters<typeof rawOrigin>[0]) {
@@ -60,7 +60,7 @@ describe("a request below /api", () => {
     await talk.closed();
     const names = admin.seen[0]!.headers.filter((_text, i) => i % 2 === 0).map((name) => name.toLowerCase());
     // Sec-Fetch-Dest is the UI's own: scripts of its pages ask.
-    expect(names.sort()).toEqual(["connection", "host", "sec-fetch-dest", "x-kept"]);
+    expect(names.sort()).toEqual(["connection", "host", "sec-fetch-dest", "via", "x-kept"]);
   });
 
   it("answers with status, headers and body as they are, but what concerns the other connection", async () => {
@@ -211,6 +211,43 @@ describe("an admin interface that does not answer", () => {
     const got = problemOf(await ask("GET", "/api/gateway"));
     expect(got.slice(0, 2)).toEqual([502, code]);
     expect(got[2]).toMatch(detail);
+  });
+
+  it.each([
+    ["the port for traffic", 404, "application/problem+json"],
+    ["a server of other things", 405, "text/plain"],
+    ["a redirect to HTTPS", 301, "text/html"],
+    ["the page of another program", 200, "text/html; charset=utf-8"],
+    ["a login that is not ours", 401, "text/html"],
+  ])("502 that names the setting when what answers is %s, for what every admin interface has", async (_what, status, type) => {
+    const admin = await backend((_request, response) => void response.writeHead(status, { "Content-Type": type, Location: "https://elsewhere.example/" }).end("{}"));
+    const { ask, logged } = await startManager(admin.port);
+    for (const [method, path] of [["POST", "/api/login"], ["GET", "/api/gateway/status"]] as const) {
+      const got = problemOf(await ask(method, path));
+      expect(got.slice(0, 2)).toEqual([502, "upstream_invalid"]);
+      expect(got[2]).toMatch(/no admin interface: MANAGER_BACKEND_API_URL/);
+    }
+    expect(logged.map(([severity, , fields]) => [severity, fields!.error])).toEqual([["warn", expect.stringContaining("no admin interface")]]);
+    expect((await ask("GET", "/api/gateway/later")).status).toBe(status);
+    await eventually(() => admin.connections.open === 0);
+  });
+
+  it("a proxy's word that the admin interface is not there is passed on", async () => {
+    const admin = await backend((_request, response) => void response.writeHead(503, { "Content-Type": "text/html" }).end("soon"));
+    const { ask } = await startManager(admin.port);
+    expect((await ask("GET", "/api/gateway/status")).status).toBe(503);
+  });
+
+  it("502 at once when the address leads back to it, instead of asking itself until no connection is left", async () => {
+    const port = await closedPort();
+    const { manager, logged } = await startManager(`http://127.0.0.1:${port}/api`);
+    await manager.listen({ host: "127.0.0.1", port });
+    for (let i = 0; i < 2; i++) {
+      const got = problemOf(await ask(port, { path: "/api/gateway/status" }));
+      expect(got.slice(0, 2)).toEqual([502, "upstream_invalid"]);
+      expect(got[2]).toMatch(/leads back to this management UI/);
+    }
+    expect(logged.map(([severity, , fields]) => [severity, fields!.error])).toEqual([["warn", expect.stringContaining("leads back")]]);
   });
 
   it("an answer that breaks off is not taken for a whole one", async () => {
