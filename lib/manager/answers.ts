@@ -6,7 +6,7 @@ import { hasHeader, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { ENCODED_SLASH, readTarget } from "../route/path.ts";
 import { isHost, type Inbound } from "../server/receive.ts";
-import { isForeign } from "./own_pages.ts";
+import { isForeign, isWithoutSession } from "./own_pages.ts";
 import type { Pass } from "./pass.ts";
 import type { StaticFiles } from "./static_files.ts";
 
@@ -34,6 +34,7 @@ export function createAnswers(files: StaticFiles, { pass }: Pick<Pass, "pass">):
         const detail = "Only pages of this server may change anything here. A proxy before it has to leave the Host header as it is.";
         return problem(call, "forbidden", { detail });
       }
+      if (!READING.has(method) && isWithoutSession(inbound)) return problem(call, "forbidden", { detail: NO_SESSION });
       return pass(inbound, (path.slice(4) || "/") + query);
     }
     const file = files.find(path, inbound.headers);
@@ -41,6 +42,9 @@ export function createAnswers(files: StaticFiles, { pass }: Pick<Pass, "pass">):
     return READING.has(method) ? file : wrongMethod(inbound, "GET, HEAD");
   }
 }
+
+const NO_SESSION =
+  "Nobody can log in from this address: browsers keep the session's cookie over HTTPS and on http://localhost only. Open http://localhost on the gateway's machine, or lead a tunnel there (ssh -L 5173:localhost:5173 …), or set MANAGER_TLS=true.";
 
 const READING = new Set(["GET", "HEAD"]);
 const PASSED = new Set([...READING, "POST", "DELETE"]);

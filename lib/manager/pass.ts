@@ -177,7 +177,10 @@ function passedOn(headers: HeaderList): readonly string[] {
 
 const LEFT_OUT = new Set(["host", "origin", "sec-fetch-dest", "content-length", "expect", "trailer"]);
 
-/** Every admin interface has these two, which the pages ask first, and leads nobody elsewhere. What a proxy before it says of its absence (5xx) is another matter. */
+/**
+ * Every admin interface has these two, which the pages ask first, and leads nobody elsewhere. What a proxy before it says of its absence
+ * (5xx) is another matter.
+ */
 function isNoAdmin(path: string, { statusCode: status = 0, headers }: IncomingMessage): boolean {
   if (path !== "/login" && path !== "/gateway/status") return false;
   if (status === 404 || status === 405 || (status >= 300 && status < 400 && status !== 304)) return true;

@@ -163,6 +163,15 @@ describe("/api", () => {
     expect((await ask("POST", "/api/login")).status).toBe(200);
   });
 
+  it("403 for a page of the same origin under a name that another's DNS leads here, before a password is tried; it may read what needs no session", async () => {
+    const admin = await startAdmin();
+    const { ask, port } = await startManager(admin.port);
+    const rebound = { Host: `evil.example:${port}`, Origin: `http://evil.example:${port}` };
+    const got = problemOf(await ask("POST", "/api/login", { headers: { ...rebound, Authorization: RIGHT } }));
+    expect(got).toEqual([403, "forbidden", expect.stringMatching(/over HTTPS and on http:\/\/localhost only.*MANAGER_TLS=true/)]);
+    expect((await ask("GET", "/api/healthz", { headers: rebound })).status).toBe(200);
+  });
+
   it("413 beyond 64 KiB, whether the length is said or not; up to it the body arrives whole", async () => {
     const backend = await rawOrigin((request, response) => {
       let bytes = 0;
