@@ -5,7 +5,7 @@
 import type { RouteDeclaration, RouteIssue } from "../config/model.ts";
 import { comparable } from "./path.ts";
 import { parsePattern, placeholderNames, shapeOf, type Segment } from "./pattern.ts";
-import { growTree, lookUp, Search, type Endpoint, type Tree } from "./tree.ts";
+import { growTree, lookUp, NONE, Search, type Endpoint, type Tree } from "./tree.ts";
 
 /** One route of one service. */
 export interface TableEntry<T> {
@@ -44,24 +44,29 @@ export interface RouteTable<T> {
 
 /** Compiles entries whose patterns `checkRoutes` has passed; throws on a broken one. */
 export function compileTable<T>(entries: readonly TableEntry<T>[]): RouteTable<T> {
-  const open: Compiled<T>[] = [];
-  const byHost = new Map<string, Compiled<T>[]>();
+  // By number, as the trees know an entry: what a search found is two arrays away, and no object of the entry's own lies between.
+  const targets = entries.map(({ target }) => target);
+  const cuts: Cut[] = [];
+  const open: Endpoint[] = [];
+  const byHost = new Map<string, Endpoint[]>();
   const shared: Shared = { bases: new Map(), cuts: new Map() };
-  for (const entry of entries) {
-    const compiled = compileEntry(entry, shared);
-    if (entry.hosts.length === 0) open.push(compiled);
-    else for (const host of hostKeys(entry.hosts)) pushTo(byHost, host, compiled);
+  for (const [id, entry] of entries.entries()) {
+    const { endpoint, cut } = compileEntry(entry, id, shared);
+    cuts.push(cut);
+    if (entry.hosts.length === 0) open.push(endpoint);
+    else for (const host of hostKeys(entry.hosts)) pushTo(byHost, host, endpoint);
   }
   const openTree = growTree(open);
-  const hostTrees = new Map<string, Tree<Compiled<T>>>();
+  const hostTrees = new Map<string, Tree>();
   for (const [host, list] of byHost) hostTrees.set(host, growTree(list));
 
   return {
     find(authority, method, path, encodedSlash) {
       const search = new Search(comparable(path), method, encodedSlash);
-      const found = (hostTrees.size === 0 ? null : lookUpByHost(hostTrees, hostOf(authority), search)) ?? lookUp(openTree, search);
-      if (found !== null) return answer(found, search, path);
-      return search.allow === null ? NONE : { kind: "method", allow: [...search.allow].sort().join(", ") };
+      let id = hostTrees.size === 0 ? NONE : lookUpByHost(hostTrees, hostOf(authority), search);
+      if (id === NONE) id = lookUp(openTree, search);
+      if (id !== NONE) return answer(targets[id]!, cuts[id]!, search, path);
+      return search.allow === null ? NOTHING : { kind: "method", allow: [...search.allow].sort().join(", ") };
     },
   };
 }
@@ -93,12 +98,6 @@ export function checkRoutes(declarations: readonly RouteDeclaration[]): RouteIss
   return errors;
 }
 
-/** An entry ready to be matched, and to be cut out of the path that matched. */
-interface Compiled<T> extends Endpoint {
-  readonly target: T;
-  readonly cut: Cut;
-}
-
 /** What is cut out of a path, in terms of the marks that a search leaves; shared by the routes that cut alike. */
 interface Cut {
   /** The placeholders' names, in the order of the marks. */
@@ -115,7 +114,9 @@ interface Shared {
   readonly cuts: Map<string, Cut>;
 }
 
-function compileEntry<T>({ basePath, path, methods, encodedSlashes, target }: TableEntry<T>, { bases, cuts }: Shared): Compiled<T> {
+/** How an entry is matched, and what is cut out of a path that matched. */
+function compileEntry(entry: TableEntry<unknown>, id: number, { bases, cuts }: Shared): { endpoint: Endpoint; cut: Cut } {
+  const { basePath, path, methods, encodedSlashes } = entry;
   let base = bases.get(basePath);
   if (base === undefined) {
     const segments = segmentsOf(basePath, "base_path", []);
@@ -128,7 +129,7 @@ function compileEntry<T>({ basePath, path, methods, encodedSlashes, target }: Ta
   if (cut === undefined) {
     cuts.set(key, (cut = { names, baseMark: 2 * base.names.length - 1, baseLiterals: literalsAtEnd(base.segments) }));
   }
-  return { target, cut, segments: [...base.segments, ...below], baseLength: base.segments.length, methods, encodedSlashes };
+  return { endpoint: { id, segments: [...base.segments, ...below], baseLength: base.segments.length, methods, encodedSlashes }, cut };
 }
 
 /** The length of the literal segments, each with its "/", behind the last placeholder. */
@@ -145,15 +146,15 @@ function segmentsOf(text: string, field: "base_path" | "path", taken: readonly s
 }
 
 /** The exact host, then wildcards from the longest: a.b.c is looked up as "a.b.c", ".b.c", ".c". */
-function lookUpByHost<T>(trees: ReadonlyMap<string, Tree<Compiled<T>>>, host: string, search: Search): Compiled<T> | null {
+function lookUpByHost(trees: ReadonlyMap<string, Tree>, host: string, search: Search): number {
   // "*.example.com" needs a name before the dot; and no name is longer than 253 (RFC 1035), so a Host full of dots costs nothing.
-  if (host.charCodeAt(0) === DOT || host.length > 253) return null;
+  if (host.charCodeAt(0) === DOT || host.length > 253) return NONE;
   for (let dot = 0; dot >= 0; dot = host.indexOf(".", dot + 1)) {
     const tree = trees.get(dot === 0 ? host : host.slice(dot));
-    const found = tree === undefined ? null : lookUp(tree, search);
-    if (found !== null) return found;
+    const found = tree === undefined ? NONE : lookUp(tree, search);
+    if (found !== NONE) return found;
   }
-  return null;
+  return NONE;
 }
 
 /** The host of an authority: lower case, without port and trailing dot. `API.example.com.:8008` -> `api.example.com` */
@@ -170,8 +171,7 @@ function hostKeys(hosts: readonly string[]): Set<string> {
 }
 
 /** Cuts the parameters and the upstream's path out of the path as it was spelt, where it matched as `compared`. */
-function answer<T>({ target, cut }: Compiled<T>, { path: compared, marks }: Search, path: string): Found<T> {
-  const { names, baseMark, baseLiterals } = cut;
+function answer<T>(target: T, { names, baseMark, baseLiterals }: Cut, { path: compared, marks }: Search, path: string): Found<T> {
   let below = (baseMark < 0 ? 0 : marks[baseMark]!) + baseLiterals;
   if (compared !== path) {
     const spelt = spellingOf(compared, path);
@@ -199,7 +199,7 @@ const Params = function () {} as unknown as { new (): Record<string, string>; pr
 Params.prototype = Object.freeze(Object.create(null) as object);
 
 const NO_PARAMS = Object.freeze(new Params());
-const NONE = Object.freeze({ kind: "none" });
+const NOTHING = Object.freeze({ kind: "none" });
 const PERCENT = 0x25;
 const DOT = 0x2e;
 

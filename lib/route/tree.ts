@@ -12,6 +12,8 @@ import type { Segment } from "./pattern.ts";
 
 /** One route as the tree sees it. */
 export interface Endpoint {
+  /** What a search gives, 0 or more: the caller knows what it stands for. */
+  readonly id: number;
   /** base_path and path together. */
   readonly segments: readonly Segment[];
   /** How many of the segments are the base_path's. */
@@ -23,12 +25,11 @@ export interface Endpoint {
 }
 
 /** Packed; asked by `lookUp`. */
-export interface Tree<E extends Endpoint> {
+export interface Tree {
   /** The records of nodes and leaves; a number that refers to one is its index here, 0 none. */
   readonly cells: Int32Array;
   /** The same memory as bytes: the texts of nodes. */
   readonly chars: Uint8Array;
-  readonly endpoints: readonly E[];
   /** The lists of methods that leaves refer to. */
   readonly methods: readonly (readonly string[])[];
   /** Written by each search, see `Search.marks`: searches do not overlap, so one of these does for all of them. */
@@ -36,8 +37,8 @@ export interface Tree<E extends Endpoint> {
 }
 
 /** Builds the tree. Of two endpoints that take the same method of the same pattern below equally long base_paths the first one wins. */
-export function growTree<E extends Endpoint>(endpoints: readonly E[]): Tree<E> {
-  const root = new Node<E>();
+export function growTree(endpoints: readonly Endpoint[]): Tree {
+  const root = new Node();
   for (const endpoint of endpoints) leafFor(root, endpoint.segments).push(endpoint);
   return pack(root);
 }
@@ -67,8 +68,8 @@ export class Search {
   }
 }
 
-/** The endpoint of the most specific matching pattern that takes the method, or null; then `search.allow` tells why. */
-export function lookUp<E extends Endpoint>(tree: Tree<E>, search: Search): E | null {
+/** The id of the endpoint with the most specific matching pattern that takes the method, or NONE; then `search.allow` tells why. */
+export function lookUp(tree: Tree, search: Search): number {
   search.marks = tree.marks;
   return walk(tree, ROOT, 0, search);
 }
@@ -97,9 +98,12 @@ const BRANCHES = 3; // by the bits: a fork, a node (negative), or none
 
 /** The record of a leaf: the endpoints of one pattern by method. */
 const SLASHED = 0; // the leaf of those that let `%2F` through: another, itself, or none
-const OTHERS = 1; // the endpoint that takes all methods not listed, or -1
+const OTHERS = 1; // the endpoint that takes all methods not listed, or NONE
 const METHODS = 2; // the list of methods taken by name
 const TAKERS = 3; // the endpoint of each method in the list
+
+/** No endpoint. */
+export const NONE = -1;
 
 /** 0 is no record. */
 const ROOT = 1;
@@ -108,7 +112,7 @@ const ROOT = 1;
 const ANY = 0;
 
 /** `at` is the index of the "/" behind what led to the node, or the end of the path. */
-function walk<E extends Endpoint>(tree: Tree<E>, node: number, at: number, search: Search): E | null {
+function walk(tree: Tree, node: number, at: number, search: Search): number {
   search.visits++;
   const { cells } = tree;
   const { path, end } = search;
@@ -121,14 +125,14 @@ function walk<E extends Endpoint>(tree: Tree<E>, node: number, at: number, searc
   }
   if (literal < 0) {
     const found = enter(tree, -literal, at + 1, search);
-    if (found !== null) return found;
+    if (found !== NONE) return found;
   }
   if (cells[node + ONE] !== 0) {
     // /a/b/z fails under /a/b, try /a/{x}/z
     const found = enter(tree, cells[node + ONE]!, at + 1, search);
-    if (found !== null) return found;
+    if (found !== NONE) return found;
   }
-  if (cells[node + REST] === 0) return null;
+  if (cells[node + REST] === 0) return NONE;
   const mark = cells[node + NEXT_MARK]!;
   tree.marks[mark] = at + 1;
   tree.marks[mark + 1] = end;
@@ -136,17 +140,17 @@ function walk<E extends Endpoint>(tree: Tree<E>, node: number, at: number, searc
 }
 
 /** Goes on from a node if its text stands in the path at `at`, where a segment begins. */
-function enter<E extends Endpoint>(tree: Tree<E>, node: number, at: number, search: Search): E | null {
+function enter(tree: Tree, node: number, at: number, search: Search): number {
   const { cells, chars, marks } = tree;
   const { path, end } = search;
   const from = 4 * (node + TEXT);
   const to = from + cells[node + LENGTH]!;
   let mark = cells[node + FIRST_MARK]!;
   for (let i = from; i < to; i++) {
-    if (at >= end) return null;
+    if (at >= end) return NONE;
     const code = chars[i]!;
     if (code !== ANY) {
-      if (path.charCodeAt(at) !== code) return null;
+      if (path.charCodeAt(at) !== code) return NONE;
       at++;
       continue;
     }
@@ -155,38 +159,38 @@ function enter<E extends Endpoint>(tree: Tree<E>, node: number, at: number, sear
     marks[mark + 1] = at;
     mark += 2;
   }
-  return at === end || path.charCodeAt(at) === SLASH ? walk(tree, node, at, search) : null;
+  return at === end || path.charCodeAt(at) === SLASH ? walk(tree, node, at, search) : NONE;
 }
 
-function choose<E extends Endpoint>(tree: Tree<E>, either: number, search: Search): E | null {
+function choose(tree: Tree, either: number, search: Search): number {
   const { cells } = tree;
   const leaf = search.encodedSlash && either !== 0 ? cells[either + SLASHED]! : either;
-  if (leaf === 0) return null;
+  if (leaf === 0) return NONE;
   const methods = tree.methods[cells[leaf + METHODS]!]!;
-  for (let i = 0; i < methods.length; i++) if (methods[i] === search.method) return tree.endpoints[cells[leaf + TAKERS + i]!]!;
+  for (let i = 0; i < methods.length; i++) if (methods[i] === search.method) return cells[leaf + TAKERS + i]!;
   const others = cells[leaf + OTHERS]!;
-  if (others >= 0) return tree.endpoints[others]!;
+  if (others !== NONE) return others;
   search.allow ??= new Set();
   for (const method of methods) search.allow.add(method);
-  return null;
+  return NONE;
 }
 
 /** A node as it grows. */
-class Node<E extends Endpoint> {
-  literals: Map<string, Node<E>> | null = null;
-  one: Node<E> | null = null;
+class Node {
+  literals: Map<string, Node> | null = null;
+  one: Node | null = null;
   /** The endpoints of the pattern that goes on with {name*}, and of the one that ends here. */
-  rest: E[] | null = null;
-  ends: E[] | null = null;
+  rest: Endpoint[] | null = null;
+  ends: Endpoint[] | null = null;
 }
 
-function leafFor<E extends Endpoint>(root: Node<E>, segments: readonly Segment[]): E[] {
+function leafFor(root: Node, segments: readonly Segment[]): Endpoint[] {
   let node = root;
   for (const segment of segments) {
     if (segment.kind === "rest") return (node.rest ??= []);
     if (segment.kind === "one") node = node.one ??= new Node();
     else {
-      const literals: Map<string, Node<E>> = (node.literals ??= new Map());
+      const literals: Map<string, Node> = (node.literals ??= new Map());
       let child = literals.get(segment.text);
       if (child === undefined) literals.set(segment.text, (child = new Node()));
       node = child;
@@ -196,18 +200,16 @@ function leafFor<E extends Endpoint>(root: Node<E>, segments: readonly Segment[]
 }
 
 /** Writes the nodes into one array, each followed by its text, its leaves and its forks. */
-function pack<E extends Endpoint>(root: Node<E>): Tree<E> {
-  const packing: Packing<E> = { root, cells: new Array<number>(ROOT).fill(0), endpoints: [], methods: [], lists: new Map(), marks: 0 };
+function pack(root: Node): Tree {
+  const packing: Packing = { root, cells: new Array<number>(ROOT).fill(0), methods: [], lists: new Map(), marks: 0 };
   packNode(packing, root, "", 0);
   const cells = Int32Array.from(packing.cells);
-  const { endpoints, methods } = packing;
-  return { cells, chars: new Uint8Array(cells.buffer), endpoints, methods, marks: new Int32Array(packing.marks) };
+  return { cells, chars: new Uint8Array(cells.buffer), methods: packing.methods, marks: new Int32Array(packing.marks) };
 }
 
-interface Packing<E extends Endpoint> {
-  readonly root: Node<E>;
+interface Packing {
+  readonly root: Node;
   readonly cells: number[];
-  readonly endpoints: E[];
   readonly methods: (readonly string[])[];
   /** The index of each list of methods, by its names. */
   readonly lists: Map<string, number>;
@@ -215,7 +217,7 @@ interface Packing<E extends Endpoint> {
 }
 
 /** `segment` leads to the node, `mark` is the first mark that no node before it needs. Gives the node's index. */
-function packNode<E extends Endpoint>(packing: Packing<E>, start: Node<E>, segment: string, mark: number): number {
+function packNode(packing: Packing, start: Node, segment: string, mark: number): number {
   const { cells } = packing;
   let node = start;
   let text = segment;
@@ -237,7 +239,7 @@ function packNode<E extends Endpoint>(packing: Packing<E>, start: Node<E>, segme
   if (node.rest !== null) cells[index + REST] = packLeaf(packing, node.rest);
   if (node.one !== null) cells[index + ONE] = packNode(packing, node.one, ANY_SEGMENT, next);
   if (node.literals !== null) {
-    const leads: Lead<E>[] = [];
+    const leads: Lead[] = [];
     packFork(cells, index + LITERALS, [...node.literals], 0, leads);
     for (const { from, literal, child } of leads) cells[from] = -packNode(packing, child, literal, next);
   }
@@ -245,14 +247,14 @@ function packNode<E extends Endpoint>(packing: Packing<E>, start: Node<E>, segme
 }
 
 /** A branch of a fork, and what it will lead to. */
-interface Lead<E extends Endpoint> {
+interface Lead {
   readonly from: number;
   readonly literal: string;
-  readonly child: Node<E>;
+  readonly child: Node;
 }
 
 /** Lays out the fork to which the cell `from` leads, with all those behind it. The literals are alike up to `place`. */
-function packFork<E extends Endpoint>(cells: number[], from: number, all: [string, Node<E>][], alike: number, leads: Lead<E>[]): void {
+function packFork(cells: number[], from: number, all: [string, Node][], alike: number, leads: Lead[]): void {
   const [first] = all;
   if (all.length === 1) return void leads.push({ from, literal: first![0], child: first![1] });
   let place = alike;
@@ -290,7 +292,7 @@ function bitsApart(codes: readonly number[]): { shift: number; mask: number } {
   }
 }
 
-function onlyBranch<E extends Endpoint>({ ends, rest, one, literals }: Node<E>): { segment: string; node: Node<E> } | null {
+function onlyBranch({ ends, rest, one, literals }: Node): { segment: string; node: Node } | null {
   if (ends !== null || rest !== null) return null;
   if (one !== null) return literals === null ? { segment: ANY_SEGMENT, node: one } : null;
   if (literals?.size !== 1) return null;
@@ -299,19 +301,18 @@ function onlyBranch<E extends Endpoint>({ ends, rest, one, literals }: Node<E>):
 }
 
 /** Sorts the endpoints of one pattern into its methods. */
-function packLeaf<E extends Endpoint>(packing: Packing<E>, endpoints: readonly E[]): number {
+function packLeaf(packing: Packing, endpoints: readonly Endpoint[]): number {
   const { cells } = packing;
   const sorted = endpoints.length === 1 ? endpoints : [...endpoints].sort((a, b) => b.baseLength - a.baseLength);
   const takers = new Map<string, number>();
-  let others = -1;
-  for (const endpoint of sorted) {
-    const number = packing.endpoints.push(endpoint) - 1;
+  let others = NONE;
+  for (const { id, methods } of sorted) {
     // Behind an endpoint that takes everything there is nothing left to take.
-    if (endpoint.methods.length === 0) {
-      others = number;
+    if (methods.length === 0) {
+      others = id;
       break;
     }
-    for (const method of endpoint.methods) if (!takers.has(method)) takers.set(method, number);
+    for (const method of methods) if (!takers.has(method)) takers.set(method, id);
   }
   const get = takers.get("GET");
   if (get !== undefined && !takers.has("HEAD")) takers.set("HEAD", get);
@@ -325,7 +326,7 @@ function packLeaf<E extends Endpoint>(packing: Packing<E>, endpoints: readonly E
 }
 
 /** Lists of methods are few, and the same for most routes: kept once, they stay near. */
-function listOf<E extends Endpoint>({ lists, methods }: Packing<E>, names: readonly string[]): number {
+function listOf({ lists, methods }: Packing, names: readonly string[]): number {
   const key = names.join();
   let list = lists.get(key);
   if (list === undefined) lists.set(key, (list = methods.push(names) - 1));
