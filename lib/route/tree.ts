@@ -201,31 +201,47 @@ function leafFor(root: Node, segments: readonly Segment[]): Endpoint[] {
 
 /** Writes the nodes into one array, each followed by its text, its leaves and its forks. */
 function pack(root: Node): Tree {
-  const packing: Packing = { root, cells: new Array<number>(ROOT).fill(0), methods: [], lists: new Map(), marks: 0 };
+  const packing: Packing = { cells: new Array<number>(ROOT).fill(0), methods: [], lists: new Map(), marks: 0, open: [] };
   packNode(packing, root, "", 0);
+  // Lists and no recursion, here and among the forks: thousands of literals may be alike, each in one character more.
+  for (let next = packing.open.pop(); next !== undefined; next = packing.open.pop()) {
+    const { from, sign, segment, mark } = next;
+    let { node } = next;
+    let text = segment;
+    // Chains in which nothing branches and nothing ends become one text: /api -> /v1 -> /{x} -> /items.
+    for (let only = onlyBranch(node); only !== null; only = onlyBranch(node)) {
+      text += "/" + only.segment;
+      node = only.node;
+    }
+    packing.cells[from] = sign * packing.cells.length;
+    packNode(packing, node, text, mark);
+  }
   const cells = Int32Array.from(packing.cells);
   return { cells, chars: new Uint8Array(cells.buffer), methods: packing.methods, marks: new Int32Array(packing.marks) };
 }
 
 interface Packing {
-  readonly root: Node;
   readonly cells: number[];
   readonly methods: (readonly string[])[];
   /** The index of each list of methods, by its names. */
   readonly lists: Map<string, number>;
   marks: number;
+  /** What cells are still to lead to. */
+  readonly open: Open[];
 }
 
-/** `segment` leads to the node, `mark` is the first mark that no node before it needs. Gives the node's index. */
-function packNode(packing: Packing, start: Node, segment: string, mark: number): number {
+interface Open {
+  readonly from: number;
+  /** Of the reference: literals' are negative. */
+  readonly sign: 1 | -1;
+  readonly segment: string;
+  readonly node: Node;
+  /** The first mark that no node before it needs. */
+  readonly mark: number;
+}
+
+function packNode(packing: Packing, node: Node, text: string, mark: number): void {
   const { cells } = packing;
-  let node = start;
-  let text = segment;
-  // Chains in which nothing branches and nothing ends become one text: /api -> /v1 -> /{x} -> /items.
-  for (let only = start === packing.root ? null : onlyBranch(node); only !== null; only = onlyBranch(node)) {
-    text += "/" + only.segment;
-    node = only.node;
-  }
   const index = cells.length;
   let next = mark;
   for (let i = 0; i < text.length; i++) if (text.charCodeAt(i) === ANY) next += 2;
@@ -237,34 +253,30 @@ function packNode(packing: Packing, start: Node, segment: string, mark: number):
   packing.marks = Math.max(packing.marks, node.rest === null ? next : next + 2);
   if (node.ends !== null) cells[index + ENDS] = packLeaf(packing, node.ends);
   if (node.rest !== null) cells[index + REST] = packLeaf(packing, node.rest);
-  if (node.one !== null) cells[index + ONE] = packNode(packing, node.one, ANY_SEGMENT, next);
-  if (node.literals !== null) {
-    const leads: Lead[] = [];
-    packFork(cells, index + LITERALS, [...node.literals], 0, leads);
-    for (const { from, literal, child } of leads) cells[from] = -packNode(packing, child, literal, next);
+  if (node.one !== null) packing.open.push({ from: index + ONE, sign: 1, segment: ANY_SEGMENT, node: node.one, mark: next });
+  if (node.literals !== null) packForks(packing, index + LITERALS, [...node.literals], next);
+}
+
+/** Lays out the forks to which the cell `start` leads. */
+function packForks({ cells, open }: Packing, start: number, literals: [string, Node][], mark: number): void {
+  // Those of `all` are alike in the first `alike` characters.
+  const groups = [{ from: start, all: literals, alike: 0 }];
+  for (let group = groups.pop(); group !== undefined; group = groups.pop()) {
+    const { from, all, alike } = group;
+    const [first, node] = all[0]!;
+    if (all.length === 1) {
+      open.push({ from, sign: -1, segment: first, node, mark });
+      continue;
+    }
+    let place = alike;
+    while (all.every(([literal]) => codeAt(literal, place) === codeAt(first, place))) place++;
+    const branches = groupBy(all, ([literal]) => codeAt(literal, place));
+    const { shift, mask } = bitsApart([...branches.keys()]);
+    const fork = cells.length;
+    cells[from] = fork;
+    cells.push(place, shift, mask, ...new Array<number>(mask + 1).fill(0));
+    for (const [code, branch] of branches) groups.push({ from: fork + BRANCHES + ((code >> shift) & mask), all: branch, alike: place + 1 });
   }
-  return index;
-}
-
-/** A branch of a fork, and what it will lead to. */
-interface Lead {
-  readonly from: number;
-  readonly literal: string;
-  readonly child: Node;
-}
-
-/** Lays out the fork to which the cell `from` leads, with all those behind it. The literals are alike up to `place`. */
-function packFork(cells: number[], from: number, all: [string, Node][], alike: number, leads: Lead[]): void {
-  const [first] = all;
-  if (all.length === 1) return void leads.push({ from, literal: first![0], child: first![1] });
-  let place = alike;
-  while (all.every(([literal]) => codeAt(literal, place) === codeAt(first![0], place))) place++;
-  const groups = groupBy(all, ([literal]) => codeAt(literal, place));
-  const { shift, mask } = bitsApart([...groups.keys()]);
-  const fork = cells.length;
-  cells[from] = fork;
-  cells.push(place, shift, mask, ...new Array<number>(mask + 1).fill(0));
-  for (const [code, group] of groups) packFork(cells, fork + BRANCHES + ((code >> shift) & mask), group, place + 1, leads);
 }
 
 /** A literal ends where the path has a "/", or ends as well. */

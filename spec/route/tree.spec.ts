@@ -132,6 +132,16 @@ describe("literals of one place", () => {
   });
 });
 
+describe("growing", () => {
+  it("is not limited by how many literals are alike, each in one character more", () => {
+    const literals = Array.from({ length: 7_000 }, (_, i) => "a".repeat(i + 1));
+    const list = literals.map((text) => ({ ...endpoint("GET /"), name: String(text.length), segments: [{ kind: "literal", text }] as const }));
+    const find = grow(list);
+    for (const length of [1, 3_500, 7_000]) expect(find(new Search(`/${"a".repeat(length)}`, "GET", false))).toBe(String(length));
+    expect(find(new Search(`/${"a".repeat(7_001)}`, "GET", false))).toBeNull();
+  }, 30_000);
+});
+
 describe("the work of a search", () => {
   it("does not grow with the number of routes, nor with what the client sends", () => {
     const most = (routes: number) => {
