@@ -314,7 +314,8 @@ export function object<const F extends Fields>(fields: F, options: ObjectOptions
   const plan = Object.entries(fields).map(([key, field]) => ({
     key,
     name: camel(key),
-    // The same for every object without the field, of which a large configuration has thousands: written out once, on first use.
+    // The same for every object without the field, of which a large configuration has thousands: written out once, on first use. It is
+    // frozen, since the next configuration shows it, too: an embedder who changed it would change what other gateways show.
     shownDefault: undefined as Json | undefined,
     ...("presence" in field ? { value: undefined, from: undefined, ...field } : { presence: "required" as const, schema: field }),
   }));
@@ -362,7 +363,7 @@ export function object<const F extends Fields>(fields: F, options: ObjectOptions
       for (const field of plan) {
         const member = node.members.get(field.key);
         if (member !== undefined) values[field.key] = field.schema.show(member.value);
-        else if (field.presence === "defaulted") values[field.key] = field.shownDefault ??= field.schema.show(nodeFrom(field.value));
+        else if (field.presence === "defaulted") values[field.key] = field.shownDefault ??= frozen(field.schema.show(nodeFrom(field.value)));
       }
       if (!derives) return values;
       const shown: Record<string, Json> = {};
@@ -382,6 +383,13 @@ export function object<const F extends Fields>(fields: F, options: ObjectOptions
       return { type: "object", properties, ...(required.length > 0 && { required }), additionalProperties: false };
     },
   });
+}
+
+/** The same value, which nobody can change any more. */
+function frozen(value: Json): Json {
+  if (typeof value !== "object" || value === null) return value;
+  for (const each of Object.values(value)) frozen(each);
+  return Object.freeze(value);
 }
 
 /** An object with keys of the writer's choice, kept as they are. */

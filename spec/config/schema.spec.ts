@@ -98,6 +98,14 @@ describe("object", () => {
     expect(Object.keys(check(schema, { limit_min: 3 }) as object)).not.toContain("label");
   });
 
+  it("a default that is shown cannot be changed by whom it is shown to: the next one is shown it, too", () => {
+    const schema = s.object({ names: s.withDefault(s.array(s.object({ of: s.array(s.string()) })), [{ of: ["a"] }]) });
+    const shown = show(schema, {}) as { names: { of: string[] }[] };
+    expect(() => shown.names.push({ of: [] })).toThrow(TypeError);
+    expect(() => shown.names[0]!.of.push("b")).toThrow(TypeError);
+    expect(show(schema, {})).toEqual({ names: [{ of: ["a"] }] });
+  });
+
   it("shows snake_case with defaults, in the declared order", () => {
     expect(JSON.stringify(show(schema, { slug: "mine", limit_min: 3 }))).toBe(
       '{"limit_min":3,"hide_credentials":false,"slug":"mine","nested":{"idle_ms":5}}',
