@@ -2,7 +2,8 @@
  * The gateway's part in traces: one span for each request it receives, within it one for each plugin instance, and one for each try of an
  * upstream; named as OpenTelemetry's conventions for HTTP have it. Which traces are recorded is `sampling.ts`, sending them is `otlp.ts`.
  *
- * A trace that is not recorded costs its ids. Whatever is told of a request is without credentials that can be known.
+ * A trace that is not recorded costs its id, and one for each `traceparent` that is sent. Whatever is told of a request is without
+ * credentials that can be known.
  */
 import { ERRORS, Fault, type ErrorCode } from "../base/errors.ts";
 import type { Clock } from "../base/clock.ts";
@@ -67,16 +68,16 @@ export class Tracer {
     const ids = this.#ids;
     const parent = parentOf(request.headers);
     const traceId = parent === null ? ids.trace() : parent.traceId;
-    const isRecorded = sampler(parent, traceId);
-    const offsetMs = isRecorded ? clock.wall() - clock.now() : 0;
     // What tracestate says is said of the trace that traceparent names, and of no other (W3C Trace Context §3.3).
     const tracestate = parent === null ? null : tracestateOf(request.headers);
-    request.call.notes.span = new RequestSpan(request, parent, { traceId, tracestate, isRecorded, offsetMs, ids, sink });
+    request.call.notes.span = sampler(parent, traceId)
+      ? new RequestSpan(request, parent, { traceId, tracestate, offsetMs: clock.wall() - clock.now(), ids, sink })
+      : new UnrecordedSpan(traceId, tracestate, ids);
   }
 
   /** The request is over, or has become a WebSocket, which is no request any more. Called again, does nothing. */
   end({ span }: Notes): void {
-    if (span instanceof OwnSpan) span.request.end(this.#options.clock.now());
+    if (span instanceof RecordedSpan) span.request.end(this.#options.clock.now());
   }
 
   /** Puts the time in a plugin, and in all that is further in, into a span. What passes through stays as it is. */
@@ -91,7 +92,7 @@ export class Tracer {
       return (exchange) => {
         const { notes } = exchange.call;
         const outer = notes.span;
-        if (!(outer instanceof OwnSpan) || !outer.trace.isRecorded) return handler(exchange);
+        if (!(outer instanceof RecordedSpan)) return handler(exchange);
         const span = new PluginSpan(about, outer, clock.now());
         notes.span = span;
         let returned: Reply | Promise<Reply>;
@@ -124,18 +125,42 @@ interface About {
   readonly attributes: readonly (string | null)[];
 }
 
+/** In the place of all spans of a request that is not recorded: nobody is told which was which. */
+class UnrecordedSpan implements TrySpan {
+  readonly traceId: string;
+  readonly tracestate: string | null;
+  readonly #ids: Ids;
+
+  constructor(traceId: string, tracestate: string | null, ids: Ids) {
+    this.traceId = traceId;
+    this.tracestate = tracestate;
+    this.#ids = ids;
+  }
+
+  /** Each time with another parent id: every try has its own. */
+  get traceparent(): string {
+    return `00-${this.traceId}-${this.#ids.span()}-00`;
+  }
+
+  try(): TrySpan {
+    return this;
+  }
+
+  ended(): void {}
+}
+
 /** What all spans of one request have in common. */
 interface Trace {
   readonly traceId: string;
   readonly tracestate: string | null;
-  readonly isRecorded: boolean;
   /** Between the clock's two hands, so that a span cannot end before it began, and none is longer than what is around it. */
   readonly offsetMs: number;
   readonly ids: Ids;
   readonly sink: SpanSink;
 }
 
-abstract class OwnSpan implements Span {
+/** One that is recorded. */
+abstract class RecordedSpan implements Span {
   readonly trace: Trace;
   readonly id: string;
   readonly #parentId: string | null;
@@ -157,7 +182,7 @@ abstract class OwnSpan implements Span {
   }
 
   get traceparent(): string {
-    return `00-${this.trace.traceId}-${this.id}-${this.trace.isRecorded ? "01" : "00"}`;
+    return `00-${this.trace.traceId}-${this.id}-01`;
   }
 
   get tracestate(): string | null {
@@ -188,7 +213,7 @@ abstract class OwnSpan implements Span {
   }
 }
 
-class RequestSpan extends OwnSpan {
+class RequestSpan extends RecordedSpan {
   readonly request = this;
   protected override readonly parent: FinishedSpan["parent"];
   readonly #request: TracedRequest;
@@ -201,7 +226,7 @@ class RequestSpan extends OwnSpan {
   }
 
   end(now: number): void {
-    if (this.#isOver || !this.trace.isRecorded) return;
+    if (this.#isOver) return;
     this.#isOver = true;
     if (this.trace.sink.isFull) return this.trace.sink.add("");
     const { notes } = this.#request.call;
@@ -210,11 +235,11 @@ class RequestSpan extends OwnSpan {
   }
 }
 
-class PluginSpan extends OwnSpan {
+class PluginSpan extends RecordedSpan {
   readonly request: RequestSpan;
   readonly #about: About;
 
-  constructor(about: About, outer: OwnSpan, now: number) {
+  constructor(about: About, outer: RecordedSpan, now: number) {
     super(outer.trace, outer.id, now);
     this.request = outer.request;
     this.#about = about;
@@ -235,18 +260,17 @@ interface Try {
   readonly resends: number;
 }
 
-class UpstreamSpan extends OwnSpan implements TrySpan {
+class UpstreamSpan extends RecordedSpan implements TrySpan {
   readonly request: RequestSpan;
   readonly #try: Try;
 
-  constructor(outer: OwnSpan, made: Try, now: number) {
+  constructor(outer: RecordedSpan, made: Try, now: number) {
     super(outer.trace, outer.id, now);
     this.request = outer.request;
     this.#try = made;
   }
 
   ended(status: number | null, error: string | null, now: number): void {
-    if (!this.trace.isRecorded) return;
     if (this.trace.sink.isFull) return this.trace.sink.add("");
     // To whoever asked, an answer that says that he was wrong is a failure, too.
     const type = error ?? (status !== null && status >= 400 ? String(status) : null);

@@ -10,6 +10,7 @@ import { readExport } from "../support/collector.ts";
 import { madeUpExchange } from "../support/exercise.ts";
 
 const OK: Reply = { status: 200, headers: [], body: null };
+const UPSTREAM = { id: "u", host: "h", port: 1, authority: "h:1", pool: { options: { protocol: "http" } } } as const;
 const PLUGIN = { name: "p", scope: { level: "route", id: null } };
 
 function tracer(sampler: Parameters<typeof createSampler>[0] = "always_on") {
@@ -72,6 +73,23 @@ describe("the span of a request", () => {
     sink.isFull = true;
     own.end(begin().notes);
     expect(texts).toEqual([""]);
+  });
+});
+
+describe("a request that is not recorded", () => {
+  it("draws an id for each traceparent that is sent, and for nothing else", () => {
+    let drawn = 0;
+    const ids = { trace: () => "a".repeat(32), span: () => String(++drawn).padStart(16, "0") };
+    const { clock, sink, texts } = tracer();
+    const own = new Tracer({ clock, sampler: createSampler("always_off", 1), sink, ids });
+    const { call } = madeUpExchange();
+    own.begin({ call, method: "GET", target: "/x", httpVersion: "1.1", scheme: "http", authority: "h", clientAddress: "192.0.2.9", headers: [] });
+    const tries = [0, 1].map((resends) => call.notes.span!.try(madeUpExchange({ call }), UPSTREAM, resends, 0));
+    expect(drawn).toBe(0);
+    expect(tries.map(({ traceparent }) => traceparent)).toEqual([1, 2].map((id) => `00-${"a".repeat(32)}-000000000000000${id}-00`));
+    for (const each of tries) each.ended(200, null, 1);
+    own.end(call.notes);
+    expect(texts).toEqual([]);
   });
 });
 
