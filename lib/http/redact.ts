@@ -23,10 +23,21 @@ export function redacted(text: string): string {
   return withoutTokens((shown + text.slice(from)).replace(USER, `//${REDACTED}@`), JWT);
 }
 
-/** A path without the JWTs in its segments, such as those of links to confirm an address. */
+/**
+ * A path without the JWTs in its segments, such as those of links to confirm an address, and without credentials in parameters of
+ * segments (`/a;token=…/b`), or in a query that a client has encoded as if it were path (`/a%3Ftoken=…`).
+ */
 export function redactedPath(path: string): string {
-  return withoutTokens(path, JWT_IN_PATH);
+  const shown = path.includes("=") ? path.replace(PATH_PARAMETER, withoutSecret) : path;
+  return withoutTokens(shown, JWT_IN_PATH);
 }
+
+function withoutSecret(whole: string, before: string, name: string): string {
+  return SECRET_PARAMETERS.has(decoded(name).toLowerCase()) ? `${before}${name}=${REDACTED}` : whole;
+}
+
+/** Names are short, or the search for the end of one would begin anew behind each of many separators. */
+const PATH_PARAMETER = /([;&]|%(?:3[BbFf]|26))([^=;&/]{1,64})=(?:(?!%26|%3[Bb])[^;&/])*/g;
 
 /** Shared: every use begins by setting where it looks. A value may hold another URL, so the next name is looked for in it. */
 const PARAMETER = /[?&#;]([^=?&#;\s]+)=/g;
@@ -37,6 +48,7 @@ const USER = /\/\/[^/?#@\s]*@/g;
 const SECRET_PARAMETERS = new Set([
   ...["apikey", "api_key", "access_token", "id_token", "refresh_token", "auth_token", "token", "jwt", "authorization"],
   ...["client_secret", "secret", "password", "passwd", "pwd", "sig", "signature", "x-amz-signature", "x-amz-security-token", "x-goog-signature"],
+  "jsessionid", // servlets write it behind a path
 ]);
 
 /** A JWT begins with `{"` in base64url, whatever it is called and whatever stands before it. */

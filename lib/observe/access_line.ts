@@ -2,11 +2,12 @@
  * One finished request as a line of the access log: JSON, or Apache's combined format. Which requests get one, and where it goes, is
  * `access_log.ts`.
  *
- * Secrets are kept out by what is written, not by searching: no query, and of the headers only User-Agent, Referer (without its query)
- * and the trace id. JSON is put together by hand, for it costs a third: only what holds quotes or control characters is escaped.
+ * Secrets are kept out by what is written: no query, and of the headers only User-Agent, Referer (without its query) and the trace id. Only
+ * paths are searched for what some put there all the same. JSON is put together by hand, for it costs a third: only what holds quotes or control characters is escaped.
  */
 import type { Call } from "../http/exchange.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
+import { redactedPath } from "../http/redact.ts";
 import { traceIdOf } from "./traceparent.ts";
 
 export interface AccessEntry {
@@ -37,7 +38,7 @@ export function jsonLines(): LineFormat {
     const traceId = notes.span === null ? traceIdOf(headers) : notes.span.traceId;
     return (
       `{"time":"${secondOf(wall)}${thousandths(wall)}Z","request_id":${quoted(call.id)},"trace_id":${traceId === null ? "null" : `"${traceId}"`}` +
-      `,"client_ip":${quoted(clientAddress)},"method":${quoted(method)},"path":${quoted(pathOf(target))},"protocol":"HTTP/${httpVersion}"` +
+      `,"client_ip":${quoted(clientAddress)},"method":${quoted(method)},"path":${quoted(redactedPath(pathOf(target)))},"protocol":"HTTP/${httpVersion}"` +
       `,"status":${notes.status},"code":${quoted(codeOf(call))},"bytes_received":${notes.received},"bytes_sent":${notes.sent}` +
       `,"service":${quoted(notes.service)},"route":${quoted(notes.route)},"upstream":${quoted(notes.upstream)},"attempts":${notes.attempts}` +
       `,"caller":${quoted(notes.identity)},"duration_ms":${hundredths(now - call.startedAt)}` +
@@ -61,7 +62,7 @@ export function combinedLines(): LineFormat {
     // Readers of this format want a number: nginx's for a client that went away without an answer.
     const status = notes.status ?? (call.aborted ? 499 : "-");
     return (
-      `${bare(clientAddress)} - ${bare(notes.identity)} [${secondOf(wall)}] "${inQuotes(`${method} ${pathOf(target)}`)} HTTP/${httpVersion}" ` +
+      `${bare(clientAddress)} - ${bare(notes.identity)} [${secondOf(wall)}] "${inQuotes(`${method} ${redactedPath(pathOf(target))}`)} HTTP/${httpVersion}" ` +
       `${status} ${notes.sent === null || notes.sent === 0 ? "-" : notes.sent} ` +
       `"${referer === undefined ? "-" : inQuotes(short(withoutSecrets(referer)))}" "${agent === undefined ? "-" : inQuotes(short(agent))}"\n`
     );
@@ -86,9 +87,9 @@ function beforeQuery(text: string): string {
 const QUESTION_MARK = 0x3f;
 const HASH = 0x23;
 
-/** A URL without user, password and query. */
+/** A URL without user, password and query, and without what may be secret in its path. */
 function withoutSecrets(url: string): string {
-  return beforeQuery(url).replace(/^([a-z][a-z0-9+.-]*:)?\/\/[^/]*@/i, "$1//");
+  return redactedPath(beforeQuery(url).replace(/^([a-z][a-z0-9+.-]*:)?\/\/[^/]*@/i, "$1//"));
 }
 
 function codeOf({ notes, aborted }: Call): string | null {

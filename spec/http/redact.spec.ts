@@ -24,4 +24,21 @@ describe("redactedPath", () => {
     expect(redactedPath(`/reset/${JWT}/now`)).toBe(`/reset/${REDACTED}/now`);
     expect(redactedPath("/monkeyJumps/of")).toBe("/monkeyJumps/of");
   });
+
+  it.each([
+    ["/a;token=k/b;v=1", `/a;token=${REDACTED}/b;v=1`],
+    ["/cart;JSESSIONID=k", `/cart;JSESSIONID=${REDACTED}`],
+    ["/a;v=1;api%4Bey=k;w=2", `/a;v=1;api%4Bey=${REDACTED};w=2`],
+    ["/a%3FapiKey=k&b=2", `/a%3FapiKey=${REDACTED}&b=2`],
+    ["/a%3fb=2%26apiKey=k%26c=3", `/a%3fb=2%26apiKey=${REDACTED}%26c=3`],
+    ["/token=k/;=", "/token=k/;="],
+  ])("of %j shows %j", (path, shown) => {
+    expect(redactedPath(path)).toBe(shown);
+  });
+
+  it("takes no longer for a path made to be searched for long", () => {
+    const began = performance.now();
+    for (const part of ["%3F", ";", ";a", "%26=", ";token="]) redactedPath(`/=/${part.repeat(131_072 / part.length)}`);
+    expect(performance.now() - began).toBeLessThan(250);
+  });
 });

@@ -22,6 +22,9 @@ const TARGETS = [
   ["http://user:secret@h.example", "/"],
   ["http://user:secret@h.example?q=/secret", "/"],
   ["*", "*"],
+  ["/reset/eyJhbGciOiJub25lIn0.secret.secret/now", "/reset/[redacted]/now"],
+  ["/a;token=secret/b", "/a;token=[redacted]/b"],
+  ["/a%3FapiKey=secret", "/a%3FapiKey=[redacted]"],
 ] as const;
 
 describe("a line of JSON", () => {
@@ -114,6 +117,7 @@ describe("a line of the combined format", () => {
     const line = combined({ headers: ["Referer", "https://user:secret@h.example/a?token=secret#secret"] });
     expect(line).toContain('"https://h.example/a"');
     expect(line).not.toContain("secret");
+    expect(combined({ headers: ["Referer", "https://h.example/eyJhbGciOiJub25lIn0.secret./a"] })).toContain('"https://h.example/[redacted]/a"');
   });
 
   it("is one line of printable ASCII, whatever stands in a value", () => {
