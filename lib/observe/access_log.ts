@@ -1,6 +1,6 @@
 /**
- * A line for each request that is to be logged, written in batches so that a busy gateway makes few writes. What a line holds is
- * `access_line.ts`, how lines get into a file `line_writer.ts`.
+ * A line for each request that is to be logged, by the settings in force. What a line holds is `access_line.ts`, how lines come together
+ * and get into a file `line_writer.ts`.
  */
 import type { Readable } from "node:stream";
 import type { Clock } from "../base/clock.ts";
@@ -32,9 +32,6 @@ export interface AccessLogOptions {
   readonly random?: () => number;
 }
 
-/** Lines wait until this many characters have come together, or until the event loop comes round. */
-const BATCH_CHARACTERS = 64 * 1024;
-
 export class AccessLog {
   readonly #options: AccessLogOptions;
   readonly #random: () => number;
@@ -42,6 +39,7 @@ export class AccessLog {
   #line: LineFormat = jsonLines();
   #excluded: (target: string) => boolean = nothing;
   #file: LineWriter | null = null;
+  /** For the sink, until the event loop comes round. */
   #held = "";
 
   constructor(options: AccessLogOptions) {
@@ -55,8 +53,6 @@ export class AccessLog {
     const path = settings.enabled ? settings.file : undefined;
     const stays = this.#settings.enabled && this.#settings.file === path;
     const file = stays ? before : path === undefined ? null : new LineWriter({ path }, this.#options);
-    // What waits was written under the old settings.
-    this.flush();
     this.#file = file;
     if (before !== file) void before?.close();
     if (settings.format !== this.#settings.format) this.#line = settings.format === "json" ? jsonLines() : combinedLines();
@@ -79,23 +75,22 @@ export class AccessLog {
     if (!entry.call.notes.logged || this.#excluded(entry.target)) return;
     if (sample < 1 && this.#random() >= sample && !isFailure(entry.call.notes)) return;
     const { clock } = this.#options;
+    const line = this.#line(entry, clock.now(), clock.wall());
+    if (this.#file !== null) return this.#file.write(line);
     if (this.#held === "") setImmediate(this.flush);
-    this.#held += this.#line(entry, clock.now(), clock.wall());
-    if (this.#held.length >= BATCH_CHARACTERS) this.flush();
+    this.#held += line;
   }
 
-  /** Hands over what is still held back. */
+  /** Hands over what is held back for the sink. */
   readonly flush = (): void => {
     if (this.#held === "") return;
     const lines = this.#held;
     this.#held = "";
-    if (this.#file === null) this.#options.sink?.(lines);
-    else this.#file.write(lines);
+    this.#options.sink?.(lines);
   };
 
   /** Opens the file anew, after it has been renamed. */
   reopen(): void {
-    this.flush();
     this.#file?.reopen();
   }
 

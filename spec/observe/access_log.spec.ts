@@ -1,4 +1,6 @@
+import { readFileSync } from "node:fs";
 import { request } from "node:http";
+import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { Call } from "../../lib/http/exchange.ts";
 import { silentLog } from "../../lib/base/log.ts";
@@ -7,6 +9,7 @@ import { AccessLog, type AccessLogSettings } from "../../lib/observe/access_log.
 import { definePlugin, schema } from "../../lib/index.ts";
 import { manualClock } from "../support/clock.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
+import { emptyFolder } from "../support/process.ts";
 import { ask, connect, eventually } from "../support/raw_client.ts";
 
 const call = () => new Call({ id: "r1", remoteAddress: "192.0.2.1", trustedRemote: false, startedAt: 0, inform: () => {} });
@@ -60,11 +63,15 @@ describe("an AccessLog", () => {
     expect(lines(batches[0]!)).toHaveLength(3);
   });
 
-  it("hands them over at once when more than 64 Ki characters have come together", () => {
-    const { batches, write, lines: all } = accessLog();
-    for (let i = 0; i < 9; i++) write(entry({ target: `/${"x".repeat(8000)}` }));
-    expect(batches).toHaveLength(1);
-    expect(all()).toHaveLength(9);
+  it("gives lines to its file at once, where they wait for others, and not to the sink", async () => {
+    const file = join(emptyFolder(), "access.log");
+    const { batches, clock, log, write } = accessLog({ file });
+    for (let i = 0; i < 3; i++) write(entry());
+    expect(clock.pending).toBe(1);
+    clock.advance(50);
+    await eventually(() => lines(readFileSync(file, "utf8")).length === 3);
+    await log.close();
+    expect(batches).toEqual([]);
   });
 
   it("hands over nothing where there is nothing, and nothing when it is not enabled", () => {
