@@ -71,8 +71,9 @@ export class AccessLog {
 
   /** Notes a finished request. */
   write(entry: AccessEntry): void {
-    const { sample } = this.#settings;
-    if (!entry.call.notes.logged || this.#excluded(entry.target)) return;
+    const { enabled, sample } = this.#settings;
+    // What is open for long, such as a WebSocket, may end under settings that want no line any more.
+    if (!enabled || !entry.call.notes.logged || this.#excluded(entry.target)) return;
     if (sample < 1 && this.#random() >= sample && !isFailure(entry.call.notes)) return;
     const { clock } = this.#options;
     const line = this.#line(entry, clock.now(), clock.wall());
