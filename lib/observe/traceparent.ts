@@ -37,12 +37,31 @@ export function tracestateOf(headers: HeaderList): string | null {
   if (lines.length === 0) return null;
   const text = lines.join(",");
   if (text.length > MOST_READ) return null;
-  let entries = text.split(",").map((entry) => entry.replace(BLANKS, "")).filter((entry) => entry !== "");
-  if (entries.length === 0 || entries.length > MOST_ENTRIES || !entries.every((entry) => ENTRY.test(entry))) return null;
+  let entries: string[] = [];
+  for (let from = 0; from < text.length; ) {
+    const comma = text.indexOf(",", from);
+    const end = comma < 0 ? text.length : comma;
+    const entry = trimmed(text, from, end);
+    from = end + 1;
+    if (entry === "") continue;
+    if (entries.length === MOST_ENTRIES || !ENTRY.test(entry)) return null;
+    entries.push(entry);
+  }
   if (new Set(entries.map((entry) => entry.slice(0, entry.indexOf("=")))).size < entries.length) return null;
   if (length(entries) > MOST_CHARACTERS) entries = entries.filter((entry) => entry.length <= LONG_ENTRY);
   while (length(entries) > MOST_CHARACTERS) entries.pop();
   return entries.length === 0 ? null : entries.join(",");
+}
+
+/** What stands between, without blanks around it. An expression for them would take 200 ms over 15000 blanks inside. */
+function trimmed(text: string, from: number, end: number): string {
+  while (from < end && isBlank(text.charCodeAt(from))) from++;
+  while (from < end && isBlank(text.charCodeAt(end - 1))) end--;
+  return text.slice(from, end);
+}
+
+function isBlank(code: number): boolean {
+  return code === 0x20 || code === 0x09;
 }
 
 function length(entries: readonly string[]): number {
@@ -54,7 +73,6 @@ const MOST_CHARACTERS = 512;
 const LONG_ENTRY = 128;
 /** As many entries of the greatest length as there may be, and blanks around them. */
 const MOST_READ = 20_000;
-const BLANKS = /^[\t ]+|[\t ]+$/g;
 /** §3.3.1.3: a key of up to 256 characters, perhaps with the name of a system behind "@", and a value without comma, "=" and final blank. */
 const ENTRY = /^(?:[a-z][a-z0-9_\-*/]{0,255}|[a-z0-9][a-z0-9_\-*/]{0,240}@[a-z][a-z0-9_\-*/]{0,13})=[\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,255}[\x21-\x2b\x2d-\x3c\x3e-\x7e]$/;
 
