@@ -118,7 +118,7 @@ const NOT_PLAIN = /[^ !#-[\]-~]/;
 
 /** As Apache escapes: `\"`, `\\`, and `\xhh` for all that is not printable ASCII. */
 function inQuotes(text: string): string {
-  return isPlain(text) ? text : text.replace(/["\\]/g, "\\$&").replace(/[^\x20-\x7e]/g, hex);
+  return isPlain(text) ? text : text.replace(/["\\]/g, "\\$&").replace(/[^\x20-\x7e]/gu, hex);
 }
 
 /** A field that blanks end. */

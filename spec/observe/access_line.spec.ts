@@ -122,9 +122,9 @@ describe("a line of the combined format", () => {
 
   it("is one line of printable ASCII, whatever stands in a value", () => {
     const odd = '/"\\\u0001\n\u00e9';
-    const line = combined({ target: odd, headers: ["User-Agent", odd, "Referer", odd] }, { identity: "\u2028" });
+    const line = combined({ target: odd, headers: ["User-Agent", odd, "Referer", odd] }, { identity: "\u2028\u{1f600}" });
     expect(line).toMatch(/^[\x20-\x7e]+\n$/);
     expect(line).toContain('"GET /\\"\\\\\\x01\\x0a\\xe9 HTTP/1.1"');
-    expect(line).toContain(" - \\xe2\\x80\\xa8 [");
+    expect(line).toContain(" - \\xe2\\x80\\xa8\\xf0\\x9f\\x98\\x80 [");
   });
 });
