@@ -2,6 +2,7 @@
  * The program's own log: one line an event on standard error, readable on a terminal and JSON elsewhere.
  * The access log of requests is `observe/access_log.ts`.
  */
+import { jsonText } from "./json_text.ts";
 
 export const LOG_LEVELS = ["debug", "info", "warn", "error", "silent"] as const;
 export type LogLevel = (typeof LOG_LEVELS)[number];
@@ -44,14 +45,14 @@ export function createLog(options: LogOptions = {}): Log {
 export const silentLog: Log = createLog({ level: "silent" });
 
 function jsonLine(time: string, level: LogLevel, message: string, fields?: LogFields): string {
-  return JSON.stringify({ time, level, message, ...fields }) + "\n";
+  return jsonText({ time, level, message, ...fields }) + "\n";
 }
 
 function textLine(time: string, level: LogLevel, message: string, fields?: LogFields): string {
   let line = `${time} ${level.padEnd(5)} ${message}`;
   for (const key in fields) {
     const value = fields[key];
-    if (value !== undefined) line += ` ${key}=${typeof value === "string" && /^[\w.:/@+-]+$/.test(value) ? value : JSON.stringify(value)}`;
+    if (value !== undefined) line += ` ${key}=${typeof value === "string" && /^[\w.:/@+-]+$/.test(value) ? value : jsonText(value)}`;
   }
   return line + "\n";
 }

@@ -5,6 +5,7 @@
  * Secrets are kept out by what is written: no query, and of the headers only User-Agent, Referer (without its query) and the trace id. Only
  * paths are searched for what some put there all the same. JSON is put together by hand, for it costs a third: only what holds quotes or control characters is escaped.
  */
+import { jsonText } from "../base/json_text.ts";
 import type { Call } from "../http/exchange.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
 import { redactedPath } from "../http/redact.ts";
@@ -103,11 +104,8 @@ function short(text: string): string {
 /** As JSON. */
 export function quoted(text: string | null): string {
   if (text === null) return "null";
-  return isPlain(text) ? `"${text}"` : JSON.stringify(text).replace(LATE_CONTROLS, (c) => `\\u00${c.charCodeAt(0).toString(16)}`);
+  return isPlain(text) ? `"${text}"` : jsonText(text);
 }
-
-/** JSON lets these stand as they are, and terminals act on them. */
-const LATE_CONTROLS = /[\x7f-\x9f]/g;
 
 /** Printable ASCII that needs no escape. The expression takes half as long as a loop. */
 function isPlain(text: string): boolean {

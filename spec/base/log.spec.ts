@@ -31,6 +31,14 @@ describe("the log", () => {
     expect(JSON.parse(lines[0]!)).toEqual({ time: "2026-01-01T00:00:00.000Z", level: "warn", message: "odd\nline", name: "a b" });
   });
 
+  it.each(["text", "json"] as const)("has no character in %s that a terminal would act on", (format) => {
+    const { lines, log } = collect({ format });
+    const reason = "\u001b[2J \u009b2J \u007f";
+    log.warn("refused", { reason });
+    expect(lines[0]).toMatch(/^[^\x00-\x1f\x7f-\x9f]+\n$/);
+    expect(JSON.parse(lines[0]!.slice(lines[0]!.indexOf(format === "json" ? "{" : '"')))).toEqual(format === "json" ? expect.objectContaining({ reason }) : reason);
+  });
+
   it.each(LOG_LEVELS)("drops what lies below its level: %s", (level) => {
     const { lines, log } = collect({ level, format: "json" });
     log.debug("");
