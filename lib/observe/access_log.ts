@@ -71,9 +71,8 @@ export class AccessLog {
 
   /** Notes a finished request. */
   write(entry: AccessEntry): void {
-    const { enabled, sample } = this.#settings;
-    // What is open for long, such as a WebSocket, may end under settings that want no line any more.
-    if (!enabled || !entry.call.notes.logged || this.#excluded(entry.target)) return;
+    const { sample } = this.#settings;
+    if (!entry.call.notes.logged || this.#excluded(entry.target)) return;
     if (sample < 1 && this.#random() >= sample && !isFailure(entry.call.notes)) return;
     const { clock } = this.#options;
     const line = this.#line(entry, clock.now(), clock.wall());

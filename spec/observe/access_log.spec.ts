@@ -74,18 +74,6 @@ describe("an AccessLog", () => {
     expect(batches).toEqual([]);
   });
 
-  it("has no line of what ends when it is not enabled any more, not even elsewhere than in its file", async () => {
-    const file = join(emptyFolder(), "access.log");
-    const { adopt, log, text } = accessLog({ file });
-    const open = entry();
-    log.begin({ call: open.call, body: null, upgrade: "websocket" });
-    adopt({ enabled: false });
-    log.write(open);
-    await log.close();
-    expect(text()).toBe("");
-    expect(readFileSync(file, "utf8")).toBe("");
-  });
-
   it("hands over nothing where there is nothing, and nothing when it is not enabled", () => {
     const { batches, adopt, log, write } = accessLog();
     log.flush();
