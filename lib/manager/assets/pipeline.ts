@@ -179,7 +179,7 @@ export function pipeline(plan: Plan): Pipeline {
   const node = el("div", { class: "pipeline" }, wrap, panel);
   panel.hidden = true;
 
-  const narrow = matchMedia("(max-width: 1100px)");
+  const narrow = matchMedia("(max-width: 1240px)");
   narrow.addEventListener("change", place);
 
   function show(next: Stage | null): void {
