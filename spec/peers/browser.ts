@@ -28,6 +28,7 @@ export interface Locator {
 export interface Page extends Pick<Locator, "getByRole" | "getByText" | "locator"> {
   goto(url: string): Promise<unknown>;
   reload(): Promise<unknown>;
+  goBack(): Promise<unknown>;
   getByLabel(text: string | RegExp, options?: { exact?: boolean }): Locator;
   evaluate<T>(script: string): Promise<T>;
   screenshot(options: { path: string; fullPage?: boolean }): Promise<unknown>;

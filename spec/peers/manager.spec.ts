@@ -156,6 +156,22 @@ describe("login", () => {
   });
 });
 
+describe("going back", () => {
+  it("leads to the page before, and never to the login one has passed", async () => {
+    const { page, managerUrl } = await open(shop([1, 2]));
+    await page.goto(`${managerUrl}#/plugins`);
+    await heading(page, "Sign in");
+    await signIn(page);
+    await heading(page, "Plugins");
+    await page.getByRole("link", { name: "Routes" }).click();
+    await heading(page, "Routes");
+    await page.goBack();
+    await heading(page, "Plugins");
+    await page.goBack();
+    await until(page, 'document.querySelector("h1") !== null && document.querySelector("h1").textContent !== "Sign in"');
+  });
+});
+
 describe("the overview", () => {
   it("moves under load, shows an upstream that was killed within its check's interval, and its return", async () => {
     const [one, two] = [await upstream(), await upstream()];
