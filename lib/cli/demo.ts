@@ -10,8 +10,9 @@ import type { ConfigInput } from "../config/model.ts";
 import { reachable } from "./addresses.ts";
 import { UsageError, type Arguments } from "./arguments.ts";
 import type { ExitCode } from "./failure.ts";
-import { logFor, reloadFrom, settingsFrom, untilStopped } from "./run.ts";
+import { endBySignal, logFor, reloadFrom, settingsFrom } from "./run.ts";
 import { start } from "./start.ts";
+import { untilStopped } from "./stop.ts";
 
 const DEMO_KEY = "demo-key";
 
@@ -28,7 +29,7 @@ export async function demo(given: Arguments): Promise<ExitCode> {
   try {
     const config = demoConfig(backends.map(portOf));
     const started = await start(settings, { config, reload: async (begun) => reloadFrom((await begun).gateway, "admin", settings, log) }, log);
-    const stopped = untilStopped(started, settings, log);
+    const stopped = untilStopped(endBySignal(started, settings, log), log);
     process.stdout.write(tour(reachable(started.http[0]!), reachable(started.adminUrl!), started.managerUrl, settings.admin!));
     return await stopped;
   } finally {

@@ -5,11 +5,11 @@
 import { createLog, type Log } from "../base/log.ts";
 import { version } from "../base/version.ts";
 import { readManagerSettings, type LoneManagerSettings } from "../config/settings.ts";
-import type { Manager } from "../manager/server.ts";
 import { UsageError, type Arguments } from "./arguments.ts";
 import type { ExitCode } from "./failure.ts";
 import { listenManager, openManager } from "./open_manager.ts";
 import { createTlsRenewal, watchFiles } from "./renewal.ts";
+import { untilStopped } from "./stop.ts";
 import { readTlsFiles, tlsPaths } from "./tls_files.ts";
 
 /** Resolves at shutdown. Throws what `main` reports. */
@@ -31,7 +31,7 @@ export async function managerCommand(given: Arguments): Promise<ExitCode> {
   const tlsFiles = watchFiles(renewNow);
   if (tls !== null) tlsFiles.follow(tlsPaths(tlsSettings));
   process.on("SIGHUP", renewNow); // on plain HTTP, too, where there is nothing to renew: it is no end
-  const stopped = untilStopped(manager, log);
+  const stopped = untilStopped(() => manager.close(), log); // answers what is under way
   announce(url, settings, log);
   try {
     return await stopped;
@@ -46,23 +46,4 @@ function announce(url: string, { manager, logFormat, logLevel }: LoneManagerSett
   else if (logLevel === "debug" || logLevel === "info") {
     process.stderr.write(`edge-gateway ${version} manager started\n  manager  ${url}\n  backend  ${manager.backendUrl}\n`);
   }
-}
-
-/** SIGTERM and SIGINT: answer what is under way, exit 0. A second one ends at once. */
-function untilStopped(manager: Manager, log: Log): Promise<ExitCode> {
-  return new Promise((resolve) => {
-    let stopping = false;
-    const stop = async (signal: NodeJS.Signals) => {
-      if (stopping) {
-        log.warn(`${signal} again: ending at once`);
-        process.exit(1);
-      }
-      stopping = true;
-      await manager.close();
-      log.info("stopped");
-      process.off("SIGTERM", stop).off("SIGINT", stop);
-      resolve(0);
-    };
-    process.on("SIGTERM", stop).on("SIGINT", stop);
-  });
 }

@@ -15,6 +15,7 @@ import { UsageError, type Arguments } from "./arguments.ts";
 import type { ExitCode } from "./failure.ts";
 import { createTlsRenewal, rereadFrom, watchFiles } from "./renewal.ts";
 import { start, type Started } from "./start.ts";
+import { untilStopped } from "./stop.ts";
 import { tlsPaths } from "./tls_files.ts";
 import { describeCounts } from "./validate.ts";
 
@@ -44,7 +45,7 @@ export async function run(given: Arguments): Promise<ExitCode> {
   try {
     const started = await starting;
     followFiles(started);
-    const stopped = untilStopped(started, settings, log); // before anybody is told that it runs, and may signal it
+    const stopped = untilStopped(endBySignal(started, settings, log), log); // before anybody is told that it runs, and may signal it
     announce(started, settings, log);
     warnOfIdle(started, log);
     const code = await stopped;
@@ -150,34 +151,22 @@ function warnOfIdle({ gateway }: Started, log: Log): void {
 const LINGER_MS = 500;
 
 /**
- * SIGTERM and SIGINT: not ready, serve on for as long as load balancers need to learn of it, stop accepting, finish what is in flight
- * within the grace, exit 0. A second one ends at once.
+ * The end of a gateway: not ready, serve on for as long as load balancers need to learn of it, stop accepting, finish what is in flight
+ * within the grace.
  */
-export function untilStopped({ gateway, admin, manager }: Started, settings: Settings, log: Log): Promise<ExitCode> {
-  return new Promise((resolveWith) => {
-    let stopping = false;
-    const stop = async (signal: NodeJS.Signals) => {
-      if (stopping) {
-        log.warn(`${signal} again: ending at once`);
-        process.exit(1);
-      }
-      stopping = true;
-      if (settings.preStopDelayS > 0) {
-        gateway.announceStop();
-        log.info(`${signal}: not ready any more, still serving`, { in_flight: gateway.inFlight, delay_s: settings.preStopDelayS });
-        await new Promise((resolve) => setTimeout(resolve, settings.preStopDelayS * 1000));
-      }
-      log.info(`${signal}: draining`, { in_flight: gateway.inFlight, grace_s: settings.shutdownGraceS });
-      const outcome = await gateway.close(settings.shutdownGraceS * 1000);
-      await admin?.close();
-      await manager?.close(); // last, so that one can watch the others end
-      if (outcome === "cut") log.warn("the grace ran out: what was still in flight has been cut off");
-      log.info("stopped");
-      // What may be left (a name lookup that hangs) has nothing more to say, and must not hold the end up.
-      setTimeout(() => process.exit(0), LINGER_MS).unref();
-      process.off("SIGTERM", stop).off("SIGINT", stop);
-      resolveWith(0);
-    };
-    process.on("SIGTERM", stop).on("SIGINT", stop);
-  });
+export function endBySignal({ gateway, admin, manager }: Started, settings: Settings, log: Log): (signal: NodeJS.Signals) => Promise<void> {
+  return async (signal) => {
+    if (settings.preStopDelayS > 0) {
+      gateway.announceStop();
+      log.info(`${signal}: not ready any more, still serving`, { in_flight: gateway.inFlight, delay_s: settings.preStopDelayS });
+      await new Promise((resolve) => setTimeout(resolve, settings.preStopDelayS * 1000));
+    }
+    log.info(`${signal}: draining`, { in_flight: gateway.inFlight, grace_s: settings.shutdownGraceS });
+    const outcome = await gateway.close(settings.shutdownGraceS * 1000);
+    await admin?.close();
+    await manager?.close(); // last, so that one can watch the others end
+    if (outcome === "cut") log.warn("the grace ran out: what was still in flight has been cut off");
+    // What may be left (a name lookup that hangs) has nothing more to say, and must not hold the end up.
+    setTimeout(() => process.exit(0), LINGER_MS).unref();
+  };
 }
