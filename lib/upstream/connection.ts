@@ -112,10 +112,11 @@ export class Connection {
     this.socket.setTimeout(ms);
   }
 
-  /** What comes from now on is no HTTP: the socket is somebody else's, who resumes it. */
+  /** What comes from now on is no HTTP: the socket is somebody else's, who resumes it. Its end is still told to its home, which counts it. */
   detach(): Socket {
     const { socket } = this;
-    for (const [event, listener] of this.#listeners) socket.removeListener(event, listener);
+    this.#occupant = null;
+    for (const [event, listener] of this.#listeners) if (event !== "close") socket.removeListener(event, listener);
     socket.setTimeout(0);
     socket.pause();
     return socket;

@@ -91,6 +91,19 @@ describe("connections", () => {
     expect(count()).toBe(before);
   });
 
+  test("that have become tunnels are counted among the upstream's to their end, and forgotten then", async () => {
+    const { upstream, pool } = await withBackend("HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n");
+    const options = { clock: manualClock(), client: "wire", connectMs: 5000, responseMs: 5000, idleMs: 5000, tryMs: 0, preserveHost: false, viaName: "gw" } as const;
+    const reply = await madeUpPeer("u", pool).forward(madeUpExchange({ upgrade: "websocket" }), options, 0);
+    const seen = pool.connection();
+    const { connections } = seen.home as unknown as { readonly connections: ReadonlySet<unknown> };
+    expect(connections.size).toBe(2);
+    seen.end();
+    reply.tunnel!.socket.destroy();
+    await eventually(() => upstream.sockets.size === 0 && pool.leased === 0);
+    expect(connections.size).toBe(0);
+  });
+
   test("dropIdle closes those that are not in use, and no others", async () => {
     const { upstream, ask, pool } = await withBackend();
     await Promise.all([ask(), ask()]);
