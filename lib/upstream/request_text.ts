@@ -10,6 +10,8 @@ export function writtenHead(method: string, target: string, headers: HeaderList)
   let hasConnection = false;
   for (let i = 0; i < headers.length; i += 2) {
     const name = headers[i]!;
+    // A value may have a colon, so that the look at the whole would take the rest of such a name for the value's beginning.
+    if (name.includes(":")) throw new TypeError("the name of a header of the request has a colon");
     if (name.length === 10 && name.toLowerCase() === "connection") hasConnection = true;
     text += `${name}: ${headers[i + 1]!}\r\n`;
   }
@@ -23,7 +25,10 @@ export function writtenHead(method: string, target: string, headers: HeaderList)
 /** Trailers, one line each, with its CRLF. Throws a `TypeError` as `writtenHead` does. */
 export function writtenFields(list: HeaderList): string {
   let text = "";
-  for (let i = 0; i < list.length; i += 2) text += `${list[i]!}: ${list[i + 1]!}\r\n`;
+  for (let i = 0; i < list.length; i += 2) {
+    if (list[i]!.includes(":")) throw new TypeError("the name of a trailer of the request has a colon");
+    text += `${list[i]!}: ${list[i + 1]!}\r\n`;
+  }
   if (!FIELDS.test(text) || breaks(text) !== list.length / 2) throw new TypeError("the trailers of the request cannot be written");
   return text;
 }

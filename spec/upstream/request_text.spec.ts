@@ -19,6 +19,7 @@ describe("a head", () => {
     ["a target beyond Latin-1", "GET", "/\u2028", ["Host", "h"]],
     ["a name with a line break", "GET", "/", ["X\r\nY", "a"]],
     ["a name with a colon", "GET", "/", ["X:", "a"]],
+    ["a name that has its own value behind it", "GET", "/", ["Content-Length: 5", "a"]],
     ["an empty name", "GET", "/", ["", "a"]],
     ["a value that is a line of its own", "GET", "/", ["X", "a\r\nY: b"]],
     ["a value that ends the head", "GET", "/", ["X", "a\r\n\r\nGET / HTTP/1.1\r\nY: b"]],
@@ -36,5 +37,5 @@ test("trailers are written one to a line, and refused with lines of their own", 
   expect(writtenFields([])).toBe("");
   expect(writtenFields(["X-Sum", "3", "x", "\xe9"])).toBe("X-Sum: 3\r\nx: \xe9\r\n");
   for (const value of ["a\r\nY: b", "a\n", "\0", "\u0100"]) expect(() => writtenFields(["X", value])).toThrow(TypeError);
-  expect(() => writtenFields(["X Y", "a"])).toThrow(TypeError);
+  for (const name of ["X Y", "X: Y", ""]) expect(() => writtenFields([name, "a"])).toThrow(TypeError);
 });
