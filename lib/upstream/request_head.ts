@@ -141,16 +141,29 @@ function portOf(host: string, scheme: "http" | "https"): string {
   return scheme === "https" ? "443" : "80";
 }
 
-/** Every message to the upstream says itself how long it is; what was chunked is chunked anew (RFC 9112 §6). */
+/**
+ * Every message to the upstream says itself how long it is; what was chunked is chunked anew (RFC 9112 §6). What a plugin has left in the
+ * headers about a body it took away, or said of one in two ways, would have the upstream take the next request for the rest of this one.
+ */
 function frame(exchange: Exchange, headers: string[]): RequestHead["framing"] {
+  let length = headerValue(headers, "content-length");
   if (exchange.body === null) {
-    if (expectsBody(exchange.method) && headerValue(headers, "content-length") === undefined) headers.push("Content-Length", "0");
+    if (length !== undefined && (length !== "0" || headerValues(headers, "content-length").length > 1)) {
+      headers.splice(0, headers.length, ...withoutHeader(headers, "content-length"));
+      length = undefined;
+    }
+    if (length === undefined && expectsBody(exchange.method)) headers.push("Content-Length", "0");
     return "none";
   }
-  if (headerValue(headers, "content-length") !== undefined) return "length";
+  if (length !== undefined) {
+    if (!LENGTH.test(length) || headerValues(headers, "content-length").length > 1) throw new TypeError("the Content-Length of the request is no plain number");
+    return "length";
+  }
   headers.push("Transfer-Encoding", "chunked");
   return "chunked";
 }
+
+const LENGTH = /^\d+$/;
 
 /**
  * Methods whose empty body is said with `Content-Length: 0` (RFC 9110 §8.6): all that may have one. Without it node would send an
