@@ -26,8 +26,9 @@ export interface Outgoing {
 /** Returns what stops it; neither `done` nor `broken` is called after that. */
 export function upload(body: Readable, sink: UploadSink, end: PumpEnd): () => void {
   let over = false;
-  const write = (chunk: Buffer) => {
-    if (over || sink.write(chunk)) return;
+  const write = (chunk: Buffer | string) => {
+    // A body that a plugin has made may give text, whose length is not that of its bytes: framed by it, the rest would be the next request.
+    if (over || sink.write(typeof chunk === "string" ? Buffer.from(chunk) : chunk)) return;
     body.pause();
     sink.onceDrained(resume);
   };

@@ -21,14 +21,16 @@ const ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 export function forwarding(client: "wire" | "node"): void {
   async function bench(talk: (socket: Socket, head: string) => void) {
+    const heard: string[] = [];
     const upstream = await socketOrigin((socket) => {
       socket.on("data", (chunk: Buffer) => {
+        heard.push(chunk.toString());
         const text = chunk.toString("latin1");
         if (text.includes("HTTP/1.1\r\n")) talk(socket, text);
       });
     });
     onTestFinished(() => upstream.close());
-    return { upstream, ...benchAt(upstream.port) };
+    return { upstream, heard, ...benchAt(upstream.port) };
   }
 
   function benchAt(port: number) {
@@ -211,6 +213,17 @@ export function forwarding(client: "wire" | "node"): void {
     expect(await read(reply)).toBe("ok");
     await settled();
     expect(upstream.connections).toBe(2);
+  });
+
+  test("a body of text, as a plugin may make one, is as long as its bytes", async () => {
+    const { send, settled, heard } = await bench((socket, head) => void (head.includes(" /a ") && socket.write(ok)));
+    for (const headers of [[], ["Content-Length", "6"]]) {
+      heard.length = 0;
+      const { reply } = send({ method: "POST", upstreamPath: "/a", body: Readable.from(["äöü"]), headers });
+      await read(await reply);
+      await settled();
+      expect(heard.join("")).toContain(headers.length > 0 ? "\r\n\r\näöü" : "\r\n\r\n6\r\näöü\r\n0\r\n\r\n");
+    }
   });
 
   test("informational responses go to the client as they come", async () => {
