@@ -222,6 +222,8 @@ export class ResponseParser {
     this.keepsFor = keepsFor;
     this.#reusable = isOld ? connection !== null && hasToken(connection, "keep-alive") : true;
     if (connection !== null && hasToken(connection, "close")) this.#reusable = false;
+    // A 204 must not speak of a body (RFC 9112 §6.1, §6.2). Whoever does may send it, too: it would be the beginning of the next response.
+    if (status === 204 && (coding !== null || (length !== null && Number(length) > 0))) this.#reusable = false;
     this.#extensionBytes = 0;
     this.#trailerBytes = 0;
     this.#trailers = NONE;
@@ -358,7 +360,10 @@ function hexDigit(c: number): number {
 /** A second less than is said: what is sent in the last moment would meet a connection that is being closed. */
 function keepAliveMs(value: string): number {
   const hint = KEEP_ALIVE_TIMEOUT.exec(value);
-  return hint === null ? Infinity : Math.max(0, Number(hint[1]) * 1000 - 1000);
+  return hint === null ? Infinity : Math.min(Math.max(0, Number(hint[1]) * 1000 - 1000), MAX_TIMER_MS);
 }
+
+/** Longer timers node cuts short, with a warning each. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
 
 const KEEP_ALIVE_TIMEOUT = /^timeout=(\d{1,9})(?!\d)/;
