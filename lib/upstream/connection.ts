@@ -72,9 +72,10 @@ export class Connection {
     return this.#isConnected;
   }
 
-  /** Whether another exchange can be sent; an end that has come is known here before its events are. */
+  /** Whether another exchange can be sent; an end that has come is known here before its events are, and so is what nobody asked for. */
   get isUsable(): boolean {
-    return this.socket.writable && !this.socket.destroyed && !this.isLeaving;
+    const { socket } = this;
+    return socket.writable && !socket.destroyed && !this.isLeaving && socket.readableLength === 0;
   }
 
   /** What has come. */

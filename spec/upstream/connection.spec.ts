@@ -50,6 +50,18 @@ describe("connections", () => {
     expect(upstream.connections).toBe(2);
   });
 
+  test("are closed when bytes have come, though nobody has read them yet", async () => {
+    const { upstream, pool } = await withBackend();
+    // As over TLS: what has come waits in the socket while it is paused.
+    const connection = pool.connection("upgrade");
+    await eventually(() => connection.isConnected && upstream.sockets.size === 1);
+    connection.socket.pause();
+    [...upstream.sockets][0]!.write("unasked");
+    await eventually(() => connection.socket.readableLength > 0);
+    pool.giveBack(connection);
+    expect(connection.socket.destroyed).toBe(true);
+  });
+
   test("that the upstream has ended are not used again", async () => {
     const { upstream, ask, pool } = await withBackend();
     await ask();
@@ -77,6 +89,18 @@ describe("connections", () => {
       expect(pool.open).toBe(1);
       await eventually(() => pool.open === 0 && upstream.sockets.size === 0, "the end of the connection");
     }
+  });
+
+  test("the upstream may ask for them to be kept longer than timers can run", async () => {
+    const warnings: string[] = [];
+    const warned = (warning: Error) => warnings.push(warning.message);
+    process.on("warning", warned);
+    const { ask, pool } = await withBackend("HTTP/1.1 200 OK\r\nKeep-Alive: timeout=999999999\r\nContent-Length: 2\r\n\r\nok", { keepaliveIdleMs: 0 });
+    await ask();
+    await new Promise((resolve) => setImmediate(resolve));
+    process.off("warning", warned);
+    expect(warnings.filter((text) => text.includes("does not fit"))).toEqual([]);
+    expect(pool.open).toBe(1);
   });
 
   test("listeners do not pile up on one that is used many times", async () => {
