@@ -329,6 +329,8 @@ class WireExchange implements Occupant, ResponseSink, Watched, UploadSink {
     this.#phase = "draining";
     const body = this.#body;
     if (isSpent || this.#isWritten) this.#leave(isSpent ? "spent" : "kept");
+    // Left paused by the last of the body, it would hide what comes behind until another exchange has it.
+    else if (this.#connection.socket.isPaused()) this.#connection.socket.resume();
     if (body !== null) body.complete();
     // All of it came at once: there is nothing to stream.
     else this.#resolve(replyOf(this.#try.exchange, this.#response!, this.#try.options.viaName, this.#first ?? NOTHING));

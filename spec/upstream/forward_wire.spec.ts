@@ -83,6 +83,29 @@ describe("the request", () => {
 });
 
 describe("the response", () => {
+  test("that its reader has not taken yet does not hide what comes behind it from a request under way", async () => {
+    const half = "x".repeat(70_000);
+    const { pool, send, upstream } = await bench((socket, text) => {
+      if (text.startsWith("POST")) socket.write(`${HEAD}Content-Length: 140000\r\n\r\n${half}`);
+    });
+    const upload = new PassThrough();
+    upload.write("half");
+    const body = (await send({ method: "POST", body: upload, headers: ["Content-Length", "8"] })).body as Readable;
+    // All of the first half, and not a byte of the second.
+    let taken = 0;
+    const take = () => (taken += body.readableLength === 0 ? 0 : (body.read() as Buffer).length);
+    await eventually(() => take() === half.length);
+    [...upstream.sockets][0]!.write(half);
+    await eventually(() => body.readableLength > 0 && [...upstream.sockets][0]!.writableLength === 0);
+    while (body.readableLength > 0 && taken < 139_000) {
+      body.read(Math.min(body.readableLength, 1000));
+      taken += 1000;
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    [...upstream.sockets][0]!.write("unasked");
+    await eventually(() => upstream.sockets.size === 0 && pool.leased === 0, "the end of the connection");
+  });
+
   test("that came whole with its head has its body at hand, chunked or not", async () => {
     for (const bytes of ["Content-Length: 2\r\n\r\nok", "Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"]) {
       const { pool, send } = await bench((socket) => socket.write(HEAD + bytes));
