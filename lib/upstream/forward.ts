@@ -180,6 +180,8 @@ function send(one: Try<Pool>): Promise<Reply> {
     request.on("error", (error: NodeJS.ErrnoException) => {
       // The answer is whole: what goes wrong behind it (the rest of an upload nobody reads any more, stray bytes) is not the client's.
       if (response?.complete === true) return;
+      // Given up by ourselves, a kept connection breaks as a dead one does: sent again, the request would be nobody's.
+      if (phase === "over") return;
       const silent = response === null && (socket === null || socket.bytesRead === bytesBefore);
       // Whoever waits for the answer waits for the second one: that the first has failed is news to nobody.
       if (silent && isStale(one, request.reusedSocket ? "reused" : "fresh", error)) resolve(sendAgain(one, send));

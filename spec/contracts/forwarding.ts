@@ -226,6 +226,29 @@ export function forwarding(client: "wire" | "node"): void {
     }
   });
 
+  test("what is given up on a reused connection is not sent again", async () => {
+    const { send, settled, upstream, clock, heard } = await bench((socket, head) => void (head.includes(" /first ") && socket.write(ok)));
+    const unhandled: unknown[] = [];
+    const note = (reason: unknown) => unhandled.push(reason);
+    process.on("unhandledRejection", note);
+    onTestFinished(() => void process.off("unhandledRejection", note));
+    for (const end of ["timeout", "client"] as const) {
+      await read(await send({ upstreamPath: "/first" }).reply);
+      await settled();
+      const second = send({ upstreamPath: `/${end}` });
+      await eventually(() => heard.join("").includes(` /${end} `));
+      if (end === "timeout") clock.advance(200);
+      else second.exchange.call.abort();
+      expect(await code(second.reply)).toBe(end === "timeout" ? "upstream_timeout" : "upstream_reset");
+      await settled();
+      await eventually(() => upstream.sockets.size === 0);
+      await settled();
+      expect(heard.join("").split(` /${end} `)).toHaveLength(2);
+    }
+    expect(upstream.connections).toBe(2);
+    expect(unhandled).toEqual([]);
+  });
+
   test("informational responses go to the client as they come", async () => {
     const { send, informed, settled } = await bench((socket) => socket.write("HTTP/1.1 103 Hint\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n" + ok));
     await read(await send().reply);
