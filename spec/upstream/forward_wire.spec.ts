@@ -122,6 +122,28 @@ describe("the response", () => {
     expect(replies.map(({ body }) => String(body))).toEqual(["body 1", "body 2", "body 3"]);
   });
 
+  test("is nobody else's, however slowly it is read: all connections of a pool are read into one buffer", async () => {
+    const bytes = 300_000;
+    const pattern = (path: string) => Buffer.alloc(bytes, `<${path}>`);
+    const { pool, send } = await bench((socket, text) => {
+      const path = text.split(" ", 2)[1]!;
+      socket.write(Buffer.concat([Buffer.from(`${HEAD}Content-Length: ${bytes}\r\n\r\n`), pattern(path)]));
+    });
+    pool.maxConnections = 6;
+    const ask = async (path: string, slowly: boolean): Promise<boolean> => {
+      const body = (await send({ upstreamPath: path })).body as Readable;
+      const kept: Buffer[] = [];
+      for await (const chunk of body) {
+        kept.push(chunk as Buffer);
+        if (slowly) for (let turns = 0; turns < 20; turns++) await new Promise((resolve) => setImmediate(resolve));
+      }
+      return Buffer.concat(kept).equals(pattern(path));
+    };
+    const rights = await Promise.all(Array.from({ length: 24 }, (_, i) => ask(`/${i}`, i % 2 === 0)));
+    expect(rights.filter((right) => !right)).toEqual([]);
+    expect(pool.leased).toBe(0);
+  });
+
   test.each(["5\r\nbegun\r\n", "1\r\nb\r\n4\r\negun\r\n"])("that falls silent behind %j breaks off after idle_ms", async (chunks) => {
     const { send, pool } = await bench((socket) => socket.write(`${HEAD}Transfer-Encoding: chunked\r\n\r\n${chunks}`), 50);
     const body = (await send()).body as Readable;
