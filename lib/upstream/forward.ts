@@ -21,7 +21,7 @@ import { informationHeaders, invalidity, replyHeaders, replyOf, switchHeaders } 
 import { MAX_RESPONSE_HEAD_BYTES } from "./response_parser.ts";
 import { trailerFields } from "./trailers.ts";
 import { clientGone, faultCode, isStale, newTry, sendAgain, underLease, type ForwardOptions, type Try } from "./try.ts";
-import { overdueUpload, sinkOf, stalledUpload, upload } from "./upload.ts";
+import { overdueUpload, stalledUpload, upload, type UploadSink } from "./upload.ts";
 
 /**
  * Resolves with the peer's final response, whose body has to be read or destroyed; rejects with a `Fault`. Informational responses
@@ -106,7 +106,9 @@ function send(one: Try<Pool>): Promise<Reply> {
     };
     // Not before there is a connection: a body nobody has read from can still be sent elsewhere, however long it is.
     const sendBody = (body: Readable) => {
-      stopUpload = upload(body, sinkOf(request), {
+      // Behind a whole response node no longer tells the request that its socket has drained.
+      const sink: UploadSink = { write: (chunk) => request.write(chunk), onceDrained: (run) => void socket!.once("drain", run) };
+      stopUpload = upload(body, sink, {
         done() {
           if (head.framing === "chunked") request.addTrailers(pairs(trailerFields(exchange.trailers())));
           request.end();

@@ -249,6 +249,36 @@ export function forwarding(client: "wire" | "node"): void {
     expect(unhandled).toEqual([]);
   });
 
+  test("an upload goes on behind an answer that came before its end, also where the upstream is slow to read it", async () => {
+    const bytes = 16 * 1024 * 1024;
+    let socket: Socket | null = null;
+    const upstream = await socketOrigin((accepted) => {
+      socket = accepted;
+      accepted.once("data", () => {
+        accepted.pause();
+        accepted.write(ok);
+      });
+    });
+    onTestFinished(() => upstream.close());
+    const { send, settled, pool } = benchAt(upstream.port);
+    let given = 0;
+    const body = new Readable({
+      read() {
+        given += 65_536;
+        this.push(Buffer.alloc(65_536));
+        if (given >= bytes) this.push(null);
+      },
+    });
+    expect(await read(await send({ method: "POST", body, headers: ["Content-Length", String(bytes)] }).reply)).toBe("ok");
+    await eventually(() => body.isPaused(), "an upload that waits for the upstream");
+    expect(given).toBeLessThan(bytes);
+    expect(pool.leased).toBe(1);
+    socket!.on("data", () => {});
+    socket!.resume();
+    await eventually(() => socket!.bytesRead > bytes, "the whole of the upload");
+    await settled();
+  });
+
   test("informational responses go to the client as they come", async () => {
     const { send, informed, settled } = await bench((socket) => socket.write("HTTP/1.1 103 Hint\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n" + ok));
     await read(await send().reply);
