@@ -10,7 +10,7 @@ import type { Breaker, BreakerSettings } from "../upstream/breaker.ts";
 import { Fleet, type FleetReport, type Member } from "../upstream/fleet.ts";
 import { startHealthCheck, type HealthCheck, type HealthCheckSettings } from "../upstream/health_checks.ts";
 import type { Connections, Peer } from "../upstream/peer.ts";
-import { Pool, type PoolOptions } from "../upstream/pool.ts";
+import { Inlet, Pool, type PoolOptions } from "../upstream/pool.ts";
 import { ReplayMemory } from "../upstream/replay.ts";
 import { Names, type Address } from "../upstream/resolve.ts";
 import { Sessions, type SessionsOptions } from "../upstream/sessions.ts";
@@ -61,6 +61,7 @@ export class Runtime {
   readonly #log: Log;
   readonly #random: () => number;
   readonly #names: Names;
+  readonly #inlet = new Inlet();
   readonly #pools = new Map<string, Connections>();
   /** Of upstreams that are no longer configured, while a request still uses one of their connections. */
   readonly #retired = new Set<Connections>();
@@ -210,7 +211,7 @@ export class Runtime {
   #connections(options: PoolOptions | SessionsOptions, maxConnections: number): Connections {
     const name = this.#names.name(options.host);
     const named = name === undefined ? options : { ...options, name };
-    return isHttp1(named) ? new Pool(named, maxConnections, this.clock) : new Sessions(named, maxConnections, this.clock);
+    return isHttp1(named) ? new Pool({ ...named, inlet: this.#inlet }, maxConnections, this.clock) : new Sessions(named, maxConnections, this.clock);
   }
 }
 

@@ -27,7 +27,25 @@ export interface PoolOptions {
   readonly tls?: UpstreamTls;
   /** The addresses of `host`, if it is a name; default: every connection has it looked up by node. */
   readonly name?: Name;
+  /** What is read into, the same for every pool of a gateway; default: one of its own. */
+  readonly inlet?: Inlet;
 }
+
+/**
+ * The memory that all plain connections are read into: what comes is taken out of it before anything else is read. A new one for each
+ * reading makes work for the collector.
+ */
+export class Inlet {
+  #buffer: Buffer | null = null;
+
+  /** Made when the first connection is. */
+  get buffer(): Buffer {
+    return (this.#buffer ??= Buffer.allocUnsafeSlow(INLET_BYTES));
+  }
+}
+
+/** Twice what node reads at a time: a response of 64 KiB and its head come in one reading, and are then one write to the client. */
+const INLET_BYTES = 128 * 1024;
 
 /** The way to one address. */
 class Way implements Home {
@@ -70,8 +88,7 @@ export class Pool {
   readonly options: PoolOptions;
   /** Common to all agents. */
   readonly #agentOptions: https.AgentOptions;
-  /** Where node puts what it reads, until the next reading. */
-  #inlet: Buffer | null = null;
+  readonly #inlet: Inlet;
   /** The deadlines of all exchanges of `forward_wire.ts`. */
   readonly watch: Watch;
   #ways: readonly Way[] = [new Way(undefined)];
@@ -92,7 +109,8 @@ export class Pool {
     this.#maxConnections = maxConnections;
     this.watch = new Watch(clock);
     this.#waiting = new WaitingLine(clock, () => this.#lease() || null);
-    const { protocol, host, keepaliveIdleMs, tls } = options;
+    const { protocol, host, keepaliveIdleMs, tls, inlet = new Inlet() } = options;
+    this.#inlet = inlet;
     this.#agentOptions = {
       // Leases bound the number of sockets, so the agent's own queue, which cannot be left, is never used. Last in, first out keeps
       // few sockets warm and lets the rest run out.
@@ -240,7 +258,7 @@ export class Pool {
     }
   }
 
-  /** `lendsBytes`: node reads into one buffer that all connections share; a new one of 64 KiB for each reading makes work for the collector. */
+  /** `lendsBytes`: node reads into the inlet. */
   #connect(way: Way, lendsBytes: boolean): Connection {
     const { protocol, host, port, name, keepaliveIdleMs } = this.options;
     const agent = (way.agent ??= this.#createAgent(way.address));
@@ -258,7 +276,7 @@ export class Pool {
       // The connection's own affair.
       timeout: 0,
       ...(protocol === "https" ? { session: way.session } : {}),
-      ...(lendsBytes ? { onread: { buffer: (this.#inlet ??= Buffer.allocUnsafeSlow(INLET_BYTES)), callback: read } } : {}),
+      ...(lendsBytes ? { onread: { buffer: this.#inlet.buffer, callback: read } } : {}),
     };
     // node's types ask for what only its own requests have.
     const connect = agent.createConnection.bind(agent) as unknown as (options: object) => Socket;
@@ -300,9 +318,6 @@ export class Pool {
     return agent;
   }
 }
-
-/** As much as node reads at a time. */
-const INLET_BYTES = 64 * 1024;
 
 /** An agent hears of the end of an idle connection by its `close`, some turns of the event loop late, and would hand it out until then. */
 function forgetEnded({ freeSockets }: http.Agent): void {
