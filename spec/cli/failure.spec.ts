@@ -1,7 +1,7 @@
 import { describe, expect, it, onTestFinished } from "vitest";
 import { SERVER, STRANGER } from "../support/certs.ts";
 import { oneService } from "../support/gateway.ts";
-import { closedPort, socketOrigin } from "../support/origin.ts";
+import { freePort, socketOrigin } from "../support/origin.ts";
 import { fileWith, program } from "../support/process.ts";
 import { connect } from "../support/raw_client.ts";
 import { pem } from "./pem.ts";
@@ -42,7 +42,7 @@ describe("a start that fails", () => {
   });
 
   it("on a taken ADMIN_PORT exits 1, and the HTTP listener it had opened is gone", async () => {
-    const [adminPort, httpPort] = [await taken(), await closedPort()];
+    const [adminPort, httpPort] = [await taken(), await freePort()];
     const config = fileWith(oneService(9));
     const environment = { HTTP_PORT: String(httpPort), ADMIN_PORT: String(adminPort), ADMIN_USER: "a", ADMIN_PASSWORD: "b", LISTEN_HOST: "127.0.0.1" };
     const { code, stderr } = await program(["--config", config], { environment }).ended;

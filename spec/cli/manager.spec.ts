@@ -6,7 +6,7 @@ import { startAdmin } from "../admin/harness.ts";
 import { CA, SERVER } from "../support/certs.ts";
 import { RENEWED } from "../support/more_certs.ts";
 import { backend, oneService } from "../support/gateway.ts";
-import { closedPort, rawOrigin, socketOrigin } from "../support/origin.ts";
+import { closedPort, freePort, rawOrigin, socketOrigin } from "../support/origin.ts";
 import { emptyFolder, fileWith, logLines, program, runningProgram, type Program } from "../support/process.ts";
 import { ask, connect, eventually, refused } from "../support/raw_client.ts";
 import { pem } from "./pem.ts";
@@ -184,7 +184,7 @@ describe("edge-gateway run --manager", () => {
   });
 
   it("on a taken MANAGER_PORT exits 1, and what it had opened is gone", async () => {
-    const [port, httpPort] = [await taken(), await closedPort()];
+    const [port, httpPort] = [await taken(), await freePort()];
     const ports = ["--http-port", String(httpPort), "--admin-port", "0", "--manager-port", String(port), "--listen-host", "127.0.0.1"];
     const { code, stderr } = await program(["--config", fileWith(oneService(9)), "--manager", ...ports], { environment: ADMIN }).ended;
     expect([code, stderr]).toEqual([1, expect.stringMatching(/^edge-gateway: cannot listen on 127\.0\.0\.1:\d+: .*MANAGER_PORT \(--manager-port\)\n$/)]);

@@ -2,7 +2,7 @@ import http from "node:http";
 import type { ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { origin, rawOrigin, closedPort, socketOrigin } from "../support/origin.ts";
+import { origin, rawOrigin, closedPort, freePort, socketOrigin } from "../support/origin.ts";
 import { ask, connect, eventually } from "../support/raw_client.ts";
 import { problemOf, startManager } from "./harness.ts";
 
@@ -239,7 +239,7 @@ describe("an admin interface that does not answer", () => {
   });
 
   it("502 at once when the address leads back to it, instead of asking itself until no connection is left", async () => {
-    const port = await closedPort();
+    const port = await freePort();
     const { manager, logged } = await startManager(`http://127.0.0.1:${port}/api`);
     await manager.listen({ host: "127.0.0.1", port });
     for (let i = 0; i < 2; i++) {

@@ -1,4 +1,5 @@
 /** Real backends for specs: an HTTP server that records what it saw, and a raw one that says exactly the bytes it is told to. */
+import { once } from "node:events";
 import http, { type IncomingMessage, type ServerResponse } from "node:http";
 import net, { type AddressInfo, type Socket } from "node:net";
 
@@ -96,8 +97,23 @@ export async function socketOrigin(talk: (socket: Socket) => void): Promise<Sock
   return self;
 }
 
-/** A port on which nothing listens. */
+/**
+ * A port on which nobody listens, and nobody will: it is the near end of a connection that lasts as long as the process does, so that the
+ * system gives it to no server of another spec.
+ */
 export async function closedPort(): Promise<number> {
+  const server = net.createServer((socket) => socket.unref());
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const held = net.connect((server.address() as AddressInfo).port, "127.0.0.1");
+  await once(held, "connect");
+  server.close();
+  server.unref();
+  held.unref();
+  return held.localPort!;
+}
+
+/** A port that was free a moment ago, for who is to listen on it; another process may be quicker. */
+export async function freePort(): Promise<number> {
   const server = net.createServer();
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const { port } = server.address() as AddressInfo;
