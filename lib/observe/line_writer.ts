@@ -32,6 +32,7 @@ export class LineWriter {
   /** Lines lost since it was said that they are; null while all goes well. */
   #lost: number | null = null;
   #whenIdle: (() => void)[] = [];
+  #closing: Promise<void> | null = null;
 
   /** Throws the system's error when the file cannot be opened. */
   constructor(target: LineTarget, { log, clock }: { readonly log: Log; readonly clock: Clock }) {
@@ -43,6 +44,7 @@ export class LineWriter {
 
   /** Whole lines, each with its newline. */
   write(lines: string): void {
+    if (this.#closing !== null) return this.#lose(linesIn(lines), "the file has been closed");
     if (this.#held.length + lines.length > MOST_HELD) return this.#lose(linesIn(lines), "they come faster than they can be written");
     this.#held += lines;
     if (!this.#isWriting) this.#startSoon();
@@ -65,8 +67,15 @@ export class LineWriter {
     this.#log.info("the access log has been opened anew", { file: path });
   }
 
-  /** Resolves when what was given before is written, and the file closed. */
-  async close(): Promise<void> {
+  /**
+   * Resolves when what was given before is written, and the file closed. Asked for again it is the same end: the number of a file that
+   * was closed may be another file's by now.
+   */
+  close(): Promise<void> {
+    return (this.#closing ??= this.#close());
+  }
+
+  async #close(): Promise<void> {
     if (!this.#isWriting && this.#held !== "") this.#start();
     if (this.#isWriting) await new Promise<void>((resolve) => this.#whenIdle.push(resolve));
     this.#exchange();

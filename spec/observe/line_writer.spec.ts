@@ -1,5 +1,5 @@
 import { execFileSync } from "node:child_process";
-import { appendFileSync, closeSync, constants, existsSync, openSync, readFileSync, readSync, renameSync, statSync } from "node:fs";
+import { appendFileSync, closeSync, constants, existsSync, fstatSync, openSync, readFileSync, readSync, renameSync, stat, statSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { createLog } from "../../lib/base/log.ts";
@@ -44,6 +44,21 @@ describe("a LineWriter", () => {
     lines.write(long);
     expect(clock.pending).toBe(0);
     await eventually(() => text(path).endsWith(long));
+  });
+
+  it("closes its file once, however often it is closed: the number may be another file's by then", async () => {
+    const path = inFolder();
+    const { lines, said } = writer({ path });
+    await lines.close();
+    lines.write("late\n");
+    expect(said()).toEqual([["error", "lines of the access log are lost", undefined]]);
+    // One of these gets the number that has become free.
+    const others = Array.from({ length: 8 }, (_none, i) => openSync(`${path}.${i}`, "w"));
+    onTestFinished(() => others.forEach((other) => closeSync(other)));
+    await lines.close();
+    // A close in the background would be over before this reading of it.
+    await new Promise((resolve) => stat(path, resolve));
+    for (const other of others) expect(fstatSync(other).isFile()).toBe(true);
   });
 
   it("keeps the order of what comes while it writes", async () => {
