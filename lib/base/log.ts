@@ -2,7 +2,7 @@
  * The program's own log: one line an event on standard error, readable on a terminal and JSON elsewhere.
  * The access log of requests is `observe/access_log.ts`.
  */
-import { jsonText } from "./json_text.ts";
+import { jsonText } from "./terminal_json.ts";
 
 export const LOG_LEVELS = ["debug", "info", "warn", "error", "silent"] as const;
 export type LogLevel = (typeof LOG_LEVELS)[number];

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { jsonText } from "../../lib/base/json_text.ts";
+import { jsonText } from "../../lib/base/terminal_json.ts";
 
 it("jsonText is JSON that a parser gives back as it was, without any control character", () => {
   const value = { text: 'a "b" \\ \u0000\u001b\u007f\u0085\u009b é \u2028', list: [1, null] };
