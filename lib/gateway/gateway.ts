@@ -171,6 +171,7 @@ export class Gateway {
     this.#listener = createListener({
       clock: this.#clock,
       log: this.#log,
+      departures: this.#runtime.departures,
       receiving: () => this.#receiving,
       h2c: () => this.#snapshot.h2c,
       certificates: () => this.#snapshot.certificates,

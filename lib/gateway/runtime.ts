@@ -3,6 +3,7 @@
  * unchanged upstream keeps its sockets and its state, and no limit is refilled. What a configuration makes of them is `snapshot.ts`.
  */
 import type { Clock } from "../base/clock.ts";
+import { Departures } from "../base/departures.ts";
 import type { Log } from "../base/log.ts";
 import type { Kept } from "../plugins/plugin.ts";
 import { memoryCounters, type MemoryCounters } from "../store/memory.ts";
@@ -62,6 +63,8 @@ export class Runtime {
   readonly #random: () => number;
   readonly #names: Names;
   readonly #inlet = new Inlet();
+  /** Requests to upstreams and replies to clients leave together. */
+  readonly departures = new Departures();
   readonly #pools = new Map<string, Connections>();
   /** Of upstreams that are no longer configured, while a request still uses one of their connections. */
   readonly #retired = new Set<Connections>();
@@ -211,7 +214,8 @@ export class Runtime {
   #connections(options: PoolOptions | SessionsOptions, maxConnections: number): Connections {
     const name = this.#names.name(options.host);
     const named = name === undefined ? options : { ...options, name };
-    return isHttp1(named) ? new Pool({ ...named, inlet: this.#inlet }, maxConnections, this.clock) : new Sessions(named, maxConnections, this.clock);
+    if (!isHttp1(named)) return new Sessions(named, maxConnections, this.clock);
+    return new Pool({ ...named, inlet: this.#inlet, departures: this.departures }, maxConnections, this.clock);
   }
 }
 

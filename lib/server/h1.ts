@@ -8,6 +8,7 @@ import type { Server, Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { TLSSocket } from "node:tls";
 import type { Clock, Timer } from "../base/clock.ts";
+import type { Departures } from "../base/departures.ts";
 import { ERRORS, type ErrorCode } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Call, Notes } from "../http/exchange.ts";
@@ -21,6 +22,7 @@ import { createTurns } from "./turns.ts";
 
 export interface Http1Options {
   readonly clock: Clock;
+  readonly departures: Departures;
   readonly log: Log;
   /** What to believe at this moment; asked once a request. */
   readonly receiving: () => ReceiveOptions;
@@ -66,7 +68,7 @@ interface Under {
 }
 
 export function createHttp1(options: Http1Options): Http1 {
-  const { clock, log } = options;
+  const { clock, log, departures } = options;
   const servers: http.Server[] = [];
   /** HTTP/1 connections that have not asked for anything yet: node does not count them among the idle ones. */
   const fresh = new Set<Socket>();
@@ -134,7 +136,7 @@ export function createHttp1(options: Http1Options): Http1 {
     const send = (reply: Reply) => {
       // A client that was not told to continue may send its body or not: where its next request starts is open (RFC 9110 §10.1.1).
       const lastOne = leaving || !told || inbound.refusal !== null || lossy.has(request);
-      respond(request, response, call, reply, { clock, body: inbound.body, idleMs: CLIENT_IDLE_MS, lastOne });
+      respond(request, response, call, reply, { clock, departures, body: inbound.body, idleMs: CLIENT_IDLE_MS, lastOne });
     };
     options.answer(inbound, send, () => response.destroy());
   }

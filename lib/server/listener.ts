@@ -10,6 +10,7 @@ import net, { type AddressInfo, type Server, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import tls from "node:tls";
 import type { Clock } from "../base/clock.ts";
+import { Departures } from "../base/departures.ts";
 import type { Log } from "../base/log.ts";
 import type { Notes } from "../http/exchange.ts";
 import { resetStream } from "../http/h2_ends.ts";
@@ -29,6 +30,8 @@ import { createTlsServers, type TlsFiles } from "./tls.ts";
 export interface ListenerOptions {
   readonly clock: Clock;
   readonly log: Log;
+  /** With what replies leave; default: with each other. */
+  readonly departures?: Departures;
   /** Answers a request. Must not throw; a rejected promise closes the connection. */
   readonly serve: (inbound: Inbound) => Reply | Promise<Reply>;
   /** What to believe at this moment; asked once a request. */
@@ -69,7 +72,7 @@ export interface Listener {
 }
 
 export function createListener(options: ListenerOptions): Listener {
-  const { clock, log } = options;
+  const { clock, log, departures = new Departures() } = options;
   const servers: Server[] = [];
   const plainServers: http.Server[] = [];
   const sockets = new Set<Socket>();
@@ -78,7 +81,7 @@ export function createListener(options: ListenerOptions): Listener {
   const tlsServers = createTlsServers(options.certificates, options.handshakeMs);
   const door = createDoor(options.receiving, log, clock);
   let allGone: (() => void) | null = null;
-  const http1 = createHttp1({ clock, log, receiving: options.receiving, answer, ended: options.ended, join: options.join, admitted });
+  const http1 = createHttp1({ clock, log, departures, receiving: options.receiving, answer, ended: options.ended, join: options.join, admitted });
   const limits = () => options.receiving().limits;
   const uploads = createUploads(clock);
   const http2Sessions = createSessions({ clock, log, limits, keepAliveMs: KEEP_ALIVE_MS, onStream });

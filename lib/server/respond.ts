@@ -7,6 +7,7 @@ import { Socket } from "node:net";
 import type { Duplex, Readable } from "node:stream";
 import { TLSSocket } from "node:tls";
 import type { Clock } from "../base/clock.ts";
+import type { Departures } from "../base/departures.ts";
 import { Fault } from "../base/errors.ts";
 import { pump } from "../http/body.ts";
 import type { Call } from "../http/exchange.ts";
@@ -17,6 +18,8 @@ import { endSoon, letFlow } from "./linger.ts";
 
 export interface RespondOptions {
   readonly clock: Clock;
+  /** With what a reply leaves of which all is at hand. */
+  readonly departures: Departures;
   /** The body as it was given to whoever answered: the request itself, a view of it, or null where there is none. */
   readonly body: Readable | null;
   /** Milliseconds a client may leave the rest of a finished reply unread before it is cut off. */
@@ -51,14 +54,18 @@ export function respond(request: IncomingMessage, response: ServerResponse, call
   if (!request.complete) request.socket.destroySoon = () => endSoon(request.socket, options.clock);
   call.notes.sent = 0;
   if (stream === null) {
-    if (Buffer.isBuffer(body) && request.method !== "HEAD") {
-      call.notes.sent = body.length;
-      response.end(body);
-    } else {
-      discard(reply);
-      response.end();
-    }
-    return finish(request, response, options);
+    const whole = Buffer.isBuffer(body) && request.method !== "HEAD" ? body : null;
+    if (whole === null) discard(reply);
+    return options.departures.add(() => {
+      // The client may have gone while it waited.
+      if (response.destroyed) return;
+      if (whole === null) response.end();
+      else {
+        call.notes.sent = whole.length;
+        response.end(whole);
+      }
+      finish(request, response, options);
+    });
   }
   call.onAbort(() => stream.destroy());
   sendHeadSoon(stream, response);

@@ -105,7 +105,9 @@ class WireExchange implements Occupant, ResponseSink, Watched, UploadSink {
     connection.parser.begin(exchange.method, this);
     this.#phase = "sending";
     if (exchange.body === null) {
+      connection.socket.cork();
       connection.socket.write(this.#text, "latin1");
+      this.#depart();
       this.#isWritten = true;
       return this.#awaitResponse();
     }
@@ -202,14 +204,20 @@ class WireExchange implements Occupant, ResponseSink, Watched, UploadSink {
     const length = this.#head.framing === "length" ? headerValue(this.#head.headers, "content-length") : undefined;
     if (length !== undefined) this.#unsent = Number(length);
     this.#awaitsContinue = hasToken(headerValue(exchange.headers, "expect"), "100-continue");
-    // By the next tick a small body that came with the head is in the same write; a slow one must not hold the head back.
+    // By the time it departs a small body that came with the head is in the same write; a slow one does not hold the head back.
     socket.cork();
     socket.write(this.#text, "latin1");
     this.#stopUpload = upload(body, this, {
       done: () => this.#endBody(),
       broken: (cause) => this.#fail(cause instanceof Fault ? cause : new Fault("bad_request", "the request body broke off", cause)),
     });
-    process.nextTick(uncork, socket);
+    this.#depart();
+  }
+
+  /** What has been written, corked, leaves with all else that is ready. */
+  #depart(): void {
+    const { socket } = this.#connection;
+    this.#try.to.pool.departures.add(() => socket.uncork());
   }
 
   /** As a stream's, for `upload`. */
@@ -419,9 +427,5 @@ class WireBody extends Readable {
 const END: NodeJS.ErrnoException = Object.assign(new Error("the connection ended"), { code: "ECONNRESET" });
 const NOTHING = Buffer.alloc(0);
 const NO_TRAILERS: readonly string[] = [];
-
-function uncork(socket: { uncork(): void }): void {
-  socket.uncork();
-}
 
 function ignore(): void {}

@@ -10,6 +10,7 @@ import https from "node:https";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { Clock } from "../base/clock.ts";
+import { Departures } from "../base/departures.ts";
 import { Fault } from "../base/errors.ts";
 import { Connection, type Home } from "./connection.ts";
 import { towards, type Address, type Name } from "./resolve.ts";
@@ -29,6 +30,8 @@ export interface PoolOptions {
   readonly name?: Name;
   /** What is read into, the same for every pool of a gateway; default: one of its own. */
   readonly inlet?: Inlet;
+  /** With what requests leave, the same for every pool of a gateway; default: with those of this pool. */
+  readonly departures?: Departures;
 }
 
 /**
@@ -89,6 +92,7 @@ export class Pool {
   /** Common to all agents. */
   readonly #agentOptions: https.AgentOptions;
   readonly #inlet: Inlet;
+  readonly departures: Departures;
   /** The deadlines of all exchanges of `forward_wire.ts`. */
   readonly watch: Watch;
   #ways: readonly Way[] = [new Way(undefined)];
@@ -109,8 +113,9 @@ export class Pool {
     this.#maxConnections = maxConnections;
     this.watch = new Watch(clock);
     this.#waiting = new WaitingLine(clock, () => this.#lease() || null);
-    const { protocol, host, keepaliveIdleMs, tls, inlet = new Inlet() } = options;
+    const { protocol, host, keepaliveIdleMs, tls, inlet = new Inlet(), departures = new Departures() } = options;
     this.#inlet = inlet;
+    this.departures = departures;
     this.#agentOptions = {
       // Leases bound the number of sockets, so the agent's own queue, which cannot be left, is never used. Last in, first out keeps
       // few sockets warm and lets the rest run out.
