@@ -17,16 +17,17 @@ export class Departures {
 
   /** Calls `send` soon: at the end of this round, or when as many as may are ready. It must not throw. */
   add(send: () => void): void {
-    if (this.#ready.push(send) >= this.#most) return this.#leave();
+    if (this.#ready.push(send) >= this.#most) return this.now();
     if (this.#leaves) return;
     this.#leaves = true;
     setImmediate(() => {
       this.#leaves = false;
-      this.#leave();
+      this.now();
     });
   }
 
-  #leave(): void {
+  /** Lets all leave that are ready: what comes next may end the connections they leave over. */
+  now(): void {
     const leaving = this.#ready;
     // What is sent may make more ready.
     this.#ready = [];

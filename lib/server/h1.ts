@@ -194,6 +194,8 @@ export function createHttp1(options: Http1Options): Http1 {
     // node tells again with every further segment, and once more at the end.
     if (broken.has(socket)) return;
     broken.set(socket, error);
+    // The reply to what came before it may be among them.
+    departures.now();
     // On a connection that is ending already, its reply is on the way: nothing to add.
     if (socket.writableEnded && error.code !== "ECONNRESET") return;
     if (error.code === "ECONNRESET" || !socket.writable) return void socket.destroy();

@@ -13,6 +13,7 @@ import { pump } from "../http/body.ts";
 import type { Call } from "../http/exchange.ts";
 import { grpcReply } from "../http/grpc.ts";
 import { hasHeader, headerValue, pairs, withHeader, withoutHeader, type HeaderList } from "../http/headers.ts";
+import { LentBody } from "../http/lent_body.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
 import { endSoon, letFlow } from "./linger.ts";
 
@@ -36,7 +37,8 @@ export function respond(request: IncomingMessage, response: ServerResponse, call
   if (spoilt !== null) return respond(request, response, call, spoilt, options);
   const { body } = reply;
   call.notes.status = reply.status;
-  const stream = body !== null && !Buffer.isBuffer(body) && request.method !== "HEAD" ? body : null;
+  const lent = body instanceof LentBody && body.isUntouched && request.method !== "HEAD" ? body : null;
+  const stream = body !== null && lent === null && !Buffer.isBuffer(body) && request.method !== "HEAD" ? body : null;
   const delimited = hasHeader(reply.headers, "content-length");
   // Without a word from the upstream on how long the body is, it is chunked, or ends with the connection for HTTP/1.0.
   const chunked = stream !== null && request.httpVersion !== "1.0" && !delimited;
@@ -53,6 +55,15 @@ export function respond(request: IncomingMessage, response: ServerResponse, call
   }
   if (!request.complete) request.socket.destroySoon = () => endSoon(request.socket, options.clock);
   call.notes.sent = 0;
+  if (lent !== null) {
+    call.notes.sent = lent.byteLength;
+    call.onEnd(() => {
+      if (response.writableFinished) lent.giveBack();
+    });
+    // At once: much of it is still in the processor's cache, and its memory is wanted back.
+    response.end(lent.lend());
+    return finish(request, response, options);
+  }
   if (stream === null) {
     const whole = Buffer.isBuffer(body) && request.method !== "HEAD" ? body : null;
     if (whole === null) discard(reply);
@@ -105,8 +116,8 @@ export function replyHeaders(reply: Reply, callId: string): string[] {
 
 /** A body at hand is as long as it is, whatever its headers say: bytes beyond a stated length would be read as the next reply. */
 export function withLength(headers: string[], body: Reply["body"]): string[] {
-  if (!Buffer.isBuffer(body)) return headers;
-  const length = String(body.length);
+  if (!Buffer.isBuffer(body) && !(body instanceof LentBody)) return headers;
+  const length = String(body.byteLength);
   return headerValue(headers, "content-length") === length ? headers : (withHeader(headers, "Content-Length", length) as string[]);
 }
 

@@ -6,6 +6,7 @@ import { Readable } from "node:stream";
 import { Fault } from "../base/errors.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { hasToken, headerValue } from "../http/headers.ts";
+import type { LentBody } from "../http/lent_body.ts";
 import type { Reply } from "../http/reply.ts";
 import type { Connection, Occupant } from "./connection.ts";
 import type { Destination } from "./destination.ts";
@@ -75,6 +76,8 @@ class WireExchange implements Occupant, ResponseSink, Watched, UploadSink {
   #response: ResponseHead | null = null;
   /** What has come of the body while nobody has the reply yet. */
   #first: Buffer | null = null;
+  /** All of it at once, where that is much. */
+  #whole: LentBody | null = null;
   #body: WireBody | null = null;
   #trailers: readonly string[] = NO_TRAILERS;
 
@@ -318,7 +321,12 @@ class WireExchange implements Occupant, ResponseSink, Watched, UploadSink {
 
   body(part: Buffer): void {
     if (this.#phase === "over") return;
-    const bytes = this.#connection.lendsBytes ? Buffer.from(part) : part;
+    const { lendsBytes, parser } = this.#connection;
+    if (lendsBytes && part.length >= LENT_BYTES && parser.isAtEnd && this.#body === null && this.#first === null) {
+      this.#whole = this.#try.to.pool.inlet.body(part);
+      return;
+    }
+    const bytes = lendsBytes ? Buffer.from(part) : part;
     if (this.#body !== null) this.#body.deliver(bytes);
     else if (this.#first === null) this.#first = bytes;
     else {
@@ -341,7 +349,7 @@ class WireExchange implements Occupant, ResponseSink, Watched, UploadSink {
     else if (this.#connection.socket.isPaused()) this.#connection.socket.resume();
     if (body !== null) body.complete();
     // All of it came at once: there is nothing to stream.
-    else this.#resolve(replyOf(this.#try.exchange, this.#response!, this.#try.options.viaName, this.#first ?? NOTHING));
+    else this.#resolve(replyOf(this.#try.exchange, this.#response!, this.#try.options.viaName, this.#whole ?? this.#first ?? NOTHING));
   }
 
   /** The reply, with a body to be read as it comes. */
@@ -426,6 +434,8 @@ class WireBody extends Readable {
 /** What node says when a connection ends where an answer was due. */
 const END: NodeJS.ErrnoException = Object.assign(new Error("the connection ended"), { code: "ECONNRESET" });
 const NOTHING = Buffer.alloc(0);
+/** From here on a copy into memory of its own costs more than being a stream. */
+const LENT_BYTES = 16 * 1024;
 const NO_TRAILERS: readonly string[] = [];
 
 function ignore(): void {}

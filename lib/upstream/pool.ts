@@ -13,6 +13,7 @@ import type { Clock } from "../base/clock.ts";
 import { Departures } from "../base/departures.ts";
 import { Fault } from "../base/errors.ts";
 import { Connection, type Home } from "./connection.ts";
+import { Inlet } from "./inlet.ts";
 import { towards, type Address, type Name } from "./resolve.ts";
 import { tlsOptions, type UpstreamTls } from "./tls.ts";
 import { WaitingLine } from "./waiting.ts";
@@ -28,27 +29,11 @@ export interface PoolOptions {
   readonly tls?: UpstreamTls;
   /** The addresses of `host`, if it is a name; default: every connection has it looked up by node. */
   readonly name?: Name;
-  /** What is read into, the same for every pool of a gateway; default: one of its own. */
+  /** What plain connections are read into, the same for every pool of a gateway; default: one of its own. */
   readonly inlet?: Inlet;
   /** With what requests leave, the same for every pool of a gateway; default: with those of this pool. */
   readonly departures?: Departures;
 }
-
-/**
- * The memory that all plain connections are read into: what comes is taken out of it before anything else is read. A new one for each
- * reading makes work for the collector.
- */
-export class Inlet {
-  #buffer: Buffer | null = null;
-
-  /** Made when the first connection is. */
-  get buffer(): Buffer {
-    return (this.#buffer ??= Buffer.allocUnsafeSlow(INLET_BYTES));
-  }
-}
-
-/** Twice what node reads at a time: a response of 64 KiB and its head come in one reading, and are then one write to the client. */
-const INLET_BYTES = 128 * 1024;
 
 /** The way to one address. */
 class Way implements Home {
@@ -91,7 +76,7 @@ export class Pool {
   readonly options: PoolOptions;
   /** Common to all agents. */
   readonly #agentOptions: https.AgentOptions;
-  readonly #inlet: Inlet;
+  readonly inlet: Inlet;
   readonly departures: Departures;
   /** The deadlines of all exchanges of `forward_wire.ts`. */
   readonly watch: Watch;
@@ -114,7 +99,7 @@ export class Pool {
     this.watch = new Watch(clock);
     this.#waiting = new WaitingLine(clock, () => this.#lease() || null);
     const { protocol, host, keepaliveIdleMs, tls, inlet = new Inlet(), departures = new Departures() } = options;
-    this.#inlet = inlet;
+    this.inlet = inlet;
     this.departures = departures;
     this.#agentOptions = {
       // Leases bound the number of sockets, so the agent's own queue, which cannot be left, is never used. Last in, first out keeps
@@ -281,7 +266,7 @@ export class Pool {
       // The connection's own affair.
       timeout: 0,
       ...(protocol === "https" ? { session: way.session } : {}),
-      ...(lendsBytes ? { onread: { buffer: this.#inlet.buffer, callback: read } } : {}),
+      ...(lendsBytes ? { onread: { buffer: this.inlet.buffer, callback: read } } : {}),
     };
     // node's types ask for what only its own requests have.
     const connect = agent.createConnection.bind(agent) as unknown as (options: object) => Socket;

@@ -52,6 +52,11 @@ export class ResponseParser {
     return this.#state !== "idle";
   }
 
+  /** Whether a body that says how long it is has been given to the sink to its last byte. */
+  get isAtEnd(): boolean {
+    return this.#state === "length" && this.#left === 0;
+  }
+
   /** One response comes next, and `sink` hears of it. */
   begin(method: string, sink: ResponseSink): void {
     this.#state = "head";

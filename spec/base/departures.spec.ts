@@ -27,6 +27,18 @@ test("nobody waits for more than so many others", async () => {
   expect(left).toEqual([1, 2, 3, 4]);
 });
 
+test("what is ready leaves at once where that is asked for, and does not leave again", async () => {
+  const departures = new Departures();
+  const left: string[] = [];
+  departures.add(() => void left.push("first"));
+  departures.now();
+  expect(left).toEqual(["first"]);
+  departures.add(() => void left.push("second"));
+  await nextRound();
+  await nextRound();
+  expect(left).toEqual(["first", "second"]);
+});
+
 test("what becomes ready while others leave goes with the next ones, and is not lost", async () => {
   const departures = new Departures(2);
   const left: string[] = [];

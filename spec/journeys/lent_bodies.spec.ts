@@ -1,0 +1,103 @@
+import net from "node:net";
+import { onTestFinished, expect, test } from "vitest";
+import { definePlugin, schema } from "../../lib/index.ts";
+import { oneService, running } from "../support/gateway.ts";
+import { ask, eventually } from "../support/raw_client.ts";
+import { headBackend } from "./harness.ts";
+
+// Larger responses wait for their clients in memory that the next ones use again: each has to stay what it is until it is sent.
+
+const BYTES = 100 * 1024;
+const MANY = 60;
+const SLOW = ["a", "b", "c", "d"];
+const FAST = ["e", "f", "g"];
+
+/** Answers `GET …/x` with 100 KiB of x, in one write. */
+async function letters() {
+  return headBackend(({ text, socket }) => {
+    const letter = /^GET \S*\/(\w)\b/.exec(text)?.[1] ?? "?";
+    socket.write(`HTTP/1.1 200 OK\r\nContent-Length: ${BYTES}\r\n\r\n${letter.repeat(BYTES)}`);
+  });
+}
+
+/** Asks for 6 MB of a letter and reads none of it until it is told to. */
+async function stalled(port: number, letter: string) {
+  const socket = net.connect(port, "127.0.0.1");
+  onTestFinished(() => void socket.destroy());
+  socket.pause();
+  socket.write(`GET /a/${letter} HTTP/1.1\r\nHost: h\r\n\r\n`.repeat(MANY));
+  return {
+    socket,
+    /** How many bytes of bodies came, and whether all of them were the letter. */
+    async read(): Promise<{ bytes: number; isPure: boolean }> {
+      let text = "";
+      socket.on("data", (chunk: Buffer) => void (text += chunk.toString("latin1")));
+      socket.resume();
+      const end = MANY * BYTES;
+      await eventually(() => text.length > end && text.split("HTTP/1.1 200 OK").length === MANY + 1 && text.endsWith(letter), `all of ${letter}`);
+      const bodies = text.replace(/HTTP\/1\.1 200 OK\r\n(?:[^\r]+\r\n)+\r\n/g, "");
+      return { bytes: bodies.length, isPure: bodies === letter.repeat(bodies.length) };
+    },
+  };
+}
+
+test("a response that a client does not read is written over by nobody else's", async () => {
+  const upstream = await letters();
+  const { port } = await running(oneService(upstream.port));
+  const slow = await Promise.all(SLOW.map((letter) => stalled(port, letter)));
+  for (let round = 0; round < 20; round++) {
+    const answers = await Promise.all(FAST.map((letter) => ask(port, { path: `/a/${letter}` })));
+    for (const [i, { body }] of answers.entries()) expect(body.toString()).toBe(FAST[i]!.repeat(BYTES));
+  }
+  // Some of them are held up in the middle of a response.
+  expect(upstream.heads.length).toBeLessThan(SLOW.length * MANY + 20 * FAST.length);
+  for (const { read } of slow) expect(await read()).toEqual({ bytes: MANY * BYTES, isPure: true });
+});
+
+test("nor is one whose memory was in use when another's client went", async () => {
+  const upstream = await letters();
+  const { port } = await running(oneService(upstream.port));
+  const slow = await Promise.all(SLOW.map((letter) => stalled(port, letter)));
+  await eventually(() => upstream.heads.length > SLOW.length * 10, "the first responses");
+  slow[0]!.socket.destroy();
+  slow[1]!.socket.resetAndDestroy();
+  for (let round = 0; round < 10; round++) {
+    const answers = await Promise.all(FAST.map((letter) => ask(port, { path: `/a/${letter}` })));
+    for (const [i, { body }] of answers.entries()) expect(body.toString()).toBe(FAST[i]!.repeat(BYTES));
+  }
+  for (const { read } of slow.slice(2)) expect(await read()).toEqual({ bytes: MANY * BYTES, isPure: true });
+});
+
+test("what a plugin keeps of a response stays what it was", async () => {
+  const upstream = await letters();
+  const kept: Buffer[] = [];
+  const keeper = definePlugin({
+    name: "keeper",
+    schema: schema.object({}),
+    create: () => (next) => async (exchange) => {
+      const reply = await next(exchange);
+      if (reply.body !== null && !Buffer.isBuffer(reply.body)) reply.body.on("data", (chunk: Buffer) => void kept.push(chunk));
+      return reply;
+    },
+  });
+  const config = oneService(upstream.port, { plugins: [{ name: "keeper" }] });
+  const { port } = await running(config, { plugins: [keeper] });
+  for (const letter of FAST) expect((await ask(port, { path: `/a/${letter}` })).body.toString()).toBe(letter.repeat(BYTES));
+  expect(Buffer.concat(kept).toString()).toBe(FAST.map((letter) => letter.repeat(BYTES)).join(""));
+});
+
+test("a response that comes in several pieces is whole, too", async () => {
+  const upstream = await headBackend(({ socket }) => {
+    socket.write(`HTTP/1.1 200 OK\r\nContent-Length: ${BYTES}\r\n\r\n`);
+    let left = BYTES;
+    const more = () => {
+      const bytes = Math.min(left, 20 * 1024);
+      socket.write("x".repeat(bytes));
+      left -= bytes;
+      if (left > 0) setImmediate(more);
+    };
+    setImmediate(more);
+  });
+  const { port } = await running(oneService(upstream.port));
+  for (let i = 0; i < 5; i++) expect((await ask(port, { path: "/a/x" })).body.toString()).toBe("x".repeat(BYTES));
+});
