@@ -7,9 +7,10 @@
  */
 import { ERRORS, Fault, type ErrorCode } from "../base/errors.ts";
 import type { Clock } from "../base/clock.ts";
+import type { Arrival } from "../http/arrival.ts";
 import type { Call, Exchange, Notes, Span, TracedUpstream, TrySpan } from "../http/exchange.ts";
 import type { Middleware } from "../http/handler.ts";
-import { headerValue, type HeaderList } from "../http/headers.ts";
+import { headerValue } from "../http/headers.ts";
 import { redacted, redactedPath } from "../http/redact.ts";
 import type { Reply } from "../http/reply.ts";
 import { pathOf } from "./access_line.ts";
@@ -18,19 +19,6 @@ import { METHODS } from "./metrics.ts";
 import type { Sampler } from "./sampling.ts";
 import { attributesText, keyOf, spanText, type FinishedSpan } from "./span_json.ts";
 import { parentOf, tracestateOf, type RemoteParent } from "./traceparent.ts";
-
-/** A request as far as its span tells of it. */
-export interface TracedRequest {
-  readonly call: Call;
-  readonly method: string;
-  /** The request target as sent. */
-  readonly target: string;
-  readonly httpVersion: string;
-  readonly scheme: "http" | "https";
-  readonly authority: string;
-  readonly clientAddress: string;
-  readonly headers: HeaderList;
-}
 
 /** Which plugin instance a span is of. */
 export interface TracedPlugin {
@@ -63,7 +51,7 @@ export class Tracer {
   }
 
   /** A request has come: its trace is continued, or one begins. */
-  begin(request: TracedRequest): void {
+  begin(request: Arrival): void {
     const { clock, sampler, sink } = this.#options;
     const ids = this.#ids;
     const parent = parentOf(request.headers);
@@ -216,10 +204,10 @@ abstract class RecordedSpan implements Span {
 class RequestSpan extends RecordedSpan {
   readonly request = this;
   protected override readonly parent: FinishedSpan["parent"];
-  readonly #request: TracedRequest;
+  readonly #request: Arrival;
   #isOver = false;
 
-  constructor(request: TracedRequest, parent: RemoteParent | null, trace: Trace) {
+  constructor(request: Arrival, parent: RemoteParent | null, trace: Trace) {
     super(trace, parent === null ? null : parent.spanId, request.call.startedAt);
     this.#request = request;
     this.parent = parent === null ? "local" : "remote";
@@ -279,12 +267,12 @@ class UpstreamSpan extends RecordedSpan implements TrySpan {
 }
 
 /** `GET /shop/items/{id}`: of few kinds, whatever clients ask for. */
-function nameOf({ method, call }: TracedRequest): string {
+function nameOf({ method, call }: Arrival): string {
   const first = knownMethod(method) ?? "HTTP";
   return call.notes.pattern === null ? first : `${first} ${call.notes.pattern}`;
 }
 
-function requestAttributes({ call, method, target, httpVersion, scheme, authority, clientAddress, headers }: TracedRequest, error: string | null): string {
+function requestAttributes({ call, method, target, httpVersion, scheme, authority, clientAddress, headers }: Arrival, error: string | null): string {
   const { notes } = call;
   const question = target.indexOf("?");
   const [address, port] = hostAndPort(authority, scheme);

@@ -9,6 +9,7 @@ import type { Readable } from "node:stream";
 import type { TLSSocket } from "node:tls";
 import type { Clock } from "../base/clock.ts";
 import type { ErrorCode } from "../base/errors.ts";
+import type { Arrival } from "../http/arrival.ts";
 import { Call } from "../http/exchange.ts";
 import { headerValue, tokens, withoutNamed, type HeaderList } from "../http/headers.ts";
 import { LimitedBody } from "../http/limited_body.ts";
@@ -16,19 +17,9 @@ import { certificateReader, noCertificate, type CertificateReader } from "./clie
 import type { Limits } from "./limits.ts";
 
 /** A request before it is matched. */
-export interface Inbound {
-  readonly call: Call;
-  readonly method: string;
-  /** The request target as sent. */
-  readonly target: string;
-  readonly httpVersion: string;
-  readonly scheme: "http" | "https";
-  /** Value of Host or `:authority`; "" when there is none. */
-  readonly authority: string;
-  readonly headers: HeaderList;
+export interface Inbound extends Arrival {
   readonly body: Readable | null;
   readonly trailers: () => HeaderList;
-  readonly clientAddress: string;
   readonly upgrade: "websocket" | null;
   /** Why the request is refused without being looked at further, or null. */
   readonly refusal: Refusal | null;

@@ -1,10 +1,11 @@
 import { describe, expect, it } from "vitest";
+import type { Arrival } from "../../lib/http/arrival.ts";
 import { Call } from "../../lib/http/exchange.ts";
 import type { Handler, Middleware } from "../../lib/http/handler.ts";
 import type { Reply } from "../../lib/http/reply.ts";
 import { createSampler } from "../../lib/observe/sampling.ts";
 import { batchWriter } from "../../lib/observe/span_json.ts";
-import { Tracer, type TracedRequest } from "../../lib/observe/trace.ts";
+import { Tracer } from "../../lib/observe/trace.ts";
 import { manualClock } from "../support/clock.ts";
 import { readExport } from "../support/collector.ts";
 import { madeUpExchange } from "../support/exercise.ts";
@@ -18,7 +19,7 @@ function tracer(sampler: Parameters<typeof createSampler>[0] = "always_on") {
   const texts: string[] = [];
   const sink = { isFull: false, add: (text: string) => void texts.push(text) };
   const made = new Tracer({ clock, sampler: createSampler(sampler, 1), sink });
-  const begin = (changes: Partial<TracedRequest> = {}): Call => {
+  const begin = (changes: Partial<Arrival> = {}): Call => {
     const call = new Call({ id: "r", remoteAddress: "192.0.2.1", trustedRemote: false, startedAt: clock.now(), inform: () => {} });
     const parts = { method: "GET", target: "/x", httpVersion: "1.1", scheme: "http", authority: "h", clientAddress: "192.0.2.9", headers: [] } as const;
     made.begin({ call, ...parts, ...changes });
