@@ -1,6 +1,6 @@
 /**
  * The plugin kind `http_log`: tells an HTTP server of every request once its reply is over, in batches. Waiting, sending again and
- * giving up is `http_log_queue.ts`.
+ * giving up is `http/outbox.ts`.
  *
  * It looks at a request and its reply, and changes neither; it never answers itself. A batch is an array of JSON (RFC 8259), or a line
  * for each entry where the content type says so. Credentials that it knows by their place or form are left out.
@@ -8,12 +8,11 @@
 import type { Readable } from "node:stream";
 import { integer, object, oneOf, record, string, withDefault } from "../config/schema.ts";
 import type { Clock } from "../base/clock.ts";
-import { HttpClient } from "../http/client.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
+import { Outbox } from "../http/outbox.ts";
 import { REDACTED, redacted, redactedPath } from "../http/redact.ts";
 import type { Reply } from "../http/reply.ts";
-import { LogQueue } from "./http_log_queue.ts";
 import { hostOf, httpUrl } from "./outside.ts";
 import { definePlugin, type Tools } from "./plugin.ts";
 
@@ -54,10 +53,10 @@ export const httpLog = definePlugin({
   name: "http_log",
   schema,
   create(config, tools) {
-    const queue = tools.keep("queue", config, () => queueFor(config, tools));
+    const outbox = tools.keep("outbox", config, () => outboxFor(config, tools));
     const { clock } = tools;
     return (next) => (exchange) => {
-      const observed = new Observed(exchange, queue, clock);
+      const observed = new Observed(exchange, outbox, clock);
       let reply;
       try {
         reply = next(exchange);
@@ -85,46 +84,40 @@ export const httpLog = definePlugin({
 
 type Config = Parameters<typeof httpLog.create>[0];
 
-function queueFor(config: Config, { clock, log, scope }: Tools): LogQueue {
-  const client = new HttpClient({ clock, maxConnections: 1 });
-  const url = new URL(config.httpEndpoint);
+function outboxFor(config: Config, { clock, log, scope }: Tools): Outbox {
   const { method, contentType, timeoutMs } = config;
   const headers = ["Content-Type", contentType, ...Object.entries(config.headers).flat()];
   const inLines = /^application\/x-ndjson\b/i.test(contentType);
-  return new LogQueue({
+  return new Outbox({
     clock,
+    request: { url: new URL(config.httpEndpoint), method, headers, timeoutMs },
+    receiver: "the server",
+    encode: (entries) => Buffer.from(inLines ? entries.join("\n") + "\n" : `[${entries.join(",")}]`),
     batchSize: config.batchSize,
-    flushMs: config.flushMs,
-    maxQueue: config.maxQueue,
-    async send(entries, signal) {
-      const body = Buffer.from(inLines ? entries.join("\n") + "\n" : `[${entries.join(",")}]`);
-      try {
-        const { status } = await client.ask({ url, method, headers, body, timeoutMs, maxBytes: MAX_ANSWER_BYTES, signal });
-        if (status < 300) return "ok";
-        return { why: `the server answered with status ${status}`, again: status >= 500 || status === 408 || status === 429 };
-      } catch (error) {
-        return { why: (error as Error).message, again: true };
-      }
-    },
+    batchMs: config.flushMs,
+    maxTexts: config.maxQueue,
+    // Heads of requests may be large.
+    maxCharacters: 64 * 1024 * 1024,
+    whenFull: "lose oldest",
+    isTransient: (status) => status >= 500 || status === 408 || status === 429,
+    pausesMs: [500, 1_000, 2_000],
     report: (lost, why) => log.warn("http_log has lost entries", { plugin: scope.key, host: hostOf(config.httpEndpoint), entries: lost, error: why }),
-    release: () => client.close(),
+    quietMs: 10_000,
   });
 }
-
-const MAX_ANSWER_BYTES = 64 * 1024;
 
 /** One request, until its reply is over. */
 class Observed {
   readonly #exchange: Exchange;
-  readonly #queue: LogQueue;
+  readonly #outbox: Outbox;
   readonly #clock: Clock;
   #reply: Reply | null = null;
   /** Bytes of the body that were read; null when nobody can know. */
   #bytes: number | null = null;
 
-  constructor(exchange: Exchange, queue: LogQueue, clock: Clock) {
+  constructor(exchange: Exchange, outbox: Outbox, clock: Clock) {
     this.#exchange = exchange;
-    this.#queue = queue;
+    this.#outbox = outbox;
     this.#clock = clock;
   }
 
@@ -157,7 +150,7 @@ class Observed {
   /** Whatever goes wrong here is no concern of the request's. */
   #end(): void {
     try {
-      this.#queue.add(JSON.stringify(this.#entry()));
+      this.#outbox.add(JSON.stringify(this.#entry()));
     } catch {
       // An entry that cannot be written, then, is none.
     }

@@ -241,28 +241,29 @@ describe("batches", () => {
     await eventually(() => tries === 5);
   });
 
+  it.each([
+    [503, "7", 7_000],
+    [429, new Date(Date.UTC(2026, 0, 1) + 6_000).toUTCString(), 6_000],
+    [503, "86400", 30_000],
+    [500, "later", 500],
+  ])("are sent again after a %d when Retry-After says so: %s", async (status, value, ms) => {
+    let tries = 0;
+    const server = await backend((_request, response) => void response.writeHead(tries++ === 0 ? status : 200, { "Retry-After": value }).end());
+    const { done, clock, timers } = logging(server.port, { batch_size: 1 });
+    done();
+    await eventually(() => timers.length === 2);
+    expect(timers[1]).toBe(ms);
+    clock.advance(ms);
+    await eventually(() => server.seen.length === 2);
+    expect(batches(server)[1]).toEqual(batches(server)[0]);
+  });
+
   it("are dropped at once where trying again cannot help", async () => {
     const server = await backend((_request, response) => void response.writeHead(400).end());
     const { done, lines } = logging(server.port, { batch_size: 1 });
     done();
     await eventually(() => lines.length === 1);
     expect(server.seen).toHaveLength(1);
-  });
-
-  it("that were dropped while the log was quiet are told of with the next that gets through", async () => {
-    let status = 400;
-    const server = await backend((_request, response) => void response.writeHead(status).end());
-    const { done, lines, clock } = logging(server.port, { batch_size: 1, timeout_ms: 600_000 });
-    done();
-    await eventually(() => lines.length === 1);
-    done();
-    done();
-    await eventually(() => server.seen.length === 3);
-    clock.advance(10_000);
-    status = 200;
-    done();
-    await eventually(() => lines.length === 2);
-    expect(lines.map(({ fields }) => fields!["entries"])).toEqual([1, 2]);
   });
 
   it("of a server that is slow wait in a bounded queue, whose oldest are dropped", async () => {
@@ -305,19 +306,6 @@ describe("the end of an instance", () => {
     late.exchange.call.close();
     await eventually(() => server.seen.length === 2);
     await eventually(() => server.connections.open === 0);
-  });
-
-  it("waits 900 ms at most for a server that hangs", async () => {
-    const begun = gate();
-    const silent = await rawBackend(() => begun.open());
-    const { done, close, clock, lines } = logging(silent.port);
-    done();
-    const closed = close();
-    await begun.opened;
-    clock.advance(900);
-    await closed;
-    expect(lines.map(({ fields }) => fields!["entries"])).toEqual([1]);
-    await eventually(() => silent.connections.open === 0);
   });
 });
 
