@@ -52,14 +52,19 @@ export function receiveStream(stream: ServerHttp2Stream, block: readonly string[
       trailers = withoutCertificateHeaders(raw);
     });
   }
+  const { call, scheme, authority, clientAddress } = receiveParts(
+    headers,
+    connectionOf(stream.session!.socket as Socket),
+    pseudo.authority ?? hosts[0] ?? "",
+    options,
+    informStream(stream),
+  );
+  // Written out, as in `receive.ts`, and in its order: one shape for all that reads it.
   return {
-    ...receiveParts(
-      headers,
-      connectionOf(stream.session!.socket as Socket),
-      pseudo.authority ?? hosts[0] ?? "",
-      options,
-      informStream(stream),
-    ),
+    call,
+    scheme,
+    authority,
+    clientAddress,
     // What an HTTP/1.1 upgrade says with GET: routes and plugins know one kind of WebSocket.
     method: upgrade === null ? pseudo.method : "GET",
     target: pseudo.target,
