@@ -160,7 +160,6 @@ class SyntaxFault extends Error {
   }
 }
 
-const SPACE = /[ \t\n\r]*/y;
 const NUMBER = /-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?/y;
 const WORD = /[A-Za-z_$][\w$-]*/y;
 const TOKEN = /"[^"\n]{0,40}"?|[\w$.+-]{1,40}/y;
@@ -188,13 +187,13 @@ class Reader {
 
   document(): JsonNode {
     const node = this.#value();
-    this.#match(SPACE);
+    this.#skipSpace();
     if (this.#offset < this.#text.length) throw this.#expected("the end of the file");
     return node;
   }
 
   #value(): JsonNode {
-    this.#match(SPACE);
+    this.#skipSpace();
     const position = this.#position(this.#offset);
     const char = this.#text[this.#offset];
     if (char === "{") return this.#object(position);
@@ -215,9 +214,11 @@ class Reader {
     const members = new Map<string, Member>();
     if (!this.#take("}")) {
       do {
-        this.#match(SPACE);
-        const word = this.#peek(WORD);
-        if (this.#text[this.#offset] !== '"') throw this.#expected("a key in double quotes", word && `write "${word}"`);
+        this.#skipSpace();
+        if (this.#text[this.#offset] !== '"') {
+          const word = this.#peek(WORD);
+          throw this.#expected("a key in double quotes", word && `write "${word}"`);
+        }
         const keyPosition = this.#position(this.#offset);
         const key = this.#string();
         this.#path.push(key);
@@ -259,7 +260,7 @@ class Reader {
     if (this.#take(close)) return false;
     const comma = this.#offset;
     if (this.#take(",")) {
-      this.#match(SPACE);
+      this.#skipSpace();
       if (this.#text[this.#offset] !== close) return true;
       const what = close === "}" ? "a key" : "a value";
       throw this.#fault(comma, `expected ${what} after ",", found "${close}": remove the trailing comma`);
@@ -310,15 +311,24 @@ class Reader {
 
   /** Skips white space and then the character, if it is the next. */
   #take(char: string): boolean {
-    this.#match(SPACE);
+    this.#skipSpace();
     if (this.#text[this.#offset] !== char) return false;
     this.#offset++;
     return true;
   }
 
+  #skipSpace(): void {
+    for (;;) {
+      const code = this.#text.charCodeAt(this.#offset);
+      if (code !== 0x20 && code !== 0x0a && code !== 0x0d && code !== 0x09) return;
+      this.#offset++;
+    }
+  }
+
+  /** What stands next as the pattern says; `exec` would make an object for each of a configuration's thousand words. */
   #peek(pattern: RegExp): string {
     pattern.lastIndex = this.#offset;
-    return pattern.exec(this.#text)?.[0] ?? "";
+    return pattern.test(this.#text) ? this.#text.slice(this.#offset, pattern.lastIndex) : "";
   }
 
   #match(pattern: RegExp): string {
