@@ -72,7 +72,7 @@ export function loadConfig<K extends PluginKind>(source: ConfigSource, options: 
   }
   if (config === INVALID || issues.length > 0) return { ok: false, issues: issues.sort(byPosition) };
   const shown = schema.show(root);
-  const digest = createHash("sha256").update(JSON.stringify(shown, sortedKeys)).digest("hex").slice(0, 12);
+  const digest = createHash("sha256").update(JSON.stringify(inKeyOrder(shown))).digest("hex").slice(0, 12);
   return { ok: true, config, shown, digest, kinds };
 }
 
@@ -187,32 +187,37 @@ function declarations(root: JsonNode, sources: Sources): Declared {
   const secrets = new Map<string, string>();
   const text = (node: JsonNode | undefined) => {
     if (node?.kind !== "string") return undefined;
+    if (!hasReference(node.value)) return node.value;
     const resolved = resolveReferences(node.value, sources);
     if (resolved.problems.length > 0) return undefined;
-    if (hasReference(node.value) && resolved.text !== "") secrets.set(resolved.text, node.value);
+    if (resolved.text !== "") secrets.set(resolved.text, node.value);
     return resolved.text;
   };
-  const texts = (node: JsonNode | undefined) => items(node).flatMap((item) => text(item) ?? []);
+  const texts = (nodes: readonly JsonNode[]) => nodes.map(text).filter((found) => found !== undefined);
   const path = (node: JsonNode | undefined) => {
     const found = text(node);
     return found?.startsWith("/") ? found : undefined;
   };
-  items(nodeAt(root, ["services"])).forEach((service, i) => {
-    const basePath = path(nodeAt(service, ["base_path"])) ?? null;
-    const hosts = texts(nodeAt(service, ["hosts"])).map((host) => host.toLowerCase());
-    const at = ["services", i];
-    const declaredService = { name: text(nodeAt(service, ["name"])) ?? formatPath(at), basePath, hosts, at };
-    items(nodeAt(service, ["routes"])).forEach((route, j) => {
-      const routePath = path(nodeAt(route, ["path"]));
-      const written = items(nodeAt(route, ["methods"]));
-      const methods = texts(nodeAt(route, ["methods"]));
+  items(field(root, "services")).forEach((service, i) => {
+    const basePath = path(field(service, "base_path")) ?? null;
+    const hosts = texts(items(field(service, "hosts"))).map((host) => host.toLowerCase());
+    const at: Path = ["services", i];
+    const declaredService = { name: text(field(service, "name")) ?? formatPath(at), basePath, hosts, at };
+    items(field(service, "routes")).forEach((route, j) => {
+      const routePath = path(field(route, "path"));
+      const written = items(field(route, "methods"));
+      const methods = texts(written);
       // Without its broken methods the route would look as if it took all of them.
       if (routePath === undefined || methods.length < written.length) return;
-      const name = text(nodeAt(route, ["name"])) ?? defaultRouteName(methods, routePath);
-      list.push({ service: declaredService, route: { name, path: routePath, methods, at: [...at, "routes", j] } });
+      const name = text(field(route, "name")) ?? defaultRouteName(methods, routePath);
+      list.push({ service: declaredService, route: { name, path: routePath, methods, at: at.concat("routes", j) } });
     });
   });
   return { list, secrets };
+}
+
+function field(node: JsonNode, name: string): JsonNode | undefined {
+  return node.kind === "object" ? node.members.get(name)?.value : undefined;
 }
 
 function items(node: JsonNode | undefined): readonly JsonNode[] {
@@ -234,8 +239,20 @@ function byPosition(a: Issue, b: Issue): number {
   return a.position.line - b.position.line || a.position.column - b.position.column;
 }
 
-/** For JSON.stringify: the same text whatever order the keys were written in. */
-function sortedKeys(_key: string, value: unknown): unknown {
-  if (typeof value !== "object" || value === null || Array.isArray(value)) return value;
-  return Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)));
+/** The same value, whatever order its keys were written in. */
+function inKeyOrder(value: Json): Json {
+  if (typeof value !== "object" || value === null) return value;
+  if (isList(value)) return value.length === 0 ? value : value.map(inKeyOrder);
+  const ordered: Record<string, Json> = {};
+  for (const key of Object.keys(value).sort()) {
+    const item = inKeyOrder(value[key]!);
+    // Assigned, it would be the prototype, and no part of the text.
+    if (key === "__proto__") Object.defineProperty(ordered, key, { value: item, enumerable: true });
+    else ordered[key] = item;
+  }
+  return ordered;
+}
+
+function isList(value: Json): value is readonly Json[] {
+  return Array.isArray(value);
 }

@@ -17,6 +17,7 @@ export interface Resolved {
   readonly problems: readonly string[];
 }
 
+const NONE: readonly string[] = Object.freeze([]);
 const REFERENCE = /\$\{(env|file):([^}]*)(\}?)/g;
 
 /** Whether the text holds a reference: then what it resolves to must never be shown. */
@@ -26,7 +27,7 @@ export function hasReference(text: string): boolean {
 
 /** Replaces every reference once: what comes out is not looked into again. Other `${…}` stay as they are. */
 export function resolveReferences(text: string, sources: Sources): Resolved {
-  if (!hasReference(text)) return { text, problems: [] };
+  if (!hasReference(text)) return { text, problems: NONE };
   const problems: string[] = [];
   const replaced = text.replace(REFERENCE, (reference: string, kind: string, name: string, brace: string) => {
     const found =

@@ -236,7 +236,7 @@ export function array<S extends AnySchema>(item: S, options: ArrayOptions = {}):
       const { length } = node.items;
       const before = context.issues.length;
       if (length < min || length > max) report(context, at, node, `expected ${countText(min, max)}, found ${length || "none"}`);
-      const values = node.items.map((child, i) => item.check(child, [...at, i], context) as Infer<S> | Invalid);
+      const values = node.items.map((child, i) => item.check(child, below(at, i), context) as Infer<S> | Invalid);
       if (unique !== undefined) checkUnique({ unique, item, items: node.items, values, at, context });
       return context.issues.length > before ? INVALID : (values as Infer<S>[]);
     },
@@ -317,8 +317,11 @@ export function object<const F extends Fields>(fields: F, options: ObjectOptions
     // The same for every object without the field, of which a large configuration has thousands: written out once, on first use. It is
     // frozen, since the next configuration shows it, too: an embedder who changed it would change what other gateways show.
     shownDefault: undefined as Json | undefined,
+    /** Whether the default is known to be valid and an empty list, as most are: each object gets one of its own, and none is checked again. */
+    isEmptyByDefault: false,
     ...("presence" in field ? { value: undefined, from: undefined, ...field } : { presence: "required" as const, schema: field }),
   }));
+  // Below it is walked by index: at a start this code is interpreted, and an iterator makes an object for each step.
   const derives = plan.some((field) => field.presence === "derived");
   const ignored = options.ignoreKeys ?? [];
   const known = new Set([...Object.keys(fields), ...ignored]);
@@ -329,26 +332,30 @@ export function object<const F extends Fields>(fields: F, options: ObjectOptions
     check(node, at, context) {
       if (node.kind !== "object") return mismatch("an object", node, at, context);
       const before = context.issues.length;
-      for (const [key, { keyPosition }] of node.members) {
+      for (const key of node.members.keys()) {
         if (known.has(key)) continue;
         const nearest = suggest(key, Object.keys(fields));
         const help = nearest !== undefined ? `; did you mean "${nearest}"?` : ` (known here: ${Object.keys(fields).join(", ")})`;
-        context.issues.push({ at: [...at, key], message: `is not a known field${help}`, position: keyPosition });
+        context.issues.push({ at: [...at, key], message: `is not a known field${help}`, position: node.members.get(key)!.keyPosition });
       }
       const values: Record<string, unknown> = {};
-      for (const field of plan) {
-        const under = [...at, field.key];
+      for (let i = 0; i < plan.length; i++) {
+        const field = plan[i]!;
         const member = node.members.get(field.key);
-        if (member !== undefined) values[field.key] = field.schema.check(member.value, under, context);
+        if (member !== undefined) values[field.key] = field.schema.check(member.value, below(at, field.key), context);
+        else if (field.isEmptyByDefault) values[field.key] = [];
         else if (field.presence === "defaulted") {
-          values[field.key] = field.schema.check(nodeFrom(field.value, node.position), under, context);
+          const value: unknown = field.schema.check(nodeFrom(field.value, node.position), below(at, field.key), context);
+          values[field.key] = value;
+          field.isEmptyByDefault = isEmptyList(field.value) && isEmptyList(value);
         } else if (field.presence === "required") {
-          report(context, under, node, `is required (${field.schema.describe ?? field.schema.expects})`);
+          report(context, [...at, field.key], node, `is required (${field.schema.describe ?? field.schema.expects})`);
         }
       }
       if (context.issues.length > before) return INVALID;
       const out: Record<string, unknown> = {};
-      for (const field of plan) {
+      for (let i = 0; i < plan.length; i++) {
+        const field = plan[i]!;
         if (Object.hasOwn(values, field.key)) out[field.name] = values[field.key];
         else if (field.presence === "derived") out[field.name] = field.from(values);
       }
@@ -360,14 +367,16 @@ export function object<const F extends Fields>(fields: F, options: ObjectOptions
     show(node) {
       if (node.kind !== "object") return null;
       const values: Record<string, Json> = {};
-      for (const field of plan) {
+      for (let i = 0; i < plan.length; i++) {
+        const field = plan[i]!;
         const member = node.members.get(field.key);
         if (member !== undefined) values[field.key] = field.schema.show(member.value);
         else if (field.presence === "defaulted") values[field.key] = field.shownDefault ??= frozen(field.schema.show(nodeFrom(field.value)));
       }
       if (!derives) return values;
       const shown: Record<string, Json> = {};
-      for (const field of plan) {
+      for (let i = 0; i < plan.length; i++) {
+        const field = plan[i]!;
         if (Object.hasOwn(values, field.key)) shown[field.key] = values[field.key]!;
         else if (field.presence === "derived") shown[field.key] = field.from(values);
       }
@@ -383,6 +392,15 @@ export function object<const F extends Fields>(fields: F, options: ObjectOptions
       return { type: "object", properties, ...(required.length > 0 && { required }), additionalProperties: false };
     },
   });
+}
+
+/** One step further: an array of just that length, where a spread would leave room for sixteen steps more. */
+function below(at: Path, step: string | number): Path {
+  return at.concat(step);
+}
+
+function isEmptyList(value: unknown): boolean {
+  return Array.isArray(value) && value.length === 0;
 }
 
 /** The same value, which nobody can change any more. */
@@ -489,12 +507,14 @@ interface UniqueCheck {
 
 /** Compares what the names resolve to, derived ones too, and shows them as they were written. */
 function checkUnique({ unique, item, items, values, at, context }: UniqueCheck): void {
+  if (items.length < 2) return;
   const seen = new Map<unknown, number>();
+  const name = camel(unique);
   items.forEach((node, i) => {
     const member = node.kind === "object" ? node.members.get(unique)?.value : undefined;
     const written = member?.kind === "string" ? member.value : undefined;
     // An item that is wrong elsewhere still has its name.
-    const value = values[i] === INVALID ? written : (values[i] as Record<string, unknown>)[camel(unique)];
+    const value = values[i] === INVALID ? written : (values[i] as Record<string, unknown>)[name];
     if (value === undefined) return;
     const first = seen.get(value);
     if (first === undefined) return void seen.set(value, i);

@@ -52,6 +52,18 @@ describe("loadConfig", () => {
     expect(digest(GOOD.replace("9000", "9001"))).not.toBe(digest(GOOD));
   });
 
+  it("digests every key, whatever its name", () => {
+    const kinds = [{ name: "key_auth", schema: s.record(s.string()) }];
+    const digest = (config: string) => {
+      const result = load(GOOD.replace('{ "key": "${env:KEY}" }', config), { kinds });
+      return result.ok ? result.digest : "";
+    };
+    expect(digest('{ "__proto__": "a", "b": "c" }')).toMatch(/^[0-9a-f]{12}$/);
+    expect(digest('{ "b": "c", "__proto__": "a" }')).toBe(digest('{ "__proto__": "a", "b": "c" }'));
+    expect(digest('{ "__proto__": "d", "b": "c" }')).not.toBe(digest('{ "__proto__": "a", "b": "c" }'));
+    expect(digest('{ "b": "c" }')).not.toBe(digest('{ "__proto__": "a", "b": "c" }'));
+  });
+
   it("loads what it shows to the same configuration", () => {
     const first = load(GOOD);
     const again = first.ok && loadConfig({ value: first.shown }, options);

@@ -106,6 +106,18 @@ describe("object", () => {
     expect(show(schema, {})).toEqual({ names: [{ of: ["a"] }] });
   });
 
+  it("a list that is left out is empty, one of its own for each object", () => {
+    const schema = s.object({ tags: s.withDefault(s.array(s.string()), []) });
+    const [first, second, third] = [1, 2, 3].map(() => check(schema, {}) as { tags: string[] });
+    second!.tags.push("mine");
+    expect([first, second, third]).toEqual([{ tags: [] }, { tags: ["mine"] }, { tags: [] }]);
+  });
+
+  it("reports a list that must not be empty and is so by default, for each object anew", () => {
+    const schema = s.object({ tags: s.withDefault(s.array(s.string(), { min: 1 }), []) });
+    for (let i = 0; i < 3; i++) expect(check(schema, {})).toEqual(["tags: expected at least 1 item, found none"]);
+  });
+
   it("shows snake_case with defaults, in the declared order", () => {
     expect(JSON.stringify(show(schema, { slug: "mine", limit_min: 3 }))).toBe(
       '{"limit_min":3,"hide_credentials":false,"slug":"mine","nested":{"idle_ms":5}}',
