@@ -22,7 +22,6 @@ export function parsePattern(text: string, field: "base_path" | "path", taken: r
   if (trimmed === "") return { segments: [] };
 
   const segments: Segment[] = [];
-  const names = new Set(taken);
   for (const written of trimmed.slice(1).split("/")) {
     const before = segments.at(-1);
     if (before?.kind === "rest") return { error: `${show(`{${before.name}*}`)} takes the rest of the path: it must be the last segment` };
@@ -32,8 +31,8 @@ export function parsePattern(text: string, field: "base_path" | "path", taken: r
       if (segment.kind === "rest" && field === "base_path") {
         return { error: `${show(written)} would leave nothing for the routes: use it in a route's path, or "{${segment.name}}" here` };
       }
-      if (names.has(segment.name)) return { error: `the placeholder "${segment.name}" occurs twice in base_path and path: rename one` };
-      names.add(segment.name);
+      const isBound = taken.includes(segment.name) || placeholderNames(segments).includes(segment.name);
+      if (isBound) return { error: `the placeholder "${segment.name}" occurs twice in base_path and path: rename one` };
     }
     segments.push(segment);
   }
@@ -41,7 +40,9 @@ export function parsePattern(text: string, field: "base_path" | "path", taken: r
 }
 
 export function placeholderNames(segments: readonly Segment[]): string[] {
-  return segments.flatMap((segment) => (segment.kind === "literal" ? [] : [segment.name]));
+  const names: string[] = [];
+  for (const segment of segments) if (segment.kind !== "literal") names.push(segment.name);
+  return names;
 }
 
 /** The pattern without its placeholders' names: two patterns of one shape match the same paths. `/a/{id}` and `/a/<x>` are `/a/{}`. */
@@ -53,6 +54,7 @@ export function shapeOf(segments: readonly Segment[]): string {
 }
 
 function parseSegment(written: string, text: string): Segment | { readonly error: string } {
+  if (PLAIN.test(written)) return { kind: "literal", text: written };
   if (written === "") return { error: `has an empty segment: write "/" once in ${show(text)}` };
   if (/[{}<>]/.test(written)) return parsePlaceholder(written);
   if (/\p{Surrogate}/u.test(written)) return { error: `${show(written)} holds half a surrogate pair, which no path can spell` };
@@ -62,6 +64,9 @@ function parseSegment(written: string, text: string): Segment | { readonly error
   if (normal.encodedSlash) return { error: `${show(written)} never matches: an encoded "/" is let through inside placeholders only` };
   return { kind: "literal", text: comparable(normal.path.slice(1)) };
 }
+
+/** What is unreserved (RFC 3986 §2.3) and no dot segment stands for itself: nearly all literals, and thousands of them at a start. */
+const PLAIN = /^[\w~-][\w.~-]*$/;
 
 /** `{name}`, `<name>` and both with a star. */
 function parsePlaceholder(written: string): Segment | { readonly error: string } {

@@ -77,8 +77,8 @@ export function compileTable<T>(entries: readonly TableEntry<T>[]): RouteTable<T
  */
 export function checkRoutes(declarations: readonly RouteDeclaration[]): RouteIssue[] {
   const errors: RouteIssue[] = [];
-  const bases = new Map<string, readonly Segment[] | null>();
-  const claims = new Map<string, Map<string, RouteDeclaration>>();
+  const bases = new Map<string, DeclaredBase | null>();
+  const claims = new Map<string, RouteDeclaration[]>();
   for (const declaration of declarations) {
     const { service, route } = declaration;
     const place = service.at.join(".");
@@ -86,16 +86,28 @@ export function checkRoutes(declarations: readonly RouteDeclaration[]): RouteIss
     if (base === undefined) {
       const parsed = service.basePath === null ? null : parsePattern(service.basePath, "base_path");
       if (parsed !== null && "error" in parsed) errors.push({ at: [...service.at, "base_path"], about: "pattern", message: parsed.error });
-      bases.set(place, (base = parsed === null || "error" in parsed ? null : parsed.segments));
+      base = parsed === null || "error" in parsed ? null : { names: placeholderNames(parsed.segments), places: placesOf(service.hosts, parsed.segments) };
+      bases.set(place, base);
     }
-    const parsed = parsePattern(route.path, "path", placeholderNames(base ?? []));
+    const parsed = parsePattern(route.path, "path", base?.names);
     if ("error" in parsed) errors.push({ at: [...route.at, "path"], about: "pattern", message: parsed.error });
     else if (base !== null) {
-      const earlier = claim(claims, declaration, `${shapeOf(base)} ${shapeOf(parsed.segments)}`);
+      const earlier = claim(claims, declaration, base.places, shapeOf(parsed.segments));
       if (earlier !== null) errors.push({ at: [...route.at, "path"], about: "conflict", message: conflict(declaration, earlier) });
     }
   }
   return errors;
+}
+
+interface DeclaredBase {
+  readonly names: readonly string[];
+  /** The base_path's shape on each of the service's hosts. */
+  readonly places: readonly string[];
+}
+
+function placesOf(hosts: readonly string[], base: readonly Segment[]): readonly string[] {
+  const shape = shapeOf(base);
+  return hosts.length === 0 ? [` ${shape}`] : Array.from(hostKeys(hosts), (host) => `${host} ${shape}`);
 }
 
 /** What is cut out of a path, in terms of the marks that a search leaves; shared by the routes that cut alike. */
@@ -110,7 +122,7 @@ interface Cut {
 
 /** What the entries compiled so far have in common. */
 interface Shared {
-  readonly bases: Map<string, { readonly segments: readonly Segment[]; readonly names: readonly string[] }>;
+  readonly bases: Map<string, { readonly segments: readonly Segment[]; readonly names: readonly string[]; readonly literalsAtEnd: number }>;
   readonly cuts: Map<string, Cut>;
 }
 
@@ -120,16 +132,16 @@ function compileEntry(entry: TableEntry<unknown>, id: number, { bases, cuts }: S
   let base = bases.get(basePath);
   if (base === undefined) {
     const segments = segmentsOf(basePath, "base_path", []);
-    bases.set(basePath, (base = { segments, names: placeholderNames(segments) }));
+    bases.set(basePath, (base = { segments, names: placeholderNames(segments), literalsAtEnd: literalsAtEnd(segments) }));
   }
   const below = segmentsOf(path, "path", base.names);
-  const names = [...base.names, ...placeholderNames(below)];
-  const key = `${base.names.length} ${names.join()} ${literalsAtEnd(base.segments)}`;
+  const names = base.names.concat(placeholderNames(below));
+  const key = `${base.names.length} ${names.join()} ${base.literalsAtEnd}`;
   let cut = cuts.get(key);
   if (cut === undefined) {
-    cuts.set(key, (cut = { names, baseMark: 2 * base.names.length - 1, baseLiterals: literalsAtEnd(base.segments) }));
+    cuts.set(key, (cut = { names, baseMark: 2 * base.names.length - 1, baseLiterals: base.literalsAtEnd }));
   }
-  return { endpoint: { id, segments: [...base.segments, ...below], baseLength: base.segments.length, methods, encodedSlashes }, cut };
+  return { endpoint: { id, segments: base.segments.concat(below), baseLength: base.segments.length, methods, encodedSlashes }, cut };
 }
 
 /** The length of the literal segments, each with its "/", behind the last placeholder. */
@@ -203,27 +215,34 @@ const NOTHING = Object.freeze({ kind: "none" });
 const PERCENT = 0x25;
 const DOT = 0x2e;
 
-/** Notes which methods a route takes of a pattern, on each of its hosts; gives back the earlier route that already takes one of them. */
-function claim(claims: Map<string, Map<string, RouteDeclaration>>, declaration: RouteDeclaration, shape: string): RouteDeclaration | null {
-  const { service, route } = declaration;
-  const methods = route.methods.length === 0 ? [ALL] : route.methods;
+/**
+ * Notes that a route takes its methods of a pattern, on each of its hosts; gives back the earlier route that already takes one of them.
+ * A pattern is mostly one route's alone, so what is kept of it is its routes, and their methods are looked through.
+ */
+function claim(claims: Map<string, RouteDeclaration[]>, declaration: RouteDeclaration, places: readonly string[], shape: string): RouteDeclaration | null {
   let earlier: RouteDeclaration | null = null;
-  for (const host of service.hosts.length === 0 ? [""] : hostKeys(service.hosts)) {
-    const key = `${host} ${shape}`;
-    let taken = claims.get(key);
-    if (taken === undefined) claims.set(key, (taken = new Map()));
-    // Looked up before it is noted: a method written twice in one route is not a conflict with itself.
-    for (const method of methods) earlier ??= taken.get(ALL) ?? (method === ALL ? firstOf(taken) : taken.get(method)) ?? null;
-    for (const method of methods) if (!taken.has(method)) taken.set(method, declaration);
+  for (const place of places) {
+    const key = `${place} ${shape}`;
+    const taken = claims.get(key);
+    if (taken === undefined) {
+      claims.set(key, [declaration]);
+      continue;
+    }
+    for (const method of methodsOf(declaration)) earlier ??= takerOf(taken, ALL) ?? (method === ALL ? taken[0] : takerOf(taken, method)) ?? null;
+    taken.push(declaration);
   }
   return earlier;
 }
 
 const ALL = "*";
+const ALL_METHODS = [ALL];
 
-function firstOf<V>(map: ReadonlyMap<string, V>): V | undefined {
-  for (const value of map.values()) return value;
-  return undefined;
+function methodsOf({ route }: RouteDeclaration): readonly string[] {
+  return route.methods.length === 0 ? ALL_METHODS : route.methods;
+}
+
+function takerOf(taken: readonly RouteDeclaration[], method: string): RouteDeclaration | undefined {
+  return taken.find((declaration) => methodsOf(declaration).includes(method));
 }
 
 function conflict(later: RouteDeclaration, earlier: RouteDeclaration): string {

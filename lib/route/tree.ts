@@ -201,7 +201,7 @@ function leafFor(root: Node, segments: readonly Segment[]): Endpoint[] {
 
 /** Writes the nodes into one array, each followed by its text, its leaves and its forks. */
 function pack(root: Node): Tree {
-  const packing: Packing = { cells: new Array<number>(ROOT).fill(0), methods: [], lists: new Map(), marks: 0, open: [] };
+  const packing: Packing = { cells: new Array<number>(ROOT).fill(0), texts: [], methods: [], lists: new Map(), marks: 0, open: [] };
   packNode(packing, root, "", 0);
   // Lists and no recursion, here and among the forks: thousands of literals may be alike, each in one character more.
   for (let next = packing.open.pop(); next !== undefined; next = packing.open.pop()) {
@@ -217,11 +217,15 @@ function pack(root: Node): Tree {
     packNode(packing, node, text, mark);
   }
   const cells = Int32Array.from(packing.cells);
-  return { cells, chars: new Uint8Array(cells.buffer), methods: packing.methods, marks: new Int32Array(packing.marks) };
+  const chars = new Uint8Array(cells.buffer);
+  for (const { from, text } of packing.texts) for (let i = 0; i < text.length; i++) chars[from + i] = text.charCodeAt(i);
+  return { cells, chars, methods: packing.methods, marks: new Int32Array(packing.marks) };
 }
 
 interface Packing {
   readonly cells: number[];
+  /** What is still to be written between the cells, from which byte on. */
+  readonly texts: { readonly from: number; readonly text: string }[];
   readonly methods: (readonly string[])[];
   /** The index of each list of methods, by its names. */
   readonly lists: Map<string, number>;
@@ -244,12 +248,10 @@ function packNode(packing: Packing, node: Node, text: string, mark: number): voi
   const { cells } = packing;
   const index = cells.length;
   let next = mark;
-  for (let i = 0; i < text.length; i++) if (text.charCodeAt(i) === ANY) next += 2;
+  for (let any = text.indexOf(ANY_SEGMENT); any >= 0; any = text.indexOf(ANY_SEGMENT, any + 1)) next += 2;
   cells.push(0, 0, 0, 0, mark, next, text.length);
-  for (let i = 0; i < text.length; i += 4) {
-    for (let j = 0; j < 4; j++) BYTES[j] = i + j < text.length ? text.charCodeAt(i + j) : 0;
-    cells.push(WORD[0]!);
-  }
+  if (text !== "") packing.texts.push({ from: 4 * cells.length, text });
+  for (let i = 0; i < text.length; i += 4) cells.push(0);
   packing.marks = Math.max(packing.marks, node.rest === null ? next : next + 2);
   if (node.ends !== null) cells[index + ENDS] = packLeaf(packing, node.ends);
   if (node.rest !== null) cells[index + REST] = packLeaf(packing, node.rest);
@@ -297,11 +299,15 @@ function groupBy<K, V>(values: readonly V[], keyOf: (value: V) => K): Map<K, V[]
 
 /** The fewest bits that differ between all the codes; at worst all seven of ASCII. */
 function bitsApart(codes: readonly number[]): { shift: number; mask: number } {
-  for (let mask = 1; ; mask = 2 * mask + 1) {
-    for (let shift = 0; mask << shift < 128; shift++) {
-      if (new Set(codes.map((code) => (code >> shift) & mask)).size === codes.length) return { shift, mask };
-    }
-  }
+  let mask = 1;
+  while (mask + 1 < codes.length) mask = 2 * mask + 1;
+  for (; ; mask = 2 * mask + 1) for (let shift = 0; mask << shift < 128; shift++) if (differ(codes, mask << shift)) return { shift, mask };
+}
+
+/** Whether no two of the codes are alike in these bits. */
+function differ(codes: readonly number[], bits: number): boolean {
+  for (let i = 1; i < codes.length; i++) for (let j = 0; j < i; j++) if (((codes[i]! ^ codes[j]!) & bits) === 0) return false;
+  return true;
 }
 
 function onlyBranch({ ends, rest, one, literals }: Node): { segment: string; node: Node } | null {
@@ -315,7 +321,8 @@ function onlyBranch({ ends, rest, one, literals }: Node): { segment: string; nod
 /** Sorts the endpoints of one pattern into its methods. */
 function packLeaf(packing: Packing, endpoints: readonly Endpoint[]): number {
   const { cells } = packing;
-  const sorted = endpoints.length === 1 ? endpoints : [...endpoints].sort((a, b) => b.baseLength - a.baseLength);
+  if (endpoints.length === 1) return packOnly(packing, endpoints[0]!);
+  const sorted = [...endpoints].sort((a, b) => b.baseLength - a.baseLength);
   const takers = new Map<string, number>();
   let others = NONE;
   for (const { id, methods } of sorted) {
@@ -337,6 +344,16 @@ function packLeaf(packing: Packing, endpoints: readonly Endpoint[]): number {
   return index;
 }
 
+/** As `packLeaf`, for a pattern that is one endpoint's alone, as nearly all are. */
+function packOnly(packing: Packing, { id, methods, encodedSlashes }: Endpoint): number {
+  const { cells } = packing;
+  const names = methods.includes("GET") && !methods.includes("HEAD") ? [...methods, "HEAD"] : methods;
+  const index = cells.length;
+  cells.push(encodedSlashes ? index : 0, methods.length === 0 ? id : NONE, listOf(packing, names));
+  for (let i = 0; i < names.length; i++) cells.push(id);
+  return index;
+}
+
 /** Lists of methods are few, and the same for most routes: kept once, they stay near. */
 function listOf({ lists, methods }: Packing, names: readonly string[]): number {
   const key = names.join();
@@ -344,10 +361,6 @@ function listOf({ lists, methods }: Packing, names: readonly string[]): number {
   if (list === undefined) lists.set(key, (list = methods.push(names) - 1));
   return list;
 }
-
-/** Four characters as the integer that holds them on this machine. */
-const WORD = new Int32Array(1);
-const BYTES = new Uint8Array(WORD.buffer);
 
 const NO_MARKS = new Int32Array(0);
 const ANY_SEGMENT = String.fromCharCode(ANY);

@@ -219,6 +219,13 @@ describe("checkRoutes", () => {
     expect(error?.message).toMatch(/route "r0" of service "people" and route "r1" of service "users" both match PUT of "\/\{y\}"/);
   });
 
+  it("names, of several routes that are in the way, the first that takes the first of the methods", () => {
+    const earlier = (...routes: string[]) => checkRoutes(declare({ "a /a": routes })).map(({ message }) => /and route "(r\d)"/.exec(message)![1]);
+    expect(earlier("GET /x", "PUT /x", "PUT,GET /x")).toEqual(["r1"]);
+    expect(earlier("GET /x", "PUT /x", "* /x")).toEqual(["r0"]);
+    expect(earlier("GET /x", "* /x", "GET /x")).toEqual(["r0", "r1"]);
+  });
+
   it("agrees with the table: where it finds nothing, every route is reached by a request of its own", () => {
     const r = random(11);
     for (let n = 0; n < 300; n++) {
