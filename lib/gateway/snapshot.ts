@@ -203,9 +203,9 @@ function routeEntries(
   compiler: PluginCompiler,
 ): TableEntry<RouteTarget>[] {
   const name: ServiceName = { name: service.name, basePath: withoutFinalSlash(service.basePath) };
+  const outerTakesPreflights = compiler.takesPreflights(outer.plugins);
   return service.routes.map((route) => {
     const own = compiler.create(route.plugins, { level: "route", service: service.name, route: route.name });
-    const takesPreflights = compiler.takesPreflights([...outer.plugins, ...route.plugins]);
     return {
       basePath: service.basePath,
       hosts: service.hosts,
@@ -216,9 +216,9 @@ function routeEntries(
         service: name,
         route: { name: route.name, path: route.path },
         pattern: patternOf(name.basePath, route.path),
-        handler: folded([...outer.links, ...own], innermost, service.name, route.name),
+        handler: folded(own.length === 0 ? outer.links : [...outer.links, ...own], innermost, service.name, route.name),
         meter: meters.get(route.name)!,
-        takesPreflights,
+        takesPreflights: outerTakesPreflights || compiler.takesPreflights(route.plugins),
       },
     };
   });
@@ -242,6 +242,8 @@ function withoutFinalSlash(path: string): string {
   return path.length > 1 && path.endsWith("/") ? path.slice(0, -1) : path;
 }
 
+const NO_LINKS: readonly Link[] = Object.freeze([]);
+
 /** Creates the middlewares of one list of plugin instances, each under a key that names it across reloads. */
 class PluginCompiler {
   readonly #workshop: Workshop;
@@ -261,7 +263,8 @@ class PluginCompiler {
     return instances.some(({ name, enabled }) => enabled && kinds.find((kind) => kind.name === name)?.takes === "preflights");
   }
 
-  create(instances: readonly PluginInstance[], place: Pick<Scope, "level" | "service" | "route">): Link[] {
+  create(instances: readonly PluginInstance[], place: Pick<Scope, "level" | "service" | "route">): readonly Link[] {
+    if (instances.length === 0) return NO_LINKS;
     const { runtime, kinds, log, tracer } = this.#workshop;
     const links: Link[] = [];
     const seen = new Map<string, number>();

@@ -12,17 +12,25 @@ export const BUCKETS: readonly number[] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.
 const BUCKETS_MS = BUCKETS.map((seconds) => seconds * 1000);
 
 export class Histogram {
-  /** Of each bucket alone, the last of what is above all bounds. */
-  readonly counts = new Float64Array(BUCKETS.length + 1);
   sumMs = 0;
+  /** Null as long as there is nothing to count: most routes of a large configuration are quiet, and none has been asked for at the start. */
+  #counts: Float64Array | null = null;
+
+  /** Of each bucket alone, the last of what is above all bounds. */
+  get counts(): Float64Array {
+    return this.#counts ?? NO_COUNTS;
+  }
 
   add(ms: number): void {
+    const counts = (this.#counts ??= new Float64Array(BUCKETS.length + 1));
     let i = 0;
     while (i < BUCKETS_MS.length && ms > BUCKETS_MS[i]!) i++;
-    this.counts[i]!++;
+    counts[i]!++;
     this.sumMs += ms;
   }
 }
+
+const NO_COUNTS = new Float64Array(BUCKETS.length + 1);
 
 export interface Cell {
   count: number;
@@ -38,15 +46,23 @@ const HIGHEST_STATUS = 599;
 /** Plugins of a host may bring codes of their own, and make them up as well. */
 const MOST_CODES = 64;
 
+const NO_CELLS: ReadonlyMap<string, Cell> = new Map();
+
 /** What is known of the requests of one route. */
 export class RouteMeter implements Meter {
   readonly duration = new Histogram();
   readonly recent = new Recent();
-  readonly refusals = new Map<string, Cell>();
   rateLimited = 0;
   /** Requests that were given this route and are not over. */
   inFlight = 0;
-  readonly #requests = new Map<number, Cell>();
+  /** Both null as long as they would be empty, as in a histogram. */
+  #requests: Map<number, Cell> | null = null;
+  #refusals: Map<string, Cell> | null = null;
+
+  /** By the code of the error. */
+  get refusals(): ReadonlyMap<string, Cell> {
+    return this.#refusals ?? NO_CELLS;
+  }
 
   ended(method: string, notes: Notes, ms: number): void {
     const { status, code } = notes;
@@ -56,8 +72,9 @@ export class RouteMeter implements Meter {
     if (status !== null && status >= 500) recent.errors++;
     const known = METHOD_INDEX.get(method) ?? METHODS.length;
     const key = known * SPAN + (status === null ? 0 : status > HIGHEST_STATUS ? HIGHEST_STATUS + 1 : status);
-    const cell = this.#requests.get(key);
-    if (cell === undefined) this.#requests.set(key, { count: 1 });
+    const requests = (this.#requests ??= new Map<number, Cell>());
+    const cell = requests.get(key);
+    if (cell === undefined) requests.set(key, { count: 1 });
     else cell.count++;
     // A WebSocket lasts as long as people keep it open: among requests it would hide how long those take.
     if (status !== 101) {
@@ -69,7 +86,7 @@ export class RouteMeter implements Meter {
 
   /** Calls `tell` for each kind of request that there was. */
   eachRequest(tell: (method: string, code: string, count: number) => void): void {
-    for (const [key, { count }] of this.#requests) {
+    for (const [key, { count }] of this.#requests ?? []) {
       const status = key % SPAN;
       const code = status === 0 ? "none" : status > HIGHEST_STATUS ? "other" : String(status);
       tell(METHODS[Math.floor(key / SPAN)] ?? "other", code, count);
@@ -82,9 +99,10 @@ export class RouteMeter implements Meter {
       this.recent.limited++;
     }
     if (route === null || attempts > 0 || code === "internal" || ERRORS[code as ErrorCode]?.side === "upstream") return;
-    const name = this.refusals.has(code) || this.refusals.size < MOST_CODES ? code : "other";
-    const cell = this.refusals.get(name);
-    if (cell === undefined) this.refusals.set(name, { count: 1 });
+    const refusals = (this.#refusals ??= new Map<string, Cell>());
+    const name = refusals.has(code) || refusals.size < MOST_CODES ? code : "other";
+    const cell = refusals.get(name);
+    if (cell === undefined) refusals.set(name, { count: 1 });
     else cell.count++;
   }
 }
