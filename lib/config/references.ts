@@ -22,7 +22,7 @@ const REFERENCE = /\$\{(env|file):([^}]*)(\}?)/g;
 
 /** Whether the text holds a reference: then what it resolves to must never be shown. */
 export function hasReference(text: string): boolean {
-  return text.includes("${env:") || text.includes("${file:");
+  return text.includes("${") && (text.includes("${env:") || text.includes("${file:"));
 }
 
 /** Replaces every reference once: what comes out is not looked into again. Other `${…}` stay as they are. */

@@ -55,6 +55,7 @@ export function shapeOf(segments: readonly Segment[]): string {
 
 function parseSegment(written: string, text: string): Segment | { readonly error: string } {
   if (PLAIN.test(written)) return { kind: "literal", text: written };
+  if (PLAIN_PLACEHOLDER.test(written)) return { kind: "one", name: written.slice(1, -1) };
   if (written === "") return { error: `has an empty segment: write "/" once in ${show(text)}` };
   if (/[{}<>]/.test(written)) return parsePlaceholder(written);
   if (/\p{Surrogate}/u.test(written)) return { error: `${show(written)} holds half a surrogate pair, which no path can spell` };
@@ -67,6 +68,7 @@ function parseSegment(written: string, text: string): Segment | { readonly error
 
 /** What is unreserved (RFC 3986 §2.3) and no dot segment stands for itself: nearly all literals, and thousands of them at a start. */
 const PLAIN = /^[\w~-][\w.~-]*$/;
+const PLAIN_PLACEHOLDER = /^\{[A-Za-z_]\w*\}$/;
 
 /** `{name}`, `<name>` and both with a star. */
 function parsePlaceholder(written: string): Segment | { readonly error: string } {

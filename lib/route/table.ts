@@ -50,12 +50,12 @@ export function compileTable<T>(entries: readonly TableEntry<T>[]): RouteTable<T
   const open: Endpoint[] = [];
   const byHost = new Map<string, Endpoint[]>();
   const shared: Shared = { bases: new Map(), cuts: new Map() };
-  for (const [id, entry] of entries.entries()) {
+  entries.forEach((entry, id) => {
     const { endpoint, cut } = compileEntry(entry, id, shared);
     cuts.push(cut);
     if (entry.hosts.length === 0) open.push(endpoint);
     else for (const host of hostKeys(entry.hosts)) pushTo(byHost, host, endpoint);
-  }
+  });
   const openTree = growTree(open);
   const hostTrees = new Map<string, Tree>();
   for (const [host, list] of byHost) hostTrees.set(host, growTree(list));

@@ -271,8 +271,9 @@ function packForks({ cells, open }: Packing, start: number, literals: [string, N
       continue;
     }
     let place = alike;
-    while (all.every(([literal]) => codeAt(literal, place) === codeAt(first, place))) place++;
-    const branches = groupBy(all, ([literal]) => codeAt(literal, place));
+    // By index: taken apart by a pattern, each would cost an iterator until the compiler has seen this code often.
+    while (all.every((literal) => codeAt(literal[0], place) === codeAt(first, place))) place++;
+    const branches = groupBy(all, (literal) => codeAt(literal[0], place));
     const { shift, mask } = bitsApart([...branches.keys()]);
     const fork = cells.length;
     cells[from] = fork;
