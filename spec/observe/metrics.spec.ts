@@ -136,6 +136,18 @@ describe("what is counted", () => {
     meter.eachRequest((...told) => expect(told).toEqual(["GET", "101", 1]));
   });
 
+  it("for each route apart; one that nobody asked for holds no histogram and no tables of its own", () => {
+    const [quiet, asked, other] = [new RouteMeter(), new RouteMeter(), new RouteMeter()];
+    const { notes } = new Call({ id: "1", remoteAddress: "", trustedRemote: false, startedAt: 0, inform: () => {} });
+    asked.ended("GET", Object.assign(notes, { status: 403, code: "forbidden", route: { name: "r", path: "/" } }), 2);
+    expect([...asked.duration.counts].filter((count) => count > 0)).toEqual([1]);
+    expect([...asked.refusals]).toEqual([["forbidden", { count: 1 }]]);
+    expect(quiet.duration.counts.every((count) => count === 0)).toBe(true);
+    expect(quiet.refusals.size).toBe(0);
+    expect(quiet.duration.counts).toBe(other.duration.counts);
+    expect(quiet.refusals).toBe(other.refusals);
+  });
+
   it("as refusals of plugins, neither what upstreams and the gateway failed at, nor what a plugin threw", async () => {
     const refusing = definePlugin({
       name: "refusing",
