@@ -462,8 +462,9 @@ export class Gateway {
 
   #ended(inbound: Inbound): void {
     const { call, method } = inbound;
-    (call.notes.meter ?? this.#metrics.unrouted).ended(method, call.notes, this.#clock.now() - call.startedAt);
-    this.#accessLog.write(inbound);
+    const now = this.#clock.now();
+    (call.notes.meter ?? this.#metrics.unrouted).ended(method, call.notes, now - call.startedAt);
+    this.#accessLog.write(inbound, now);
     this.#tracer?.end(call.notes);
     if (this.#shed.size > 0) this.#shed.delete(inbound);
     if (--this.#inFlight === 0) this.#noneInFlight?.();

@@ -27,9 +27,22 @@ export type LineFormat = (entry: AccessEntry, now: number, wall: number) => stri
 /** Of User-Agent and Referer; what is longer is cut off, and nobody reads it. */
 const MOST_CHARACTERS = 256;
 
-/** Remembers the second, so that its date is spelt once. */
+/**
+ * Remembers how the moment, outcomes and the names of the configuration are spelt. A line is a tree of its pieces until it is encoded, and
+ * that takes longer the more of them there are: what stands side by side and is known before is one piece.
+ */
 export function jsonLines(): LineFormat {
-  const secondOf = spelling((wall) => new Date(wall).toISOString().slice(0, -4));
+  const second = lastly((wall: number) => `{"time":"${new Date(wall).toISOString().slice(0, -4)}`, (wall) => Math.floor(wall / 1000));
+  const beginning = lastly((wall: number) => [second(wall), thousandths(wall), 'Z","request_id":"'].join(""), (wall) => wall);
+  const outcome = remembered((version: string) =>
+    remembered((status: number | null) => ['","protocol":"HTTP/', version, '","status":', String(status), ',"code":'].join("")),
+  );
+  const names = remembered((service: string | null) =>
+    remembered((route: string | null) => [',"service":', quoted(service), ',"route":', quoted(route), ',"upstream":'].join("")),
+  );
+  const tries = remembered((upstream: string | null) =>
+    remembered((attempts: number) => [quoted(upstream), ',"attempts":', String(attempts), ',"caller":'].join("")),
+  );
   return ({ call, method, target, httpVersion, clientAddress, headers }, now, wall) => {
     const { notes } = call;
     const { askedAt, answeredAt } = notes;
@@ -37,25 +50,44 @@ export function jsonLines(): LineFormat {
     const agent = headerValue(headers, "user-agent");
     // A trace id has been checked, and so has the version: nothing in them to escape.
     const traceId = notes.span === null ? traceIdOf(headers) : notes.span.traceId;
+    const code = codeOf(call);
+    // Sums of strings: a template looks at each of its parts once more. Numbers are strings before, for the same reason.
     return (
-      `{"time":"${secondOf(wall)}${thousandths(wall)}Z","request_id":${quoted(call.id)},"trace_id":${traceId === null ? "null" : `"${traceId}"`}` +
-      `,"client_ip":${quoted(clientAddress)},"method":${quoted(method)},"path":${quoted(redactedPath(pathOf(target)))},"protocol":"HTTP/${httpVersion}"` +
-      `,"status":${notes.status},"code":${quoted(codeOf(call))},"bytes_received":${notes.received},"bytes_sent":${notes.sent}` +
-      `,"service":${quoted(notes.service)},"route":${quoted(notes.route)},"upstream":${quoted(notes.upstream)},"attempts":${notes.attempts}` +
-      `,"caller":${quoted(notes.identity)},"duration_ms":${hundredths(now - call.startedAt)}` +
-      `,"upstream_ms":${notes.upstreamMs === null && askedAt === null ? "null" : hundredths(upstreamMs)}` +
-      `,"plugins_ms":${notes.route === null ? "null" : hundredths((answeredAt ?? now) - call.startedAt - upstreamMs)}` +
-      `,"user_agent":${agent === undefined ? "null" : quoted(short(agent))}${notes.fault === null ? "" : `,"fault":${quoted(notes.fault)}`}}\n`
+      beginning(wall) +
+      escaped(call.id) +
+      (traceId === null ? '","trace_id":null,"client_ip":"' : '","trace_id":"' + traceId + '","client_ip":"') +
+      escaped(clientAddress) +
+      (METHODS.get(method) ?? methodField(escaped(method))) +
+      (plainPath(target) ?? escaped(redactedPath(pathOf(target)))) +
+      outcome(httpVersion)(notes.status) +
+      (code === null ? 'null,"bytes_received":' : quoted(code) + ',"bytes_received":') +
+      String(notes.received) +
+      ',"bytes_sent":' +
+      String(notes.sent) +
+      names(notes.service)(notes.route) +
+      tries(notes.upstream)(notes.attempts) +
+      quoted(notes.identity) +
+      ',"duration_ms":' +
+      hundredths(now - call.startedAt) +
+      ',"upstream_ms":' +
+      (notes.upstreamMs === null && askedAt === null ? "null" : hundredths(upstreamMs)) +
+      ',"plugins_ms":' +
+      (notes.route === null ? "null" : hundredths((answeredAt ?? now) - call.startedAt - upstreamMs)) +
+      (agent === undefined ? ',"user_agent":null' : ',"user_agent":' + quoted(short(agent))) +
+      (notes.fault === null ? "}\n" : ',"fault":' + quoted(notes.fault) + "}\n")
     );
   };
 }
 
 /** `%h - %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i"`, times in UTC. */
 export function combinedLines(): LineFormat {
-  const secondOf = spelling((wall) => {
-    const [, day, month, year, time] = new Date(wall).toUTCString().split(" ");
-    return `${day}/${month}/${year}:${time} +0000`;
-  });
+  const dateOf = lastly(
+    (wall: number) => {
+      const [, day, month, year, time] = new Date(wall).toUTCString().split(" ");
+      return [" [", day, "/", month, "/", year, ":", time, ' +0000] "'].join("");
+    },
+    (wall) => Math.floor(wall / 1000),
+  );
   return ({ call, method, target, httpVersion, clientAddress, headers }, _now, wall) => {
     const { notes } = call;
     const referer = headerValue(headers, "referer");
@@ -63,7 +95,8 @@ export function combinedLines(): LineFormat {
     // Readers of this format want a number: nginx's for a client that went away without an answer.
     const status = notes.status ?? (call.aborted ? 499 : "-");
     return (
-      `${bare(clientAddress)} - ${bare(notes.identity)} [${secondOf(wall)}] "${inQuotes(`${method} ${redactedPath(pathOf(target))}`)} HTTP/${httpVersion}" ` +
+      `${bare(clientAddress)} - ${bare(notes.identity)}${dateOf(wall)}${inQuotes(method)} ` +
+      `${plainPath(target) ?? inQuotes(redactedPath(pathOf(target)))} HTTP/${httpVersion}" ` +
       `${status} ${notes.sent === null || notes.sent === 0 ? "-" : notes.sent} ` +
       `"${referer === undefined ? "-" : inQuotes(short(withoutSecrets(referer)))}" "${agent === undefined ? "-" : inQuotes(short(agent))}"\n`
     );
@@ -77,6 +110,21 @@ export function pathOf(target: string): string {
   return path === "" ? "/" : path; // http://gateway.example?q
 }
 
+/**
+ * The path of a target in which nothing has to be escaped or redacted; null where something might. Most are such, and one look at them
+ * takes less than half as long as the search for each of these.
+ */
+function plainPath(target: string): string | null {
+  if (target.charCodeAt(0) !== SLASH) return null;
+  const end = target.search(NOT_PLAIN_PATH);
+  if (end < 0) return target;
+  const c = target.charCodeAt(end);
+  return c === QUESTION_MARK || c === HASH ? target.slice(0, end) : null;
+}
+
+/** What ends a path, what is escaped, and what `redactedPath` begins with: a parameter, a JWT. */
+const NOT_PLAIN_PATH = /[^ !$-<>@-[\]-~]|eyJ/;
+
 function beforeQuery(text: string): string {
   for (let i = 0; i < text.length; i++) {
     const c = text.charCodeAt(i);
@@ -85,6 +133,7 @@ function beforeQuery(text: string): string {
   return text;
 }
 
+const SLASH = 0x2f;
 const QUESTION_MARK = 0x3f;
 const HASH = 0x23;
 
@@ -101,10 +150,24 @@ function short(text: string): string {
   return text.length <= MOST_CHARACTERS ? text : text.slice(0, MOST_CHARACTERS);
 }
 
+function methodField(method: string): string {
+  return ['","method":"', method, '","path":"'].join("");
+}
+
+/** Those that most requests have. */
+const METHODS: ReadonlyMap<string, string> = new Map(
+  ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"].map((method) => [method, methodField(method)]),
+);
+
 /** As JSON. */
 export function quoted(text: string | null): string {
   if (text === null) return "null";
   return isPlain(text) ? `"${text}"` : jsonText(text);
+}
+
+/** As `quoted`, without the quotes. */
+function escaped(text: string): string {
+  return isPlain(text) ? text : jsonText(text).slice(1, -1);
 }
 
 /** Printable ASCII that needs no escape. The expression takes half as long as a loop. */
@@ -136,25 +199,43 @@ const BYTES = Array.from({ length: 0x100 }, (_none, byte) => `\\x${byte.toString
 function hundredths(ms: number): string {
   const all = Math.max(0, Math.round(ms * 100));
   const rest = all % 100;
-  const whole = (all - rest) / 100;
-  return rest === 0 ? `${whole}` : rest < 10 ? `${whole}.0${rest}` : `${whole}.${rest}`;
+  return `${(all - rest) / 100}${FRACTIONS[rest]}`;
 }
 
+const FRACTIONS = Array.from({ length: 100 }, (_none, rest) => (rest === 0 ? "" : `.${String(rest).padStart(2, "0")}`));
+
+/** Three digits. */
 function thousandths(wall: number): string {
-  const ms = Math.floor(wall) % 1000;
-  return ms < 10 ? `00${ms}` : ms < 100 ? `0${ms}` : `${ms}`;
+  return String(Math.floor(wall) % 1000).padStart(3, "0");
 }
 
-/** Spells moments anew only when their second is another than the last one's. */
-function spelling(spell: (wall: number) => string): (wall: number) => string {
-  let second = -1;
+/** Spells moments anew only when `unit` gives another number of them than of the last one. */
+function lastly(spell: (wall: number) => string, unit: (wall: number) => number): (wall: number) => string {
+  let last = NaN;
   let spelt = "";
   return (wall) => {
-    const its = Math.floor(wall / 1000);
-    if (its !== second) {
-      second = its;
+    const its = unit(wall);
+    if (its !== last) {
+      last = its;
       spelt = spell(wall);
     }
     return spelt;
   };
 }
+
+/** Makes what belongs to each key once. For names of the configuration and small numbers: clients cannot make there be many, or long ones. */
+function remembered<Key, Value>(make: (key: Key) => Value): (key: Key) => Value {
+  const known = new Map<Key, Value>();
+  return (key) => {
+    let value = known.get(key);
+    if (value === undefined) {
+      // Most of them may be of configurations that are in force no more.
+      if (known.size === MOST_REMEMBERED) known.clear();
+      value = make(key);
+      known.set(key, value);
+    }
+    return value;
+  };
+}
+
+const MOST_REMEMBERED = 16 * 1024;

@@ -69,13 +69,12 @@ export class AccessLog {
     if (body !== null) countBytes(body, (bytes) => (notes.received! += bytes));
   }
 
-  /** Notes a finished request. */
-  write(entry: AccessEntry): void {
+  /** Notes a request that was finished at `now`, by the clock. */
+  write(entry: AccessEntry, now: number): void {
     const { sample } = this.#settings;
     if (!entry.call.notes.logged || this.#excluded(entry.target)) return;
     if (sample < 1 && this.#random() >= sample && !isFailure(entry.call.notes)) return;
-    const { clock } = this.#options;
-    const line = this.#line(entry, clock.now(), clock.wall());
+    const line = this.#line(entry, now, this.#options.clock.wall());
     if (this.#file !== null) return this.#file.write(line);
     if (this.#held === "") setImmediate(this.flush);
     this.#held += line;

@@ -61,7 +61,7 @@ async function written(entries: readonly AccessEntry[], format: "json" | "combin
     for (let i = 0; i < LINES; i++) {
       const noted = entries[i % entries.length]!;
       log.begin({ call: noted.call, body: null, upgrade: null });
-      log.write(noted);
+      log.write(noted, performance.now());
       if (i % PER_TURN === 0) await new Promise((resolve) => setImmediate(resolve));
     }
     const { user, system } = process.cpuUsage(before);

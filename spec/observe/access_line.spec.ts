@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { Call } from "../../lib/http/exchange.ts";
-import { combinedLines, jsonLines, type AccessEntry } from "../../lib/observe/access_line.ts";
+import { redactedPath } from "../../lib/http/redact.ts";
+import { combinedLines, jsonLines, pathOf, type AccessEntry } from "../../lib/observe/access_line.ts";
 
 const WALL = Date.UTC(2026, 0, 1) + 12;
 
@@ -25,6 +26,9 @@ const TARGETS = [
   ["/reset/eyJhbGciOiJub25lIn0.secret.secret/now", "/reset/[redacted]/now"],
   ["/a;token=secret/b", "/a;token=[redacted]/b"],
   ["/a%3FapiKey=secret", "/a%3FapiKey=[redacted]"],
+  ["/a;token=secret?b", "/a;token=[redacted]"],
+  ["/eyJ.secret?b=eyJ", "/[redacted]"],
+  ["/a?/../eyJ.secret", "/a"],
 ] as const;
 
 describe("a line of JSON", () => {
@@ -57,6 +61,38 @@ describe("a line of JSON", () => {
   it.each(TARGETS)("of the target %j, says %j and no secret", (target, path) => {
     expect(json({ target }).path).toBe(path);
     expect(JSON.stringify(json({ target }))).not.toContain("secret");
+  });
+
+  it("says of every target the path without what is secret in it, whatever stands beside what", () => {
+    const pieces = ["/", "a", "?", "#", "=", ";token=", "&sig=", "%3F", "e", "y", "J", "eyJ", "-", "<", ">", "@", '"', "\\", "\u007f", "\u00e9", "http://u:p@h"];
+    const line = jsonLines();
+    for (const first of pieces) {
+      for (const second of pieces) {
+        for (const third of pieces) {
+          const target = `/${first}${second}${third}x`;
+          for (const each of [target, target.slice(1)]) {
+            const { path } = JSON.parse(line(entry({ target: each }), 0, WALL)) as { path: string };
+            if (path !== redactedPath(pathOf(each))) expect(path, each).toBe(redactedPath(pathOf(each)));
+          }
+        }
+      }
+    }
+  });
+
+  it("says each request's own, however much alike the one before was", () => {
+    const line = jsonLines();
+    const requests = [
+      ["GET", "1.1", { service: "s", route: "/", upstream: "u", status: 200, attempts: 1 }],
+      ["GET", "1.1", { service: "t", route: "/", upstream: "u", status: 200, attempts: 2 }],
+      ["GET", "2.0", { service: "t", route: "/", upstream: "v", status: 200, attempts: 2 }],
+      ["POST", "2.0", { service: "t", route: null, upstream: "v", status: 404, attempts: 1 }],
+      ["ODD", "1.1", { service: null, route: null, upstream: null, status: null, attempts: 0 }],
+      ["GET", "1.1", { service: "null", route: "null", upstream: "null", status: 404, attempts: 1 }],
+    ] as const;
+    for (const [method, httpVersion, notes] of [...requests, ...requests]) {
+      const said = JSON.parse(line(entry({ method, httpVersion }, notes), 0, WALL)) as Record<string, unknown>;
+      expect(said).toMatchObject({ method, protocol: `HTTP/${httpVersion}`, ...notes });
+    }
   });
 
   it("is one line that a parser gives back as it was, whatever stands in a value; terminals see no control character", () => {

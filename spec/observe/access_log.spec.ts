@@ -33,7 +33,7 @@ function accessLog(settings: Partial<AccessLogSettings> = {}, random: () => numb
   adopt(settings);
   const write = (noted: AccessEntry) => {
     log.begin({ call: noted.call, body: null, upgrade: null });
-    log.write(noted);
+    log.write(noted, clock.now());
   };
   const text = () => {
     log.flush();
