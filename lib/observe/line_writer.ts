@@ -9,9 +9,13 @@ import type { Log } from "../base/log.ts";
 /** A file by its path, or what is open already and stays so: `{ fd: 1 }`. */
 export type LineTarget = { readonly path: string } | { readonly fd: number };
 
-/** Lines wait this long for others, or until so many characters have come: a write for each would cost more than all else about it. */
+/** Lines wait this long for others, or until about so many bytes have come: a write for each would cost more than all else about it. */
 const HOLD_MS = 50;
-const BATCH_CHARACTERS = 64 * 1024;
+const BATCH_BYTES = 64 * 1024;
+/** So many characters are encoded together. Strings of a whole batch would be carried about by the collector meanwhile. */
+const PIECE_CHARACTERS = 8 * 1024;
+/** A batch, and the piece with which it gets full. */
+const BUFFER_BYTES = BATCH_BYTES + 4 * PIECE_CHARACTERS;
 /** What may wait while the disk or the reader is behind; lines beyond it are lost. In characters. */
 const MOST_HELD = 8 * 1024 * 1024;
 /** How long after a full pipe was met it is tried again. */
@@ -24,6 +28,12 @@ export class LineWriter {
   #fd: number;
   /** Takes over once the write under way is through. */
   #nextFd: number | null = null;
+  /** Gets what is encoded, from FIRST to `#filled`. */
+  #buffer: Buffer | null = null;
+  #filled = FIRST;
+  /** The other one, which is being written or free. */
+  #other: Buffer | null = null;
+  /** What is not encoded yet; all in the buffer came before it. */
   #held = "";
   #isWriting = false;
   #holding: Timer | null = null;
@@ -45,8 +55,9 @@ export class LineWriter {
   /** Whole lines, each with its newline. */
   write(lines: string): void {
     if (this.#closing !== null) return this.#lose(linesIn(lines), "the file has been closed");
-    if (this.#held.length + lines.length > MOST_HELD) return this.#lose(linesIn(lines), "they come faster than they can be written");
+    if (this.#filled + this.#held.length + lines.length > MOST_HELD) return this.#lose(linesIn(lines), "they come faster than they can be written");
     this.#held += lines;
+    if (this.#held.length >= PIECE_CHARACTERS) this.#encode();
     if (!this.#isWriting) this.#startSoon();
   }
 
@@ -76,43 +87,69 @@ export class LineWriter {
   }
 
   async #close(): Promise<void> {
-    if (!this.#isWriting && this.#held !== "") this.#start();
+    if (!this.#isWriting && this.#holdsAny) this.#start();
     if (this.#isWriting) await new Promise<void>((resolve) => this.#whenIdle.push(resolve));
     this.#exchange();
     if ("path" in this.#target) close(this.#fd, ignore);
   }
 
+  get #holdsAny(): boolean {
+    return this.#filled > FIRST || this.#held !== "";
+  }
+
   #startSoon(): void {
-    if (this.#held.length >= BATCH_CHARACTERS) this.#start();
+    if (this.#filled + this.#held.length >= BATCH_BYTES) this.#start();
     else this.#holding ??= this.#clock.after(HOLD_MS, () => this.#start());
+  }
+
+  /** Leaves them as they are where they might not fit in. */
+  #encode(): void {
+    if (this.#held.length * MOST_BYTES > BUFFER_BYTES - this.#filled) return;
+    this.#buffer ??= emptyBuffer();
+    this.#filled += this.#buffer.write(this.#held, this.#filled);
+    this.#held = "";
   }
 
   #start(): void {
     this.#holding?.cancel();
     this.#holding = null;
     this.#isWriting = true;
-    const bytes = Buffer.from(this.#isTorn ? `\n${this.#held}` : this.#held);
-    this.#held = "";
-    this.#put(bytes, 0);
+    this.#encode();
+    const { bytes, end } = this.#taken();
+    this.#put(bytes, this.#isTorn ? 0 : FIRST, end);
   }
 
-  #put(bytes: Buffer, from: number): void {
-    write(this.#fd, bytes, from, bytes.length - from, null, (error, written) => {
-      if (error?.code === "EAGAIN") return void this.#clock.after(RETRY_MS, () => this.#put(bytes, from));
-      if (error === null && from + written < bytes.length) return this.#put(bytes, from + written);
+  /** What has come together, or the first of it, with FIRST before it. */
+  #taken(): { readonly bytes: Buffer; readonly end: number } {
+    if (this.#buffer === null || this.#filled === FIRST) {
+      const bytes = Buffer.from(`\n${this.#held}`);
+      this.#held = "";
+      return { bytes, end: bytes.length };
+    }
+    const taken = { bytes: this.#buffer, end: this.#filled };
+    this.#buffer = this.#other;
+    this.#other = taken.bytes;
+    this.#filled = FIRST;
+    return taken;
+  }
+
+  #put(bytes: Buffer, from: number, end: number): void {
+    write(this.#fd, bytes, from, end - from, null, (error, written) => {
+      if (error?.code === "EAGAIN") return void this.#clock.after(RETRY_MS, () => this.#put(bytes, from, end));
+      if (error === null && from + written < end) return this.#put(bytes, from + written, end);
       if (error === null) this.#recover();
-      else this.#lose(linesIn(bytes.toString("latin1", from)), error.message);
-      const end = error === null ? bytes.length : from;
-      if (end > 0) this.#isTorn = bytes[end - 1] !== NEWLINE;
+      else this.#lose(linesIn(bytes.toString("latin1", Math.max(from, FIRST), end)), error.message);
+      const last = bytes[(error === null ? end : from) - 1];
+      if (last !== undefined) this.#isTorn = last !== NEWLINE;
       this.#goOn();
     });
   }
 
   #goOn(): void {
     this.#exchange();
-    if (this.#held !== "" && this.#whenIdle.length > 0) return this.#start();
+    if (this.#holdsAny && this.#whenIdle.length > 0) return this.#start();
     this.#isWriting = false;
-    if (this.#held !== "") return this.#startSoon();
+    if (this.#holdsAny) return this.#startSoon();
     const waiting = this.#whenIdle;
     this.#whenIdle = [];
     for (const run of waiting) run();
@@ -153,10 +190,21 @@ export function whyUnwritable(error: unknown): string {
 }
 
 const NEWLINE = 0x0a;
+/** Where lines begin: behind a newline, which is written as well when the line before was torn. */
+const FIRST = 1;
+/** That a UTF-16 code unit takes in UTF-8. */
+const MOST_BYTES = 3;
 
 /** Readable by the owner and its group. A pipe that nobody reads is an error, not a wait. */
 function open(path: string): number {
   return openSync(path, constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | constants.O_NONBLOCK, 0o640);
+}
+
+/** Memory of its own, so that a part that is never filled is never taken. */
+function emptyBuffer(): Buffer {
+  const buffer = Buffer.allocUnsafeSlow(BUFFER_BYTES);
+  buffer[0] = NEWLINE;
+  return buffer;
 }
 
 function linesIn(text: string): number {

@@ -20,6 +20,15 @@ function writer(target: LineTarget) {
 const inFolder = () => join(emptyFolder(), "access.log");
 const text = (path: string) => readFileSync(path, "utf8");
 
+/** A pipe's, as many bytes as there are now. */
+function readSome(reader: number, bytes: Buffer): Buffer {
+  try {
+    return bytes.subarray(0, readSync(reader, bytes));
+  } catch {
+    return bytes.subarray(0, 0);
+  }
+}
+
 describe("a LineWriter", () => {
   it("makes a file that only its owner writes and only its group reads, and appends to one that is there", async () => {
     const path = inFolder();
@@ -165,14 +174,74 @@ describe("a LineWriter", () => {
     let read = "";
     await eventually(() => {
       clock.advance(20);
-      try {
-        read += bytes.toString("latin1", 0, readSync(reader, bytes));
-      } catch {
-        // There is nothing in it now.
-      }
+      read += readSome(reader, bytes).toString("latin1");
       return read.length >= all.length;
     });
     expect(read === all).toBe(true);
+  });
+
+  it("leaves alone what is being written while more comes, up to several batches of it, and adds none to a batch that is under way", async () => {
+    const path = join(emptyFolder(), "pipe");
+    execFileSync("mkfifo", [path]);
+    const reader = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
+    onTestFinished(() => closeSync(reader));
+    const { lines, clock } = writer({ path });
+    let given = "";
+    const give = (count: number) => {
+      for (let i = 0; i < count; i++) {
+        const line = `${given.length} ${i % 7 === 0 ? "\u20ac\u{1f600}" : "plain"} ${"x".repeat(100 + (i % 50))}\n`;
+        given += line;
+        lines.write(line);
+      }
+    };
+    const bytes = Buffer.alloc(16 * 1024);
+    const read: Buffer[] = [];
+    let length = 0;
+    const readTo = (most: number) =>
+      eventually(() => {
+        clock.advance(50);
+        read.push(Buffer.from(readSome(reader, bytes)));
+        length += read.at(-1)!.length;
+        return length >= most;
+      });
+    // More than the pipe takes: there is always a batch under way.
+    give(600);
+    for (let turn = 1; turn < 5; turn++) {
+      await readTo(turn * 50_000);
+      give(turn === 2 ? 3_000 : 500);
+    }
+    await readTo(Buffer.byteLength(given));
+    expect(Buffer.concat(read).toString() === given).toBe(true);
+  });
+
+  it("begins anew behind a line that broke off, and counts that one as lost", async () => {
+    const path = join(emptyFolder(), "pipe");
+    execFileSync("mkfifo", [path]);
+    const reading = () => openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
+    let reader = reading();
+    const { lines, clock, said } = writer({ path });
+    // Longer than what a pipe takes, twice.
+    lines.write(`${"x".repeat(500_000)}\n`);
+    const bytes = Buffer.alloc(100_000);
+    await eventually(() => readSome(reader, bytes).length > 0);
+    closeSync(reader);
+    await eventually(() => {
+      clock.advance(20);
+      return said().length === 1;
+    });
+    reader = reading();
+    onTestFinished(() => closeSync(reader));
+    for (const line of ["a\n", "b\n"]) {
+      lines.write(line);
+      clock.advance(50);
+      await eventually(() => said().length === 2);
+    }
+    await lines.close();
+    expect(readSome(reader, bytes).toString("latin1")).toMatch(/^x*\na\nb\n$/);
+    expect(said()).toEqual([
+      ["error", "lines of the access log are lost", undefined],
+      ["info", "the access log is written again", 1],
+    ]);
   });
 
   it("keeps 8 Mi characters for a reader that is behind, and no more", async () => {
