@@ -6,10 +6,16 @@
  * the time of the latest of them. So a mark leaves the window with its youngest admission: the count errs towards refusing, by at
  * most batch - 1 < limit / 64, and never towards admitting. For limits up to 64 a mark is one admission and the count is exact.
  * Every mark but the newest is full, so that one number, how full the newest is, gives the count of a whole ring.
+ *
+ * All that is remembered of a caller stands in one block: with many callers a decision costs what the memory takes to answer,
+ * and objects that refer to one another are asked for one after the other.
  */
-import { hash } from "node:crypto";
+import { randomInt } from "node:crypto";
 import type { Clock } from "../base/clock.ts";
+import { Blocks, within } from "./blocks.ts";
 import type { Counters, Decision, Limiter, LimiterOptions, Window } from "./counters.ts";
+import { countOf, Name, type Secret } from "./names.ts";
+import { Places } from "./places.ts";
 
 const MOST_MARKS = 64;
 
@@ -26,12 +32,12 @@ export interface MemoryCounters extends Counters {
 }
 
 /** `limiter` gives a view of its key's ledger: a new view with other windows leaves older views as they were until it is asked. */
-export function memoryCounters(clock: Clock): MemoryCounters {
+export function memoryCounters(clock: Clock, secret: Secret = [randomInt(2 ** 32) | 0, randomInt(2 ** 32) | 0]): MemoryCounters {
   const ledgers = new Map<string, Ledger>();
   return {
     limiter(key, options) {
       let ledger = ledgers.get(key);
-      if (ledger === undefined) ledgers.set(key, (ledger = new Ledger(options.windows)));
+      if (ledger === undefined) ledgers.set(key, (ledger = new Ledger(options.windows, secret)));
       else ledger.use(options.windows);
       return new View(clock, ledger, options.maxCallers);
     },
@@ -41,7 +47,7 @@ export function memoryCounters(clock: Clock): MemoryCounters {
     },
     get size() {
       let callers = 0;
-      for (const ledger of ledgers.values()) callers += ledger.callers.size;
+      for (const ledger of ledgers.values()) callers += ledger.places.callers;
       return { limiters: ledgers.size, callers };
     },
   };
@@ -67,43 +73,45 @@ class Plan {
 }
 
 /**
- * What is remembered of one caller; also a link of the ledger's list.
- *
- * `marks` is one flat array of numbers, so that a quiet caller costs two small objects (under 300 bytes with key and map entry):
- * [time of the last admission; then two per window: where its marks are (index of the oldest * 128 + how many) and how full the
- * newest is; then per window a ring of times]. All rings of a caller have one size, a power of two that doubles when one is full.
+ * A block, in numbers of eight bytes: the time of the last admission; the caller's place; two numbers per window: its ring (size as
+ * an exponent of two, index of the oldest mark, how many), and how full the newest mark is; then per window a ring of times. The
+ * name ends where the block ends. So all that a decision reads begins where it is known to, and is fetched at one time.
  */
-class Caller {
-  readonly key: string;
-  /** By which the marks are to be read; an older one than the ledger's until the caller is next seen. */
-  plan: Plan;
-  marks: number[];
-  previous: Caller = this;
-  next: Caller = this;
+const LAST = 0;
+/** In numbers of four bytes. */
+const PLACE = 2;
+const WINDOWS = 2;
 
-  constructor(key: string, plan: Plan, marks: number[]) {
-    this.key = key;
-    this.plan = plan;
-    this.marks = marks;
-  }
+function ringOf(bits: number, oldest: number, length: number): number {
+  return (bits << 14) | (oldest << 7) | length;
 }
 
-/** All callers of one plugin instance, in a ring of links ordered by last admission: the first is the first whose windows run out. */
+/** A ring outside a block, oldest mark first. */
+interface Ring {
+  readonly times: readonly number[];
+  readonly newest: number;
+}
+
+const NOBODY = new Int32Array(0);
+
+/** All callers of one plugin instance. */
 class Ledger {
-  readonly callers = new Map<string, Caller>();
+  /** The kind of a block is the plan its windows are written by: an older one than the ledger's until the caller is next seen. */
+  readonly blocks = new Blocks<Plan>();
+  readonly places = new Places(this.blocks, PLACE);
   plan: Plan;
   /**
    * What callers without a place of their own are counted in together. A caller who gets a place begins with what stands here,
    * since it may have been him: so moving there buys no quota. On an ordinary day nothing stands here.
    */
-  readonly overflow: Caller;
-  /** The link between last and first. */
-  readonly #ends: Caller;
+  overflow: number;
+  /** The name that was looked for last. */
+  readonly #name: Name;
 
-  constructor(windows: readonly Window[]) {
+  constructor(windows: readonly Window[], secret: Secret) {
     this.plan = new Plan(windows);
-    this.overflow = new Caller("", this.plan, blankMarks(windows.length, 1));
-    this.#ends = new Caller("", this.plan, []);
+    this.#name = new Name(secret);
+    this.overflow = this.#write(this.plan, -Infinity, NOBODY, windows.map(() => ({ times: [], newest: 0 })));
   }
 
   use(windows: readonly Window[]): void {
@@ -113,45 +121,108 @@ class Ledger {
   /** Forgets a few callers whose windows have run out: two, so that a decision, which adds at most one, always gains ground. */
   forget(now: number, longestMs: number): void {
     for (let i = 0; i < 2; i++) {
-      const first = this.#ends.next;
-      if (first === this.#ends || now - first.marks[0]! < longestMs) return;
-      unlink(first);
-      this.callers.delete(first.key);
+      const { first } = this.places;
+      if (first === 0 || now - this.#last(first) < longestMs) return;
+      this.places.remove(first);
+      this.blocks.give(first);
     }
   }
 
-  /** A place for a caller who had none. */
-  add(name: string): Caller {
-    const key = copied(name);
-    const { plan, marks } = this.overflow;
-    const caller = new Caller(key, plan, resized(marks, plan.windows.length, ringSize(longestRing(marks, plan.windows.length))));
-    this.callers.set(key, caller);
-    return caller;
+  /** The block of a caller, or the overflow. */
+  find(name: string): number {
+    this.#name.read(name);
+    return this.places.find(this.#name) || this.overflow;
   }
 
-  /** Puts the caller last: he was just admitted. */
-  touch(caller: Caller): void {
-    const ends = this.#ends;
-    if (ends.previous === caller) return;
-    unlink(caller);
-    caller.previous = ends.previous;
-    caller.next = ends;
-    ends.previous.next = caller;
-    ends.previous = caller;
+  /** A block for the caller who was just looked for, and had none. */
+  add(): number {
+    const { overflow } = this;
+    const name = this.#name.ints.subarray(0, this.#name.count);
+    const block = this.#write(this.blocks.page(overflow).kind, this.#last(overflow), name, this.#rings(overflow));
+    this.places.add(this.#name, block);
+    return block;
+  }
+
+  /** Writes a caller anew, so that there is room for one more mark in each ring. */
+  widen(block: number): number {
+    return this.#replace(block, this.blocks.page(block).kind, this.#rings(block));
+  }
+
+  /**
+   * Rewrites a caller's marks for other windows, matched by name: the newest admissions up to the new limit are kept, in batches of
+   * the new size. An admission's time only ever moves later (to that of the latest in its batch), so a reload refills nothing. What
+   * stood beyond a lowered limit is gone, though: should the limit be raised again within the window, it is not remembered.
+   */
+  convert(block: number, plan: Plan): number {
+    const before = this.blocks.page(block).kind;
+    const rings = this.#rings(block);
+    const converted = plan.windows.map((window, w) => {
+      const same = before.windows.findIndex(({ name }) => name === window.name);
+      if (same === -1) return { times: [], newest: 0 };
+      return regrouped(rings[same]!, before.batch[same]!, window.limit, plan.batch[w]!);
+    });
+    return this.#replace(block, plan, converted);
   }
 
   /** Whether nobody's windows hold anything any more. */
   runOut(now: number): boolean {
-    const last = this.#ends.previous;
-    const gone = (caller: Caller) => now - caller.marks[0]! >= caller.plan.longestMs;
-    return (last === this.#ends || gone(last)) && gone(this.overflow);
+    const gone = (block: number) => now - this.#last(block) >= this.blocks.page(block).kind.longestMs;
+    const { last } = this.places;
+    return (last === 0 || gone(last)) && gone(this.overflow);
   }
-}
 
-function unlink(caller: Caller): void {
-  caller.previous.next = caller.next;
-  caller.next.previous = caller.previous;
-  caller.previous = caller.next = caller;
+  #replace(block: number, plan: Plan, rings: readonly Ring[]): number {
+    const { ints, size } = this.blocks.page(block);
+    const end = 2 * (within(block) + size);
+    const name = block === this.overflow ? NOBODY : ints.subarray(end - countOf(ints[end - 1]!), end);
+    const by = this.#write(plan, this.#last(block), name, rings);
+    if (block === this.overflow) this.overflow = by;
+    else this.places.replace(block, by);
+    this.blocks.give(block);
+    return by;
+  }
+
+  /** A new block with room for one more mark in each ring. */
+  #write(plan: Plan, last: number, name: Int32Array, rings: readonly Ring[]): number {
+    const bits = rings.map(({ times, newest }, w) => ringBits(times.length + (newest < plan.batch[w]! ? 0 : 1)));
+    const inRings = bits.reduce((sum, each) => sum + (1 << each), 0);
+    const block = this.blocks.take(plan, WINDOWS + 2 * rings.length + inRings + ((name.length + 1) >> 1));
+    const { numbers, ints, size } = this.blocks.page(block);
+    const at = within(block);
+    numbers[at + LAST] = last;
+    ints.set(name, 2 * (at + size) - name.length);
+    let meta = at + WINDOWS;
+    let ring = meta + 2 * rings.length;
+    for (let w = 0; w < rings.length; w++, meta += 2) {
+      const { times, newest } = rings[w]!;
+      numbers[meta] = ringOf(bits[w]!, 0, times.length);
+      numbers[meta + 1] = newest;
+      numbers.set(times, ring);
+      ring += 1 << bits[w]!;
+    }
+    return block;
+  }
+
+  #rings(block: number): Ring[] {
+    const { numbers, kind } = this.blocks.page(block);
+    let meta = within(block) + WINDOWS;
+    let ring = meta + 2 * kind.windows.length;
+    return kind.windows.map(() => {
+      const size = 1 << (numbers[meta]! >> 14);
+      const oldest = (numbers[meta]! >> 7) & 127;
+      const length = numbers[meta]! & 127;
+      const newest = numbers[meta + 1]!;
+      const times: number[] = [];
+      for (let i = 0; i < length; i++) times.push(numbers[ring + ((oldest + i) & (size - 1))]!);
+      meta += 2;
+      ring += size;
+      return { times, newest };
+    });
+  }
+
+  #last(block: number): number {
+    return this.blocks.page(block).numbers[within(block) + LAST]!;
+  }
 }
 
 class View implements MemoryLimiter {
@@ -175,164 +246,96 @@ class View implements MemoryLimiter {
     const ledger = this.#ledger;
     const plan = this.#plan;
     ledger.forget(now, plan.longestMs);
-    const key = name.length > LONGEST_KEY ? shortened(name) : name;
     // Whoever is not known is judged by the overflow; only if that admits him does he get a place, or share it.
-    let caller = ledger.callers.get(key) ?? ledger.overflow;
-    if (caller.plan !== plan) convert(caller, plan);
-    if (this.#look(caller.marks, now)) {
-      if (caller === ledger.overflow && ledger.callers.size < this.#maxCallers) caller = ledger.add(key);
-      this.#record(caller, now);
-      if (caller !== ledger.overflow) ledger.touch(caller);
+    let block = ledger.find(name);
+    if (ledger.blocks.page(block).kind !== plan) block = ledger.convert(block, plan);
+    const room = this.#look(block, now);
+    if (this.#decision.admitted) {
+      if (block === ledger.overflow && ledger.places.callers < this.#maxCallers) block = ledger.add();
+      else if (room === "full") block = ledger.widen(block);
+      this.#record(block, now);
+      if (block !== ledger.overflow) ledger.places.touch(block);
     }
     return this.#decision;
   }
 
-  /** Drops the marks that have left their windows, and fills in the decision. Whether every window admits one more. */
-  #look(marks: number[], now: number): boolean {
+  /** Drops the marks that have left their windows, and fills in the decision. Whether a ring is too small for one more admission. */
+  #look(block: number, now: number): "full" | "roomy" {
     const { windows, batch } = this.#plan;
     const decision = this.#decision;
+    const { numbers } = this.#ledger.blocks.page(block);
     const count = windows.length;
-    const size = sizeOfRings(marks, count);
+    let room: "full" | "roomy" = "roomy";
     decision.retryMs = 0;
-    for (let w = 0, meta = 1, ring = 1 + 2 * count; w < count; w++, meta += 2, ring += size) {
+    let meta = within(block) + WINDOWS;
+    for (let w = 0, ring = meta + 2 * count; w < count; w++, meta += 2) {
       const window = windows[w]!;
-      let oldest = marks[meta]! >> 7;
-      let length = marks[meta]! & 127;
-      while (length > 0 && now - marks[ring + oldest]! >= window.ms) {
+      const before = numbers[meta]!;
+      const newest = numbers[meta + 1]!;
+      const bits = before >> 14;
+      const size = 1 << bits;
+      let oldest = (before >> 7) & 127;
+      let length = before & 127;
+      while (length > 0 && now - numbers[ring + oldest]! >= window.ms) {
         oldest = (oldest + 1) & (size - 1);
         length--;
       }
-      marks[meta] = (oldest << 7) | length;
-      const used = length === 0 ? 0 : (length - 1) * batch[w]! + marks[meta + 1]!;
-      const resetMs = length === 0 ? 0 : window.ms - (now - marks[ring + oldest]!); // in this order it cannot round to 0
+      numbers[meta] = ringOf(bits, oldest, length);
+      const used = length === 0 ? 0 : (length - 1) * batch[w]! + newest;
+      const resetMs = length === 0 ? 0 : window.ms - (now - numbers[ring + oldest]!); // in this order it cannot round to 0
       decision.remaining[w] = window.limit - used;
       decision.resetMs[w] = resetMs;
       if (used >= window.limit && resetMs > decision.retryMs) decision.retryMs = resetMs;
+      if (length === size && newest >= batch[w]!) room = "full";
+      ring += size;
     }
-    return (decision.admitted = decision.retryMs === 0);
+    decision.admitted = decision.retryMs === 0;
+    return room;
   }
 
-  /** Counts one admission in every window, and the decision with it. */
-  #record(caller: Caller, now: number): void {
+  /** Counts one admission in every window, and the decision with it. There is room for it. */
+  #record(block: number, now: number): void {
     const { windows, batch } = this.#plan;
     const decision = this.#decision;
+    const { numbers } = this.#ledger.blocks.page(block);
     const count = windows.length;
-    let marks = caller.marks;
-    let size = sizeOfRings(marks, count);
-    for (let w = 0; w < count; w++) {
-      const meta = 1 + 2 * w;
-      const length = marks[meta]! & 127;
-      const topUp = length > 0 && marks[meta + 1]! < batch[w]!;
-      if (!topUp && length === size) {
-        size *= 2;
-        caller.marks = marks = resized(marks, count, size);
-      }
+    const at = within(block);
+    let meta = at + WINDOWS;
+    for (let w = 0, ring = meta + 2 * count; w < count; w++, meta += 2) {
+      const before = numbers[meta]!;
+      const size = 1 << (before >> 14);
+      const oldest = (before >> 7) & 127;
+      const length = before & 127;
+      const topUp = length > 0 && numbers[meta + 1]! < batch[w]!;
       const newest = topUp ? length - 1 : length;
-      const oldest = marks[meta]! >> 7;
-      marks[1 + 2 * count + w * size + ((oldest + newest) & (size - 1))] = now;
-      marks[meta] = (oldest << 7) | (newest + 1);
-      marks[meta + 1] = topUp ? marks[meta + 1]! + 1 : 1;
+      numbers[ring + ((oldest + newest) & (size - 1))] = now;
+      if (!topUp) numbers[meta] = before + 1;
+      numbers[meta + 1] = topUp ? numbers[meta + 1]! + 1 : 1;
       decision.remaining[w]!--;
       // Untouched before, or its only mark was moved to now: the oldest mark is this one.
       if (newest === 0) decision.resetMs[w] = windows[w]!.ms;
+      ring += size;
     }
-    marks[0] = now;
+    numbers[at + LAST] = now;
   }
 }
 
-/** Longer names are kept as their hash, so that a caller cannot choose how much memory he costs. */
-const LONGEST_KEY = 64;
-
-function shortened(name: string): string {
-  return "#" + hash("sha256", name, "base64url");
+/** The least power of two that so many marks fit in, as an exponent; there are never more than MOST_MARKS. */
+function ringBits(marks: number): number {
+  let bits = 0;
+  while (1 << bits < Math.min(marks, MOST_MARKS)) bits++;
+  return bits;
 }
 
-/**
- * The same text in memory of its own. V8 keeps a string that was cut out of another, or joined, as a reference to its parts: an
- * address out of an X-Forwarded-For of 16 kB would keep all 16 kB (measured) for as long as the caller is remembered.
- */
-function copied(text: string): string {
-  const copy = Buffer.from(text, "latin1").toString("latin1");
-  return copy === text ? copy : Buffer.from(text, "utf16le").toString("utf16le");
-}
-
-function blankMarks(windows: number, size: number): number[] {
-  // Filled with a fraction first, so that the array is one of plain doubles from the start and stays of one kind.
-  const marks = new Array<number>(1 + windows * (2 + size)).fill(-0.5);
-  marks[0] = -Infinity;
-  marks.fill(0, 1, 1 + 2 * windows);
-  return marks;
-}
-
-function sizeOfRings(marks: readonly number[], windows: number): number {
-  return (marks.length - 1) / windows - 2;
-}
-
-function longestRing(marks: readonly number[], windows: number): number {
-  let longest = 0;
-  for (let w = 0; w < windows; w++) longest = Math.max(longest, marks[1 + 2 * w]! & 127);
-  return longest;
-}
-
-/** The least power of two that `marks` marks fit in. */
-function ringSize(marks: number): number {
-  let size = 1;
-  while (size < marks) size *= 2;
-  return size;
-}
-
-/** A copy of the marks in rings of another size. */
-function resized(marks: readonly number[], windows: number, size: number): number[] {
-  const copy = blankMarks(windows, size);
-  const before = sizeOfRings(marks, windows);
-  copy[0] = marks[0]!;
-  for (let w = 0; w < windows; w++) {
-    const meta = 1 + 2 * w;
-    const oldest = marks[meta]! >> 7;
-    const length = marks[meta]! & 127;
-    const from = 1 + 2 * windows + w * before;
-    const to = 1 + 2 * windows + w * size;
-    for (let i = 0; i < length; i++) copy[to + i] = marks[from + ((oldest + i) & (before - 1))]!;
-    copy[meta] = length;
-    copy[meta + 1] = marks[meta + 1]!;
-  }
-  return copy;
-}
-
-/**
- * Rewrites a caller's marks for other windows, matched by name: the newest admissions up to the new limit are kept, in batches of
- * the new size. An admission's time only ever moves later (to that of the latest in its batch), so a reload refills nothing. What
- * stood beyond a lowered limit is gone, though: should the limit be raised again within the window, it is not remembered.
- */
-function convert(caller: Caller, plan: Plan): void {
-  const before = caller.plan.windows.map((window) => window.name);
-  const rings = plan.windows.map((window, w) => regrouped(caller, before.indexOf(window.name), window.limit, plan.batch[w]!));
-  const count = plan.windows.length;
-  const size = ringSize(Math.max(...rings.map((ring) => ring.times.length)));
-  const marks = blankMarks(count, size);
-  marks[0] = caller.marks[0]!;
-  rings.forEach(({ times, newest }, w) => {
-    marks[1 + 2 * w] = times.length;
-    marks[2 + 2 * w] = newest;
-    times.forEach((time, i) => (marks[1 + 2 * count + w * size + i] = time));
-  });
-  caller.plan = plan;
-  caller.marks = marks;
-}
-
-/** The newest `limit` admissions of one of the caller's windows (none when w < 0), in marks of `batch`. */
-function regrouped({ plan, marks }: Caller, w: number, limit: number, batch: number): { times: number[]; newest: number } {
+/** The newest `limit` admissions of a ring in marks of `before`, in marks of `batch`. */
+function regrouped(ring: Ring, before: number, limit: number, batch: number): Ring {
   const times: number[] = [];
   let newest = batch;
-  if (w < 0) return { times, newest };
-  const count = plan.windows.length;
-  const size = sizeOfRings(marks, count);
-  const oldest = marks[1 + 2 * w]! >> 7;
-  const length = marks[1 + 2 * w]! & 127;
-  let skip = Math.max(0, (length - 1) * plan.batch[w]! + marks[2 + 2 * w]! - limit);
+  const length = ring.times.length;
+  let skip = Math.max(0, (length - 1) * before + ring.newest - limit);
   for (let i = 0; i < length; i++) {
-    const time = marks[1 + 2 * count + w * size + ((oldest + i) & (size - 1))]!;
-    const admissions = i === length - 1 ? marks[2 + 2 * w]! : plan.batch[w]!;
+    const time = ring.times[i]!;
+    const admissions = i === length - 1 ? ring.newest : before;
     let left = admissions - Math.min(skip, admissions);
     skip -= admissions - left;
     while (left > 0) {
