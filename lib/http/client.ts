@@ -43,14 +43,17 @@ export class ClientFailure extends Error {
   readonly kind: "unreachable" | "timeout" | "cancelled" | "too_large" | "invalid";
   /** Of an answer that had begun; null when none had. */
   readonly status: number | null;
+  /** Of such an answer; else none. */
+  readonly headers: HeaderList;
   /** Node's own name of the error, where it has one: "ECONNREFUSED". */
   readonly code: string | null;
 
-  constructor(kind: ClientFailure["kind"], message: string, status: number | null = null, code: string | null = null) {
+  constructor(kind: ClientFailure["kind"], message: string, head: IncomingMessage | null = null, code: string | null = null) {
     super(message);
     this.name = "ClientFailure";
     this.kind = kind;
-    this.status = status;
+    this.status = head === null ? null : head.statusCode!;
+    this.headers = head === null ? [] : head.rawHeaders;
     this.code = code;
   }
 }
@@ -89,7 +92,7 @@ export class HttpClient {
     const { url, method = "GET", timeoutMs, maxBytes, signal } = options;
     let request: ClientRequest | null = null;
     let isOver = false;
-    let status: number | null = null;
+    let head: IncomingMessage | null = null;
     let again = method === "GET" || method === "HEAD";
     const end = (): boolean => {
       if (isOver) return false;
@@ -101,7 +104,7 @@ export class HttpClient {
     const fail = (kind: ClientFailure["kind"], message: string, code?: string) => {
       if (!end()) return;
       request?.destroy();
-      reject(new ClientFailure(kind, message, status, code));
+      reject(new ClientFailure(kind, message, head, code));
     };
     const cancel = () => fail("cancelled", "the request was given up");
     const timer = this.#clock.after(timeoutMs, () => fail("timeout", `no answer within ${timeoutMs} ms`));
@@ -118,7 +121,7 @@ export class HttpClient {
       }
       request = asked;
       asked.on("response", (response) => {
-        status = response.statusCode!;
+        head = response;
         receive(response, maxBytes, fail, (answer) => {
           if (end()) resolve(answer);
         });

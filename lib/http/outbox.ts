@@ -3,7 +3,7 @@
  * What a text says, how a batch is spelt and what the log is told is decided by whoever owns one: `http_log.ts`, `otlp.ts`.
  */
 import type { Clock, Timer } from "../base/clock.ts";
-import { HttpClient, type ClientRequestOptions } from "./client.ts";
+import { HttpClient, type ClientAnswer, type ClientFailure, type ClientRequestOptions } from "./client.ts";
 import { headerValue, type HeaderList } from "./headers.ts";
 
 export interface OutboxOptions {
@@ -30,7 +30,7 @@ export interface OutboxOptions {
   readonly pausesMs: readonly number[];
   /** Numbers from 0 to below 1, which make pauses half to one and a half times as long, so that gateways differ. Default: 0.5, as they are. */
   readonly random?: () => number;
-  /** What was lost all the same of a batch that was answered with 2xx. Default: nothing. */
+  /** What was lost all the same of a batch that was answered with 2xx, by the answer's body, empty where it was not to be had. Default: nothing. */
   readonly rejectedBy?: (answer: Buffer) => Rejected;
   /** Hears of losses once in `quietMs`, and at the end. */
   readonly report: (lost: number, why: string) => void;
@@ -169,15 +169,22 @@ export class Outbox {
   }
 
   async #try(body: Buffer): Promise<Tried> {
-    const { request, receiver, isTransient, clock } = this.#options;
+    const { request } = this.#options;
     try {
-      const { status, headers, body: answer } = await this.#client.ask({ ...request, body, maxBytes: MAX_ANSWER_BYTES, signal: this.#cut.signal });
-      if (status < 300) return { outcome: "taken", answer };
-      const why = `${receiver} answered with status ${status}`;
-      return isTransient(status) ? { outcome: "failed", why, askedMs: retryAfter(headers, clock.wall()) } : { outcome: "refused", why };
+      return this.#outcomeOf(await this.#client.ask({ ...request, body, maxBytes: MAX_ANSWER_BYTES, signal: this.#cut.signal }));
     } catch (error) {
-      return { outcome: "failed", why: (error as Error).message, askedMs: null };
+      const { message, status, headers } = error as ClientFailure;
+      // The status says it all: a body that is too large, or breaks off, must not have the server get a batch twice that it has taken.
+      if (status !== null && status >= 200 && status <= 599) return this.#outcomeOf({ status, headers, body: NOTHING });
+      return { outcome: "failed", why: message, askedMs: null };
     }
+  }
+
+  #outcomeOf({ status, headers, body }: ClientAnswer): Tried {
+    const { receiver, isTransient, clock } = this.#options;
+    if (status < 300) return { outcome: "taken", answer: body };
+    const why = `${receiver} answered with status ${status}`;
+    return isTransient(status) ? { outcome: "failed", why, askedMs: retryAfter(headers, clock.wall()) } : { outcome: "refused", why };
   }
 
   #pause(ms: number): Promise<void> {
@@ -215,6 +222,7 @@ type Tried =
   /** `askedMs` is the pause that the server asks for; null: it does not. */
   | { readonly outcome: "failed"; readonly why: string; readonly askedMs: number | null };
 
+const NOTHING = Buffer.alloc(0);
 const NO_ROOM = "there is no room for more: they come faster than they can be sent";
 
 /** Seconds, or a date (RFC 9110 §10.2.3), within bounds; null where it says neither. */

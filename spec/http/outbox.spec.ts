@@ -1,3 +1,4 @@
+import type { ServerResponse } from "node:http";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { Outbox, type OutboxOptions } from "../../lib/http/outbox.ts";
 import { backend, gate } from "../journeys/harness.ts";
@@ -135,6 +136,33 @@ describe("an Outbox", () => {
     expect(timers[1]).toBe(ms);
     clock.advance(ms);
     await eventually(() => made.sent === 1);
+  });
+
+  it.each<[string, (response: ServerResponse) => void]>([
+    ["is too large", (response) => void response.end("x".repeat(64 * 1024 + 1))],
+    ["breaks off", (response) => void response.write("x", () => response.destroy())],
+    ["is no valid one", (response) => void response.socket!.end("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nno\r\n")],
+  ])("has had a batch taken by a 2xx whose body %s", async (_what, answer) => {
+    const server = await backend((_request, response, body) => (body.toString() === "a" ? answer(response) : void response.end()));
+    const { add, made } = outbox(server.port);
+    add("a", "b");
+    await eventually(() => made.sent === 2);
+    expect(batches(server)).toEqual(["a", "b"]);
+  });
+
+  it("goes by the status of an answer whose body is too large", async () => {
+    let tries = 0;
+    const server = await backend((_request, response, body) => {
+      const status = body.toString() === "a" ? 400 : tries++ === 0 ? 503 : 200;
+      response.writeHead(status, { "Retry-After": "7" }).end("x".repeat(64 * 1024 + 1));
+    });
+    const { add, clock, timers, told, made } = outbox(server.port);
+    add("a", "b");
+    await eventually(() => timers.at(-1) === 7_000);
+    clock.advance(7_000);
+    await eventually(() => made.sent === 1);
+    expect(batches(server)).toEqual(["a", "b", "b"]);
+    expect(told).toEqual([[1, "the server answered with status 400"]]);
   });
 
   it("tries again where no answer comes in time", async () => {
