@@ -45,8 +45,7 @@ export interface Rejected {
 export class Outbox {
   readonly #options: OutboxOptions;
   readonly #client: HttpClient;
-  #texts: string[] = [];
-  #characters = 0;
+  readonly #texts = new TextQueue();
   #timer: Timer | null = null;
   #sending: Promise<void> | null = null;
   #isClosed = false;
@@ -78,18 +77,17 @@ export class Outbox {
   }
 
   get isFull(): boolean {
-    return this.#texts.length >= this.#options.maxTexts || this.#characters >= this.#options.maxCharacters;
+    return this.#texts.length >= this.#options.maxTexts || this.#texts.characters >= this.#options.maxCharacters;
   }
 
   /** Takes a text, whatever has become of those before. Costs no waiting. */
   add(text: string): void {
     while (this.isFull) {
       if (this.#options.whenFull === "lose newest") return this.lose(1, NO_ROOM);
-      this.#characters -= this.#texts.shift()!.length;
+      this.#texts.take(1);
       this.lose(1, NO_ROOM);
     }
-    this.#texts.push(text);
-    this.#characters += text.length;
+    this.#texts.add(text);
     if (this.#isClosed) void this.#drain();
     else if (this.#texts.length >= this.#options.batchSize) this.#send();
     else if (this.#sending === null) this.#sendLater();
@@ -118,6 +116,9 @@ export class Outbox {
     const deadline = this.#options.clock.after(DRAIN_MS, () => {
       this.#cut.abort();
       this.#hurry();
+      // At once: to make a body of each batch that is not sent would take seconds where there are many.
+      const { length } = this.#texts.take(Infinity);
+      if (length > 0) this.lose(length, TOO_LATE);
     });
     while (this.#sending !== null || this.#texts.length > 0) {
       this.#send();
@@ -147,16 +148,14 @@ export class Outbox {
     this.#timer?.cancel();
     this.#timer = null;
     do {
-      const batch = this.#texts.splice(0, batchSize);
-      for (const text of batch) this.#characters -= text.length;
-      await this.#deliver(batch);
+      await this.#deliver(this.#texts.take(batchSize));
     } while (this.#texts.length >= batchSize);
   }
 
   async #deliver(batch: readonly string[]): Promise<void> {
     const { encode, pausesMs, random = () => 0.5 } = this.#options;
     const body = encode(batch);
-    let why = "the time to send them is over";
+    let why = TOO_LATE;
     for (let tries = 0; !this.#cut.signal.aborted; tries++) {
       const tried = await this.#try(body);
       if (tried.outcome === "taken") return this.#taken(batch.length, tried.answer);
@@ -216,6 +215,43 @@ export class Outbox {
   }
 }
 
+/** First in, first out. An array that is shifted or spliced moves all that is behind, 0.1 to 0.9 ms at a million. */
+class TextQueue {
+  #texts: (string | null)[] = [];
+  /** Those before it are gone. */
+  #first = 0;
+  #characters = 0;
+
+  get length(): number {
+    return this.#texts.length - this.#first;
+  }
+
+  get characters(): number {
+    return this.#characters;
+  }
+
+  add(text: string): void {
+    this.#texts.push(text);
+    this.#characters += text.length;
+  }
+
+  /** The first that have come, so many at most. */
+  take(count: number): string[] {
+    const end = Math.min(this.#first + count, this.#texts.length);
+    const taken = this.#texts.slice(this.#first, end) as string[];
+    for (const text of taken) this.#characters -= text.length;
+    // What is gone must not be held.
+    this.#texts.fill(null, this.#first, end);
+    this.#first = end;
+    // Each is moved once on average.
+    if (this.#first * 2 >= this.#texts.length) {
+      this.#texts = this.#texts.slice(this.#first);
+      this.#first = 0;
+    }
+    return taken;
+  }
+}
+
 type Tried =
   | { readonly outcome: "taken"; readonly answer: Buffer }
   | { readonly outcome: "refused"; readonly why: string }
@@ -223,6 +259,7 @@ type Tried =
   | { readonly outcome: "failed"; readonly why: string; readonly askedMs: number | null };
 
 const NOTHING = Buffer.alloc(0);
+const TOO_LATE = "the time to send them is over";
 const NO_ROOM = "there is no room for more: they come faster than they can be sent";
 
 /** Seconds, or a date (RFC 9110 §10.2.3), within bounds; null where it says neither. */

@@ -97,6 +97,23 @@ describe("an Outbox", () => {
     expect(told).toEqual([[1, "there is no room for more: they come faster than they can be sent"]]);
   });
 
+  it("loses the oldest of a million at little cost", async () => {
+    const server = await backend(() => {});
+    const { add, made } = outbox(server.port, { maxTexts: 1_000_000, batchSize: 1_000_000, maxCharacters: 100_000_000 });
+    // The first million is on its way for ever.
+    for (let i = 0; i < 2_000_000; i++) add("a");
+    expect([made.isFull, made.lost]).toEqual([true, 0]);
+    let least = Infinity;
+    for (let slice = 0; slice < 20; slice++) {
+      const began = performance.now();
+      for (let i = 0; i < 100; i++) add("b");
+      least = Math.min(least, performance.now() - began);
+    }
+    expect(made.lost).toBe(2_000);
+    // To move a million pointers for each takes 10 ms.
+    expect(least).toBeLessThan(2);
+  });
+
   it("has room for a text of any size where nothing waits", async () => {
     const server = await backend();
     const { add, made } = outbox(server.port, { maxCharacters: 2 });
@@ -241,6 +258,19 @@ describe("the end of an Outbox", () => {
     expect(batches(server)).toEqual(["a"]);
     expect([made.lost, told.reduce((sum, [lost]) => sum + lost, 0)]).toEqual([3, 3]);
     await eventually(() => server.connections.open === 0);
+  });
+
+  it("makes no bodies of what is not sent when its time is over", async () => {
+    const server = await backend(() => {});
+    const made: number[] = [];
+    const encode = (texts: readonly string[]) => (made.push(texts.length), Buffer.from("body"));
+    const { add, clock, made: box } = outbox(server.port, { encode, maxTexts: 10_000 });
+    for (let i = 0; i < 1_000; i++) add("a");
+    const closed = box.close();
+    await eventually(() => server.seen.length === 1);
+    clock.advance(900);
+    await closed;
+    expect([box.lost, made]).toEqual([1_000, [1]]);
   });
 
   it("cuts a pause off when its time is over, and says what had gone wrong", async () => {
