@@ -4,6 +4,7 @@
  */
 import type { Clock, Timer } from "../base/clock.ts";
 import { HttpClient, type ClientAnswer, type ClientFailure, type ClientRequestOptions } from "./client.ts";
+import { httpDate } from "./date.ts";
 import { headerValue, type HeaderList } from "./headers.ts";
 
 export interface OutboxOptions {
@@ -266,8 +267,7 @@ const NO_ROOM = "there is no room for more: they come faster than they can be se
 function retryAfter(headers: HeaderList, wall: number): number | null {
   const text = headerValue(headers, "retry-after");
   if (text === undefined) return null;
-  // "1.5" is neither, though it can be read as a day.
-  const ms = /^\d{1,9}$/.test(text) ? Number(text) * 1000 : /^[A-Z]/.test(text) ? Date.parse(text) - wall : Number.NaN;
+  const ms = /^[0-9]+$/.test(text) ? Number(text) * 1000 : httpDate(text, wall) - wall;
   return Number.isNaN(ms) ? null : Math.min(Math.max(ms, SHORTEST_PAUSE_MS), LONGEST_PAUSE_MS);
 }
 

@@ -2,8 +2,9 @@
  * What RFC 9111 lets a shared cache do: which replies may be stored and on what terms, when a stored one may answer a request, and what
  * a validation changes. Where replies are kept is `cache_store.ts`; asking the upstream is `response_cache.ts`.
  */
+import { httpDate } from "../http/date.ts";
 import { headerValue, headerValues, tokens, withHeader, withoutHeader, type HeaderList } from "../http/headers.ts";
-import { deltaSeconds, directives, fieldNames, httpDate, milliseconds, type Directives } from "./cache_control.ts";
+import { deltaSeconds, directives, fieldNames, milliseconds, type Directives } from "./cache_control.ts";
 import type { Entry, Terms } from "./cache_store.ts";
 
 /** What a request says that concerns a cache (§5.2.1), milliseconds throughout. */

@@ -1,7 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { deltaSeconds, directives, fieldNames, httpDate } from "../../lib/plugins/cache_control.ts";
-
-const NOW = Date.UTC(2026, 0, 1);
+import { deltaSeconds, directives, fieldNames } from "../../lib/plugins/cache_control.ts";
 
 describe("directives", () => {
   it.each<[readonly string[], Record<string, string | null>]>([
@@ -30,7 +28,7 @@ describe("directives", () => {
   });
 });
 
-describe("numbers, names and dates", () => {
+describe("numbers and names", () => {
   it("seconds are digits only, 2^31 at most", () => {
     expect(["0", "60", "007", "99999999999"].map(deltaSeconds)).toEqual([0, 60, 7, 2 ** 31]);
     expect(["", "-1", "1.5", "1e3", " 1", null].map(deltaSeconds)).toEqual([NaN, NaN, NaN, NaN, NaN, NaN]);
@@ -39,23 +37,4 @@ describe("numbers, names and dates", () => {
   it("field names are lists", () => {
     expect(fieldNames(" X-A,,x-b ")).toEqual(["x-a", "x-b"]);
   });
-
-  it.each([
-    ["Sun, 06 Nov 1994 08:49:37 GMT", Date.UTC(1994, 10, 6, 8, 49, 37)],
-    ["Sunday, 06-Nov-94 08:49:37 GMT", Date.UTC(1994, 10, 6, 8, 49, 37)],
-    ["Sun Nov  6 08:49:37 1994", Date.UTC(1994, 10, 6, 8, 49, 37)],
-    ["Sunday, 06-Nov-76 08:49:37 GMT", Date.UTC(2076, 10, 6, 8, 49, 37)],
-    ["Sunday, 06-Nov-77 08:49:37 GMT", Date.UTC(1977, 10, 6, 8, 49, 37)],
-    ["Sat, 31 Dec 2016 23:59:60 GMT", Date.UTC(2017, 0, 1)],
-    ["Thu, 29 Feb 2024 00:00:00 GMT", Date.UTC(2024, 1, 29)],
-  ])("%s", (text, expected) => {
-    expect(httpDate(text, NOW)).toBe(expected);
-  });
-
-  it.each(["", "0", "-1", "now", "2026-01-01", "Thu, 30 Feb 2024 00:00:00 GMT", "Thu, 00 Jan 2026 00:00:00 GMT", "Thu, 01 Jan 2026 24:00:00 GMT", "Thu, 01 Foo 2026 00:00:00 GMT", "Thu, 01 Jan 2026 00:00:00 CET", "Thu, 01 Jan 2026 00:00:00 GMT "])(
-    "%j is no date",
-    (text) => {
-      expect(httpDate(text, NOW)).toBe(NaN);
-    },
-  );
 });
