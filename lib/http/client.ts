@@ -123,7 +123,10 @@ export class HttpClient {
       asked.on("response", (response) => {
         head = response;
         receive(response, maxBytes, fail, (answer) => {
-          if (end()) resolve(answer);
+          if (!end()) return;
+          // Nobody may ever read the rest of the request, and the agent would keep the connection for it: the next one would wait in vain.
+          if (!asked.writableFinished) asked.destroy();
+          resolve(answer);
         });
       });
       asked.on("upgrade", (_response, socket) => {

@@ -52,6 +52,7 @@ describe("a request", () => {
     const origin = await backend();
     const asking = client();
     for (let i = 0; i < 3; i++) await asking.ask(to(origin.port));
+    for (let i = 0; i < 3; i++) await asking.ask(to(origin.port, { method: "POST", body: Buffer.alloc(8 * 1024 * 1024) }));
     expect(origin.connections.total).toBe(1);
     origin.server.closeIdleConnections();
     expect((await asking.ask(to(origin.port))).status).toBe(200);
@@ -69,6 +70,18 @@ describe("a request", () => {
     expect((await asking.ask(to(origin.port))).status).toBe(200);
     expect(served).toBe(2);
     expect(await failure(asking.ask(to(origin.port, { method: "POST", body: Buffer.from("x") })))).toBe("unreachable");
+  });
+
+  it("takes no connection whose request was answered before it was read", async () => {
+    const origin = await byteBackend((socket) => {
+      // Nothing that has come after its first bytes is ever read.
+      socket.once("data", () => void socket.pause().write("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"));
+    });
+    const asking = client({ maxConnections: 1 });
+    const ask = (bytes: number) => asking.ask(to(origin.port, { method: "POST", body: Buffer.alloc(bytes) }));
+    expect((await ask(32 * 1024 * 1024)).status).toBe(200);
+    expect((await ask(1)).status).toBe(200);
+    expect(origin.connections).toBe(2);
   });
 
   it("goes over HTTPS to servers that are verified, and to no others", async () => {
