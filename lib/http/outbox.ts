@@ -110,7 +110,11 @@ export class Outbox {
   }
 
   #drain(): Promise<void> {
-    return (this.#draining ??= this.#sendRest().finally(() => (this.#draining = null)));
+    return (this.#draining ??= this.#sendRest().finally(() => {
+      this.#draining = null;
+      // One that has come since the last look, and was told that somebody sends already.
+      if (this.#texts.length > 0) void this.#drain();
+    }));
   }
 
   async #sendRest(): Promise<void> {

@@ -309,6 +309,23 @@ describe("the end of an Outbox", () => {
     await eventually(() => made.sent === 2);
   });
 
+  it("sends what is added in the moment in which it ends", async () => {
+    const server = await backend();
+    const clock = manualClock();
+    let ends = 0;
+    const after: typeof clock.after = (ms, run) => {
+      const timer = clock.after(ms, run);
+      // Its last wait is over.
+      const cancel = () => (timer.cancel(), ms === 900 && ends++ === 0 && queueMicrotask(() => made.add("late")));
+      return { ...timer, cancel };
+    };
+    const { made } = outbox(server.port, { batchSize: 10, clock: { ...clock, after } });
+    made.add("a");
+    await made.close();
+    await eventually(() => made.sent === 2);
+    expect(batches(server)).toEqual(["a", "late"]);
+  });
+
   it("needs no server where there is nothing, and may be asked for twice", async () => {
     const { clock, made } = outbox(await closedPort());
     await Promise.all([made.close(), made.close()]);
