@@ -33,7 +33,7 @@ export interface OutboxOptions {
   readonly random?: () => number;
   /** What was lost all the same of a batch that was answered with 2xx, by the answer's body, empty where it was not to be had. Default: nothing. */
   readonly rejectedBy?: (answer: Buffer) => Rejected;
-  /** Hears of losses once in `quietMs`, and at the end. */
+  /** Hears of losses once in `quietMs`, and when it is closed. */
   readonly report: (lost: number, why: string) => void;
   readonly quietMs: number;
 }
@@ -61,6 +61,8 @@ export class Outbox {
   #untold = 0;
   #why = "";
   #quietUntil = -Infinity;
+  /** Tells of what has been lost while the log was to be quiet. */
+  #telling: Timer | null = null;
 
   constructor(options: OutboxOptions) {
     this.#options = options;
@@ -103,10 +105,11 @@ export class Outbox {
   }
 
   /** Sends what there is, within a second; what is left then is lost. What is added later is sent at once, and has as long again. */
-  close(): Promise<void> {
+  async close(): Promise<void> {
     this.#isClosed = true;
     this.#hurry();
-    return this.#drain();
+    await this.#drain();
+    this.#tell("now");
   }
 
   #drain(): Promise<void> {
@@ -132,7 +135,6 @@ export class Outbox {
     deadline.cancel();
     this.#client.close();
     this.#cut = new AbortController();
-    this.#tell("now");
   }
 
   #sendLater(): void {
@@ -207,14 +209,19 @@ export class Outbox {
     const lost = Math.min(rejected?.count ?? 0, count);
     this.#sent += count - lost;
     if (lost > 0) this.lose(lost, rejected!.why);
-    // What was lost while the log was quiet must not stay untold until more is lost.
-    else this.#tell("if due");
   }
 
   #tell(when: "now" | "if due"): void {
-    const now = this.#options.clock.now();
-    if (this.#untold === 0 || (when === "if due" && now < this.#quietUntil)) return;
-    this.#quietUntil = now + this.#options.quietMs;
+    if (this.#untold === 0) return;
+    const { clock, quietMs } = this.#options;
+    const now = clock.now();
+    if (when === "if due" && now < this.#quietUntil) {
+      this.#telling ??= clock.after(this.#quietUntil - now, () => this.#tell("now"));
+      return;
+    }
+    this.#telling?.cancel();
+    this.#telling = null;
+    this.#quietUntil = now + quietMs;
     this.#options.report(this.#untold, this.#why);
     this.#untold = 0;
   }
