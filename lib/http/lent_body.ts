@@ -11,7 +11,7 @@ export class LentBody extends Readable {
   readonly byteLength: number;
   readonly #bytes: Buffer;
   readonly #giveBack: () => void;
-  #state: "held" | "lent" | "given back" = "held";
+  #state: "held" | "read" | "lent" | "given back" = "held";
 
   /** `giveBack` is called at most once, when nobody needs `bytes` any more. */
   constructor(bytes: Buffer, giveBack: () => void) {
@@ -26,6 +26,11 @@ export class LentBody extends Readable {
   /** Whether it can be lent: nobody reads it, and nobody listens to what becomes of it. */
   get isUntouched(): boolean {
     return this.#state === "held" && !this.destroyed && this.readableFlowing === null && !this.readableDidRead && this.eventNames().length === 1;
+  }
+
+  /** Whether somebody was given its bytes as they are: nobody will read them from the stream any more. */
+  get isTaken(): boolean {
+    return this.#state === "lent" || this.#state === "given back";
   }
 
   /** The bytes, until `giveBack`; to be called while it is untouched. It cannot be read any more. */
@@ -44,7 +49,7 @@ export class LentBody extends Readable {
 
   /** What was lent has been sent. Where it never is, the memory is not used again. */
   giveBack(): void {
-    if (this.#state === "given back") return;
+    if (this.#state !== "lent") return;
     this.#state = "given back";
     this.#giveBack();
   }
@@ -52,14 +57,20 @@ export class LentBody extends Readable {
   override _read(): void {
     if (this.#state === "held") {
       this.push(Buffer.from(this.#bytes));
-      this.giveBack();
+      this.#letGo();
     }
     this.push(null);
   }
 
   override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
-    if (this.#state === "held") this.giveBack();
+    if (this.#state === "held") this.#letGo();
     done(error);
+  }
+
+  /** Nobody was lent them. */
+  #letGo(): void {
+    this.#state = "read";
+    this.#giveBack();
   }
 }
 

@@ -97,11 +97,15 @@ export function respond(request: IncomingMessage, response: ServerResponse, call
 }
 
 /**
- * What to send instead of a reply whose body has broken off, or was read by a plugin, before anything was sent: such a stream would
+ * What to send instead of a reply whose body has broken off, or was read by a plugin or sent already, before anything was sent: such a stream would
  * never be heard of again. Null when the body can be sent.
  */
 export function spoiltReply(call: Call, { body }: Reply): Reply | null {
-  if (body === null || Buffer.isBuffer(body) || (!body.destroyed && !body.readableEnded)) return null;
+  if (body === null || Buffer.isBuffer(body)) return null;
+  // A plugin may give two clients the same reply: a second one has nothing to be sent of what the first was.
+  const isTaken = body instanceof LentBody && body.isTaken;
+  if (!body.destroyed && !body.readableEnded && !isTaken) return null;
+  if (isTaken) return problem(call, "internal", { why: "the reply's body had been sent to another client" });
   if (body.readableEnded) return problem(call, "internal", { why: "the reply's body had been read to its end" });
   const cause = body.errored;
   return problem(call, cause instanceof Fault ? cause.code : "upstream_reset", { why: cause?.message ?? "the body broke off" });

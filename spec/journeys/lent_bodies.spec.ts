@@ -1,6 +1,9 @@
+import { once } from "node:events";
+import http from "node:http";
+import http2, { type IncomingHttpHeaders } from "node:http2";
 import net from "node:net";
 import { onTestFinished, expect, test } from "vitest";
-import { definePlugin, schema } from "../../lib/index.ts";
+import { definePlugin, schema, type Reply } from "../../lib/index.ts";
 import { oneService, running } from "../support/gateway.ts";
 import { ask, eventually } from "../support/raw_client.ts";
 import { headBackend } from "./harness.ts";
@@ -84,6 +87,31 @@ test("what a plugin keeps of a response stays what it was", async () => {
   const { port } = await running(config, { plugins: [keeper] });
   for (const letter of FAST) expect((await ask(port, { path: `/a/${letter}` })).body.toString()).toBe(letter.repeat(BYTES));
   expect(Buffer.concat(kept).toString()).toBe(FAST.map((letter) => letter.repeat(BYTES)).join(""));
+});
+
+test.each(["1.1", "2.0"])("a reply that a plugin gives to two clients is sent to one: the other's is a 500, and the next in its place (HTTP/%s)", async (version) => {
+  const upstream = await letters();
+  let shared: Reply | null = null;
+  const sharer = definePlugin({
+    name: "sharer",
+    schema: schema.object({}),
+    create: () => (next) => async (exchange) => (exchange.path.endsWith("z") ? next(exchange) : (shared ??= await next(exchange))),
+  });
+  const config = oneService(upstream.port, { plugins: [{ name: "sharer" }] }, { h2c: true });
+  const { port } = await running(config, { plugins: [sharer] });
+  expect((await ask(port, { path: "/a/x" })).body.toString()).toBe("x".repeat(BYTES));
+  if (version === "1.1") {
+    const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
+    onTestFinished(() => agent.destroy());
+    expect(await ask(port, { path: "/a/y", agent })).toMatchObject({ status: 500 });
+    expect((await ask(port, { path: "/a/z", agent })).body.toString()).toBe("z".repeat(BYTES));
+    return;
+  }
+  const session = http2.connect(`http://127.0.0.1:${port}`);
+  onTestFinished(() => session.destroy());
+  const stream = session.request({ ":path": "/a/y" });
+  const [head] = (await once(stream, "response")) as [IncomingHttpHeaders];
+  expect(head[":status"]).toBe(500);
 });
 
 test("a response that comes in several pieces is whole, too", async () => {
