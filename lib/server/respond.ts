@@ -2,7 +2,7 @@
  * Writes a Reply to an HTTP/1 client: head, body with back-pressure, trailers; a fault after the head destroys the connection.
  * Replies to HTTP/2 streams are `h2_respond.ts`'s, replies on bare sockets (upgrades, broken requests) `bare.ts`'s.
  */
-import type { IncomingMessage, ServerResponse } from "node:http";
+import { ServerResponse, type IncomingMessage } from "node:http";
 import { Socket } from "node:net";
 import type { Duplex, Readable } from "node:stream";
 import { TLSSocket } from "node:tls";
@@ -35,9 +35,10 @@ export function respond(request: IncomingMessage, response: ServerResponse, call
   const reply = grpcReply(call, request.rawHeaders, given);
   const spoilt = spoiltReply(call, reply);
   if (spoilt !== null) return respond(request, response, call, spoilt, options);
-  const { body } = reply;
+  const atHand = reply.body instanceof LentBody && reply.body.isUntouched && request.method !== "HEAD" ? reply.body : null;
+  const lent = atHand !== null && tellsWhenSent(response) ? atHand : null;
+  const body = atHand !== null && lent === null ? atHand.own() : reply.body;
   call.notes.status = reply.status;
-  const lent = body instanceof LentBody && body.isUntouched && request.method !== "HEAD" ? body : null;
   const stream = body !== null && lent === null && !Buffer.isBuffer(body) && request.method !== "HEAD" ? body : null;
   const delimited = hasHeader(reply.headers, "content-length");
   // Without a word from the upstream on how long the body is, it is chunked, or ends with the connection for HTTP/1.0.
@@ -133,6 +134,16 @@ export function breakOff(socket: Duplex, body: "delimited" | "until close"): voi
   if (body === "until close" && socket instanceof Socket && !(socket instanceof TLSSocket)) socket.resetAndDestroy();
   else socket.destroy();
 }
+
+/**
+ * Whether what it was given is nobody's when it says that it is out. A host's own server may have put an `end` of its own in the place of
+ * node's, or take requests from what is no socket of node's: such a one may keep what it is given.
+ */
+function tellsWhenSent(response: ServerResponse): boolean {
+  return response.end === END && response.socket instanceof Socket;
+}
+
+const END = ServerResponse.prototype.end;
 
 /** With the first bytes of the body where they are there already; a body that is still to come does not hold the head back. */
 function sendHeadSoon(stream: Readable, response: ServerResponse): void {

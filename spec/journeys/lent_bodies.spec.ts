@@ -1,9 +1,10 @@
 import { once } from "node:events";
-import http from "node:http";
+import http, { type ServerResponse } from "node:http";
 import http2, { type IncomingHttpHeaders } from "node:http2";
-import net from "node:net";
+import net, { type AddressInfo } from "node:net";
+import { Duplex } from "node:stream";
 import { onTestFinished, expect, test } from "vitest";
-import { definePlugin, schema, type Reply } from "../../lib/index.ts";
+import { createGateway, definePlugin, schema, type Reply } from "../../lib/index.ts";
 import { oneService, running } from "../support/gateway.ts";
 import { ask, eventually } from "../support/raw_client.ts";
 import { headBackend } from "./harness.ts";
@@ -87,6 +88,55 @@ test("what a plugin keeps of a response stays what it was", async () => {
   const { port } = await running(config, { plugins: [keeper] });
   for (const letter of FAST) expect((await ask(port, { path: `/a/${letter}` })).body.toString()).toBe(letter.repeat(BYTES));
   expect(Buffer.concat(kept).toString()).toBe(FAST.map((letter) => letter.repeat(BYTES)).join(""));
+});
+
+/** A host's own server with the gateway in it; `mount` has each response before the gateway does. */
+async function hosting(upstreamPort: number, mount: (response: ServerResponse) => void) {
+  const gateway = createGateway({ config: oneService(upstreamPort) });
+  const host = http.createServer((request, response) => {
+    mount(response);
+    gateway.handler(request, response);
+  });
+  host.listen(0, "127.0.0.1");
+  await once(host, "listening");
+  onTestFinished(async () => {
+    host.close();
+    host.closeAllConnections();
+    await gateway.close(0);
+  });
+  return { host, port: (host.address() as AddressInfo).port };
+}
+
+test("what a host's own `end` keeps of a response stays what it was", async () => {
+  const upstream = await letters();
+  const kept: Buffer[] = [];
+  const { port } = await hosting(upstream.port, (response) => {
+    const { write, end } = response;
+    response.write = ((chunk: Buffer) => (kept.push(chunk), write.call(response, chunk, "latin1"))) as typeof write;
+    response.end = ((chunk?: Buffer) => (chunk !== undefined && kept.push(chunk), end.call(response, chunk, "latin1"))) as typeof end;
+  });
+  for (const letter of FAST) expect((await ask(port, { path: `/a/${letter}` })).body.toString()).toBe(letter.repeat(BYTES));
+  expect(Buffer.concat(kept).toString()).toBe(FAST.map((letter) => letter.repeat(BYTES)).join(""));
+});
+
+test("and what a stream keeps that a host gives its server for a socket", async () => {
+  const upstream = await letters();
+  const { host } = await hosting(upstream.port, () => {});
+  const kept: Buffer[] = [];
+  const duplex = new Duplex({
+    read() {},
+    write(chunk: Buffer, _encoding, done) {
+      kept.push(chunk);
+      done();
+    },
+  });
+  host.emit("connection", duplex);
+  for (const [i, letter] of FAST.entries()) {
+    duplex.push(`GET /a/${letter} HTTP/1.1\r\nHost: h\r\n\r\n`);
+    await eventually(() => kept.reduce((sum, chunk) => sum + chunk.length, 0) > (i + 1) * BYTES, letter);
+  }
+  const bodies = Buffer.concat(kept).toString("latin1").replace(/HTTP\/1\.1 200 OK\r\n(?:[^\r]+\r\n)+\r\n/g, "");
+  expect(bodies).toBe(FAST.map((letter) => letter.repeat(BYTES)).join(""));
 });
 
 test.each(["1.1", "2.0"])("a reply that a plugin gives to two clients is sent to one: the other's is a 500, and the next in its place (HTTP/%s)", async (version) => {
