@@ -71,12 +71,18 @@ export function respond(request: IncomingMessage, response: ServerResponse, call
     return options.departures.add(() => {
       // The client may have gone while it waited.
       if (response.destroyed) return;
-      if (whole === null) response.end();
-      else {
-        call.notes.sent = whole.length;
-        response.end(whole);
+      try {
+        if (whole === null) response.end();
+        else {
+          call.notes.sent = whole.length;
+          response.end(whole);
+        }
+        finish(request, response, options);
+      } catch (error) {
+        // A host's own `end` may throw: what else leaves now is not to suffer for it.
+        call.fail("internal", `the reply could not be sent: ${(error as Error).message}`);
+        response.destroy();
       }
-      finish(request, response, options);
     });
   }
   call.onAbort(() => stream.destroy());

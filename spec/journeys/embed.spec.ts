@@ -88,6 +88,37 @@ describe("a host that embeds the gateway", () => {
     }
   });
 
+  it("loses the one reply for which its own server's `end` throws, and no other", async () => {
+    const ends: string[] = [];
+    const service = { name: "s", base_path: "/a", upstreams: [{ host: "127.0.0.1", port: 1 }], routes: [{ path: "/{rest*}" }] };
+    const plugins = [{ name: "request_termination", config: { status: 200, body: "here" } }];
+    const gateway = createGateway({ config: { services: [{ ...service, plugins }] } });
+    const waiting: (() => void)[] = [];
+    const host = http.createServer((request, response) => {
+      const { url } = request;
+      const { end } = response;
+      response.end = function (this: typeof response, ...given: Parameters<typeof end>) {
+        ends.push(url!);
+        if (url === "/a/spoilt") throw new Error("the host's own");
+        return end.apply(this, given);
+      } as typeof end;
+      waiting.push(() => gateway.handler(request, response));
+      // So that they leave together, the spoilt one before another.
+      if (waiting.length === 3) for (const handle of waiting) handle();
+    });
+    host.listen(0, "127.0.0.1");
+    await once(host, "listening");
+    onTestFinished(async () => {
+      host.close();
+      host.closeAllConnections();
+      await gateway.close(0);
+    });
+    const { port } = host.address() as AddressInfo;
+    const answers = await Promise.allSettled(["/a/one", "/a/spoilt", "/a/two"].map((path) => ask(port, { path })));
+    expect(ends.sort()).toEqual(["/a/one", "/a/spoilt", "/a/two"]);
+    expect(answers.map((answer) => (answer.status === "fulfilled" ? answer.value.status : answer.status))).toEqual([200, "rejected", 200]);
+  });
+
   it("its mistakes in the configuration are TypeScript's errors, too", () => {
     defineConfig({ services: [] });
     // @ts-expect-error a mistyped optional key
