@@ -76,6 +76,8 @@ export function createHttp1(options: Http1Options): Http1 {
   const uploads = createUploads(clock);
   /** The exchange under way on each HTTP/1 connection, upgrades left out. */
   const current = new WeakMap<Duplex, Under>();
+  /** Connections whose clients' end is heard of here before it is by node. */
+  const heeded = new WeakSet<Duplex>();
   /** Connections on which node's parser has given up, and why. */
   const broken = new WeakMap<Duplex, NodeJS.ErrnoException>();
   /** Requests behind which node loses what has come. */
@@ -91,7 +93,18 @@ export function createHttp1(options: Http1Options): Http1 {
     request.on("error", ignore);
     response.on("error", ignore);
     fresh.delete(request.socket);
+    heedEnd(request.socket);
     turns.take(request.socket, () => accept(request, response, expects));
+  }
+
+  /**
+   * Node ends its side with the client's. What is ready has to leave before: over TLS a client's end is often read together with its
+   * request.
+   */
+  function heedEnd(socket: Socket): void {
+    if (heeded.has(socket)) return;
+    heeded.add(socket);
+    socket.prependListener("end", () => departures.now());
   }
 
   function accept(request: IncomingMessage, response: ServerResponse, expects: Expects): void {

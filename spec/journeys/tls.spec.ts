@@ -155,6 +155,18 @@ describe("HTTP/1.1 over TLS", () => {
     await eventually(() => gateway.inFlight === 0);
   });
 
+  it("answers a client that says with its request that it sends no more", async () => {
+    const { port } = await secure(oneService(9));
+    for (let i = 0; i < 10; i++) {
+      const socket = tls.connect({ port, host: "127.0.0.1", ca: CA.cert, servername: "localhost", allowHalfOpen: true } as ConnectionOptions);
+      onTestFinished(() => void socket.destroy());
+      const talk = overSocket(socket);
+      await once(socket, "secureConnect");
+      socket.end("GET /nowhere HTTP/1.1\r\nHost: h\r\n\r\n");
+      expect(await talk.closed()).toMatch(/^HTTP\/1\.1 404 /);
+    }
+  });
+
   it("is drained: the connection closes after the answer", async () => {
     let finish = () => {};
     const origin = await backend((_request, response) => (finish = () => void response.end("ok")));
