@@ -1,5 +1,5 @@
 import { setImmediate as nextRound } from "node:timers/promises";
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import { Departures } from "../../lib/base/departures.ts";
 
 test("what is ready leaves together, in its order, when all that came in the same round has been looked at", async () => {
@@ -58,4 +58,17 @@ test("what becomes ready while others leave goes with the next ones, and is not 
   await nextRound();
   await nextRound();
   expect(left.slice(4)).toEqual(["later", "last"]);
+});
+
+test("what is ready leaves while a host's tests hold the time", async () => {
+  vi.useFakeTimers();
+  try {
+    const departures = new Departures();
+    const left: string[] = [];
+    departures.add(() => void left.push("first"));
+    await nextRound();
+    expect(left).toEqual(["first"]);
+  } finally {
+    vi.useRealTimers();
+  }
 });
