@@ -68,6 +68,8 @@ class WireExchange implements Occupant, ResponseSink, Watched, UploadSink {
   /** The client holds its body back until the upstream asks for it; cleared by the upstream's 100. */
   #awaitsContinue = false;
   #stopUpload: (() => void) | null = null;
+  /** Whether the head of the request has left. */
+  #hasDeparted = false;
   /** Whether all of the request has been written. */
   #isWritten = false;
   /** Bytes of the body that its Content-Length still promises; Infinity where it has none. */
@@ -123,6 +125,8 @@ class WireExchange implements Occupant, ResponseSink, Watched, UploadSink {
   received(chunk: Buffer): void {
     // More than was asked for, behind a response that is whole: whoever has the connection next would read it.
     if (this.#phase === "draining") return this.#leave("spent");
+    // As on an idle connection, it answers no question: taken for an answer, it would leave the true one to whoever is next.
+    if (!this.#hasDeparted && this.#connection.isReused) return this.failed(EARLY);
     this.#heard = true;
     const invalid = this.#connection.parser.feed(chunk);
     if (invalid !== null) this.#fail(new Fault("upstream_invalid", invalid));
@@ -220,7 +224,10 @@ class WireExchange implements Occupant, ResponseSink, Watched, UploadSink {
   /** What has been written, corked, leaves with all else that is ready. */
   #depart(): void {
     const { socket } = this.#connection;
-    this.#try.to.pool.departures.add(() => socket.uncork());
+    this.#try.to.pool.departures.add(() => {
+      this.#hasDeparted = true;
+      socket.uncork();
+    });
   }
 
   /** As a stream's, for `upload`. */
@@ -433,6 +440,7 @@ class WireBody extends Readable {
 
 /** What node says when a connection ends where an answer was due. */
 const END: NodeJS.ErrnoException = Object.assign(new Error("the connection ended"), { code: "ECONNRESET" });
+const EARLY: NodeJS.ErrnoException = Object.assign(new Error("an answer came before the request was sent"), { code: "ECONNRESET" });
 const NOTHING = Buffer.alloc(0);
 /** From here on a copy into memory of its own costs more than being a stream. */
 const LENT_BYTES = 16 * 1024;

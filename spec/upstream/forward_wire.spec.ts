@@ -1,6 +1,8 @@
+import { once } from "node:events";
 import type { Socket } from "node:net";
 import { PassThrough, type Readable } from "node:stream";
 import { describe, expect, onTestFinished, test } from "vitest";
+import { Departures } from "../../lib/base/departures.ts";
 import { Fault } from "../../lib/base/errors.ts";
 import type { ExchangeParts } from "../../lib/http/exchange.ts";
 import { forwarding } from "../contracts/forwarding.ts";
@@ -14,7 +16,7 @@ describe("forward, the gateway's own way,", () => forwarding("wire"));
 
 const HEAD = "HTTP/1.1 200 OK\r\n";
 
-async function bench(talk: (socket: Socket, text: string) => void, idleMs = 60_000) {
+async function bench(talk: (socket: Socket, text: string) => void, idleMs = 60_000, departures = new Departures()) {
   const heard: string[] = [];
   const upstream = await socketOrigin((socket) => {
     socket.on("data", (chunk: Buffer) => {
@@ -23,7 +25,7 @@ async function bench(talk: (socket: Socket, text: string) => void, idleMs = 60_0
     });
   });
   const clock = manualClock();
-  const pool = madeUpPool({ port: upstream.port, keepaliveIdleMs: 30_000 }, 1, clock);
+  const pool = madeUpPool({ port: upstream.port, keepaliveIdleMs: 30_000, departures }, 1, clock);
   onTestFinished(async () => {
     pool.destroy();
     await upstream.close();
@@ -34,7 +36,42 @@ async function bench(talk: (socket: Socket, text: string) => void, idleMs = 60_0
   return { upstream, pool, heard, send, code };
 }
 
+/** Lets nothing leave until it is told to. */
+class Held extends Departures {
+  readonly #held: (() => void)[] = [];
+
+  override add(send: () => void): void {
+    this.#held.push(send);
+  }
+
+  override now(): void {
+    for (const send of this.#held.splice(0)) send();
+  }
+}
+
 describe("the request", () => {
+  test("is answered by nothing that comes on a kept connection before it has left: it goes over another one", async () => {
+    const departures = new Held();
+    const { upstream, pool, heard, send } = await bench((socket, text) => {
+      socket.write(`${HEAD}Content-Length: 1\r\n\r\n${/^GET \/(\w)/.exec(text)?.[1]}`);
+    }, 60_000, departures);
+    const first = send({ upstreamPath: "/1" });
+    await eventually(() => upstream.sockets.size === 1, "a connection");
+    const [kept] = upstream.sockets;
+    const leave = setInterval(() => departures.now(), 1);
+    onTestFinished(() => clearInterval(leave));
+    expect(String((await first).body)).toBe("1");
+    clearInterval(leave);
+    const second = send({ upstreamPath: "/2" });
+    kept!.write(`${HEAD}Content-Length: 1\r\n\r\nx`);
+    await once(kept!, "close");
+    departures.now();
+    await eventually(() => upstream.sockets.size === 1, "another connection");
+    await eventually(() => (departures.now(), heard.length === 2), "the request");
+    expect(String((await second).body)).toBe("2");
+    expect(pool.leased).toBe(0);
+  });
+
   test("goes out in one piece: the head, and a body that is there", async () => {
     const { heard, send } = await bench((socket) => socket.write(`${HEAD}Content-Length: 0\r\n\r\n`));
     await send();
