@@ -57,33 +57,16 @@ export function respond(request: IncomingMessage, response: ServerResponse, call
   if (!request.complete) request.socket.destroySoon = () => endSoon(request.socket, options.clock);
   call.notes.sent = 0;
   if (lent !== null) {
-    call.notes.sent = lent.byteLength;
     call.onEnd(() => {
       if (response.writableFinished) lent.giveBack();
     });
     // At once: much of it is still in the processor's cache, and its memory is wanted back.
-    response.end(lent.lend());
-    return finish(request, response, options);
+    return sendWhole(request, response, call, lent.lend(), options);
   }
   if (stream === null) {
     const whole = Buffer.isBuffer(body) && request.method !== "HEAD" ? body : null;
     if (whole === null) discard(reply);
-    return options.departures.add(() => {
-      // The client may have gone while it waited.
-      if (response.destroyed) return;
-      try {
-        if (whole === null) response.end();
-        else {
-          call.notes.sent = whole.length;
-          response.end(whole);
-        }
-        finish(request, response, options);
-      } catch (error) {
-        // A host's own `end` may throw: what else leaves now is not to suffer for it.
-        call.fail("internal", `the reply could not be sent: ${(error as Error).message}`);
-        response.destroy();
-      }
-    });
+    return options.departures.add(() => sendDeparting(request, response, call, whole, options));
   }
   call.onAbort(() => stream.destroy());
   sendHeadSoon(stream, response);
@@ -103,9 +86,32 @@ export function respond(request: IncomingMessage, response: ServerResponse, call
   });
 }
 
+/** All of the body, or null where there is none, with the head. */
+function sendWhole(request: IncomingMessage, response: ServerResponse, call: Call, whole: Buffer | null, options: RespondOptions): void {
+  if (whole === null) response.end();
+  else {
+    call.notes.sent = whole.length;
+    response.end(whole);
+  }
+  finish(request, response, options);
+}
+
+/** As `sendWhole`, a moment later. */
+function sendDeparting(request: IncomingMessage, response: ServerResponse, call: Call, whole: Buffer | null, options: RespondOptions): void {
+  // The client may have gone while it waited.
+  if (response.destroyed) return;
+  try {
+    sendWhole(request, response, call, whole, options);
+  } catch (error) {
+    // A host's own `end` may throw: what else leaves now is not to suffer for it.
+    call.fail("internal", `the reply could not be sent: ${(error as Error).message}`);
+    response.destroy();
+  }
+}
+
 /**
- * What to send instead of a reply whose body has broken off, or was read by a plugin or sent already, before anything was sent: such a stream would
- * never be heard of again. Null when the body can be sent.
+ * What to send instead of a reply whose body has broken off, was read by a plugin, or sent already, before anything was sent: such a
+ * stream would never be heard of again. Null when the body can be sent.
  */
 export function spoiltReply(call: Call, { body }: Reply): Reply | null {
   if (body === null || Buffer.isBuffer(body)) return null;
