@@ -80,6 +80,8 @@ export function createHttp1(options: Http1Options): Http1 {
   const heeded = new WeakSet<Duplex>();
   /** Connections on which node's parser has given up, and why. */
   const broken = new WeakMap<Duplex, NodeJS.ErrnoException>();
+  /** Replies that are written whole while their clients have yet to take some of them. */
+  const onTheirWay = new Set<ServerResponse>();
   /** Requests behind which node loses what has come. */
   const lossy = new WeakSet<IncomingMessage>();
   let leaving = false;
@@ -149,7 +151,7 @@ export function createHttp1(options: Http1Options): Http1 {
     const send = (reply: Reply) => {
       // A client that was not told to continue may send its body or not: where its next request starts is open (RFC 9110 §10.1.1).
       const lastOne = leaving || !told || inbound.refusal !== null || lossy.has(request);
-      respond(request, response, call, reply, { clock, departures, body: inbound.body, idleMs: CLIENT_IDLE_MS, lastOne });
+      respond(request, response, call, reply, { clock, departures, body: inbound.body, idleMs: CLIENT_IDLE_MS, heldUp, lastOne });
     };
     options.answer(inbound, send, () => response.destroy());
   }
@@ -280,8 +282,16 @@ export function createHttp1(options: Http1Options): Http1 {
     return server;
   }
 
+  function heldUp(response: ServerResponse): void {
+    onTheirWay.add(response);
+    response.once("close", () => onTheirWay.delete(response));
+  }
+
   function endIdle(): void {
+    // Node counts a connection as idle once its reply is written, whatever the client has yet to take of it.
+    for (const response of onTheirWay) response.finished = false;
     for (const server of servers) server.closeIdleConnections();
+    for (const response of onTheirWay) response.finished = true;
     // One that has sent the beginning of a request may finish it.
     for (const socket of fresh) if (socket.bytesRead === 0 || socket instanceof TLSSocket) socket.destroy();
   }

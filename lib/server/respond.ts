@@ -25,6 +25,8 @@ export interface RespondOptions {
   readonly body: Readable | null;
   /** Milliseconds a client may leave the rest of a finished reply unread before it is cut off. */
   readonly idleMs: number;
+  /** Told that all of the reply is written, and its client has yet to take some of it. */
+  readonly heldUp: (response: ServerResponse) => void;
   /** True when the connection ends with this reply: the gateway shuts down, or where the next request starts is in doubt. */
   readonly lastOne: boolean;
 }
@@ -188,7 +190,10 @@ const MAX_DISCARD_MS = 5_000;
 function finish(request: IncomingMessage, response: ServerResponse, options: RespondOptions): void {
   const { socket } = request;
   // node sets its own keep-alive timeout once everything is flushed; until then this one runs, and destroys the socket.
-  if (socket.writableLength > 0) socket.setTimeout(options.idleMs);
+  if (socket.writableLength > 0) {
+    socket.setTimeout(options.idleMs);
+    options.heldUp(response);
+  }
   // A view that has read a part of it would hold back the rest.
   if (options.body !== request) options.body?.destroy();
   if (request.complete) {

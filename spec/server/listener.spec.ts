@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import http from "node:http";
 import net, { type AddressInfo } from "node:net";
 import { PassThrough } from "node:stream";
@@ -164,6 +165,28 @@ test("draining, a connection whose reply was under way without a word of it is l
   clock.advance(1);
   await talk.closed();
   await drained;
+});
+
+test.each(["plain", "over TLS"])("draining, a client that has yet to take some of its reply gets all of it, %s", async (how) => {
+  const length = 24 * 1024 * 1024;
+  const { clock, port, listener } = await listening(() => ({ status: 200, headers: [], body: Buffer.alloc(length, "x") }));
+  const files = { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: null, requireClientCert: false };
+  const secure = how === "plain" ? null : await listener.listenSecure("127.0.0.1", 0, files);
+  const host = "127.0.0.1";
+  const socket = secure === null ? net.connect(port, host) : tls.connect({ port: secure.port, host, servername: "localhost", ca: CA.cert });
+  onTestFinished(() => void socket.destroy());
+  socket.write(get("/1"));
+  await once(socket, "readable");
+  for (const lingerMs of [0, 1_000]) {
+    void listener.drain(lingerMs);
+    clock.advance(lingerMs);
+  }
+  let received = 0;
+  socket.on("data", (chunk: Buffer) => (received += chunk.length));
+  await eventually(() => received > length, "all of the reply");
+  await eventually(() => clock.pending > 0);
+  clock.advance(1_000);
+  await once(socket, "close");
 });
 
 test("draining, connections that the system has taken already are served, not reset", async () => {
