@@ -25,7 +25,8 @@ export class Name {
   }
 
   read(given: string): void {
-    const name = given.length > LONGEST ? "#" + hash("sha256", given, "base64url") : given;
+    // In UTF-16: in UTF-8 all halves of surrogate pairs, which a JWT may name somebody by, would be the same.
+    const name = given.length > LONGEST ? "#" + hash("sha256", Buffer.from(given, "utf16le"), "base64url") : given;
     if (this.#pack(name, 8, name.length) > 0xff) this.#pack(name, 16, name.length | WIDE);
     this.hash = halfSipHash(this.ints, this.count, this.#secret);
   }

@@ -48,6 +48,11 @@ describe("a name", () => {
     }
   });
 
+  it("that is long is not that of another who differs in half a surrogate pair", () => {
+    const long = "c:" + "x".repeat(100);
+    expect(read(long + "\ud83d").ints).not.toEqual(read(long + "\ud83e").ints);
+  });
+
   it("is replaced by a hash when it is long", () => {
     const [a, b] = ["x".repeat(100_000) + "1", "x".repeat(100_000) + "2"].map((name) => read(name).ints);
     expect(a!.length).toBeLessThan(20);
