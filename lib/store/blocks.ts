@@ -16,51 +16,35 @@ export function within(block: number): number {
   return block & (PAGE - 1);
 }
 
-/** Blocks of one size that are read in one way. */
 export class Page<Kind> {
   /** How its blocks are to be read. */
   readonly kind: Kind;
+  /** That of each of its blocks, in numbers. */
+  readonly size: number;
+  readonly shelf: Shelf<Kind>;
+  /** The block with which it begins. */
+  readonly first: number;
   readonly numbers: Float64Array;
   /** The same memory as whole numbers of four bytes: place p of `numbers` is 2p and 2p + 1 here. */
   readonly ints: Int32Array;
-  readonly first: number;
-  readonly size: number;
-  used = 0;
-  /** The place of a block that nobody has; what stands there is the next such place. -1: none. */
-  free = -1;
 
-  constructor(kind: Kind, first: number, size: number, memory: ArrayBuffer) {
-    this.kind = kind;
+  constructor(shelf: Shelf<Kind>, first: number, memory: ArrayBuffer) {
+    this.kind = shelf.kind;
+    this.size = shelf.size;
+    this.shelf = shelf;
     this.first = first;
-    this.size = size;
     this.numbers = new Float64Array(memory);
     this.ints = new Int32Array(memory);
-    for (let at = (Math.floor(this.numbers.length / size) - 1) * size; at >= 0; at -= size) this.#put(at);
-  }
-
-  take(): number {
-    const at = this.free;
-    this.free = this.numbers[at]!;
-    this.used++;
-    return this.first + at;
-  }
-
-  give(block: number): void {
-    this.#put(within(block));
-    this.used--;
-  }
-
-  #put(at: number): void {
-    this.numbers[at] = this.free;
-    this.free = at;
   }
 }
 
-/** The pages of one kind and size. */
+/** Blocks of one size that are read in one way. They stand without gaps: every page but the last is full. */
 interface Shelf<Kind> {
-  pages: number;
-  /** Those with a free block. */
-  readonly roomy: Page<Kind>[];
+  readonly kind: Kind;
+  readonly size: number;
+  readonly pages: Page<Kind>[];
+  /** Where the next block begins in the last page. */
+  end: number;
 }
 
 export class Blocks<Kind> {
@@ -80,36 +64,47 @@ export class Blocks<Kind> {
     const rounded = (size + 1) & ~1;
     if (rounded > PAGE) throw new RangeError(`a block of ${size} numbers is larger than a page`);
     const shelf = this.#shelf(kind, rounded);
-    const page = shelf.roomy.at(-1) ?? this.#add(shelf, kind, rounded);
-    const block = page.take();
-    if (page.free === -1) shelf.roomy.pop();
+    let page = shelf.pages.at(-1);
+    if (page === undefined || shelf.end + rounded > page.numbers.length) page = this.#add(shelf);
+    const block = page.first + shelf.end;
+    shelf.end += rounded;
     return block;
   }
 
-  give(block: number): void {
-    const page = this.page(block);
-    const shelf = this.#shelf(page.kind, page.size);
-    if (page.free === -1) shelf.roomy.push(page);
-    page.give(block);
-    if (page.used === 0) this.#drop(shelf, page);
+  /**
+   * Takes a block back. The last of its shelf is moved into the gap, and `moved` is told while both can be read: were gaps left, a few
+   * callers who stay could keep every page that a flood once filled.
+   */
+  give(block: number, moved: (from: number, to: number) => void): void {
+    const { shelf, size, ints } = this.page(block);
+    const page = shelf.pages.at(-1)!;
+    const last = page.first + shelf.end - size;
+    if (last !== block) {
+      const from = 2 * within(last);
+      const to = 2 * within(block);
+      for (let i = 0; i < 2 * size; i++) ints[to + i] = page.ints[from + i]!;
+      moved(last, block);
+    }
+    shelf.end -= size;
+    if (shelf.end === 0) this.#drop(shelf, page);
   }
 
   #shelf(kind: Kind, size: number): Shelf<Kind> {
     let sizes = this.#shelves.get(kind);
     if (sizes === undefined) this.#shelves.set(kind, (sizes = new Map()));
     let shelf = sizes.get(size);
-    if (shelf === undefined) sizes.set(size, (shelf = { pages: 0, roomy: [] }));
+    if (shelf === undefined) sizes.set(size, (shelf = { kind, size, pages: [], end: 0 }));
     return shelf;
   }
 
-  #add(shelf: Shelf<Kind>, kind: Kind, size: number): Page<Kind> {
+  #add(shelf: Shelf<Kind>): Page<Kind> {
     const index = this.#vacant.pop() ?? this.#pages.length;
     if (index >= MOST_PAGES) throw new RangeError("more blocks than can be numbered");
-    const length = Math.max(size, Math.min(PAGE, SMALLEST_PAGE * 2 ** shelf.pages));
-    const page = new Page(kind, index * PAGE, size, this.#memory(length * 8));
+    const length = Math.max(shelf.size, Math.min(PAGE, SMALLEST_PAGE * 2 ** shelf.pages.length));
+    const page = new Page(shelf, index * PAGE, this.#memory(length * 8));
     this.#pages[index] = page;
-    shelf.roomy.push(page);
-    shelf.pages++;
+    shelf.pages.push(page);
+    shelf.end = 0;
     return page;
   }
 
@@ -120,15 +115,20 @@ export class Blocks<Kind> {
     return spare;
   }
 
+  /** Drops the last page of a shelf, in which there is no block any more. */
   #drop(shelf: Shelf<Kind>, page: Page<Kind>): void {
     const index = page.first / PAGE;
     this.#pages[index] = undefined;
     this.#vacant.push(index);
     this.#spare = page.numbers.buffer as ArrayBuffer;
-    shelf.roomy.splice(shelf.roomy.indexOf(page), 1);
-    if (--shelf.pages > 0) return;
-    const sizes = this.#shelves.get(page.kind)!;
-    sizes.delete(page.size);
-    if (sizes.size === 0) this.#shelves.delete(page.kind);
+    shelf.pages.pop();
+    const before = shelf.pages.at(-1);
+    if (before !== undefined) {
+      shelf.end = before.numbers.length - (before.numbers.length % shelf.size);
+      return;
+    }
+    const sizes = this.#shelves.get(shelf.kind)!;
+    sizes.delete(shelf.size);
+    if (sizes.size === 0) this.#shelves.delete(shelf.kind);
   }
 }

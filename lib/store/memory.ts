@@ -124,7 +124,7 @@ class Ledger {
       const { first } = this.places;
       if (first === 0 || now - this.#last(first) < longestMs) return;
       this.places.remove(first);
-      this.blocks.give(first);
+      this.blocks.give(first, this.#moved);
     }
   }
 
@@ -175,12 +175,19 @@ class Ledger {
     const { ints, size } = this.blocks.page(block);
     const end = 2 * (within(block) + size);
     const name = block === this.overflow ? NOBODY : ints.subarray(end - countOf(ints[end - 1]!), end);
-    const by = this.#write(plan, this.#last(block), name, rings);
-    if (block === this.overflow) this.overflow = by;
-    else this.places.replace(block, by);
-    this.blocks.give(block);
-    return by;
+    let at = this.#write(plan, this.#last(block), name, rings);
+    this.#moved(block, at);
+    this.blocks.give(block, (from, to) => {
+      this.#moved(from, to);
+      if (from === at) at = to;
+    });
+    return at;
   }
+
+  readonly #moved = (from: number, to: number): void => {
+    if (from === this.overflow) this.overflow = to;
+    else this.places.replace(from, to);
+  };
 
   /** A new block with room for one more mark in each ring. */
   #write(plan: Plan, last: number, name: Int32Array, rings: readonly Ring[]): number {

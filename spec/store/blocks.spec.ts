@@ -7,7 +7,7 @@ describe("blocks", () => {
     for (let seed = 0; seed < 5; seed++) {
       const from = random(seed);
       const blocks = new Blocks<string>();
-      const taken: { block: number; kind: string; size: number; mark: number }[] = [];
+      const taken: { block: number; readonly kind: string; readonly size: number; readonly mark: number }[] = [];
       const check = ({ block, kind, size, mark }: (typeof taken)[number]) => {
         const page = blocks.page(block);
         expect(page.kind).toBe(kind);
@@ -23,9 +23,12 @@ describe("blocks", () => {
           page.numbers.fill(i, within(block), within(block) + page.size);
           taken.push({ block, ...each });
         } else if (taken.length > 0) {
-          const [each] = taken.splice(from.int(0, taken.length - 1), 1);
-          check(each!);
-          blocks.give(each!.block);
+          const each = taken.splice(from.int(0, taken.length - 1), 1)[0]!;
+          check(each);
+          blocks.give(each.block, (before, after) => {
+            expect(after).toBe(each.block);
+            taken.find(({ block }) => block === before)!.block = after;
+          });
         }
       }
       expect(new Set(taken.map(({ block }) => block)).size).toBe(taken.length);
@@ -38,18 +41,28 @@ describe("blocks", () => {
     for (let i = 0; i < 100; i++) expect(blocks.take("a", 8)).toBeGreaterThan(0);
   });
 
-  it("that are given back are taken again before there is a new page", () => {
+  it("leave no gaps: a few that stay of many stand together, and the other pages are gone", () => {
     const blocks = new Blocks<string>();
-    const taken = Array.from({ length: 5_000 }, () => blocks.take("a", 16));
-    const known = new Set(taken.map((block) => blocks.page(block)));
-    for (const block of taken.filter((_, i) => i % 2 === 0)) blocks.give(block);
-    for (let i = 0; i < 2_500; i++) expect(known.has(blocks.page(blocks.take("a", 16)))).toBe(true);
+    const taken = Array.from({ length: 50_000 }, () => blocks.take("a", 16));
+    const few = new Set(taken.filter((_, i) => i % 1_000 === 0));
+    const others = new Set(taken.filter((block) => !few.has(block)));
+    for (const block of others) {
+      others.delete(block);
+      blocks.give(block, (from, to) => {
+        const those = few.has(from) ? few : others;
+        those.delete(from);
+        those.add(to);
+      });
+    }
+    expect([few.size, others.size]).toEqual([50, 0]);
+    expect([...few].every((block) => blocks.page(block) !== undefined)).toBe(true);
+    expect(taken.filter((block) => blocks.page(block) !== undefined).length).toBeLessThan(100);
   });
 
   it("of a page that is empty leave no page behind", () => {
     const blocks = new Blocks<string>();
     const taken = Array.from({ length: 5_000 }, () => blocks.take("a", 16));
-    for (const block of taken) blocks.give(block);
+    for (const block of taken.reverse()) blocks.give(block, () => expect.fail("there was no gap"));
     for (const block of taken) expect(blocks.page(block)).toBeUndefined();
   });
 

@@ -238,6 +238,21 @@ describe("memory", () => {
     expect(collect() - before).toBeLessThan(10 * callers);
   });
 
+  it("a few callers who stay do not keep what a flood took", () => {
+    const callers = 50_000;
+    const { clock, counters, limiter } = limiterOf([minute(64)], callers);
+    const before = collect();
+    for (let i = 0; i < callers; i++) limiter.decide(`ip:${i}`);
+    clock.advance(59_000);
+    // They came in between all the others.
+    for (let i = 0; i < callers; i += 1_000) limiter.decide(`ip:${i}`);
+    clock.advance(1_000);
+    for (let i = 0; i < callers; i++) limiter.decide("a");
+    expect(counters.size.callers).toBe(51);
+    for (let i = 0; i < callers; i += 1_000) expect(limiter.decide(`ip:${i}`).remaining).toEqual([62]);
+    expect(collect() - before).toBeLessThan(10 * callers);
+  });
+
   it("a limiter that nobody asked costs little", () => {
     const { counters } = limiterOf([second(10), minute(100), hour(5_000)]);
     const before = collect();
@@ -333,6 +348,19 @@ describe("more callers than places", () => {
     expect(admitted(limiter, "b", 9)).toBe(0);
     clock.advance(59_000);
     expect(admitted(limiter, "b", 9)).toBe(5);
+  });
+
+  it("what they share is told apart from a caller's own where it was moved into the block of one who was forgotten", () => {
+    const { clock, limiter } = limiterOf([minute(5)], 1);
+    admitted(limiter, "a", 2);
+    clock.advance(59_000);
+    expect(admitted(limiter, "b", 3)).toBe(3); // as large now as what is kept of a
+    clock.advance(1_000);
+    expect(limiter.decide("b").remaining).toEqual([1]); // a is forgotten
+    clock.advance(60_000);
+    expect(admitted(limiter, "b", 2)).toBe(2); // where the shared ones stood before
+    expect(limiter.decide("c").remaining).toEqual([4]);
+    expect(limiter.decide("b").remaining).toEqual([2]);
   });
 
   it("after the flood has run out, everybody has his own quota again", () => {

@@ -36,6 +36,11 @@ describe.each([
       const from = random(seed);
       const { blocks, places, read, block } = placesOf(hashOf);
       const model = new Map<string, number>();
+      const give = (block: number) =>
+        blocks.give(block, (from, to) => {
+          places.replace(from, to);
+          for (const [name, at] of model) if (at === from) model.set(name, to);
+        });
       const names = Array.from({ length: 300 }, (_, i) => from.pick(["ip:", "c:ж", "h:" + "x".repeat(i % 40)]) + i);
       for (let i = 0; i < 4_000; i++) {
         // A tide of callers, so that the table grows and shrinks.
@@ -53,15 +58,15 @@ describe.each([
         } else if (from.chance(0.3)) {
           const by = block(name, from.pick([30, 40]));
           places.replace(found, by);
-          blocks.give(found);
           model.set(name, by);
+          give(found);
         }
         if (from.chance(i % 2_000 < 1_000 ? 0.05 : 0.6) && model.size > 0) {
           const [[oldest, at]] = model as unknown as [[string, number]];
           const [gone, whose] = from.chance(0.8) ? [oldest, at] : from.pick([...model]);
           places.remove(whose);
-          blocks.give(whose);
           model.delete(gone);
+          give(whose);
         }
         if (places.callers !== model.size || places.first !== (model.values().next().value ?? 0)) expect.fail(`at step ${i}`);
         if (i % 50 === 0) expect(places.last).toBe([...model.values()].at(-1) ?? 0);
