@@ -43,51 +43,62 @@ export function attempts(options: AttemptsOptions): Handler {
 
 function once({ picker, forwarding, totalMs, meter }: AttemptsOptions): Handler {
   const { clock } = forwarding;
-  return async (exchange) => {
+  return (exchange) => {
     const peer = picker.pick(exchange, NOBODY);
     if (peer === null) return nobodyThere(exchange);
-    try {
-      return await attempt(exchange, peer, forwarding, totalMs === 0 ? 0 : clock.now() + totalMs, meter);
-    } catch (error) {
-      return faultReply(exchange, error);
-    }
+    return attempt(exchange, peer, { forwarding, endsAt: totalMs === 0 ? 0 : clock.now() + totalMs, meter, failed: faultReply });
   };
 }
 
-/** One try, and what it says of the upstream. */
-async function attempt(exchange: Exchange, peer: Peer, forwarding: ForwardOptions, endsAt: number, meter?: AttemptsMeter): Promise<Reply> {
+interface Attempt {
+  readonly forwarding: ForwardOptions;
+  readonly endsAt: number;
+  readonly meter: AttemptsMeter | undefined;
+  /** What becomes of a failure. */
+  readonly failed: (exchange: Exchange, error: unknown) => Reply;
+}
+
+/** One try, and what it says of the upstream. Not async, which would take two promises more for each request. */
+function attempt(exchange: Exchange, peer: Peer, { forwarding, endsAt, meter, failed }: Attempt): Promise<Reply> {
   const { notes } = exchange.call;
   const { clock } = forwarding;
   const startedAt = clock.now();
   notes.upstream = peer.id;
   notes.attempts++;
   notes.askedAt = startedAt;
-  let status: number | null = null;
   const { span, code } = notes;
   const tried = span === null ? null : span.try(exchange, peer, notes.attempts - 1, startedAt);
   if (tried !== null) notes.span = tried;
-  try {
-    const reply = await peer.forward(exchange, forwarding, endsAt);
-    status = reply.status;
-    peer.health.answered(reply.status);
-    if (tried !== null) {
-      // What cannot be sent at all is answered here, and not by the upstream.
-      if (notes.code === code) tried.ended(reply.status, null, clock.now());
-      else tried.ended(null, notes.code, clock.now());
-    }
-    return reply;
-  } catch (error) {
-    tried?.ended(null, exchange.call.aborted ? "client_closed" : error instanceof Fault ? error.code : "internal", clock.now());
-    // What ends because the client has gone says nothing.
-    if (error instanceof Fault && isUpstreams(error) && !exchange.call.aborted) peer.health.failed(error.message);
-    throw error;
-  } finally {
+  const over = (status: number | null) => {
     const took = clock.now() - startedAt;
     notes.upstreamMs = (notes.upstreamMs ?? 0) + took;
     notes.askedAt = null;
     notes.span = span;
     if (!exchange.call.aborted) meter?.tried(peer.id, took, status);
-  }
+  };
+  return peer.forward(exchange, forwarding, endsAt).then(
+    (reply) => {
+      peer.health.answered(reply.status);
+      if (tried !== null) {
+        // What cannot be sent at all is answered here, and not by the upstream.
+        if (notes.code === code) tried.ended(reply.status, null, clock.now());
+        else tried.ended(null, notes.code, clock.now());
+      }
+      over(reply.status);
+      return reply;
+    },
+    (error: unknown) => {
+      tried?.ended(null, exchange.call.aborted ? "client_closed" : error instanceof Fault ? error.code : "internal", clock.now());
+      // What ends because the client has gone says nothing.
+      if (error instanceof Fault && isUpstreams(error) && !exchange.call.aborted) peer.health.failed(error.message);
+      over(null);
+      return failed(exchange, error);
+    },
+  );
+}
+
+function rethrow(_exchange: Exchange, error: unknown): never {
+  throw error;
 }
 
 /** Each time another upstream, never after a reply has been given back. */
@@ -99,6 +110,7 @@ function repeatedly({ picker, forwarding, totalMs, meter }: AttemptsOptions, { p
     if (first === null) return nobodyThere(exchange);
     const endsAt = totalMs === 0 ? 0 : clock.now() + totalMs;
     const replay = replayOf(exchange, policy, memory);
+    const each: Attempt = { forwarding, endsAt, meter, failed: rethrow };
     const tried: Peer[] = [first];
     const another = (): Peer | null => {
       if (exchange.call.aborted || tried.length > policy.attempts || (endsAt !== 0 && clock.now() > endsAt - LEAST_TRY_MS)) return null;
@@ -110,7 +122,7 @@ function repeatedly({ picker, forwarding, totalMs, meter }: AttemptsOptions, { p
       for (let peer = first; ; ) {
         let next: Peer | null = null;
         try {
-          const reply = await attempt(replay === null ? exchange : exchange.with({ body: replay.open() }), peer, forwarding, endsAt, meter);
+          const reply = await attempt(replay === null ? exchange : exchange.with({ body: replay.open() }), peer, each);
           if (!retriesStatus(policy, exchange.method, reply.status) || (next = another()) === null) return reply;
           giveUp(reply, exchange);
         } catch (error) {

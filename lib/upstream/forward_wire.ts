@@ -110,10 +110,10 @@ class WireExchange implements Occupant, ResponseSink, Watched, UploadSink {
     connection.parser.begin(exchange.method, this);
     this.#phase = "sending";
     if (exchange.body === null) {
-      connection.socket.cork();
-      connection.socket.write(this.#text, "latin1");
-      this.#depart();
       this.#isWritten = true;
+      // A fresh connection is alone in its round, and what comes on it before it is asked may be its refusal.
+      if (connection.isReused) this.#try.to.pool.departures.add(() => this.#sendHead());
+      else this.#sendHead();
       return this.#awaitResponse();
     }
     if (tryEndsAt === 0 && endsAt === 0) this.#unwatch();
@@ -205,6 +205,13 @@ class WireExchange implements Occupant, ResponseSink, Watched, UploadSink {
 
   // The request.
 
+  /** All of a request without a body, unless it has come to its end while it waited. */
+  #sendHead(): void {
+    if (this.#phase === "over") return;
+    this.#hasDeparted = true;
+    this.#connection.socket.write(this.#text, "latin1");
+  }
+
   #sendBody(body: Readable): void {
     const { exchange } = this.#try;
     const { socket } = this.#connection;
@@ -218,12 +225,6 @@ class WireExchange implements Occupant, ResponseSink, Watched, UploadSink {
       done: () => this.#endBody(),
       broken: (cause) => this.#fail(cause instanceof Fault ? cause : new Fault("bad_request", "the request body broke off", cause)),
     });
-    this.#depart();
-  }
-
-  /** What has been written, corked, leaves with all else that is ready. */
-  #depart(): void {
-    const { socket } = this.#connection;
     this.#try.to.pool.departures.add(() => {
       this.#hasDeparted = true;
       socket.uncork();
