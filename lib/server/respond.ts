@@ -201,6 +201,8 @@ function finish(request: IncomingMessage, response: ServerResponse, options: Res
     if (options.body !== null && !request.readableEnded) letFlow(request);
     return;
   }
+  // Given up with its connection: nothing more comes of it, its own end included.
+  if (request.closed) return;
   let discarded = 0;
   const timer = options.clock.after(MAX_DISCARD_MS, () => socket.destroy());
   const count = (chunk: Buffer) => {

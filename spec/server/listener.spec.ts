@@ -115,6 +115,19 @@ test("many uploads of which the end comes after the answer leave no listeners on
   expect(warnings).toEqual([]);
 });
 
+test("a request that was given up before its reply leaves is not waited for", async () => {
+  const { clock, port } = await listening(async (inbound) => {
+    inbound.body!.destroy();
+    await once(inbound.body!, "close");
+    return { status: 200, headers: [], body: Buffer.from("ok") };
+  });
+  const idle = clock.pending;
+  const talk = await client(port);
+  talk.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 8\r\n\r\nhalf");
+  await talk.closed();
+  await eventually(() => clock.pending === idle, "no timer left");
+});
+
 test("draining, each connection ends with its reply", async () => {
   const asked: ((reply: Reply) => void)[] = [];
   const { port, listener, ended } = await listening(() => new Promise((resolve) => asked.push(resolve)));
