@@ -3,11 +3,11 @@ import { writeFileSync } from "node:fs";
 import http from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Duplex } from "node:stream";
-import { describe, expect, expectTypeOf, it, onTestFinished } from "vitest";
+import { describe, expect, expectTypeOf, it } from "vitest";
 import { ConfigError, createGateway, createLog, definePlugin, schema, version, type ConfigInput } from "../../lib/index.ts";
 import { SERVER } from "../support/certs.ts";
 import { manualClock } from "../support/clock.ts";
-import { backend, oneService, running } from "../support/gateway.ts";
+import { backend, hosted, oneService, running } from "../support/gateway.ts";
 import { fileWith } from "../support/process.ts";
 import { ask, connect, eventually, refused } from "../support/raw_client.ts";
 import { behaving, fragile, HANDSHAKE, mark, marking } from "./plugins.ts";
@@ -476,14 +476,7 @@ describe("handler and upgrade in a host's own server", () => {
       else gateway.handler(request, response);
     });
     server.on("upgrade", gateway.upgrade);
-    server.listen(0, "127.0.0.1");
-    await once(server, "listening");
-    onTestFinished(async () => {
-      await gateway.close(0);
-      server.closeAllConnections();
-      await new Promise((resolve) => server.close(resolve));
-    });
-    return { gateway, port: (server.address() as AddressInfo).port };
+    return { gateway, port: await hosted(gateway, server) };
   }
 
   it("serve what the host hands over, and leave the rest to it", async () => {

@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net";
 import * as edge from "edge-gateway";
 import { createGateway, defineConfig, definePlugin, headerValue, problem, problemReply, schema, withHeader } from "edge-gateway";
 import { describe, expect, expectTypeOf, it, onTestFinished } from "vitest";
-import { backend } from "../support/gateway.ts";
+import { backend, hosted } from "../support/gateway.ts";
 import { ask } from "../support/raw_client.ts";
 
 /** A plugin kind of a host's own: admits callers of one tenant, and tells the upstream and the client who it was. */
@@ -106,14 +106,7 @@ describe("a host that embeds the gateway", () => {
       // So that they leave together, the spoilt one before another.
       if (waiting.length === 3) for (const handle of waiting) handle();
     });
-    host.listen(0, "127.0.0.1");
-    await once(host, "listening");
-    onTestFinished(async () => {
-      host.close();
-      host.closeAllConnections();
-      await gateway.close(0);
-    });
-    const { port } = host.address() as AddressInfo;
+    const port = await hosted(gateway, host);
     const answers = await Promise.allSettled(["/a/one", "/a/spoilt", "/a/two"].map((path) => ask(port, { path })));
     expect(ends.sort()).toEqual(["/a/one", "/a/spoilt", "/a/two"]);
     expect(answers.map((answer) => (answer.status === "fulfilled" ? answer.value.status : answer.status))).toEqual([200, "rejected", 200]);

@@ -1,11 +1,11 @@
 import { once } from "node:events";
 import http, { type ServerResponse } from "node:http";
 import http2, { type IncomingHttpHeaders } from "node:http2";
-import net, { type AddressInfo } from "node:net";
+import net from "node:net";
 import { Duplex } from "node:stream";
 import { onTestFinished, expect, test } from "vitest";
 import { createGateway, definePlugin, schema, type Reply } from "../../lib/index.ts";
-import { oneService, running } from "../support/gateway.ts";
+import { hosted, oneService, running } from "../support/gateway.ts";
 import { ask, eventually } from "../support/raw_client.ts";
 import { headBackend } from "./harness.ts";
 
@@ -97,14 +97,7 @@ async function hosting(upstreamPort: number, mount: (response: ServerResponse) =
     mount(response);
     gateway.handler(request, response);
   });
-  host.listen(0, "127.0.0.1");
-  await once(host, "listening");
-  onTestFinished(async () => {
-    host.close();
-    host.closeAllConnections();
-    await gateway.close(0);
-  });
-  return { host, port: (host.address() as AddressInfo).port };
+  return { host, port: await hosted(gateway, host) };
 }
 
 test("what a host's own `end` keeps of a response stays what it was", async () => {

@@ -8,6 +8,13 @@ import { manualClock } from "../support/clock.ts";
 import { emptyFolder, logLines } from "../support/process.ts";
 import { eventually } from "../support/raw_client.ts";
 
+/** A pipe of the file system, and what opens it to be read. */
+function pipe() {
+  const path = join(emptyFolder(), "pipe");
+  execFileSync("mkfifo", [path]);
+  return { path, reading: () => openSync(path, constants.O_RDONLY | constants.O_NONBLOCK) };
+}
+
 function writer(target: LineTarget) {
   const clock = manualClock();
   let said = "";
@@ -140,10 +147,8 @@ describe("a LineWriter", () => {
   });
 
   it("says once that lines are lost when the reader of a pipe is gone, and how many when it is back", async () => {
-    const path = join(emptyFolder(), "pipe");
-    execFileSync("mkfifo", [path]);
+    const { path, reading } = pipe();
     expect(() => new LineWriter({ path }, { log: createLog({ level: "silent" }), clock: manualClock() })).toThrow(/ENXIO/);
-    const reading = () => openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
     let reader = reading();
     const { lines, clock, said } = writer({ path });
     closeSync(reader);
@@ -163,9 +168,8 @@ describe("a LineWriter", () => {
   });
 
   it("waits for the reader of a full pipe, and writes the rest of what did not fit", async () => {
-    const path = join(emptyFolder(), "pipe");
-    execFileSync("mkfifo", [path]);
-    const reader = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
+    const { path, reading } = pipe();
+    const reader = reading();
     onTestFinished(() => closeSync(reader));
     const { lines, clock } = writer({ path });
     const all = `${"0123456789".repeat(20_000)}\n`;
@@ -181,9 +185,8 @@ describe("a LineWriter", () => {
   });
 
   it("leaves alone what is being written while more comes, up to several batches of it, and adds none to a batch that is under way", async () => {
-    const path = join(emptyFolder(), "pipe");
-    execFileSync("mkfifo", [path]);
-    const reader = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
+    const { path, reading } = pipe();
+    const reader = reading();
     onTestFinished(() => closeSync(reader));
     const { lines, clock } = writer({ path });
     let given = "";
@@ -215,9 +218,7 @@ describe("a LineWriter", () => {
   });
 
   it("begins anew behind a line that broke off, and counts that one as lost", async () => {
-    const path = join(emptyFolder(), "pipe");
-    execFileSync("mkfifo", [path]);
-    const reading = () => openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
+    const { path, reading } = pipe();
     let reader = reading();
     const { lines, clock, said } = writer({ path });
     // Longer than what a pipe takes, twice.
@@ -245,9 +246,8 @@ describe("a LineWriter", () => {
   });
 
   it("keeps 8 Mi characters for a reader that is behind, and no more", async () => {
-    const path = join(emptyFolder(), "pipe");
-    execFileSync("mkfifo", [path]);
-    const reader = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
+    const { path, reading } = pipe();
+    const reader = reading();
     const { lines, clock, said } = writer({ path });
     const megabyte = `${"x".repeat(1024 * 1024 - 1)}\n`;
     for (let i = 0; i < 10; i++) lines.write(megabyte);

@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import http from "node:http";
-import net, { type AddressInfo } from "node:net";
+import net from "node:net";
 import { PassThrough } from "node:stream";
 import tls from "node:tls";
 import { describe, expect, onTestFinished, test } from "vitest";
@@ -11,7 +11,7 @@ import type { Inbound } from "../../lib/server/receive.ts";
 import { client, get, statusesIn } from "../journeys/harness.ts";
 import { manualClock } from "../support/clock.ts";
 import { CA, SERVER } from "../support/certs.ts";
-import { backend, oneService } from "../support/gateway.ts";
+import { backend, hosted, oneService } from "../support/gateway.ts";
 import { defaultLimits } from "../support/limits.ts";
 import { connect, eventually, overSocket, refused, type RawConnection } from "../support/raw_client.ts";
 
@@ -242,13 +242,7 @@ describe("mounted in a host's server", () => {
     const upstream = await backend();
     const gateway = createGateway({ config: oneService(upstream.port) });
     const server = http.createServer(gateway.handler).on("upgrade", gateway.upgrade);
-    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-    onTestFinished(async () => {
-      server.close();
-      server.closeAllConnections();
-      await gateway.close(0);
-    });
-    const talk = await client((server.address() as AddressInfo).port);
+    const talk = await client(await hosted(gateway, server));
     for (let i = 1; i <= 12; i++) {
       talk.send(get("/a/x", "Connection: Upgrade", "Upgrade: h2c"));
       await eventually(() => statusesIn(talk.text()).length === i && talk.text().endsWith("ok"));

@@ -1,4 +1,7 @@
 /** A gateway on a free port in front of given backends, closed with everything it holds when the test ends. */
+import { once } from "node:events";
+import type { Server } from "node:http";
+import type { AddressInfo } from "node:net";
 import { onTestFinished } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
 import { createGateway, type Gateway, type GatewayOptions } from "../../lib/index.ts";
@@ -34,6 +37,20 @@ export async function running(config: ConfigInput, options: Partial<GatewayOptio
   onTestFinished(async () => void (await gateway.close(0)));
   const { port } = await gateway.listen({ port: 0 });
   return { gateway, port, url: `http://127.0.0.1:${port}` };
+}
+
+/** Has a host's own server with a gateway in it listen on a free port, which it gives; both are closed when the test ends. */
+export async function hosted(gateway: Pick<Gateway, "close">, server: Server): Promise<number> {
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  onTestFinished(async () => {
+    const closed = once(server, "close");
+    server.close();
+    server.closeAllConnections();
+    await gateway.close(0);
+    await closed;
+  });
+  return (server.address() as AddressInfo).port;
 }
 
 /** An origin (200 "ok" by default) that is closed when the test ends. */
