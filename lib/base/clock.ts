@@ -18,6 +18,9 @@ export interface Clock {
   after(ms: number, run: () => void): Timer;
 }
 
+/** In milliseconds: node runs longer ones at once, with a warning each. */
+export const LONGEST_TIMER_MS = 2 ** 31 - 1;
+
 export const systemClock: Clock = {
   now: () => performance.now(),
   wall: () => Date.now(),

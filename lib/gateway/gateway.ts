@@ -6,7 +6,7 @@ import { readFileSync } from "node:fs";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Duplex } from "node:stream";
-import { systemClock, type Clock } from "../base/clock.ts";
+import { LONGEST_TIMER_MS, systemClock, type Clock } from "../base/clock.ts";
 import { silentLog, type Log } from "../base/log.ts";
 import { factsOf } from "../base/pem.ts";
 import { shortly } from "../base/shortly.ts";
@@ -397,7 +397,6 @@ export class Gateway {
   close(graceMs = 30_000): Promise<"drained" | "cut"> {
     this.#closing ??= this.#close(Math.min(IDLE_LINGER_MS, graceMs / 2));
     // A timer of its own, not the clock's: those let the process end, and it must not before the grace is over.
-    // node takes what does not fit into its timers for 1 ms.
     const timer = setTimeout(this.#cut, Math.min(graceMs, LONGEST_TIMER_MS));
     return this.#closing.finally(() => clearTimeout(timer));
   }
@@ -549,8 +548,6 @@ interface WithKinds {
 function headLimits({ limits }: Snapshot): string {
   return `${limits.maxHeaderBytes} ${limits.maxHeaders}`;
 }
-
-const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /** Longer than a request needs to get here that was sent before its client could know, and than busy clients leave between two. */
 const IDLE_LINGER_MS = 1_000;

@@ -2,6 +2,7 @@
  * Reads the responses of one HTTP/1 connection, byte by byte and strictly: whatever two readers might read in two ways is refused. What
  * a response means, and who gets it, is `forward_wire.ts`.
  */
+import { LONGEST_TIMER_MS } from "../base/clock.ts";
 import { hasToken } from "../http/headers.ts";
 import type { ResponseHead } from "./response_head.ts";
 
@@ -365,10 +366,7 @@ function hexDigit(c: number): number {
 /** A second less than is said: what is sent in the last moment would meet a connection that is being closed. */
 function keepAliveMs(value: string): number {
   const hint = KEEP_ALIVE_TIMEOUT.exec(value);
-  return hint === null ? Infinity : Math.min(Math.max(0, Number(hint[1]) * 1000 - 1000), MAX_TIMER_MS);
+  return hint === null ? Infinity : Math.min(Math.max(0, Number(hint[1]) * 1000 - 1000), LONGEST_TIMER_MS);
 }
-
-/** Longer timers node cuts short, with a warning each. */
-const MAX_TIMER_MS = 2 ** 31 - 1;
 
 const KEEP_ALIVE_TIMEOUT = /^timeout=(\d{1,9})(?!\d)/;
