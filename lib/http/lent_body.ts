@@ -74,4 +74,9 @@ export class LentBody extends Readable {
   }
 }
 
+/** A body as whoever sends it may keep it: a lent one as bytes of his own, where nobody reads it yet; any other as it is. */
+export function ownBody(body: Buffer | Readable | null): Buffer | Readable | null {
+  return body instanceof LentBody && body.isUntouched ? body.own() : body;
+}
+
 function ignore(): void {}

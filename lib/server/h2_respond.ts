@@ -9,7 +9,7 @@ import { pump } from "../http/body.ts";
 import { grpcReply } from "../http/grpc.ts";
 import { h2Fields } from "../http/h2_fields.ts";
 import type { HeaderList } from "../http/headers.ts";
-import { LentBody } from "../http/lent_body.ts";
+import { ownBody } from "../http/lent_body.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
 import { letFlow } from "./linger.ts";
 import type { Inbound } from "./receive.ts";
@@ -38,7 +38,7 @@ export function respondStream(stream: ServerHttp2Stream, inbound: Inbound, given
     return respondStream(stream, inbound, problem(call, "upstream_invalid", { why: `status ${reply.status}` }), options);
   }
   // Node keeps what it is given until the client's windows let it go: nothing to lend for so long.
-  const body = reply.body instanceof LentBody && reply.body.isUntouched ? reply.body.own() : reply.body;
+  const body = ownBody(reply.body);
   const bodiless = inbound.method === "HEAD" || body === null;
   const switches = reply.tunnel !== undefined;
   const list = withLength(replyHeaders(reply, call.id), body);

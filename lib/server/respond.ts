@@ -13,7 +13,7 @@ import { pump } from "../http/body.ts";
 import type { Call } from "../http/exchange.ts";
 import { grpcReply } from "../http/grpc.ts";
 import { hasHeader, headerValue, pairs, withHeader, withoutHeader, type HeaderList } from "../http/headers.ts";
-import { LentBody } from "../http/lent_body.ts";
+import { LentBody, ownBody } from "../http/lent_body.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
 import { endSoon, letFlow } from "./linger.ts";
 
@@ -37,9 +37,9 @@ export function respond(request: IncomingMessage, response: ServerResponse, call
   const reply = grpcReply(call, request.rawHeaders, given);
   const spoilt = spoiltReply(call, reply);
   if (spoilt !== null) return respond(request, response, call, spoilt, options);
-  const atHand = reply.body instanceof LentBody && reply.body.isUntouched && request.method !== "HEAD" ? reply.body : null;
-  const lent = atHand !== null && tellsWhenSent(response) ? atHand : null;
-  const body = atHand !== null && lent === null ? atHand.own() : reply.body;
+  const isLent = reply.body instanceof LentBody && reply.body.isUntouched && request.method !== "HEAD" && tellsWhenSent(response);
+  const lent = isLent ? (reply.body as LentBody) : null;
+  const body = lent ?? ownBody(reply.body);
   call.notes.status = reply.status;
   const stream = body !== null && lent === null && !Buffer.isBuffer(body) && request.method !== "HEAD" ? body : null;
   const delimited = hasHeader(reply.headers, "content-length");

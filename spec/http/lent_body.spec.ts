@@ -1,6 +1,6 @@
 import { setImmediate as nextRound } from "node:timers/promises";
 import { expect, test } from "vitest";
-import { LentBody } from "../../lib/http/lent_body.ts";
+import { LentBody, ownBody } from "../../lib/http/lent_body.ts";
 
 /** A body of `text` in memory that is overwritten as soon as it is given back. */
 function lending(text: string) {
@@ -82,4 +82,14 @@ test("given up unread, it gives its memory back, and its error is nobody's", asy
   body.destroy(new Error("given up"));
   await nextRound();
   expect(seen.givenBack).toBe(1);
+});
+
+test("a body as its sender may keep it: a lent one as bytes of his own, one that somebody reads and any other as they are", () => {
+  const { body, seen } = lending("abc");
+  expect(String(ownBody(body))).toBe("abc");
+  expect(seen.givenBack).toBe(1);
+  const read = lending("abc").body.pause();
+  expect(ownBody(read)).toBe(read);
+  const bytes = Buffer.from("abc");
+  expect([ownBody(bytes), ownBody(null)]).toEqual([bytes, null]);
 });
