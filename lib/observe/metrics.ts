@@ -14,15 +14,15 @@ const BUCKETS_MS = BUCKETS.map((seconds) => seconds * 1000);
 export class Histogram {
   sumMs = 0;
   /** Null as long as there is nothing to count: most routes of a large configuration are quiet, and none has been asked for at the start. */
-  #counts: Float64Array | null = null;
+  #counts: number[] | null = null;
 
   /** Of each bucket alone, the last of what is above all bounds. */
-  get counts(): Float64Array {
+  get counts(): readonly number[] {
     return this.#counts ?? NO_COUNTS;
   }
 
   add(ms: number): void {
-    const counts = (this.#counts ??= new Float64Array(BUCKETS.length + 1));
+    const counts = (this.#counts ??= NO_COUNTS.slice());
     let i = 0;
     while (i < BUCKETS_MS.length && ms > BUCKETS_MS[i]!) i++;
     counts[i]!++;
@@ -30,7 +30,7 @@ export class Histogram {
   }
 }
 
-const NO_COUNTS = new Float64Array(BUCKETS.length + 1);
+const NO_COUNTS: readonly number[] = Object.freeze(new Array<number>(BUCKETS.length + 1).fill(0));
 
 export interface Cell {
   count: number;
