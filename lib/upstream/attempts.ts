@@ -43,15 +43,17 @@ export function attempts(options: AttemptsOptions): Handler {
 
 function once({ picker, forwarding, totalMs, meter }: AttemptsOptions): Handler {
   const { clock } = forwarding;
+  const only: Attempt = { forwarding, endsAt: 0, meter, failed: faultReply };
   return (exchange) => {
     const peer = picker.pick(exchange, NOBODY);
     if (peer === null) return nobodyThere(exchange);
-    return attempt(exchange, peer, { forwarding, endsAt: totalMs === 0 ? 0 : clock.now() + totalMs, meter, failed: faultReply });
+    return attempt(exchange, peer, totalMs === 0 ? only : { ...only, endsAt: clock.now() + totalMs });
   };
 }
 
 interface Attempt {
   readonly forwarding: ForwardOptions;
+  /** When all has to be over; monotonic, 0: no such moment. */
   readonly endsAt: number;
   readonly meter: AttemptsMeter | undefined;
   /** What becomes of a failure. */
