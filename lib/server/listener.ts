@@ -76,6 +76,8 @@ export function createListener(options: ListenerOptions): Listener {
   const servers: Server[] = [];
   const plainServers: http.Server[] = [];
   const sockets = new Set<Socket>();
+  /** TCP connections whose TLS handshake has not finished, by their addresses. */
+  const handshakes = new Map<string, Socket>();
   let taken = 0;
   let announced = false;
   const tlsServers = createTlsServers(options.certificates, options.handshakeMs);
@@ -169,6 +171,12 @@ export function createListener(options: ListenerOptions): Listener {
     });
   }
 
+  /** Ends connections of which no byte of a request has come. */
+  function endSilent(): void {
+    h2c.drain();
+    for (const socket of handshakes.values()) socket.destroy();
+  }
+
   /** Where no port is plain, one without a port. node looks for requests that never come whole once a server is said to listen. */
   function behindTls(): http.Server {
     if (plainServers[0] !== undefined) return plainServers[0];
@@ -192,8 +200,17 @@ export function createListener(options: ListenerOptions): Listener {
     },
     async listenSecure(host, port, files) {
       const server = tlsServers.create(files);
-      guard(server, (socket) => admitted(socket) !== "refused");
+      guard(server, (socket) => {
+        if (admitted(socket) === "refused") return false;
+        const addresses = addressesOf(socket);
+        handshakes.set(addresses, socket);
+        socket.once("close", () => handshakes.delete(addresses));
+        return true;
+      });
       server.on("secureConnection", (socket) => {
+        handshakes.delete(addressesOf(socket));
+        // Only from here on: a client that closes its side during the handshake has left, and its connection must end with that.
+        socket.allowHalfOpen = true;
         socket.on("error", ignore);
         if (socket.alpnProtocol === "h2") http2Sessions.take(socket);
         // Any plain server serves HTTP/1.1 on a socket it is given; the first one does, with all its limits.
@@ -222,8 +239,8 @@ export function createListener(options: ListenerOptions): Listener {
       for (const server of servers) net.Server.prototype.close.call(server);
       http2Sessions.drain();
       http1.drain(lingerMs);
-      if (lingerMs === 0) h2c.drain();
-      else clock.after(lingerMs, () => h2c.drain());
+      if (lingerMs === 0) endSilent();
+      else clock.after(lingerMs, endSilent);
       if (sockets.size === 0) return;
       await new Promise<void>((resolve) => {
         allGone = resolve;
@@ -247,6 +264,11 @@ function listen(server: Server, host: string, port: number): Promise<AddressInfo
       resolve(server.address() as AddressInfo);
     });
   });
+}
+
+/** The same for a TLS socket and for its TCP connection, which node does not give with it. */
+function addressesOf({ remoteAddress, remotePort, localAddress, localPort }: Socket): string {
+  return `${remoteAddress} ${remotePort} ${localAddress} ${localPort}`;
 }
 
 /**

@@ -74,7 +74,6 @@ export function createTlsServers(certificates: () => HostCertificates, handshake
         ALPNProtocols: ["h2", "http/1.1"],
         handshakeTimeout: handshakeMs,
         noDelay: true,
-        allowHalfOpen: true,
         ...(files.ca === null ? {} : { requestCert: true, rejectUnauthorized: files.requireClientCert }),
         SNICallback(servername, done) {
           try {

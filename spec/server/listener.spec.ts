@@ -251,13 +251,43 @@ describe("mounted in a host's server", () => {
   });
 });
 
-test("a client that never finishes its TLS handshake is cut off, and holds up no drain", async () => {
-  const { listener } = await listening(fine, 30);
-  const files = { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: null, requireClientCert: false };
-  const { port } = await listener.listenSecure("127.0.0.1", 0, files);
-  const silent = await connect(port);
-  expect(await silent.closed()).toBe("");
-  await listener.drain(0);
+const FILES = { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: null, requireClientCert: false };
+const HALF_A_HELLO = Buffer.from("16030100", "hex");
+
+describe("a TLS connection without a whole handshake", () => {
+  test("is closed once the time for handshakes is over", async () => {
+    const { listener } = await listening(fine, 30);
+    const { port } = await listener.listenSecure("127.0.0.1", 0, FILES);
+    const silent = await connect(port);
+    expect(await silent.closed()).toBe("");
+    await listener.drain(0);
+  });
+
+  test.each<[what: string, sent: Buffer]>([
+    ["nothing", Buffer.alloc(0)],
+    ["half a ClientHello", HALF_A_HELLO],
+  ])("is closed at once when its client closes it after %s", async (_what, sent) => {
+    const { listener } = await listening(fine, 3_600_000);
+    const { port } = await listener.listenSecure("127.0.0.1", 0, FILES);
+    const gone = await Promise.all(Array.from({ length: 300 }, () => connect(port)));
+    for (const { socket } of gone) socket.end(sent);
+    await Promise.all(gone.map((each) => each.closed()));
+    await listener.drain(3_600_000);
+  });
+
+  test.each([0, 1_000])("holds up no drain beyond its linger of %d ms", async (lingerMs) => {
+    const { clock, listener } = await listening(fine, 3_600_000);
+    const { port } = await listener.listenSecure("127.0.0.1", 0, FILES);
+    const [silent, half] = [await connect(port), await connect(port)];
+    const idle = overSocket(tls.connect({ port, host: "127.0.0.1", ca: CA.cert, servername: "localhost" }));
+    half.send(HALF_A_HELLO);
+    idle.send(get("/"));
+    await idle.until("ok");
+    const drained = listener.drain(lingerMs);
+    await refused(port);
+    clock.advance(lingerMs);
+    await Promise.all([silent.closed(), half.closed(), idle.closed(), drained]);
+  });
 });
 
 test("with TLS alone it serves HTTP/1.1 too, ends heads that never come whole, and drains", async () => {
