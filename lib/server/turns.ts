@@ -12,12 +12,19 @@ export interface Turns {
   over(socket: Duplex): void;
 }
 
-/** So many requests of one connection wait before the rest of what it sends is left unread. */
-const MAX_WAITING = 32;
+/** Requests of one connection that wait before its socket is left unread. */
+const MAX_WAITING = 64;
+
+/**
+ * Requests of one connection that wait before it is reset. Node parses everything that one read has brought, 64 KiB or some 3,600 of the
+ * shortest requests, before a pause takes effect; a socket that brings more than that does not pause.
+ */
+const MAX_PARSED = 4_096;
 
 interface Line {
   readonly waiting: (() => void)[];
-  paused: boolean;
+  /** The socket's own `resume` while it is left unread. */
+  resume: (() => Duplex) | null;
 }
 
 export function createTurns(): Turns {
@@ -31,21 +38,33 @@ export function createTurns(): Turns {
         lines.set(socket, null);
         return begin();
       }
-      if (line === null) return void lines.set(socket, { waiting: [begin], paused: false });
+      if (line === null) return void lines.set(socket, { waiting: [begin], resume: null });
       line.waiting.push(begin);
-      if (line.waiting.length < MAX_WAITING || line.paused) return;
-      line.paused = true;
-      socket.pause();
+      if (line.waiting.length >= MAX_PARSED) socket.destroy();
+      else if (line.waiting.length >= MAX_WAITING && line.resume === null) pause(socket, line);
     },
     over(socket) {
       const line = lines.get(socket) ?? null;
       const begin = socket.writable ? line?.waiting.shift() : undefined;
       if (line === null || begin === undefined) return void lines.delete(socket);
-      if (line.paused && line.waiting.length === 0) {
-        line.paused = false;
+      if (line.resume !== null && line.waiting.length === 0) {
+        socket.resume = line.resume as typeof socket.resume;
+        line.resume = null;
         socket.resume();
       }
       begin();
     },
   };
+}
+
+/**
+ * Leaves the socket unread. Node's HTTP parser resumes it at the end of each message, so it gets nothing to resume it with; one such call
+ * may be waiting for the end of this tick already, and would undo a pause before it.
+ */
+function pause(socket: Duplex, line: Line): void {
+  line.resume = socket.resume;
+  socket.resume = () => socket;
+  process.nextTick(() => {
+    if (line.resume !== null) socket.pause();
+  });
 }

@@ -1,3 +1,4 @@
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { once } from "node:events";
 import http from "node:http";
 import net from "node:net";
@@ -15,7 +16,7 @@ import { backend, hosted, oneService } from "../support/gateway.ts";
 import { defaultLimits } from "../support/limits.ts";
 import { connect, eventually, overSocket, refused, type RawConnection } from "../support/raw_client.ts";
 
-async function listening(serve: ListenerOptions["serve"], handshakeMs?: number) {
+async function listening(serve: ListenerOptions["serve"], handshakeMs?: number, h2c = false) {
   const clock = manualClock();
   const ended: Inbound[] = [];
   const errors: string[] = [];
@@ -25,7 +26,7 @@ async function listening(serve: ListenerOptions["serve"], handshakeMs?: number) 
     log,
     serve,
     receiving: () => ({ clock, isTrusted: () => false, limits: defaultLimits }),
-    h2c: () => false,
+    h2c: () => h2c,
     certificates: () => ({ find: () => undefined }),
     ...(handshakeMs === undefined ? {} : { handshakeMs }),
     ended: (inbound) => void ended.push(inbound),
@@ -36,6 +37,7 @@ async function listening(serve: ListenerOptions["serve"], handshakeMs?: number) 
   return { clock, ended, errors, port, listener };
 }
 
+const FILES = { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: null, requireClientCert: false };
 const fine = (): Reply => ({ status: 200, headers: [], body: Buffer.from("ok") });
 
 test("each request is ended once, whatever becomes of it", async () => {
@@ -74,6 +76,44 @@ test.each([
   next.send(get("/"));
   await next.until("ok");
 });
+
+describe.each(["plain", "plain, where HTTP/2 is spoken too", "over TLS"])("a client that pipelines without end, %s,", (how) => {
+  const MANY = 20_000;
+
+  test("has 64 requests and what one read brought parsed behind a slow one, and gets all its answers in the end", async () => {
+    const first: ((reply: Reply) => void)[] = [];
+    const serve = (inbound: Inbound) => (inbound.target === "/slow" ? new Promise<Reply>((resolve) => first.push(resolve)) : fine());
+    const { port: plain, listener, ended } = await listening(serve, undefined, how.includes("HTTP/2"));
+    const port = how === "over TLS" ? (await listener.listenSecure("127.0.0.1", 0, FILES)).port : plain;
+    const host = "127.0.0.1";
+    const socket = how === "over TLS" ? tls.connect({ port, host, servername: "localhost", ca: CA.cert }) : net.connect(port, host);
+    onTestFinished(() => void socket.destroy());
+    const parsed = countParsed(port);
+    const talk = overSocket(socket);
+    talk.send(get("/slow") + get("/").repeat(MANY) + get("/last", "Connection: close"));
+    await eventually(() => parsed() >= 64);
+    const other = await client(plain);
+    for (let i = 1; i <= 100; i++) {
+      other.send(get("/other"));
+      await eventually(() => statusesIn(other.text()).length === i);
+    }
+    expect(parsed()).toBeLessThan(64 + (2 * 65_536) / get("/").length);
+    first[0]!(fine());
+    await talk.closed();
+    expect(ended).toHaveLength(100 + 1 + MANY + 1);
+  });
+});
+
+/** Requests that node has parsed on connections to this port. */
+function countParsed(port: number): () => number {
+  let parsed = 0;
+  const count = (message: unknown) => {
+    if ((message as { socket: net.Socket }).socket.localPort === port) parsed++;
+  };
+  subscribe("http.server.request.start", count);
+  onTestFinished(() => void unsubscribe("http.server.request.start", count));
+  return () => parsed;
+}
 
 test("an upload nobody reads is cut after five seconds", async () => {
   const { port, clock } = await listening(fine);
@@ -183,8 +223,7 @@ test("draining, a connection whose reply was under way without a word of it is l
 test.each(["plain", "over TLS"])("draining, a client that has yet to take some of its reply gets all of it, %s", async (how) => {
   const length = 24 * 1024 * 1024;
   const { clock, port, listener } = await listening(() => ({ status: 200, headers: [], body: Buffer.alloc(length, "x") }));
-  const files = { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: null, requireClientCert: false };
-  const secure = how === "plain" ? null : await listener.listenSecure("127.0.0.1", 0, files);
+  const secure = how === "plain" ? null : await listener.listenSecure("127.0.0.1", 0, FILES);
   const host = "127.0.0.1";
   const socket = secure === null ? net.connect(port, host) : tls.connect({ port: secure.port, host, servername: "localhost", ca: CA.cert });
   onTestFinished(() => void socket.destroy());
@@ -225,8 +264,7 @@ test("before a drain that is announced, clients are asked to connect anew and ca
 
 test("over TLS too, an upgrade that is not for us is an ordinary request", async () => {
   const { listener } = await listening((inbound) => ({ status: 200, headers: ["X-Scheme", inbound.scheme], body: Buffer.from("ok") }));
-  const files = { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: null, requireClientCert: false };
-  const { port } = await listener.listenSecure("127.0.0.1", 0, files);
+  const { port } = await listener.listenSecure("127.0.0.1", 0, FILES);
   const socket = tls.connect({ port, host: "127.0.0.1", servername: "localhost", ca: CA.cert, ALPNProtocols: ["http/1.1"] });
   onTestFinished(() => void socket.destroy());
   const talk = overSocket(socket);
@@ -251,7 +289,6 @@ describe("mounted in a host's server", () => {
   });
 });
 
-const FILES = { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: null, requireClientCert: false };
 const HALF_A_HELLO = Buffer.from("16030100", "hex");
 
 describe("a TLS connection without a whole handshake", () => {
@@ -305,8 +342,7 @@ test("with TLS alone it serves HTTP/1.1 too, ends heads that never come whole, a
     join: () => {},
   });
   onTestFinished(() => listener.destroy());
-  const files = { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: null, requireClientCert: false };
-  const { port } = await listener.listenSecure("127.0.0.1", 0, files);
+  const { port } = await listener.listenSecure("127.0.0.1", 0, FILES);
   const [whole, half, idle] = [1, 2, 3].map(() => overSocket(tls.connect({ port, host: "127.0.0.1", ca: CA.cert, servername: "localhost" }))) as [RawConnection, RawConnection, RawConnection];
   whole.send(get("/"));
   await whole.until("ok");

@@ -40,13 +40,38 @@ test("nothing begins on a connection that is ending", () => {
   expect(begun).toEqual([1]);
 });
 
-test("a connection with too many waiting is not read on until they have begun", () => {
+test("a connection with 64 requests waiting is not read on until they have begun, whoever resumes it", async () => {
   const { turns, socket, take } = line();
   socket.resume();
-  for (let n = 0; n < 100; n++) take(n);
+  for (let n = 0; n < 65; n++) take(n);
+  socket.resume();
+  await turn();
   expect(socket.isPaused()).toBe(true);
-  for (let n = 0; n < 98; n++) turns.over(socket);
+  for (let n = 0; n < 63; n++) turns.over(socket);
+  socket.resume();
+  await turn();
   expect(socket.isPaused()).toBe(true);
   turns.over(socket);
+  await turn();
   expect(socket.isPaused()).toBe(false);
 });
+
+test("a connection whose queue empties in the same tick goes on being read", async () => {
+  const { turns, socket, take } = line();
+  socket.resume();
+  for (let n = 0; n < 65; n++) take(n);
+  for (let n = 0; n < 64; n++) turns.over(socket);
+  await turn();
+  expect(socket.isPaused()).toBe(false);
+});
+
+test("a connection that goes on bringing requests although it is not read is reset", () => {
+  const { socket, begun, take } = line();
+  for (let n = 0; n <= 4_095; n++) take(n);
+  expect(socket.destroyed).toBe(false);
+  take(4_096);
+  expect(socket.destroyed).toBe(true);
+  expect(begun).toEqual([0]);
+});
+
+const turn = () => new Promise((resolve) => setImmediate(resolve));
