@@ -341,7 +341,7 @@ const LIMITS = s.object(
   {
     headers_timeout_ms: s.withDefault(milliseconds("Longest wait for the whole head of a request"), 60_000),
     request_timeout_ms: s.withDefault(upTo(0, 86_400_000, "Longest time for a whole request to arrive, in milliseconds; 0: no limit."), 0),
-    min_body_bytes_per_s: s.withDefault(upTo(0, 1_000_000_000, "Slowest a body of stated length may arrive on average, after 10 s; 0: no limit."), 100),
+    min_body_bytes_per_s: s.withDefault(upTo(0, 1_000_000_000, "Slowest a request body may arrive on average, looked at from its tenth second; 0: no limit."), 100),
     max_header_bytes: s.withDefault(upTo(1024, 1_048_576, "Largest head of a request, in bytes."), 32_768),
     max_headers: s.withDefault(upTo(1, 10_000, "Most header lines in a request."), 200),
     max_uri_bytes: s.withDefault(upTo(64, 1_048_576, "Longest request target, in bytes."), 8192),

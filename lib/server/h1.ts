@@ -12,10 +12,10 @@ import type { Departures } from "../base/departures.ts";
 import { ERRORS, type ErrorCode } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Call, Notes } from "../http/exchange.ts";
-import { headerValue, type HeaderList } from "../http/headers.ts";
+import { type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import { head, refuseBare, respondBare } from "./bare.ts";
-import { createUploads, guard, type Limits } from "./limits.ts";
+import { createUploads, guard, isLive, type Limits } from "./limits.ts";
 import { hasBody, isWebSocket, receive, UNKNOWN_EXPECTATION, type Inbound, type ReceiveOptions } from "./receive.ts";
 import { respond } from "./respond.ts";
 import { createTurns } from "./turns.ts";
@@ -128,12 +128,12 @@ export function createHttp1(options: Http1Options): Http1 {
     const { minBodyBytesPerS } = rules.limits;
     const bytesBefore = socket.bytesRead;
     const endWatch =
-      inbound.body === null || minBodyBytesPerS === 0 || headerValue(inbound.headers, "content-length") === undefined
+      inbound.body === null || minBodyBytesPerS === 0
         ? ignore
         : uploads.watch(
             {
               received: () => socket.bytesRead - bytesBefore,
-              awaited: () => told && request.readableFlowing === true && !request.complete,
+              awaited: () => told && request.readableFlowing === true && !request.complete && !(response.headersSent && isLive(inbound.headers)),
               tooSlow: () => giveUp(socket, under, TOO_SLOW),
             },
             minBodyBytesPerS,

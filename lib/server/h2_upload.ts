@@ -6,7 +6,7 @@ import type { ServerHttp2Stream } from "node:http2";
 import type { Clock } from "../base/clock.ts";
 import { countBytes } from "../http/body.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
-import type { Limits, Uploads } from "./limits.ts";
+import { isLive, type Limits, type Uploads } from "./limits.ts";
 
 export interface StreamUpload {
   readonly stream: ServerHttp2Stream;
@@ -19,9 +19,7 @@ export interface StreamUpload {
 /** Watches the body of a request whose stream has not ended with its head, until the stream closes. */
 export function watchStream({ stream, headers, limits, tooSlow }: StreamUpload, uploads: Uploads, clock: Clock): void {
   const { minBodyBytesPerS, requestTimeoutMs } = limits;
-  const measured = minBodyBytesPerS > 0 && headerValue(headers, "content-length") !== undefined;
-  if (!measured && requestTimeoutMs === 0) return;
-  if (measured) {
+  if (minBodyBytesPerS > 0) {
     let received = 0;
     countBytes(stream, (bytes) => (received += bytes));
     const asks = headerValue(headers, "expect") !== undefined;
@@ -29,7 +27,8 @@ export function watchStream({ stream, headers, limits, tooSlow }: StreamUpload, 
       {
         received: () => received,
         // Bodies of others that are not read do not hold this one back: node gives the connection's window back as bytes come.
-        awaited: () => stream.readableFlowing === true && !isWhole(stream) && (!asks || isContinued(stream)),
+        awaited: () =>
+          stream.readableFlowing === true && !isWhole(stream) && (!asks || isContinued(stream)) && !(stream.headersSent && isLive(headers)),
         tooSlow: () => tooSlow("the body arrives too slowly"),
       },
       minBodyBytesPerS,

@@ -7,6 +7,7 @@ import { callerAddress } from "../base/cidr.ts";
 import type { Clock, Timer } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import type { Config } from "../config/model.ts";
+import { hasHeader, type HeaderList } from "../http/headers.ts";
 
 export type Limits = Config["global"]["limits"];
 
@@ -86,7 +87,7 @@ export function guard(server: Server, admitted: (socket: Socket) => boolean): vo
   });
 }
 
-/** A body of stated length on its way in. */
+/** A request body on its way in. */
 export interface Upload {
   /** Bytes that have come so far. */
   readonly received: () => number;
@@ -101,14 +102,25 @@ export interface Uploads {
   watch(upload: Upload, leastBytesPerS: number): () => void;
 }
 
+/** Whether a body may go on as slowly as it likes once its reply has begun: both may be parts of a conversation (gRPC), as it states no length. */
+export function isLive(headers: HeaderList): boolean {
+  return !hasHeader(headers, "content-length");
+}
+
 /** A slow start (a radio that wakes up, a device that reads from tape) is forgiven. */
 const GRACE_MS = 10_000;
+/** How long a body that came faster may stall: an upload that stalls holds a connection to its upstream. */
+const MOST_AHEAD_MS = 60_000;
 const LOOK_MS = 1_000;
 
 interface Watched extends Upload {
   readonly leastBytesPerS: number;
   /** How long the client has been waited for, in milliseconds. */
   waitedMs: number;
+  /** How far the body is ahead of the least rate, in milliseconds. */
+  aheadMs: number;
+  /** Bytes that had come at the last look. */
+  counted: number;
 }
 
 /** One timer for all uploads, running only while there are some. */
@@ -123,8 +135,12 @@ export function createUploads(clock: Clock): Uploads {
     lookedAt = now;
     for (const upload of watched) {
       if (!upload.awaited()) continue;
+      const received = upload.received();
+      const earnedMs = ((received - upload.counted) * 1000) / upload.leastBytesPerS;
+      upload.counted = received;
       upload.waitedMs += elapsed;
-      if (upload.waitedMs <= GRACE_MS || upload.received() * 1000 >= upload.leastBytesPerS * upload.waitedMs) continue;
+      upload.aheadMs = Math.min(upload.aheadMs + earnedMs, MOST_AHEAD_MS) - elapsed;
+      if (upload.waitedMs <= GRACE_MS || upload.aheadMs >= 0) continue;
       watched.delete(upload);
       upload.tooSlow();
     }
@@ -132,7 +148,7 @@ export function createUploads(clock: Clock): Uploads {
   };
   return {
     watch({ received, awaited, tooSlow }, leastBytesPerS) {
-      const entry: Watched = { received, awaited, tooSlow, leastBytesPerS, waitedMs: 0 };
+      const entry: Watched = { received, awaited, tooSlow, leastBytesPerS, waitedMs: 0, aheadMs: 0, counted: 0 };
       watched.add(entry);
       if (timer === null) {
         lookedAt = clock.now();

@@ -237,11 +237,13 @@ describe("min_body_bytes_per_s", () => {
   async function uploading(head: string, sent: string, limits: Limits = {}) {
     const clock = manualClock();
     let arrived = 0;
-    const upstream = await rawBackend((request) => {
+    const upstream = await rawBackend((request, response) => {
       request.on("error", () => {});
       request.on("data", (piece: Buffer) => (arrived += piece.length));
+      if (request.method === "GET") response.end("ok");
+      if (request.headers["x-live"] !== undefined) response.flushHeaders();
     });
-    const { port } = await running(limited(upstream.port, limits, patient), { clock });
+    const { port } = await running(limited(upstream.port, limits, { ...patient, pool: { max_connections: 1 } }), { clock });
     const talk = await client(port);
     talk.send(head);
     await eventually(() => upstream.connections.open === 1);
@@ -253,30 +255,41 @@ describe("min_body_bytes_per_s", () => {
     return { clock, upstream, talk, port, pass };
   }
 
-  test("a body of stated length that dribbles is 408 after ten seconds, its upstream's request cancelled", async () => {
-    const { upstream, talk, pass } = await uploading(post("Content-Length: 100000"), "x".repeat(900));
+  test.each<[what: string, head: string, sent: string]>([
+    ["of stated length", post("Content-Length: 100000"), "x".repeat(900)],
+    ["in chunks", post("Transfer-Encoding: chunked"), chunk("x".repeat(900))],
+  ])("a body %s that trickles is 408 after ten seconds, and its connection to the upstream is free for others", async (_what, head, sent) => {
+    const { talk, pass, port } = await uploading(head, sent);
+    const other = ask(port, { path: "/a/x" });
     pass(10);
+    await ask(port, { path: "/none" });
     expect(talk.text()).toBe("");
     pass(1);
     const received = await talk.closed();
     expect([statusesIn(received), codeIn(received)]).toEqual([[408], "request_timeout"]);
-    await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
+    expect((await other).status).toBe(200);
   });
 
-  test("0 lets it be", async () => {
-    const { talk, pass, port, upstream } = await uploading(post("Content-Length: 100000"), "x", { min_body_bytes_per_s: 0 });
-    pass(600);
-    await ask(port, { path: "/none" });
-    expect(upstream.connections.open).toBe(1);
-    expect(talk.text()).toBe("");
+  test("a body in chunks whose reply has begun may go on as slowly as it likes, one of stated length may not", async () => {
+    const live = await uploading(post("X-Live: 1", "Transfer-Encoding: chunked"), chunk("x"));
+    const counted = await uploading(post("X-Live: 1", "Content-Length: 100000"), "x");
+    for (const { talk, pass } of [live, counted]) {
+      await talk.until("HTTP/1.1 200 OK");
+      pass(600);
+    }
+    await counted.talk.closed();
+    await ask(live.port, { path: "/none" });
+    expect([live.talk.socket.destroyed, live.upstream.connections.open]).toEqual([false, 1]);
   });
 
-  test("a chunked body may stream as slowly as it likes", async () => {
-    const { talk, pass, port, upstream } = await uploading(post("Transfer-Encoding: chunked"), chunk("x"));
-    pass(600);
-    await ask(port, { path: "/none" });
-    expect(upstream.connections.open).toBe(1);
-    expect(talk.text()).toBe("");
+  test("0 lets any body stream as slowly as it likes", async () => {
+    for (const [head, sent] of [[post("Content-Length: 100000"), "x"], [post("Transfer-Encoding: chunked"), chunk("x")]] as const) {
+      const { talk, pass, port, upstream } = await uploading(head, sent, { min_body_bytes_per_s: 0 });
+      pass(600);
+      await ask(port, { path: "/none" });
+      expect(upstream.connections.open).toBe(1);
+      expect(talk.text()).toBe("");
+    }
   });
 
   test("is logged as 408 request_timeout", async () => {
@@ -305,9 +318,10 @@ describe("min_body_bytes_per_s", () => {
     async function streaming(limits: Limits = {}) {
       const clock = manualClock();
       let arrived = 0;
-      const upstream = await rawBackend((request) => {
+      const upstream = await rawBackend((request, response) => {
         request.on("error", () => {});
         request.on("data", (piece: Buffer) => (arrived += piece.length));
+        if (request.headers["x-live"] !== undefined) response.flushHeaders();
       });
       const { accessLog, until } = accessLines();
       const config = oneService(upstream.port, { ...patient, plugins: [{ name: "holder" }] }, { h2c: true, limits });
@@ -333,10 +347,13 @@ describe("min_body_bytes_per_s", () => {
     }
     const length: Fields = [...POST, ["content-length", "100000"]];
 
-    test("a body of stated length that dribbles is 408 after ten seconds, and stopped; the connection goes on", async () => {
+    test.each<[what: string, fields: Fields]>([
+      ["of stated length", length],
+      ["without a length", POST],
+    ])("a body %s that trickles is 408 after ten seconds, and stopped; the connection goes on", async (_what, fields) => {
       const { upstream, gateway, talk, begin, pass, until } = await streaming();
-      await begin(1, length, "x".repeat(900));
-      await begin(3, length, "x".repeat(12_000));
+      await begin(1, fields, "x".repeat(900));
+      await begin(3, fields, "x".repeat(12_000));
       pass(10);
       expect(gateway.inFlight).toBe(2);
       pass(1);
@@ -346,13 +363,15 @@ describe("min_body_bytes_per_s", () => {
       expect((await until(1))[0]).toMatchObject({ status: 408, code: "request_timeout" });
     });
 
-    test("one without a length, and any with 0, may stream as slowly as they like", async () => {
-      for (const [limits, fields] of [[{}, POST], [{ min_body_bytes_per_s: 0 }, length]] as const) {
+    test("one without a length whose reply has begun, and any with 0, may go on as slowly as it likes", async () => {
+      const live: Fields = [...POST, ["x-live", "1"]];
+      for (const [limits, fields] of [[{}, live], [{ min_body_bytes_per_s: 0 }, length], [{ min_body_bytes_per_s: 0 }, POST]] as const) {
         const { gateway, talk, begin, pass, roundTrip } = await streaming(limits);
         await begin(1, fields, "x");
+        if (fields === live) await talk.until(({ type }) => type === HEADERS);
         pass(60);
         await roundTrip();
-        expect([gateway.inFlight, talk.frames.some(({ type }) => type === HEADERS)]).toEqual([1, false]);
+        expect([gateway.inFlight, talk.frames.filter(({ type }) => type === HEADERS).length]).toEqual([1, fields === live ? 1 : 0]);
       }
     });
 
