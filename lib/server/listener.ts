@@ -80,7 +80,7 @@ export function createListener(options: ListenerOptions): Listener {
   const handshakes = new Map<string, Socket>();
   let taken = 0;
   let announced = false;
-  const tlsServers = createTlsServers(options.certificates, options.handshakeMs);
+  const tlsServers = createTlsServers(options.certificates, clock, options.handshakeMs);
   const door = createDoor(options.receiving, log, clock);
   let allGone: (() => void) | null = null;
   const http1 = createHttp1({ clock, log, departures, receiving: options.receiving, answer, ended: options.ended, join: options.join, admitted });

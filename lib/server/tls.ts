@@ -3,11 +3,13 @@
  * Which names there are is `certificates.ts`, what is spoken inside `listener.ts`.
  *
  * Sessions may be resumed by tickets at any server of this object, whatever certificates have come since: one key encrypts all
- * tickets. Not so where other rules decide about clients: a ticket holds the verdict on a client's certificate, so it is worth
+ * tickets. It is replaced every hour and overwritten, so that whoever gets hold of one cannot read older traffic (RFC 8446 §8.1,
+ * RFC 5077 §5.5); tickets under the old one lead to a full handshake. Not so where other rules decide about clients: a ticket holds the verdict on a client's certificate, so it is worth
  * nothing once the CA, or whether a certificate is required, is another.
  */
-import { constants, createHash, randomBytes } from "node:crypto";
+import { constants, createHash, randomBytes, randomFillSync } from "node:crypto";
 import tls, { type SecureContext, type SecureContextOptions } from "node:tls";
+import type { Clock, Timer } from "../base/clock.ts";
 import type { HostCertificates, Pair } from "./certificates.ts";
 
 export interface TlsFiles extends Pair {
@@ -30,6 +32,8 @@ export interface TlsServers {
 }
 
 const HANDSHAKE_MS = 10_000;
+/** How long one key encrypts session tickets. Node lets a session be resumed for five minutes. */
+const TICKET_KEY_MS = 3_600_000;
 
 interface Front {
   readonly server: tls.Server;
@@ -39,9 +43,31 @@ interface Front {
 }
 
 /** `certificates` gives those in force at this moment; asked once a handshake. */
-export function createTlsServers(certificates: () => HostCertificates, handshakeMs = HANDSHAKE_MS): TlsServers {
+export function createTlsServers(certificates: () => HostCertificates, clock: Clock, handshakeMs = HANDSHAKE_MS): TlsServers {
   const ticketKeys = randomBytes(48);
   const fronts: Front[] = [];
+  let listening = 0;
+  let rotation: Timer | null = null;
+
+  function rotate(): void {
+    randomFillSync(ticketKeys);
+    for (const { server } of fronts) server.setTicketKeys(ticketKeys);
+    rotation!.restart();
+  }
+
+  /** Replaces the key while a server listens. */
+  function rotateFor(server: tls.Server): void {
+    server.on("listening", () => {
+      listening++;
+      rotation ??= clock.after(TICKET_KEY_MS, rotate);
+      // Once: node says it again where a server is closed twice.
+      server.once("close", () => {
+        if (--listening > 0) return;
+        rotation?.cancel();
+        rotation = null;
+      });
+    });
+  }
 
   function contextOptions({ cert, key }: Pair, { ca, requireClientCert }: TlsFiles): SecureContextOptions & { readonly ticketKeys: Buffer } {
     return {
@@ -85,6 +111,7 @@ export function createTlsServers(certificates: () => HostCertificates, handshake
       });
       const front: Front = { server, files, contexts: new WeakMap() };
       fronts.push(front);
+      rotateFor(server);
       return server;
     },
     renew(files) {

@@ -5,6 +5,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import type { HostCertificates, Pair } from "../../lib/server/certificates.ts";
 import { createTlsServers, type TlsFiles } from "../../lib/server/tls.ts";
 import { CA, CLIENT, SERVER, STRANGER } from "../support/certs.ts";
+import { manualClock } from "../support/clock.ts";
 import { OTHER_CA, RENEWED, SHOP } from "../support/more_certs.ts";
 
 const pair = ({ cert, key }: { cert: string; key: string }): Pair => ({ cert: Buffer.from(cert), key: Buffer.from(key) });
@@ -22,8 +23,10 @@ interface Met {
 }
 
 function family(certificates: () => HostCertificates = () => ({ find: () => undefined })) {
-  const servers = createTlsServers(certificates);
+  const clock = manualClock();
+  const servers = createTlsServers(certificates, clock);
   return {
+    clock,
     renew: servers.renew,
     async open(files: TlsFiles): Promise<number> {
       const server = servers.create(files);
@@ -109,6 +112,23 @@ describe.each(VERSIONS)("a session of %s", (version) => {
     }
   });
 
+  it("is resumed until the hour is over in which it began, and no longer: its ticket's key has been replaced at every server, for every host", async () => {
+    const certificates = { find: (host: string) => (host === "shop.example.com" ? shop : undefined) };
+    const shop = pair(SHOP);
+    const { open, renew, clock } = family(() => certificates);
+    const ports = [await open(FILES), await open(FILES)];
+    for (const servername of ["localhost", "shop.example.com"]) {
+      const { session } = await meet(ports[0]!, { ...only(version), servername });
+      clock.advance(3_599_999);
+      renew({ ...FILES, ...pair(RENEWED) });
+      for (const port of ports) expect((await meet(port, { ...only(version), servername, session })).resumed).toBe(true);
+      clock.advance(1);
+      for (const port of ports) expect((await meet(port, { ...only(version), servername, session })).resumed).toBe(false);
+      const next = await meet(ports[0]!, { ...only(version), servername });
+      expect((await meet(ports[1]!, { ...only(version), servername, session: next.session })).resumed).toBe(true);
+    }
+  });
+
   it("still knows the client's certificate when it is resumed, and that there was none", async () => {
     const port = await family().open(ASKING);
     for (const [identity, subject] of [[CLIENT, "CN=a client"], [STRANGER, "CN=a stranger"], [{}, undefined]] as const) {
@@ -135,6 +155,16 @@ describe.each(VERSIONS)("a session of %s", (version) => {
     const strict = await open({ ...ASKING, requireClientCert: true });
     await expect(meet(strict, { ...only(version), session })).rejects.toThrow();
   });
+});
+
+it("no timer is left when the last server has closed", async () => {
+  const clock = manualClock();
+  const servers = createTlsServers(() => ({ find: () => undefined }), clock);
+  const made = [servers.create(FILES), servers.create(FILES)];
+  for (const server of made) await once(server.listen(0, "127.0.0.1"), "listening");
+  expect(clock.pending).toBe(1);
+  for (const server of made) await once(server.close(), "close");
+  expect(clock.pending).toBe(0);
 });
 
 describe("renew", () => {
