@@ -82,6 +82,11 @@ describe("examples", () => {
     expect(set.filter((name) => !known.includes(name))).toEqual([]);
   });
 
+  test("both stages of the Dockerfile use Node 24, which has long-term support", () => {
+    const images = [...read("examples/docker/Dockerfile").matchAll(/^FROM (\S+)/gm)].map((match) => match[1]);
+    expect(images).toEqual(["node:24-slim", "node:24-slim"]);
+  });
+
   test("everything the Dockerfile copies from the repository is there", () => {
     const copied = [...read("examples/docker/Dockerfile").matchAll(/^COPY (?!--from)(.+) \S+$/gm)].flatMap((match) => match[1]!.split(" "));
     expect(copied).toContain("package.json");

@@ -48,6 +48,7 @@ export async function run(given: Arguments): Promise<ExitCode> {
     const stopped = untilStopped(endBySignal(started, settings, log), log); // before anybody is told that it runs, and may signal it
     announce(started, settings, log);
     warnOfIdle(started, log);
+    warnOfNode(started, log);
     const code = await stopped;
     // A reader that reads no more must not hold the end up.
     await shortly(output.close(), LINGER_MS);
@@ -146,6 +147,22 @@ function announce({ gateway, http, https, adminUrl, managerUrl }: Started, setti
 /** What the configuration asks for and the settings do not make possible is said once; GET /gateway/status says it as long as it is so. */
 function warnOfIdle({ gateway }: Started, log: Log): void {
   for (const { code, message } of gateway.status.warnings) if (code === "certificates_unused" || code === "mtls_idle") log.warn(message);
+}
+
+/** The first nghttp2 that HTTP/2 clients cannot abort the process with (CVE-2026-27135). */
+const FIXED_NGHTTP2 = [1, 68, 1];
+
+/** Logs a warning if clients may speak HTTP/2 and the `nghttp2` of this Node ("1.61.0") is older than the fixed one. */
+export function warnOfNode({ gateway, https }: Pick<Started, "gateway" | "https">, log: Log, nghttp2 = process.versions.nghttp2): void {
+  const { h2c } = (gateway.shownConfig as { readonly global: { readonly h2c: boolean } }).global;
+  if (nghttp2 === undefined || (https.length === 0 && !h2c)) return;
+  const parts = nghttp2.split(".").map(Number);
+  const at = FIXED_NGHTTP2.findIndex((part, i) => part !== parts[i]);
+  if (at < 0 || (parts[at] ?? 0) > FIXED_NGHTTP2[at]!) return;
+  const fixed = FIXED_NGHTTP2.join(".");
+  const remedy = "run the gateway with Node 24 or the newest Node 22";
+  const message = `HTTP/2 clients can abort this process: the nghttp2 of this Node is older than ${fixed} (CVE-2026-27135); ${remedy}`;
+  log.warn(message, { node: process.version, nghttp2 });
 }
 
 const LINGER_MS = 500;

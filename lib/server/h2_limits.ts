@@ -6,11 +6,12 @@
  * and more than 8 CONTINUATION frames are connection errors (CVE-2024-28182); so are a window beyond 2^31-1 and a WINDOW_UPDATE of 0, and
  * DATA or HEADERS on a stream that has ended; more than 1000 acknowledgements that a client does not read end the connection
  * (CVE-2019-9512, -9515), and so do more than 1000 resets at once, 33 a second. An empty DATA frame is an invalid one (CVE-2019-9518).
- * From Node 22 on a body longer than its Content-Length is a connection error, too, and so are more than some 10,000 PRIORITY frames.
+ * From Node 22 on a body longer than its Content-Length is a connection error, too, and so are more than some 10,000 PRIORITY frames or
+ * frames of unknown types.
  *
- * Nothing counts frames that nghttp2 takes by itself and tells nobody of: a WINDOW_UPDATE that is valid, few PRIORITY, frames of unknown
- * types, DATA of padding only, frames for streams that have ended. Each costs less than its own bytes cost the system that reads them
- * (0.1 to 0.2 µs), keeps nothing (idle streams that PRIORITY makes are bounded by MAX_STREAMS), and calls no line of ours.
+ * Nothing counts frames that nghttp2 processes without reporting them: a valid WINDOW_UPDATE, few PRIORITY and unknown frames, DATA of
+ * padding only, frames for streams that have ended. A WINDOW_UPDATE costs 0.05 µs, 15 to 30 times less than as many bytes of DATA
+ * (measured with Node 20 to 26), keeps nothing (idle streams that PRIORITY makes are bounded by MAX_STREAMS), and calls no line of ours.
  */
 
 /** Requests of one connection at a time; more are refused unprocessed. What nginx and browsers are used to. */

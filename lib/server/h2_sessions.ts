@@ -159,6 +159,15 @@ class Session {
   #bytesRead = 0;
   #lastStream = 0;
   #unheard = 0;
+  /** Milliseconds that the head of a request may take. */
+  readonly #headMs: number;
+  /** The last stream whose head has come whole. */
+  #lastHeard = 0;
+  /** The last stream number at an answer to a PING: no head was under way then, since nothing may stand between its frames (RFC 9113 §4.3). */
+  #lastSettled = 0;
+  /** A stream whose head may be under way, and since when. */
+  #awaited = 0;
+  #awaitedSince = 0;
   #silentMs = 0;
   /** Bytes written when the last look saw that something is to be sent and nothing is on its way; else -1. */
   #stuckAt = -1;
@@ -167,6 +176,7 @@ class Session {
     this.#session = session;
     this.#socket = socket;
     this.#options = options;
+    this.#headMs = limits.headersTimeoutMs;
     this.#keepMs = Math.min(options.keepAliveMs, limits.headersTimeoutMs);
     const now = options.clock.now();
     this.#resets = new Allowance(RESETS, now);
@@ -201,6 +211,7 @@ class Session {
     const bytes = this.#socket.bytesRead - this.#bytesRead;
     this.#bytesRead += bytes;
     if (bytes > 0) this.#countUnheard(bytes);
+    if (this.#lastStream > this.#lastHeard && this.#lastStream > this.#lastSettled) this.#awaitHead(now);
     if (this.#streams > 0) return this.#lookWhetherAlive(bytes > 0, elapsed);
     this.#silentMs = 0;
     if (!this.#session.closed && !this.#session.destroyed) {
@@ -215,6 +226,7 @@ class Session {
   readonly #onStream = (stream: ServerHttp2Stream, _headers: IncomingHttpHeaders, flags: number, block: readonly string[]): void => {
     stream.on("error", ignore);
     this.#delivered++;
+    this.#lastHeard = stream.id!;
     // Reset in the same breath: nobody has to hear of it.
     if (stream.destroyed || stream.closed) return this.#takenBack();
     this.#keepMs = this.#options.keepAliveMs;
@@ -244,6 +256,24 @@ class Session {
     this.#delivered = 0;
     if (this.#unheard >= MAX_UNHEARD) this.drain();
   }
+
+  /**
+   * Node tells of a head only when it is whole. One that is not, or was refused, shows by its stream's number; a client that answers a PING
+   * is not in the middle of one.
+   */
+  #awaitHead(now: number): void {
+    const session = this.#session;
+    if (session.destroyed) return;
+    if (this.#awaited !== this.#lastStream) {
+      this.#awaited = this.#lastStream;
+      this.#awaitedSince = now;
+      session.ping(this.#onAnswer);
+    } else if (now - this.#awaitedSince >= this.#headMs) session.destroy(SLOW_HEAD, http2.constants.NGHTTP2_NO_ERROR);
+  }
+
+  readonly #onAnswer = (error: Error | null): void => {
+    if (error === null && !this.#session.destroyed) this.#lastSettled = this.#session.state.lastProcStreamID ?? 0;
+  };
 
   #lookWhetherAlive(heard: boolean, elapsed: number): void {
     const silentBefore = this.#silentMs;
@@ -278,6 +308,7 @@ class Session {
 
 /** Made once: an attack must not buy a stack trace for each connection. Without an error, node would say NO_ERROR. */
 const TOO_MUCH = new Error("the client asks for too much");
+const SLOW_HEAD = new Error("the head of a request did not arrive in time");
 const SILENT = new Error("the client gives no sign of life");
 
 function ignore(): void {}

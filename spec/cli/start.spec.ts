@@ -1,5 +1,7 @@
 import { request as tlsRequest } from "node:https";
 import { describe, expect, it, onTestFinished } from "vitest";
+import { silentLog } from "../../lib/base/log.ts";
+import { warnOfNode } from "../../lib/cli/run.ts";
 import { CA, CLIENT, EXPIRED, SERVER, STRANGER } from "../support/certs.ts";
 import { collector } from "../support/collector.ts";
 import { backend, oneService } from "../support/gateway.ts";
@@ -159,8 +161,40 @@ describe("a start", () => {
     const config = (enabled: boolean) => oneService(9, { plugins: [{ name: "mtls", enabled }] }, { certificates });
     for (const running of [await runningProgram(config(true), [], { ...tls, CA_CERT_PATH: files.ca! }), await runningProgram(config(false), [], tls)]) {
       running.child.kill("SIGTERM");
-      expect(logLines((await running.ended).stderr).filter(({ level }) => level === "warn")).toEqual([]);
+      const warned = logLines((await running.ended).stderr).filter(({ level }) => level === "warn");
+      expect(warned.filter(({ nghttp2 }) => nghttp2 === undefined)).toEqual([]);
     }
+  });
+
+  it("warns of a Node whose nghttp2 can be aborted by clients, with HTTPS and with h2c, and of no other", async () => {
+    const files = pem({ cert: SERVER.cert, key: SERVER.key });
+    const tls = { SERVER_CERT_PATH: files.cert!, SERVER_KEY_PATH: files.key! };
+    const expected: unknown[] = [];
+    const note = { ...silentLog, warn: (message: string) => void expected.push(message) };
+    warnOfNode({ gateway: { shownConfig: { global: { h2c: true } } }, https: [] } as never, note);
+    for (const [h2c, environment] of [[true, {}], [false, tls], [false, {}]] as const) {
+      const running = await runningProgram(oneService(9, {}, { h2c }), [], environment);
+      running.child.kill("SIGTERM");
+      const warned = logLines((await running.ended).stderr).filter(({ nghttp2 }) => nghttp2 !== undefined);
+      expect(warned.map(({ message }) => message)).toEqual(h2c || environment === tls ? expected : []);
+    }
+  });
+
+  it.each([
+    ["1.61.0", true],
+    ["1.68.0", true],
+    ["0.99.9", true],
+    ["1.68.1", false],
+    ["1.68.2", false],
+    ["1.70.0", false],
+    ["2.0.0", false],
+    ["1.69.0-DEV", false],
+    ["1.68.0-DEV", true],
+  ])("nghttp2 %s: warned of %s", (nghttp2, isOld) => {
+    const warned: string[] = [];
+    const started = { gateway: { shownConfig: { global: { h2c: false } } }, https: ["https://0.0.0.0:8443"] } as never;
+    warnOfNode(started, { ...silentLog, warn: (message) => void warned.push(message) }, nghttp2);
+    expect(warned).toEqual(isOld ? [expect.stringMatching(/older than 1\.68\.1 \(CVE-2026-27135\); run the gateway with Node 24/)] : []);
   });
 
   it("warns of a certificate that has expired, and starts", async () => {

@@ -6,8 +6,10 @@ import { ANSWER_MS, MAX_LINGER_MS, MAX_UNHEARD, RESETS, SILENCE_MS, SURPLUS_HEAD
 import { createSessions } from "../../lib/server/h2_sessions.ts";
 import { manualClock } from "../support/clock.ts";
 import {
+  ACK,
   block,
   CODES,
+  CONTINUATION,
   DATA,
   END_HEADERS,
   END_STREAM,
@@ -16,10 +18,12 @@ import {
   GOAWAY,
   HEADERS,
   PING,
+  PRIORITY,
   rawSession,
   RST_STREAM,
   SETTINGS,
   WINDOW_UPDATE,
+  type RawOptions,
   type RawSession,
   number32,
 } from "../support/h2_raw.ts";
@@ -43,8 +47,8 @@ async function listening(keepAliveMs = 1_000) {
     server.close();
   });
   const { port } = server.address() as AddressInfo;
-  const connect = async () => {
-    const talk = await rawSession(port);
+  const connect = async (options?: RawOptions) => {
+    const talk = await rawSession(port, options);
     onTestFinished(() => void talk.socket.destroy());
     await talk.until(({ type, flags }) => type === SETTINGS && flags === 1);
     return talk;
@@ -148,6 +152,68 @@ describe("a connection without a whole head", () => {
     clock.advance(10_000);
     talk.headers(3, GET);
     await eventually(() => streams.length === 2);
+  });
+});
+
+describe("a later head beside a running stream", () => {
+  const HALF = block(GET).subarray(0, 20);
+
+  async function busy(options?: RawOptions) {
+    const made = await listening(75_000);
+    made.setLimits({ ...defaultLimits, headersTimeoutMs: 3_000 });
+    const talk = await made.connect(options);
+    talk.headers(1, GET);
+    await eventually(() => made.streams.length === 1);
+    const arrived = () => eventually(() => made.sockets[0]!.bytesRead === talk.socket.bytesWritten);
+    return { ...made, talk, arrived };
+  }
+  const isPing = ({ type, flags }: { type: number; flags: number }) => type === PING && flags === 0;
+
+  test("that never gets whole ends the connection after headersTimeoutMs, though bytes of it keep coming", async () => {
+    const { clock, pass, streams, sessions, talk, arrived } = await busy({ acknowledge: false });
+    talk.send(frame(HEADERS, END_STREAM, 3, HALF));
+    for (let second = 0; second < 3; second++) {
+      talk.send(frame(CONTINUATION, 0, 3, Buffer.alloc(1)));
+      await arrived();
+      pass(1_000);
+    }
+    expect(talk.isClosed()).toBe(false);
+    pass(1_000);
+    expect(await talk.goaway()).toBe(CODES.NO_ERROR);
+    await talk.closed();
+    await eventually(() => streams[0]!.destroyed && sessions.open === 0 && clock.pending === 0);
+  });
+
+  test("that never gets whole is not settled by an answer to a PING just before it", async () => {
+    const { pass, streams, talk, arrived } = await busy({ acknowledge: false });
+    talk.send(frame(HEADERS, END_STREAM, 3, HALF));
+    await arrived();
+    pass(1_000);
+    const { payload } = await talk.until(isPing);
+    const rest = frame(CONTINUATION, END_HEADERS, 3, block(GET).subarray(20));
+    talk.send(Buffer.concat([rest, frame(PING, ACK, 0, payload), frame(HEADERS, END_STREAM, 5, HALF)]));
+    await eventually(() => streams.length === 2);
+    pass(3_000);
+    expect(talk.frames.some(({ type }) => type === GOAWAY)).toBe(false);
+    pass(1_000);
+    expect(await talk.goaway()).toBe(CODES.NO_ERROR);
+  });
+
+  test("that comes in parts in time is served, and one that was refused ends nothing", async () => {
+    const { pass, streams, talk, arrived } = await busy();
+    talk.send(frame(HEADERS, END_STREAM, 3, HALF));
+    await arrived();
+    talk.send(frame(CONTINUATION, END_HEADERS, 3, block(GET).subarray(20)));
+    await eventually(() => streams.length === 2);
+    talk.headers(5, [...GET, ["Upper-Case", "x"]]);
+    expect(await talk.reset(5)).toBe(CODES.PROTOCOL_ERROR);
+    pass(1_000);
+    await talk.until(isPing);
+    await arrived();
+    pass(10_000);
+    talk.headers(7, GET);
+    await eventually(() => streams.length === 3);
+    expect(talk.frames.some(({ type }) => type === GOAWAY)).toBe(false);
   });
 });
 
@@ -309,6 +375,32 @@ describe("a connection on which nghttp2 has given up, unseen", () => {
       pass(ANSWER_MS - 2_000);
     }
     expect([talk.isClosed(), streams[0]!.destroyed]).toEqual([false, false]);
+  });
+});
+
+/** Frames that nghttp2 processes without reporting them, and from some version on counts for itself. */
+describe.each<[string, Buffer, isCounted: boolean]>([
+  ["WINDOW_UPDATE for the connection", frame(WINDOW_UPDATE, 0, 0, number32(1)), false],
+  ["WINDOW_UPDATE for a stream", frame(WINDOW_UPDATE, 0, 1, number32(1)), false],
+  ["PRIORITY", frame(PRIORITY, 0, 3, Buffer.from([0, 0, 0, 0, 15])), true],
+  ["unknown", frame(0xfa, 0, 0), true],
+])("100,000 %s frames", (_what, each, isCounted) => {
+  test("queue nothing on their connection, which is still served or ended by nghttp2, and hold up no other connection", async () => {
+    const { streams, sockets, connect } = await listening(75_000);
+    const [flood, other] = [await connect(), await connect()];
+    flood.headers(1, GET);
+    await eventually(() => streams.length === 1);
+    const { session } = streams[0]!;
+    const before = session!.state;
+    flood.send(Buffer.concat(Array.from({ length: 100_000 }, () => each)));
+    other.headers(1, GET);
+    await eventually(() => streams.length === 2);
+    const isOver = () => sockets[0]!.destroyed || sockets[0]!.bytesRead === flood.socket.bytesWritten;
+    await eventually(isOver, "all frames being read");
+    if (isCounted && sockets[0]!.destroyed) return;
+    expect(session!.state).toMatchObject({ outboundQueueSize: before.outboundQueueSize, inflateDynamicTableSize: before.inflateDynamicTableSize });
+    flood.headers(5, GET);
+    await eventually(() => streams.length === 3);
   });
 });
 
