@@ -3,9 +3,9 @@
  * Which names there are is `certificates.ts`, what is spoken inside `listener.ts`.
  *
  * Sessions may be resumed by tickets at any server of this object, whatever certificates have come since: one key encrypts all
- * tickets. It is replaced every hour and overwritten, so that whoever gets hold of one cannot read older traffic (RFC 8446 §8.1,
- * RFC 5077 §5.5); tickets under the old one lead to a full handshake. Not so where other rules decide about clients: a ticket holds the verdict on a client's certificate, so it is worth
- * nothing once the CA, or whether a certificate is required, is another.
+ * tickets. It is replaced every hour and overwritten, so that a stolen key does not open older traffic (RFC 5077 §5.5); a ticket under
+ * an older key leads to a full handshake. Sessions are not resumed where other rules decide about clients: a ticket holds the verdict on
+ * a client's certificate, so it is worth nothing once the CA, or whether a certificate is required, is another.
  */
 import { constants, createHash, randomBytes, randomFillSync } from "node:crypto";
 import tls, { type SecureContext, type SecureContextOptions } from "node:tls";
