@@ -31,7 +31,7 @@ export type Ask = (method: string, path: string) => Promise<AdminAnswer>;
 
 /** Throws a `StartError` with exit code 1 when the gateway cannot be asked, or does not let this user in. */
 export async function asAdmin<T>(target: AdminTarget, act: (ask: Ask) => Promise<T>): Promise<T> {
-  const client = new HttpClient({ clock: systemClock, ...(target.ca === null ? {} : { ca: target.ca.toString() }) });
+  const client = new HttpClient({ clock: systemClock, tls: target.ca === null ? undefined : { ca: target.ca } });
   const { timeoutMs = 30_000 } = target;
   try {
     const basic = Buffer.from(`${target.user}:${target.password}`).toString("base64");

@@ -4,6 +4,8 @@
  */
 import http, { type ClientRequest, type IncomingMessage } from "node:http";
 import https from "node:https";
+import { isIP } from "node:net";
+import tls, { type PeerCertificate } from "node:tls";
 import type { Clock } from "../base/clock.ts";
 import type { HeaderList } from "./headers.ts";
 
@@ -11,8 +13,20 @@ export interface HttpClientOptions {
   readonly clock: Clock;
   /** Most connections to one host; requests beyond wait within their time. Default 256. */
   readonly maxConnections?: number;
-  /** CA certificates, PEM. Default: those of the system. */
-  readonly ca?: string;
+  /** For HTTPS. Default: servers are verified against the system's CA certificates, and no client certificate is shown. */
+  readonly tls?: ClientTls | undefined;
+}
+
+/** How servers are verified. Everything is PEM; `cert` and `key` come together. */
+export interface ClientTls {
+  /** CA certificates. Default: those of the system. */
+  readonly ca?: Buffer | undefined;
+  /** Client certificate chain. */
+  readonly cert?: Buffer | undefined;
+  /** Private key of the client certificate. */
+  readonly key?: Buffer | undefined;
+  /** Host name or address that the certificate must be for. Default: the host of the URL. */
+  readonly servername?: string | undefined;
 }
 
 export interface ClientRequestOptions {
@@ -60,16 +74,16 @@ export class ClientFailure extends Error {
 
 export class HttpClient {
   readonly #clock: Clock;
-  readonly #options: https.AgentOptions;
+  readonly #options: http.AgentOptions;
+  readonly #tls: ClientTls | undefined;
   readonly #agents: { "http:"?: http.Agent; "https:"?: https.Agent } = {};
   #underWay = 0;
   #isClosed = false;
 
-  constructor({ clock, maxConnections = 256, ca }: HttpClientOptions) {
+  constructor({ clock, maxConnections = 256, tls }: HttpClientOptions) {
     this.#clock = clock;
-    // Said in any case: NODE_TLS_REJECT_UNAUTHORIZED must not decide it.
-    const secure = { rejectUnauthorized: true, ...(ca === undefined ? {} : { ca }) };
-    this.#options = { keepAlive: true, maxSockets: maxConnections, maxFreeSockets: 32, scheduling: "lifo", timeout: IDLE_MS, ...secure };
+    this.#tls = tls;
+    this.#options = { keepAlive: true, maxSockets: maxConnections, maxFreeSockets: 32, scheduling: "lifo", timeout: IDLE_MS };
   }
 
   /** Resolves with the whole answer, whatever its status; rejects with a `ClientFailure`. */
@@ -164,7 +178,7 @@ export class HttpClient {
       maxHeaderSize: MAX_HEAD_BYTES,
     };
     if (url.protocol === "https:") {
-      const agent = (this.#agents["https:"] ??= new https.Agent(this.#options));
+      const agent = (this.#agents["https:"] ??= new https.Agent({ ...this.#options, ...agentTls(this.#tls) }));
       return https.request({ ...common, port: url.port === "" ? 443 : url.port, agent });
     }
     const agent = (this.#agents["http:"] ??= new http.Agent(this.#options));
@@ -180,6 +194,22 @@ export class HttpClient {
   #hangUp(): void {
     for (const agent of Object.values(this.#agents)) agent.destroy();
   }
+}
+
+function agentTls(settings: ClientTls | undefined): https.AgentOptions {
+  // Set in any case: NODE_TLS_REJECT_UNAUTHORIZED must not decide it.
+  const always = { rejectUnauthorized: true };
+  if (settings === undefined) return always;
+  const { ca, cert, key, servername } = settings;
+  // One context for all connections: with the files themselves node's agent would make a key of them for each request.
+  const secure = { ...always, secureContext: tls.createSecureContext({ ca, cert, key }) };
+  if (servername === undefined) return secure;
+  return {
+    ...secure,
+    // The ClientHello cannot name an address (RFC 6066 §3), but the certificate can.
+    servername: isIP(servername) === 0 ? servername : "",
+    checkServerIdentity: (_host: string, certificate: PeerCertificate) => tls.checkServerIdentity(servername, certificate),
+  };
 }
 
 function receive(

@@ -3,7 +3,7 @@
  * What a text says, how a batch is spelt and what the log is told is decided by whoever owns one: `http_log.ts`, `otlp.ts`.
  */
 import type { Clock, Timer } from "../base/clock.ts";
-import { HttpClient, type ClientAnswer, type ClientFailure, type ClientRequestOptions } from "./client.ts";
+import { HttpClient, type ClientAnswer, type ClientFailure, type ClientRequestOptions, type ClientTls } from "./client.ts";
 import { httpDate } from "./date.ts";
 import { headerValue, type HeaderList } from "./headers.ts";
 
@@ -11,6 +11,8 @@ export interface OutboxOptions {
   readonly clock: Clock;
   /** Whom every batch is sent to, and how. */
   readonly request: Pick<ClientRequestOptions, "url" | "method" | "headers" | "timeoutMs">;
+  /** For HTTPS. Default: the server is verified against the system's CA certificates. */
+  readonly tls?: ClientTls | undefined;
   /** How the log calls them: "the collector". */
   readonly receiver: string;
   /** Makes the body of a request. */
@@ -66,7 +68,7 @@ export class Outbox {
 
   constructor(options: OutboxOptions) {
     this.#options = options;
-    this.#client = new HttpClient({ clock: options.clock, maxConnections: 1 });
+    this.#client = new HttpClient({ clock: options.clock, maxConnections: 1, tls: options.tls });
   }
 
   /** Texts that the server has taken. */

@@ -5,7 +5,7 @@
 import { hash } from "node:crypto";
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
-import { HttpClient } from "../http/client.ts";
+import { HttpClient, type ClientTls } from "../http/client.ts";
 import type { Call } from "../http/exchange.ts";
 import { KeySet, keysOf, type Algorithm } from "./jwt_keys.ts";
 import { hostOf } from "./outside.ts";
@@ -26,8 +26,8 @@ export interface JwksSourceOptions {
   readonly log: Log;
   /** Names the plugin in the log. */
   readonly plugin: string;
-  /** CA certificates, PEM. Default: those of the system. */
-  readonly ca?: string;
+  /** For HTTPS. Default: the issuer is verified against the system's CA certificates. */
+  readonly tls?: ClientTls | undefined;
 }
 
 export class JwksSource implements KeySource, Kept {
@@ -46,8 +46,7 @@ export class JwksSource implements KeySource, Kept {
 
   constructor(options: JwksSourceOptions) {
     this.#options = options;
-    const { clock, ca } = options;
-    this.#client = new HttpClient({ clock, maxConnections: 1, ...(ca === undefined ? {} : { ca }) });
+    this.#client = new HttpClient({ clock: options.clock, maxConnections: 1, tls: options.tls });
   }
 
   current(): KeySet | null {

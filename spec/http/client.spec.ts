@@ -5,7 +5,8 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { systemClock } from "../../lib/base/clock.ts";
 import { ClientFailure, HttpClient, type ClientRequestOptions } from "../../lib/http/client.ts";
 import { backend, byteBackend, gate, rawBackend } from "../journeys/harness.ts";
-import { CA, SERVER } from "../support/certs.ts";
+import { CA, CLIENT, SERVER } from "../support/certs.ts";
+import { OTHER_CA } from "../support/more_certs.ts";
 import { manualClock } from "../support/clock.ts";
 import { closedPort } from "../support/origin.ts";
 import { eventually } from "../support/raw_client.ts";
@@ -85,16 +86,41 @@ describe("a request", () => {
   });
 
   it("goes over HTTPS to servers that are verified, and to no others", async () => {
-    const server = https.createServer({ cert: SERVER.cert, key: SERVER.key }, (_request, response) => void response.end("secure"));
-    server.listen(0, "127.0.0.1");
-    await once(server, "listening");
-    onTestFinished(() => void server.close());
-    const url = new URL(`https://127.0.0.1:${(server.address() as AddressInfo).port}/`);
-    const trusting = client({ ca: CA.cert });
-    expect((await trusting.ask(to(0, { url }))).body.toString()).toBe("secure");
+    const url = await secureServer();
+    expect((await client({ tls: { ca: Buffer.from(CA.cert) } }).ask(to(0, { url }))).body.toString()).toBe("secure");
     expect(await failure(client().ask(to(0, { url })))).toBe("unreachable");
+    expect(await failure(client({ tls: { ca: Buffer.from(OTHER_CA.cert) } }).ask(to(0, { url })))).toBe("unreachable");
+  });
+
+  it("shows its client certificate to HTTPS servers that ask for one", async () => {
+    const url = await secureServer({ ca: CA.cert, requestCert: true, rejectUnauthorized: true });
+    const ca = Buffer.from(CA.cert);
+    const identified = client({ tls: { ca, cert: Buffer.from(CLIENT.cert), key: Buffer.from(CLIENT.key) } });
+    expect((await identified.ask(to(0, { url }))).body.toString()).toBe("secure");
+    expect(await failure(client({ tls: { ca } }).ask(to(0, { url })))).toBe("unreachable");
+  });
+
+  it.each([
+    ["localhost", "localhost"],
+    ["127.0.0.1", ""],
+  ])("verifies the HTTPS server as %s where it is told that name", async (servername, asked) => {
+    const names: string[] = [];
+    const url = await secureServer({ SNICallback: (name: string, done: (error: Error | null) => void) => (names.push(name), done(null)) });
+    const ca = Buffer.from(CA.cert);
+    expect((await client({ tls: { ca, servername } }).ask(to(0, { url }))).status).toBe(200);
+    expect(names).toEqual(asked === "" ? [] : [asked]);
+    expect(await failure(client({ tls: { ca, servername: "other.example.com" } }).ask(to(0, { url })))).toBe("unreachable");
+    expect(await failure(client({ tls: { ca, servername: "127.0.0.2" } }).ask(to(0, { url })))).toBe("unreachable");
   });
 });
+
+async function secureServer(options: https.ServerOptions = {}): Promise<URL> {
+  const server = https.createServer({ cert: SERVER.cert, key: SERVER.key, ...options }, (_request, response) => void response.end("secure"));
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  onTestFinished(() => void server.close());
+  return new URL(`https://127.0.0.1:${(server.address() as AddressInfo).port}/`);
+}
 
 describe("a request fails", () => {
   it("where nobody listens", async () => {
