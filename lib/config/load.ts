@@ -17,7 +17,7 @@ import {
   type RouteIssue,
 } from "./model.ts";
 import { hasReference, resolveReferences, whyUnreadable, type Sources } from "./references.ts";
-import { INVALID, report, type CheckContext, type Invalid, type Path } from "./schema.ts";
+import { INVALID, report, type CheckContext, type Invalid, type NamedFile, type Path } from "./schema.ts";
 
 export type ConfigIssue = Issue;
 
@@ -47,6 +47,8 @@ export type LoadResult<K extends PluginKind = PluginKind> =
       readonly shown: Json;
       /** The same for configurations that show the same: 12 hexadecimal digits of a SHA-256. */
       readonly digest: string;
+      /** The files that it names, plugin modules among them, in the order in which they are named. */
+      readonly files: readonly NamedFile[];
       /** Those that were given, and those of the modules. */
       readonly kinds: readonly K[];
     }
@@ -58,7 +60,8 @@ export function loadConfig<K extends PluginKind>(source: ConfigSource, options: 
   if (parsed.node === null) return { ok: false, issues };
   const root = parsed.node;
   const sources = sourcesFor(source, options);
-  const context: CheckContext = { issues, sources, root };
+  const files = new Map<string, NamedFile>();
+  const context: CheckContext = { issues, sources, root, files };
   const kinds = [...options.kinds];
   addModuleKinds(root, options.moduleKinds ?? noModules, kinds, context);
   const schema = configSchema(kinds);
@@ -73,7 +76,7 @@ export function loadConfig<K extends PluginKind>(source: ConfigSource, options: 
   if (config === INVALID || issues.length > 0) return { ok: false, issues: issues.sort(byPosition) };
   const shown = schema.show(root);
   const digest = createHash("sha256").update(JSON.stringify(inKeyOrder(shown))).digest("hex").slice(0, 12);
-  return { ok: true, config, shown, digest, kinds };
+  return { ok: true, config, shown, digest, files: [...files.values()], kinds };
 }
 
 /** The plugin modules that a configuration names and whose digest fits, whatever else is wrong with it. */

@@ -313,22 +313,28 @@ function checkPair(cert: s.NamedFile, key: s.NamedFile, report: (message: string
   else if (problem !== undefined) report(`${cert.path}: the certificate cannot be used for TLS: ${problem.unusable}`, "cert");
 }
 
+const TLS_FIELDS = {
+  ca: s.optional(s.file({ describe: "CA certificates that sign the server's certificate, a PEM file; default: the system's.", check: certificatesProblem })),
+  cert: s.optional(s.file({ describe: "Client certificate chain, a PEM file.", check: certificatesProblem })),
+  key: s.optional(s.file({ describe: "Private key of the client certificate, a PEM file.", check: keyProblem })),
+  servername: s.optional(s.string({ describe: "Name that is asked for (SNI) and verified; default: the server's host.", check: hostProblem })),
+};
+
+/** How a plugin reaches a server over TLS. There is no way not to verify it. */
+export const CLIENT_TLS = s.object(TLS_FIELDS, { describe: "How the server is reached over TLS; for https:// URLs.", refine: checkClientCertificate });
+
+function checkClientCertificate({ cert, key }: { readonly cert?: s.NamedFile; readonly key?: s.NamedFile }, report: Parameters<typeof checkPair>[2]): void {
+  if (cert !== undefined && key === undefined) report('needs "key" beside "cert"');
+  if (key !== undefined && cert === undefined) report('needs "cert" beside "key"');
+  if (cert !== undefined && key !== undefined) checkPair(cert, key, report);
+}
+
 const UPSTREAM_TLS = s.object(
-  {
-    ca: s.optional(
-      s.file({ describe: "CA certificates that sign the upstreams' ones, a PEM file; default: the system's.", check: certificatesProblem }),
-    ),
-    cert: s.optional(s.file({ describe: "Client certificate chain, a PEM file.", check: certificatesProblem })),
-    key: s.optional(s.file({ describe: "Private key of the client certificate, a PEM file.", check: keyProblem })),
-    servername: s.optional(s.string({ describe: "Name that is asked for (SNI) and verified; default: the upstream's host.", check: hostProblem })),
-    verify: s.withDefault(s.boolean({ describe: "Whether the upstreams' certificates are verified." }), true),
-  },
+  { ...TLS_FIELDS, verify: s.withDefault(s.boolean({ describe: "Whether the upstreams' certificates are verified." }), true) },
   {
     describe: 'How upstreams are reached over TLS; for protocol "https" and "h2".',
     refine(value, report) {
-      if (value.cert !== undefined && value.key === undefined) report('needs "key" beside "cert"');
-      if (value.key !== undefined && value.cert === undefined) report('needs "cert" beside "key"');
-      if (value.cert !== undefined && value.key !== undefined) checkPair(value.cert, value.key, report);
+      checkClientCertificate(value, report);
       if (!value.verify && value.ca !== undefined) report('"ca" verifies nothing where "verify" is false: leave one of them out');
     },
   },

@@ -26,6 +26,8 @@ export interface CheckContext {
   readonly sources: Sources;
   /** The whole document, for checks that look at what stands around a node; whether that is valid is not known yet. */
   readonly root?: JsonNode;
+  /** Grows: the files that the document names, by their absolute paths. */
+  readonly files?: Map<string, NamedFile>;
 }
 
 export type JsonSchema = { readonly [keyword: string]: unknown };
@@ -129,7 +131,10 @@ export function file(options: FileOptions = {}): Schema<NamedFile, string> {
       try {
         const content = Buffer.from(context.sources.readFile(absolute));
         const wrong = options.check?.(content);
-        return wrong === undefined ? { path: absolute, content } : report(context, at, node, `${absolute}: ${wrong}`);
+        if (wrong !== undefined) return report(context, at, node, `${absolute}: ${wrong}`);
+        const named = { path: absolute, content };
+        context.files?.set(absolute, named);
+        return named;
       } catch (error) {
         return report(context, at, node, `cannot read ${absolute}: ${whyUnreadable(error)}`);
       }

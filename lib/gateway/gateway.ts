@@ -46,7 +46,7 @@ import { PluginModules } from "./plugin_modules.ts";
 import { Runtime } from "./runtime.ts";
 import { serve, type ServeTools } from "./serve.ts";
 import type { ShownConfig } from "./shown.ts";
-import { compile, filesOf, type Loaded, type Snapshot } from "./snapshot.ts";
+import { compile, type Loaded, type Snapshot } from "./snapshot.ts";
 import type { GatewayStatus, LastReload, PluginFaults, Reloaded, ReloadCause, ShownCertificate, State } from "./status.ts";
 import { warningsOf } from "./warnings.ts";
 
@@ -328,9 +328,9 @@ export class Gateway {
     if (source?.ok) await this.#modules.load(source, this.#options.environment ?? process.env);
   }
 
-  /** The files that the configuration in force names: certificates, keys, authorities and plugin modules, as absolute paths. */
+  /** The files that the configuration in force names: certificates, keys, authorities, plugins' files and plugin modules, as absolute paths. */
   get files(): readonly string[] {
-    return [...this.#snapshot.files, ...this.#snapshot.modules].map(({ path }) => path);
+    return this.#snapshot.files.map(({ path }) => path);
   }
 
   /**
@@ -343,7 +343,7 @@ export class Gateway {
     // Modules stay as they were loaded: one that has changed by now must not let a certificate run out either.
     const loaded = this.#load(this.#source, this.#snapshot.modules);
     const old = this.#snapshot.files;
-    if (filesOf(loaded.config).every(({ content }, i) => old[i]?.content.equals(content))) return false;
+    if (loaded.files.every(({ content }, i) => old[i]?.content.equals(content))) return false;
     this.#adopt(this.#compile(loaded));
     return true;
   }

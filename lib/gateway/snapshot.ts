@@ -2,6 +2,7 @@
  * Compiles a valid configuration into what requests are served by: a frozen route table with one folded handler per route.
  * A request takes one snapshot and keeps it to its end; swapping snapshots is `gateway.ts`.
  */
+import { hash } from "node:crypto";
 import { cidrSet } from "../base/cidr.ts";
 import type { Log } from "../base/log.ts";
 import { factsOf } from "../base/pem.ts";
@@ -32,7 +33,7 @@ export interface Snapshot {
   readonly table: RouteTable<RouteTarget>;
   readonly isTrusted: (address: string) => boolean;
   readonly limits: Config["global"]["limits"];
-  /** What the files hold that the configuration names: certificates, keys, authorities. */
+  /** What the files hold that the configuration names: certificates, keys, authorities, plugins' files and modules. */
   readonly files: readonly NamedFile[];
   /** The plugin modules as they were loaded, whatever their files hold by now. */
   readonly modules: readonly NamedFile[];
@@ -74,6 +75,7 @@ export interface Loaded {
   readonly config: Config;
   readonly shown: Json;
   readonly digest: string;
+  readonly files: readonly NamedFile[];
 }
 
 export interface Workshop {
@@ -142,7 +144,7 @@ function compileInto(inUse: InUse, loaded: Loaded, workshop: Workshop): Snapshot
     table: compileTable(entries),
     isTrusted: config.global.trustedProxies.length === 0 ? () => false : (address: string) => trusted.has(address),
     limits: config.global.limits,
-    files: filesOf(config),
+    files: loaded.files,
     modules: config.global.pluginModules.map(({ path }) => path),
     instances: compiler.instances,
     certificates: hostCertificates(config.global.certificates, workshop.log, runtime.clock),
@@ -158,12 +160,6 @@ function compileInto(inUse: InUse, loaded: Loaded, workshop: Workshop): Snapshot
       return { where: `global.certificates[${i}]`, path: cert.path, hosts, ...factsOf(cert.content) };
     }),
   });
-}
-
-export function filesOf({ global, services }: Config): readonly NamedFile[] {
-  const toClients = global.certificates.flatMap(({ cert, key }) => [cert, key]);
-  const toUpstreams = services.flatMap(({ tls }) => [tls?.ca, tls?.cert, tls?.key]);
-  return [...toClients, ...toUpstreams.flatMap((file) => file ?? [])];
 }
 
 function forwardOptions({ timeouts, preserveHost, retries, upstreamClient }: Service, viaName: string, { clock }: Runtime): ForwardOptions {
@@ -285,7 +281,8 @@ class PluginCompiler {
       const scope: Scope = { ...place, key, id: instance.id ?? null };
       try {
         const keep: Tools["keep"] = (name, settings, make) =>
-          runtime.keep(JSON.stringify([key, name]), JSON.stringify(settings) ?? "", make, this.#inUse);
+          // As a digest: settings may hold whole files.
+          runtime.keep(JSON.stringify([key, name]), hash("sha256", JSON.stringify(settings) ?? ""), make, this.#inUse);
         const middleware = kind.create(instance.config, { clock: runtime.clock, log, counters, gatewayName: this.#gatewayName, scope, keep });
         if (typeof middleware !== "function") throw new TypeError('"create" gave no function');
         const link = { name: instance.name, scope, middleware };

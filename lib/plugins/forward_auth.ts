@@ -5,12 +5,13 @@
  * It gets a GET without a body: what the client asked for stands in X-Forwarded-Method, -Proto, -Host, -Uri and -For. Its answer, other
  * than a 2xx, is the reply: a redirect to a login (RFC 9110 §15.4), a challenge (§11.6.1) or whatever it sees fit.
  */
-import { array, integer, object, oneOf, withDefault } from "../config/schema.ts";
+import { CLIENT_TLS } from "../config/model.ts";
+import { array, integer, object, oneOf, optional, withDefault } from "../config/schema.ts";
 import { HttpClient, type ClientAnswer, type ClientFailure } from "../http/client.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { endToEnd, headerValue, headerValues, withoutHeader, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import { headerName, hostOf, httpUrl, vouchingFor } from "./outside.ts";
+import { checkTls, clientTls, headerName, hostOf, httpUrl, vouchingFor } from "./outside.ts";
 import { definePlugin, type Tools } from "./plugin.ts";
 
 const schema = object(
@@ -27,9 +28,13 @@ const schema = object(
       [],
     ),
     timeout_ms: withDefault(integer({ min: 1, max: 600_000, describe: "Longest wait for its whole answer." }), 1_000),
+    tls: optional(CLIENT_TLS),
     on_error: withDefault(oneOf(["deny", "allow"], { describe: "What becomes of requests about which it cannot be asked." }), "deny"),
   },
-  { describe: "Asks another server whether a request may pass." },
+  {
+    describe: "Asks another server whether a request may pass.",
+    refine: ({ url, tls }, complain) => checkTls(url, tls, complain),
+  },
 );
 
 export const forwardAuth = definePlugin({
@@ -38,7 +43,8 @@ export const forwardAuth = definePlugin({
   create(config, tools) {
     const { timeoutMs } = config;
     const url = new URL(config.url);
-    const client = tools.keep("client", {}, () => new HttpClient({ clock: tools.clock }));
+    const tls = clientTls(config.tls);
+    const client = tools.keep("client", { tls }, () => new HttpClient({ clock: tools.clock, tls }));
     const asked = lowerCase(config.requestHeaders);
     const copied = lowerCase(config.responseHeaders);
     const vouched = vouchingFor(copied);

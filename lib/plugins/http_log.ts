@@ -6,14 +6,15 @@
  * for each entry where the content type says so. Credentials that it knows by their place or form are left out.
  */
 import type { Readable } from "node:stream";
-import { integer, object, oneOf, record, string, withDefault } from "../config/schema.ts";
+import { CLIENT_TLS } from "../config/model.ts";
+import { integer, object, oneOf, optional, record, string, withDefault } from "../config/schema.ts";
 import type { Clock } from "../base/clock.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
 import { Outbox } from "../http/outbox.ts";
 import { REDACTED, redacted, redactedPath } from "../http/redact.ts";
 import type { Reply } from "../http/reply.ts";
-import { hostOf, httpUrl } from "./outside.ts";
+import { checkTls, clientTls, hostOf, httpUrl } from "./outside.ts";
 import { definePlugin, type Tools } from "./plugin.ts";
 
 const value = string({ pattern: /^[\t\x20-\x7e]*$/, hint: "text that a header can carry" });
@@ -35,10 +36,12 @@ const schema = object(
     flush_ms: withDefault(integer({ min: 1, max: 600_000, describe: "How long an entry waits for others, in milliseconds." }), 1_000),
     max_queue: withDefault(integer({ min: 1, max: 1_000_000, describe: "How many entries may wait; beyond that the oldest are dropped." }), 10_000),
     timeout_ms: withDefault(integer({ min: 1, max: 600_000, describe: "Longest wait for the answer to a batch." }), 5_000),
+    tls: optional(CLIENT_TLS),
   },
   {
     describe: "Tells an HTTP server of every request.",
-    refine({ headers }, complain) {
+    refine({ headers, httpEndpoint, tls }, complain) {
+      checkTls(httpEndpoint, tls, complain);
       for (const name of Object.keys(headers)) {
         const fits = HEADER.test(name) && !/^(content-type|content-length|host|connection|transfer-encoding|expect|te|upgrade|trailer)$/i.test(name);
         if (!fits) complain("is not the name of a header that can be set here", "headers", name);
@@ -91,6 +94,7 @@ function outboxFor(config: Config, { clock, log, scope }: Tools): Outbox {
   return new Outbox({
     clock,
     request: { url: new URL(config.httpEndpoint), method, headers, timeoutMs },
+    tls: clientTls(config.tls),
     receiver: "the server",
     encode: (entries) => Buffer.from(inLines ? entries.join("\n") + "\n" : `[${entries.join(",")}]`),
     batchSize: config.batchSize,

@@ -25,12 +25,13 @@ import {
   type Infer,
   type Schema,
 } from "../config/schema.ts";
+import { CLIENT_TLS } from "../config/model.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { headerValues, quotedString, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { JwksSource, type KeySource } from "./jwks_source.ts";
 import { ALGORITHM_NAMES, isHmac, isSignedBy, keysOf, KeySet, publicKey, secretKey, soleKey, unfitness, type Algorithm } from "./jwt_keys.ts";
-import { headerName, hostOf, httpUrl, vouchingFor } from "./outside.ts";
+import { checkTls, clientTls, headerName, hostOf, httpUrl, vouchingFor } from "./outside.ts";
 import { definePlugin, type Tools } from "./plugin.ts";
 
 const algorithm = oneOf(ALGORITHM_NAMES, { describe: "The algorithm tokens must be signed with." });
@@ -51,8 +52,9 @@ const fields = object(
     secret: optional(string({ min: 1, describe: "The secret that the issuer signs with, for HS256, HS384 and HS512." })),
     public_key: optional(pem),
     publicKey: optional(pem),
-    jwks_file: optional(file({ hint: "the path of a JSON Web Key Set", describe: "The issuer's keys, read when the configuration is." })),
+    jwks_file: optional(file({ hint: "the path of a JSON Web Key Set", describe: "The issuer's keys, read when the configuration is and again when the file changes." })),
     jwks_uri: optional(httpUrl("Where the issuer's keys are fetched, and fetched again when they are old or a token names another.")),
+    tls: optional(CLIENT_TLS),
     iss: optional(anyOf(texts, { describe: "What iss must be, or one of what it may be." })),
     aud: optional(anyOf(texts, { describe: "What aud must be or hold, or one of what it may." })),
     leeway_s: withDefault(integer({ min: 0, max: 3600, describe: "How far clocks may differ, in seconds." }), 60),
@@ -79,6 +81,8 @@ const fields = object(
         const needs = isHmac(odd) ? 'needs "secret": public keys are no secrets' : 'needs "public_key", "jwks_file" or "jwks_uri"';
         return complain(`${odd} ${needs}`, value.alg === undefined ? "algs" : "alg");
       }
+      if (value.jwksUri !== undefined) checkTls(value.jwksUri, value.tls, complain);
+      else if (value.tls !== undefined) complain('is for "jwks_uri"', "tls");
       const [field, wrong] = keysProblem(value, algorithms);
       if (wrong !== undefined) complain(wrong, field);
       const toldAs = new Map<string, string>();
@@ -153,14 +157,16 @@ export const jwt = definePlugin({
   },
 });
 
-function keySource({ secret, publicKey: pem, jwksFile, jwksUri }: Config, algorithms: readonly Algorithm[], tools: Tools): KeySource {
+function keySource(config: Config, algorithms: readonly Algorithm[], tools: Tools): KeySource {
+  const { secret, publicKey: pem, jwksFile, jwksUri } = config;
   if (jwksUri !== undefined) {
     const { clock, log, scope } = tools;
     const { protocol, hostname } = new URL(jwksUri);
     if (protocol === "http:" && !LOOPBACK.test(hostname)) {
       log.warn("jwt fetches keys over plain HTTP: anybody on the way can exchange them", { plugin: scope.key, host: hostOf(jwksUri) });
     }
-    return tools.keep("keys", { jwksUri, algorithms }, () => new JwksSource({ url: jwksUri, algorithms, clock, log, plugin: scope.key }));
+    const tls = clientTls(config.tls);
+    return tools.keep("keys", { jwksUri, algorithms, tls }, () => new JwksSource({ url: jwksUri, algorithms, clock, log, plugin: scope.key, tls }));
   }
   // The schema has looked at all of them.
   const keys =

@@ -2,7 +2,9 @@
  * What the kinds that ask others, or hand on what others say, have in common: the URLs they are given, and headers that upstreams
  * shall be able to believe.
  */
-import { INVALID, report, string, type Schema } from "../config/schema.ts";
+import type { CLIENT_TLS } from "../config/model.ts";
+import { INVALID, report, string, type Infer, type Schema } from "../config/schema.ts";
+import type { ClientTls } from "../http/client.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { isHopByHop, type HeaderList } from "../http/headers.ts";
 
@@ -28,6 +30,17 @@ function isHttp(text: string): boolean {
 /** Host and port: what may be said of a URL in logs. */
 export function hostOf(url: string): string {
   return new URL(url).host;
+}
+
+type TlsConfig = Infer<typeof CLIENT_TLS>;
+
+/** Reports `tls` beside a URL that needs none. */
+export function checkTls(url: string, tls: TlsConfig | undefined, complain: (message: string, field: string) => void): void {
+  if (tls !== undefined && !url.startsWith("https:")) complain(`is for https:// URLs; this one begins with ${new URL(url).protocol}//`, "tls");
+}
+
+export function clientTls(config: TlsConfig | undefined): ClientTls | undefined {
+  return config && { ca: config.ca?.content, cert: config.cert?.content, key: config.key?.content, servername: config.servername };
 }
 
 /** The name of a header that a plugin may set or copy. */

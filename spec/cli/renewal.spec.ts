@@ -1,4 +1,4 @@
-import { X509Certificate } from "node:crypto";
+import { X509Certificate, generateKeyPairSync, sign } from "node:crypto";
 import { mkdirSync, renameSync, symlinkSync, writeFileSync } from "node:fs";
 import { request } from "node:https";
 import { join } from "node:path";
@@ -7,6 +7,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { backend, oneService } from "../support/gateway.ts";
 import { CA, CLIENT, SERVER, STRANGER } from "../support/certs.ts";
 import { ALICE, OTHER_CA, RENEWED, SHOP, WILDCARD } from "../support/more_certs.ts";
+import { ask } from "../support/raw_client.ts";
 import { emptyFolder, logLines, runningProgram, type RunningProgram } from "../support/process.ts";
 import { pem } from "./pem.ts";
 
@@ -33,6 +34,8 @@ function save(path: string, text: string): void {
 
 const TAKEN = "server certificate, key and CA read again: taken";
 const REFUSED = "new certificate files refused, the old ones stay in use";
+const NAMED_TAKEN = "files that the configuration names read again: taken";
+const NAMED_REFUSED = "new files that the configuration names refused, the old ones stay in use";
 const said = (running: RunningProgram, message: string) => logLines(running.stderr()).filter((line) => line.message === message);
 
 async function serving(extra: Record<string, string> = {}) {
@@ -121,9 +124,6 @@ describe("the settings' certificate files, once they change", () => {
 });
 
 describe("the configuration's certificate files, once they change", () => {
-  const NAMED_TAKEN = "files that the configuration names read again: taken";
-  const NAMED_REFUSED = "new files that the configuration names refused, the old ones stay in use";
-
   async function withShop() {
     const named = pem({ shop_cert: SHOP.cert, shop_key: SHOP.key });
     const files = pem({ cert: SERVER.cert, key: SERVER.key });
@@ -177,5 +177,65 @@ describe("the configuration's certificate files, once they change", () => {
     save(others.cert!, SHOP.cert);
     await running.says(NAMED_TAKEN);
     expect(await shown(port, "shop.example.com")).toBe(serial(SHOP));
+  });
+});
+
+describe("a jwks_file, once it changes", () => {
+  const key = (kid: string) => {
+    const { publicKey, privateKey } = generateKeyPairSync("ed25519");
+    const text = [{ alg: "EdDSA", kid }, { exp: 4e9 }].map((part) => Buffer.from(JSON.stringify(part)).toString("base64url")).join(".");
+    const authorization = `Bearer ${text}.${sign(null, Buffer.from(text), privateKey).toString("base64url")}`;
+    return { set: JSON.stringify({ keys: [{ ...publicKey.export({ format: "jwk" }), kid }] }), authorization };
+  };
+
+  async function guarded(path: string) {
+    const origin = await backend();
+    const plugin = { name: "jwt", config: { alg: "EdDSA", jwks_file: path } };
+    const running = await runningProgram(oneService(origin.port, { plugins: [plugin] }));
+    const port = portOf((running.started.http as string[])[0]);
+    const status = async ({ authorization }: { authorization: string }) => (await ask(port, { path: "/a/x", headers: { authorization } })).status;
+    return { running, status };
+  }
+
+  it("is read again after a rename-save: tokens of the new key pass, those of a key that is gone do not", async () => {
+    const [old, renewed] = [key("1"), key("2")];
+    const path = join(emptyFolder(), "keys.json");
+    writeFileSync(path, old.set);
+    const { running, status } = await guarded(path);
+    expect([await status(old), await status(renewed)]).toEqual([200, 401]);
+    save(path, renewed.set);
+    await running.says(NAMED_TAKEN);
+    expect([await status(old), await status(renewed)]).toEqual([401, 200]);
+  });
+
+  it("is followed through links that are swapped, as Kubernetes does", async () => {
+    const [old, renewed] = [key("1"), key("2")];
+    const folder = emptyFolder();
+    for (const [name, { set }] of [["one", old], ["two", renewed]] as const) {
+      mkdirSync(join(folder, name));
+      writeFileSync(join(folder, name, "keys.json"), set);
+    }
+    symlinkSync("one", join(folder, "..data"));
+    symlinkSync(join("..data", "keys.json"), join(folder, "keys.json"));
+    const { running, status } = await guarded(join(folder, "keys.json"));
+    expect(await status(old)).toBe(200);
+    symlinkSync("two", join(folder, "..new"));
+    renameSync(join(folder, "..new"), join(folder, "..data"));
+    await running.says(NAMED_TAKEN);
+    expect([await status(old), await status(renewed)]).toEqual([401, 200]);
+  });
+
+  it("keeps the last good keys while it holds none, and logs why", async () => {
+    const [old, renewed] = [key("1"), key("2")];
+    const path = join(emptyFolder(), "keys.json");
+    writeFileSync(path, old.set);
+    const { running, status } = await guarded(path);
+    save(path, '{"keys":[]}');
+    await running.says(NAMED_REFUSED);
+    expect(said(running, NAMED_REFUSED)[0]!.reason).toMatch(/jwks_file .*keys\.json holds no key that can verify EdDSA/);
+    expect(await status(old)).toBe(200);
+    save(path, renewed.set);
+    await running.says(NAMED_TAKEN);
+    expect([await status(old), await status(renewed)]).toEqual([401, 200]);
   });
 });
