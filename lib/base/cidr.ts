@@ -23,31 +23,31 @@ export interface CidrSet {
   has(address: string): boolean;
 }
 
-/** The address, or a sentence that says what is wrong with the text. A zone id (`fe80::1%eth0`) is dropped. */
-export function parseAddress(text: string): Address | string {
+/** The address, or null when the text is none. A zone id (`fe80::1%eth0`) is dropped. */
+export function parseAddress(text: string): Address | null {
   const colon = text.indexOf(":");
   if (colon < 0) {
     const value = ipv4(text, 0, text.length);
-    return value < 0 ? `"${text}" is not an IP address` : mapped(value);
+    return value < 0 ? null : mapped(value);
   }
   const zone = text.indexOf("%");
-  return ipv6(text, zone < 0 ? text.length : zone) ?? `"${text}" is not an IPv6 address`;
+  return ipv6(text, zone < 0 ? text.length : zone);
 }
 
 /**
- * The block, or a sentence that says what is wrong with the text. An address alone is the block of that one address; bits behind
+ * The block, or what is wrong with the text, as the remedy of a configuration error. An address alone is the block of that one address; bits behind
  * the prefix length are ignored (10.1.2.3/8 is 10.0.0.0/8), as in nginx. ::/0 holds IPv6 only.
  */
 export function parseCidr(text: string): Cidr | string {
   const slash = text.indexOf("/");
   const first = parseAddress(slash < 0 ? text : text.slice(0, slash));
-  if (typeof first === "string") return first;
+  if (first === null) return "this is no IP address";
   // ::ffff:10.0.0.0/104 counts its bits from the start of the IPv6 form, 10.0.0.0/8 from the start of the IPv4 form.
   const written = text.includes(":") ? 128 : 32;
   const prefix = slash < 0 ? written : decimal(text, slash + 1, text.length);
-  if (prefix < 0 || prefix > written) return `"${text}" needs a prefix length of 0–${written} behind the "/"`;
+  if (prefix < 0 || prefix > written) return `the prefix length is 0–${written}`;
   const bits = prefix + (128 - written);
-  if (first.version === 4 && bits < 96) return `"${text}" mixes IPv4 and IPv6; write 0.0.0.0/0 or ::/${prefix}`;
+  if (first.version === 4 && bits < 96) return `the prefix length of an IPv4 address in IPv6 form is 96–128; for all of IPv4 write 0.0.0.0/0, for IPv6 ::/${prefix}`;
   const word = (i: number) => (first.words[i]! & mask(bits, i)) >>> 0;
   return { first: { version: first.version, words: [word(0), word(1), word(2), word(3)] }, bits };
 }
@@ -60,14 +60,14 @@ export function cidrSet(list: readonly string[]): CidrSet {
   const blocks = { 4: [] as Cidr[], 6: [] as Cidr[] };
   for (const text of list) {
     const block = parseCidr(text);
-    if (typeof block === "string") throw new TypeError(block);
+    if (typeof block === "string") throw new TypeError(`${JSON.stringify(text)}: ${block}`);
     blocks[block.first.version].push(block);
   }
   const sorted = { 4: withoutNested(blocks[4]), 6: withoutNested(blocks[6]) };
   return {
     has(text) {
       const address = parseAddress(text);
-      return typeof address !== "string" && holds(sorted[address.version], address);
+      return address !== null && holds(sorted[address.version], address);
     },
   };
 }
@@ -79,7 +79,7 @@ export function cidrSet(list: readonly string[]): CidrSet {
 export function callerAddress(text: string): string {
   if (text.indexOf(":") < 0) return text;
   const address = parseAddress(text);
-  if (typeof address === "string") return text;
+  if (address === null) return text;
   const [a, b, , d] = address.words;
   if (address.version === 4) return `${d >>> 24}.${(d >>> 16) & 255}.${(d >>> 8) & 255}.${d & 255}`;
   return `${(a >>> 16).toString(16)}:${(a & 0xffff).toString(16)}:${(b >>> 16).toString(16)}:${(b & 0xffff).toString(16)}::/64`;

@@ -3,7 +3,8 @@
  * The syntax of path patterns is `route/`, the `config` of each plugin kind comes in with the kind.
  */
 import { hash } from "node:crypto";
-import { isIP, isIPv4 } from "node:net";
+import { isIP } from "node:net";
+import { parseCidr } from "../base/cidr.ts";
 import { certificatesProblem, keyProblem, pairProblem } from "../base/pem.ts";
 import type { Issue, JsonNode, Path } from "./json.ts";
 import { CIRCUIT_BREAKER, HEALTH, RETRIES } from "./resilience.ts";
@@ -184,14 +185,9 @@ export function hostProblem(text: string): string | undefined {
 
 /** Undefined when the text is an IP address or a range in CIDR notation. */
 export function rangeProblem(text: string): string | undefined {
-  const slash = text.indexOf("/");
-  const address = slash === -1 ? text : text.slice(0, slash);
-  const family = address.includes("%") ? 0 : isIP(address);
-  if (family === 0) return "";
-  if (slash === -1) return undefined;
-  const bits = text.slice(slash + 1);
-  const most = isIPv4(address) ? 32 : 128;
-  return /^(0|[1-9]\d{0,2})$/.test(bits) && Number(bits) <= most ? undefined : `the prefix length is 0–${most}`;
+  if (text.includes("%")) return "leave the zone out";
+  const block = parseCidr(text);
+  return typeof block === "string" ? block : undefined;
 }
 
 const HOST_NAME = /^(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*\.?$/i;

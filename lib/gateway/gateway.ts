@@ -164,7 +164,7 @@ export class Gateway {
     this.#stats = new Stats(this.#clock, this.#metrics);
     this.#source = this.#read(options.config);
     this.#snapshot = this.#compile(this.#load(this.#source));
-    this.#adoptAccessLog(this.#snapshot);
+    this.#forAccessLog(this.#snapshot, (settings) => this.#accessLog.adopt(settings));
     this.#receiving = receivingBy(this.#snapshot, this.#clock);
     this.#runtime.adopt(this.#snapshot.inUse);
     this.#metrics.adopt(this.#snapshot.metrics);
@@ -272,12 +272,13 @@ export class Gateway {
   }
 
   /**
-   * Starts one listener; may be called several times. Rejects with node's error (EADDRINUSE, EACCES, …), and once the gateway is
-   * being closed.
+   * Starts one listener; may be called several times. Rejects with node's error (EADDRINUSE, EACCES, …), with a `ConfigError` when the
+   * access log's file cannot be opened, and once the gateway is being closed.
    */
   async listen(options: ListenOptions = {}): Promise<AddressInfo> {
     const { host = "127.0.0.1", port = 8008, tls } = options;
     if (!this.#isOpen()) throw new Error("the gateway is being closed");
+    this.#forAccessLog(this.#snapshot, () => this.#accessLog.start());
     this.#activate();
     if (tls !== undefined && !this.#hasPlain) throw new Error("a plain listener has to be there before an HTTPS one");
     const address = await (tls === undefined ? this.#listener.listenPlain(host, port) : this.#listener.listenSecure(host, port, tls));
@@ -425,10 +426,17 @@ export class Gateway {
     return outcome;
   }
 
-  /** Nothing runs for a configuration that is only looked at. */
+  /** Nothing runs, and no file is opened, for a configuration that is only looked at. */
   #activate(): void {
     this.#runtime.activate();
     this.#stats.start();
+    if (this.#accessLog.isStarted) return;
+    try {
+      this.#accessLog.start();
+    } catch (error) {
+      // A request to a handler in a host's server cannot be answered with this.
+      this.#log.error("the access log's file cannot be opened", { file: this.#snapshot.accessLog.file, error: whyUnwritable(error) });
+    }
   }
 
   #serve(inbound: Inbound): Reply | Promise<Reply> {
@@ -440,10 +448,10 @@ export class Gateway {
   }
 
   #answer(inbound: Inbound): Reply | Promise<Reply> {
+    if (!this.#isClosed()) this.#activate();
     this.#accessLog.begin(inbound);
     this.#tracer?.begin(inbound);
-    if (this.#state === "closed") return problem(inbound.call, "overloaded", { detail: "The gateway has been shut down." });
-    this.#activate();
+    if (this.#isClosed()) return problem(inbound.call, "overloaded", { detail: "The gateway has been shut down." });
     const most = this.#snapshot.limits.maxRequestsInFlight;
     if (most > 0 && this.#inFlight - this.#shed.size > most) {
       this.#shed.add(inbound);
@@ -513,7 +521,7 @@ export class Gateway {
 
   #adopt(next: Snapshot): void {
     const before = this.#snapshot;
-    this.#adoptAccessLog(next);
+    this.#forAccessLog(next, (settings) => this.#accessLog.adopt(settings));
     this.#runtime.adopt(next.inUse);
     this.#metrics.adopt(next.metrics);
     this.#snapshot = next;
@@ -524,13 +532,13 @@ export class Gateway {
     else if (before.h2c && !next.h2c) this.#listener.renewSessions("plain");
   }
 
-  /** Comes first, for it may fail. */
-  #adoptAccessLog(next: Snapshot): void {
+  /** What may fail for the file of the access log, and so comes before anything else. Throws a `ConfigError` then. */
+  #forAccessLog({ accessLog, inUse }: Snapshot, act: (settings: Snapshot["accessLog"]) => void): void {
     try {
-      this.#accessLog.adopt(next.accessLog);
+      act(accessLog);
     } catch (error) {
-      this.#runtime.abandon(next.inUse);
-      const message = `cannot write to ${next.accessLog.file}: ${whyUnwritable(error)}`;
+      this.#runtime.abandon(inUse);
+      const message = `cannot write to ${accessLog.file}: ${whyUnwritable(error)}`;
       throw new ConfigError([{ at: ["global", "access_log", "file"], message, position: null }], this.#options.configFile);
     }
   }

@@ -9,7 +9,7 @@ import type { Log } from "../base/log.ts";
 import { countBytes } from "../http/body.ts";
 import type { Call, Notes } from "../http/exchange.ts";
 import { combinedLines, jsonLines, pathOf, type AccessEntry, type LineFormat } from "./access_line.ts";
-import { LineWriter } from "./line_writer.ts";
+import { checkWritable, LineWriter } from "./line_writer.ts";
 
 /** `global.access_log`. */
 export interface AccessLogSettings {
@@ -41,23 +41,36 @@ export class AccessLog {
   #file: LineWriter | null = null;
   /** For the sink, until the event loop comes round. */
   #held = "";
+  #isStarted = false;
 
   constructor(options: AccessLogOptions) {
     this.#options = options;
     this.#random = options.random ?? Math.random;
   }
 
-  /** Takes settings for requests that end from now on. Throws the system's error, and changes nothing, when their file cannot be opened. */
+  /**
+   * Uses these settings for requests that end from now on. Throws the system's error, and changes nothing, when their file cannot be
+   * opened. Before `start` the file is neither opened nor created: its permissions are checked.
+   */
   adopt(settings: AccessLogSettings): void {
-    const before = this.#file;
-    const path = settings.enabled ? settings.file : undefined;
-    const stays = this.#settings.enabled && this.#settings.file === path;
-    const file = stays ? before : path === undefined ? null : new LineWriter({ path }, this.#options);
-    this.#file = file;
-    if (before !== file) void before?.close();
+    const path = fileOf(settings);
+    if (!this.#isStarted) {
+      if (path !== undefined) checkWritable(path);
+    } else if (path !== fileOf(this.#settings) || (this.#file === null && path !== undefined)) this.#open(path);
     if (settings.format !== this.#settings.format) this.#line = settings.format === "json" ? jsonLines() : combinedLines();
     this.#excluded = matcher(settings.exclude);
     this.#settings = settings;
+  }
+
+  get isStarted(): boolean {
+    return this.#isStarted;
+  }
+
+  /** Opens the file, where there is one. Throws the system's error when it cannot be opened. Does nothing when called again. */
+  start(): void {
+    if (this.#isStarted) return;
+    this.#isStarted = true;
+    this.#open(fileOf(this.#settings));
   }
 
   /** A request has come: whether it is to be logged is decided by the settings in force now. */
@@ -93,6 +106,12 @@ export class AccessLog {
     this.#file?.reopen();
   }
 
+  #open(path: string | undefined): void {
+    const file = path === undefined ? null : new LineWriter({ path }, this.#options);
+    void this.#file?.close();
+    this.#file = file;
+  }
+
   /** Resolves when all lines are written. */
   async close(): Promise<void> {
     this.flush();
@@ -100,6 +119,10 @@ export class AccessLog {
     this.#file = null;
     await file?.close();
   }
+}
+
+function fileOf({ enabled, file }: AccessLogSettings): string | undefined {
+  return enabled ? file : undefined;
 }
 
 /** What the gateway or an upstream did wrong is logged however few others are, also when the head with its 200 was out already. */

@@ -2,7 +2,8 @@
  * Appends lines to a file or a pipe without ever holding up or breaking those that write them: one write at a time goes on in the
  * background, each with what has come together in a moment. What a line says is `access_line.ts`.
  */
-import { close, constants, openSync, write } from "node:fs";
+import { accessSync, close, constants, openSync, statSync, write } from "node:fs";
+import { dirname } from "node:path";
 import type { Clock, Timer } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 
@@ -178,6 +179,16 @@ export class LineWriter {
   get #place(): { readonly file?: string } {
     return "path" in this.#target ? { file: this.#target.path } : {};
   }
+}
+
+/**
+ * Throws the system's error when lines could not be appended to this path. Opens and creates nothing: opening and closing a pipe would
+ * end it for its reader.
+ */
+export function checkWritable(path: string): void {
+  const existing = statSync(path, { throwIfNoEntry: false });
+  if (existing?.isDirectory() === true) throw Object.assign(new Error("it is a folder"), { code: "EISDIR" });
+  accessSync(existing === undefined ? dirname(path) : path, constants.W_OK);
 }
 
 /** Why a file cannot be opened, in words. */

@@ -129,7 +129,7 @@ const ipHash: Balancer = {
 
 function callerHash(address: string): number {
   const parsed = parseAddress(address);
-  if (typeof parsed === "string") return textHash(address);
+  if (parsed === null) return textHash(address);
   const { version, words } = parsed;
   return version === 4 ? mix(words[3]) : mix(mix(words[0]) ^ words[1]);
 }

@@ -5,7 +5,7 @@ import { random, type Random } from "../support/random.ts";
 
 const words = (text: string) => {
   const address = parseAddress(text);
-  return typeof address === "string" ? address : address.words.map((word) => word.toString(16)).join(" ");
+  return address === null ? null : address.words.map((word) => word.toString(16)).join(" ");
 };
 
 describe("addresses", () => {
@@ -37,8 +37,8 @@ describe("addresses", () => {
     "1234.1.1.1", ":", ":::", "1:", ":1", "1::2::3", "1:2:3:4:5:6:7", "1:2:3:4:5:6:7:8:9", "1:2:3:4:5:6:7:8::", "12345::",
     "g::", "::1.2.3", "::1.2.3.4:5",
     "1:2:3:4:5:6:7:1.2.3.4", "[::1]", "::1 ", "%eth0", ":%:", "::ffff:01.2.3.4",
-  ])("%j is refused with a sentence", (text) => {
-    expect(parseAddress(text)).toMatch(/ is not an IP(v6)? address$/);
+  ])("does not take %j for an address", (text) => {
+    expect(parseAddress(text)).toBe(null);
     expect(cidrSet(["0.0.0.0/0", "::/0"]).has(text)).toBe(false);
   });
 });
@@ -46,8 +46,9 @@ describe("addresses", () => {
 describe("blocks", () => {
   it.each([
     ["10.0.0.0/33", "0–32"], ["10.0.0.0/", "0–32"], ["10.0.0.0/-1", "0–32"], ["10.0.0.0/8/8", "0–32"], ["10.0.0.0/08", "0–32"],
-    ["::/129", "0–128"], ["::/x", "0–128"], ["10.0.0/8", "is not an IP address"], ["::ffff:0:0/90", "mixes IPv4 and IPv6"],
-  ])("%s is refused with a sentence", (text, why) => {
+    ["::/129", "0–128"], ["::/x", "0–128"], ["10.0.0/8", "this is no IP address"],
+    ["::ffff:0:0/90", "of an IPv4 address in IPv6 form is 96–128"],
+  ])("refuses %s, and says why", (text, why) => {
     expect(parseCidr(text)).toContain(why);
     expect(() => cidrSet([text])).toThrow(why);
   });

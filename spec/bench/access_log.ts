@@ -54,6 +54,7 @@ function spelt(entries: readonly AccessEntry[], line: (entry: AccessEntry, now: 
 /** With what goes on in the background, for that takes the processor too. */
 async function written(entries: readonly AccessEntry[], format: "json" | "combined", file: string): Promise<number> {
   const log = new AccessLog({ sink: null, clock: systemClock, log: createLog() });
+  log.start();
   log.adopt({ enabled: true, format, sample: 1, exclude: [], file });
   let best = Infinity;
   for (let round = 0; round < ROUNDS; round++) {

@@ -1,10 +1,13 @@
 import { spawn } from "node:child_process";
+import { mkdirSync, readdirSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { verifyPassword } from "../../lib/base/password.ts";
 import { version } from "../../lib/index.ts";
 import { builtinPlugins } from "../../lib/plugins/builtin.ts";
 import { oneService } from "../support/gateway.ts";
+import { socketOrigin } from "../support/origin.ts";
 import { emptyFolder, fileWith, program } from "../support/process.ts";
 
 const good = oneService(9);
@@ -102,6 +105,45 @@ describe("validate", () => {
     ]);
     expect(lines[1]).toContain('did you mean "base_path"?');
     expect(lines[2]).toContain('expected an integer 1–65535, found "80a"');
+  });
+
+  it("starts nothing and writes nothing: no file of the access log, no connection for probes, keys, logs or names", async () => {
+    let connections = 0;
+    const server = await socketOrigin((socket) => {
+      connections++;
+      socket.destroy();
+    });
+    onTestFinished(() => server.close());
+    const url = `http://127.0.0.1:${server.port}`;
+    const plugins = [
+      { name: "jwt", config: { jwks_uri: `${url}/jwks`, algs: ["RS256"] } },
+      { name: "forward_auth", config: { url: `${url}/check` } },
+      { name: "http_log", config: { http_endpoint: `${url}/log` } },
+    ];
+    const config = oneService(server.port, { plugins, health: { enabled: true, interval_ms: 1000 } }, { access_log: { file: "logs/access.log" } });
+    const file = fileWith(config);
+    const logs = join(dirname(file), "logs");
+    mkdirSync(logs);
+    expect(await program(["validate", file]).ended).toMatchObject({ code: 0, stderr: "" });
+    expect([readdirSync(logs), connections]).toEqual([[], 0]);
+  });
+
+  it.each([["none/access.log", "there is no such folder"], [".", "it is a folder"], ["gw.json/access.log", "there is no such folder"]])(
+    "refuses %j as the file of the access log, as run would; exit 2",
+    async (accessLog, why) => {
+      const file = fileWith(oneService(9, {}, { access_log: { file: accessLog } }));
+      const { code, stderr } = await program(["validate", file]).ended;
+      expect([code, stderr]).toEqual([2, expect.stringMatching(new RegExp(`global\\.access_log\\.file +cannot write to .*: ${why}\n`))]);
+    },
+  );
+
+  it.each(["::ffff:10.0.0.0/90", "::ffff:0:0/95"])("refuses the range %j at its place, for proxies and in acl; exit 2", async (range) => {
+    const acl = { name: "acl", config: { whitelist: [range] } };
+    const { code, stderr } = await program(["validate", fileWith(oneService(9, { plugins: [acl] }, { trusted_proxies: [range] }))]).ended;
+    expect(code).toBe(2);
+    for (const place of ["global.trusted_proxies[0]", "services[0].plugins[0].config.whitelist[0]"]) expect(stderr).toContain(place);
+    expect(stderr).toContain("the prefix length of an IPv4 address in IPv6 form is 96–128; for all of IPv4 write 0.0.0.0/0");
+    expect(stderr).not.toContain(" at ");
   });
 
   it("names a file that is not there; exit 2", async () => {

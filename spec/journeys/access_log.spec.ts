@@ -1,9 +1,10 @@
 import { spawn } from "node:child_process";
-import { closeSync, existsSync, mkdirSync, openSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { closeSync, existsSync, mkdirSync, openSync, readFileSync, renameSync, rmdirSync, writeFileSync } from "node:fs";
 import http2 from "node:http2";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, onTestFinished, test } from "vitest";
+import { createLog } from "../../lib/base/log.ts";
 import { ConfigError, createGateway } from "../../lib/index.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
 import { emptyFolder, fileWith, logLines, program, runningProgram } from "../support/process.ts";
@@ -111,6 +112,42 @@ describe("a reload of global.access_log", () => {
 
   test("at the start such a file is a ConfigError", () => {
     expect(() => createGateway({ config: logged(9, { file: "/" }) })).toThrow(/cannot write to \/: it is a folder/);
+  });
+
+  test("creates the file when the gateway listens or gets its first request, and not before", async () => {
+    const one = join(emptyFolder(), "access.log");
+    const listening = createGateway({ config: logged(9, { file: one }) });
+    onTestFinished(async () => void (await listening.close(0)));
+    listening.reload(logged(9, { file: `${one}.2` }));
+    expect([existsSync(one), existsSync(`${one}.2`)]).toEqual([false, false]);
+    await listening.listen({ port: 0 });
+    expect([existsSync(one), existsSync(`${one}.2`)]).toEqual([false, true]);
+  });
+
+  test("answers all the same, and logs why, when the file of a gateway that does not listen cannot be opened any more", async () => {
+    const folder = join(emptyFolder(), "logs");
+    mkdirSync(folder);
+    const lines: string[] = [];
+    const log = createLog({ write: (line) => void lines.push(line) });
+    const gateway = createGateway({ config: logged(9, { file: join(folder, "access.log") }), log });
+    onTestFinished(async () => void (await gateway.close(0)));
+    rmdirSync(folder);
+    expect((await gateway.inject({ path: "/none" })).status).toBe(404);
+    expect((await gateway.inject({ path: "/none" })).status).toBe(404);
+    expect(lines.filter((line) => line.includes("the access log's file cannot be opened"))).toHaveLength(1);
+    mkdirSync(folder);
+    gateway.reload();
+    await gateway.inject({ path: "/none" });
+    await gateway.close();
+    expect(paths(join(folder, "access.log"))).toEqual(["/none"]);
+  });
+
+  test("listens nowhere when the file cannot be opened any more", async () => {
+    const folder = join(emptyFolder(), "logs");
+    mkdirSync(folder);
+    const gateway = createGateway({ config: logged(9, { file: join(folder, "access.log") }) });
+    rmdirSync(folder);
+    await expect(gateway.listen({ port: 0 })).rejects.toThrow(/cannot write to .*: there is no such folder/);
   });
 
   test("counts a relative name from the folder of the configuration file", async () => {

@@ -31,6 +31,7 @@ function accessLog(settings: Partial<AccessLogSettings> = {}, random: () => numb
   const log = new AccessLog({ sink: (text) => void batches.push(text), clock, log: silentLog, random });
   const adopt = (changes: Partial<AccessLogSettings>) => log.adopt({ enabled: true, format: "json", sample: 1, exclude: [], ...changes });
   adopt(settings);
+  log.start();
   const write = (noted: AccessEntry) => {
     log.begin({ call: noted.call, body: null, upgrade: null });
     log.write(noted, clock.now());
