@@ -14,7 +14,6 @@ import { version } from "../base/version.ts";
 import type { Json } from "../config/json.ts";
 import { formatIssues, loadConfig, readConfigFile, type ConfigIssue, type ConfigSource } from "../config/load.ts";
 import type { ConfigInput } from "../config/model.ts";
-import type { NamedFile } from "../config/schema.ts";
 import { tracingProblem, type TracingSettings } from "../config/tracing.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
@@ -122,6 +121,7 @@ export class Gateway {
   #https: { readonly certificate: ShownCertificate; readonly asksForCertificates: boolean } | null = null;
   /** What the snapshot in force was made from. */
   #source: ConfigSource;
+  #inputs: Inputs;
   #snapshot: Snapshot;
   /** What the snapshot in force says of receiving, made once for all requests. */
   #receiving: ReceiveOptions;
@@ -163,7 +163,9 @@ export class Gateway {
     this.#process = createProcessFigures(this.#clock);
     this.#stats = new Stats(this.#clock, this.#metrics);
     this.#source = this.#read(options.config);
-    this.#snapshot = this.#compile(this.#load(this.#source));
+    const loaded = this.#load(this.#source);
+    this.#inputs = loaded.inputs;
+    this.#snapshot = this.#compile(loaded);
     this.#forAccessLog(this.#snapshot, (settings) => this.#accessLog.adopt(settings));
     this.#receiving = receivingBy(this.#snapshot, this.#clock);
     this.#runtime.adopt(this.#snapshot.inUse);
@@ -301,12 +303,14 @@ export class Gateway {
       // What a configuration in force starts, probes and look-ups, nobody would end any more.
       if (this.#isClosed()) throw new Error("the gateway has been closed");
       const source = this.#read(config);
-      const next = this.#compile(this.#load(source));
+      const loaded = this.#load(source);
+      const next = this.#compile(loaded);
       const { digest } = next;
       const changed = digest !== this.#snapshot.digest;
       const changes = changed ? changesBetween(this.#snapshot.shown, next.shown) : [];
       this.#adopt(next);
       this.#source = source;
+      this.#inputs = loaded.inputs;
       this.#loadedAt = at;
       const taken = { at, by, digest, outcome: "taken", changes } as const;
       this.#lastReload = taken;
@@ -335,17 +339,22 @@ export class Gateway {
   }
 
   /**
-   * Takes new content of `files` (of plugin modules never), under the configuration in force, whatever stands in the configuration file
-   * by now: a fault there must not let a certificate run out. All or nothing as `reload`. False when they hold what they held, and once
-   * it has been closed.
+   * Takes new content of `files` (of plugin modules never), under the configuration in force. Everything else stays as it was loaded,
+   * whatever the configuration file, `${file:}` secrets and other files hold by now: a fault there must not let a certificate run out,
+   * and a rotated secret is `reload`'s to take. All or nothing as `reload`. False when they hold what they held, and once it has been
+   * closed.
    */
   rereadFiles(): boolean {
     if (this.#snapshot.files.length === 0 || this.#isClosed()) return false;
-    // Modules stay as they were loaded: one that has changed by now must not let a certificate run out either.
-    const loaded = this.#load(this.#source, this.#snapshot.modules);
     const old = this.#snapshot.files;
+    // Modules stay as they were loaded: one that has changed by now must not let a certificate run out either.
+    const modules = new Set(this.#snapshot.modules.map(({ path }) => path));
+    const kept = new Map(this.#inputs.files);
+    for (const { path } of old) if (!modules.has(path)) kept.delete(path);
+    const loaded = this.#load(this.#source, { ...this.#inputs, files: kept });
     if (loaded.files.every(({ content }, i) => old[i]?.content.equals(content))) return false;
     this.#adopt(this.#compile(loaded));
+    this.#inputs = loaded.inputs;
     return true;
   }
 
@@ -507,16 +516,23 @@ export class Gateway {
     return read;
   }
 
-  #load(source: ConfigSource, remembered: readonly NamedFile[] = []): Loaded & WithKinds {
+  /** What `known` has is not read again. */
+  #load(source: ConfigSource, known: Inputs = { environment: { ...(this.#options.environment ?? process.env) }, files: new Map() }): LoadedWhole {
+    const { environment } = known;
+    const files = new Map<string, Buffer>();
     const loaded = loadConfig(source, {
       kinds: this.#kinds,
       moduleKinds: (module) => this.#modules.kindsOf(module),
-      environment: this.#options.environment ?? process.env,
-      readFile: (path) => remembered.find((file) => file.path === path)?.content ?? readFileSync(path),
+      environment,
+      readFile(path) {
+        const content = known.files.get(path) ?? readFileSync(path);
+        files.set(path, content);
+        return content;
+      },
       checkRoutes,
     });
     if (!loaded.ok) throw new ConfigError(loaded.issues, "file" in source ? source.file : undefined);
-    return loaded;
+    return { ...loaded, inputs: { environment, files } };
   }
 
   #adopt(next: Snapshot): void {
@@ -543,14 +559,22 @@ export class Gateway {
     }
   }
 
-  #compile(loaded: Loaded & WithKinds): Snapshot {
+  #compile(loaded: LoadedWhole): Snapshot {
     const { kinds } = loaded;
     return compile(loaded, { runtime: this.#runtime, metrics: this.#metrics, kinds, log: this.#log, tracer: this.#tracer });
   }
 }
 
-interface WithKinds {
+interface LoadedWhole extends Loaded {
   readonly kinds: readonly AnyPlugin[];
+  readonly inputs: Inputs;
+}
+
+/** What a configuration was made from beside its own text. */
+interface Inputs {
+  readonly environment: Readonly<Record<string, string | undefined>>;
+  /** Certificates, secrets, modules and other files that it names, by absolute path. */
+  readonly files: ReadonlyMap<string, Buffer>;
 }
 
 function headLimits({ limits }: Snapshot): string {

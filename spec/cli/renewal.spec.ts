@@ -1,5 +1,5 @@
 import { X509Certificate, generateKeyPairSync, sign } from "node:crypto";
-import { mkdirSync, renameSync, symlinkSync, writeFileSync } from "node:fs";
+import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { request } from "node:https";
 import { join } from "node:path";
 import tls from "node:tls";
@@ -164,6 +164,44 @@ describe("the configuration's certificate files, once they change", () => {
     await running.says("configuration reloaded");
     expect(said(running, "configuration reloaded")[0]).toMatchObject({ services: 0 });
     expect(await shown(port, "shop.example.com")).toBe(serial(WILDCARD));
+  });
+
+  /** A certificate of the configuration, and a key_auth whose key stands in a file. */
+  async function withSecret() {
+    const origin = await backend();
+    const named = pem({ shop_cert: SHOP.cert, shop_key: SHOP.key, secret: "first-key" });
+    const files = pem({ cert: SERVER.cert, key: SERVER.key });
+    const plugins = [{ name: "key_auth", config: { key: `\${file:${named.secret!}}` } }];
+    const config = oneService(origin.port, { plugins }, { certificates: [{ hosts: ["shop.example.com"], cert: named.shop_cert!, key: named.shop_key! }] });
+    const admin = { ADMIN_USER: "anna", ADMIN_PASSWORD: "secret" };
+    const running = await runningProgram(config, [], { SERVER_CERT_PATH: files.cert!, SERVER_KEY_PATH: files.key!, ...admin });
+    const status = async (key: string) => (await ask(running.port, { path: `/a/x?apiKey=${key}` })).status;
+    const renew = async () => {
+      save(named.shop_key!, WILDCARD.key);
+      save(named.shop_cert!, WILDCARD.cert);
+      await running.says(NAMED_TAKEN);
+    };
+    return { running, named, status, renew, port: httpsPort(running) };
+  }
+
+  it("are taken while a secret that the configuration refers to elsewhere is missing", async () => {
+    const { running, named, status, renew, port } = await withSecret();
+    rmSync(named.secret!);
+    await renew();
+    expect(await shown(port, "shop.example.com")).toBe(serial(WILDCARD));
+    expect(await status("first-key")).toBe(200);
+    expect(said(running, NAMED_REFUSED).filter(({ reason }) => !String(reason).includes("does not belong"))).toEqual([]);
+  });
+
+  it("bring in no rotated secret with them: it counts from the next reload on, which is reported", async () => {
+    const { running, named, status, renew, port } = await withSecret();
+    save(named.secret!, "second-key");
+    await renew();
+    expect(await shown(port, "shop.example.com")).toBe(serial(WILDCARD));
+    expect([await status("first-key"), await status("second-key")]).toEqual([200, 401]);
+    running.child.kill("SIGHUP");
+    await running.says("its secrets were resolved anew");
+    expect([await status("first-key"), await status("second-key")]).toEqual([401, 200]);
   });
 
   it("are followed where a reload names others", async () => {
