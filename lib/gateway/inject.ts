@@ -54,7 +54,7 @@ export function injected(request: InjectRequest, options: ReceiveOptions): Inbou
   if (body !== null && headerValue(headers, "content-length") === undefined) headers.push("Content-Length", String(body.length));
   const host = headerValue(headers, "host")!;
   const { remoteAddress = "127.0.0.1", certificate = null } = request;
-  const connection = { remoteAddress, encrypted: certificate !== null, certificate: () => certificate };
+  const connection = { remoteAddress, encrypted: certificate !== null, certificate: () => certificate, tlsVersion: null };
   return {
     ...receiveParts(headers, connection, host, options, () => {}),
     method: request.method ?? "GET",

@@ -200,6 +200,8 @@ export interface ClientCertificate {
 export interface CallOptions {
   /** Reads the certificate of the client's connection; default: there is none. */
   readonly certificate?: () => ClientCertificate | null;
+  /** Default null. */
+  readonly tlsVersion?: string | null;
   readonly id: string;
   readonly remoteAddress: string;
   readonly trustedRemote: boolean;
@@ -246,6 +248,8 @@ export class Call {
   readonly inform: (status: number, headers: HeaderList) => void;
   /** The client's certificate on this connection (not through a proxy), or null when it has shown none. */
   readonly certificate: () => ClientCertificate | null;
+  /** Of this connection (not of one through a proxy): "TLSv1.3"; null without TLS. */
+  readonly tlsVersion: string | null;
   #state: "open" | "aborted" | "closed" = "open";
   #listeners: (() => void)[] | null = null;
   #endings: (() => void)[] | null = null;
@@ -258,6 +262,7 @@ export class Call {
     this.startedAt = options.startedAt;
     this.inform = options.inform;
     this.certificate = options.certificate ?? noCertificate;
+    this.tlsVersion = options.tlsVersion ?? null;
   }
 
   /** True once the client has gone away before its reply was complete. */

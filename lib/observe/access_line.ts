@@ -6,23 +6,14 @@
  * paths are searched for what some put there all the same. JSON is put together by hand, for it costs a third: only what holds quotes or control characters is escaped.
  */
 import { jsonText } from "../base/terminal_json.ts";
+import type { Arrival } from "../http/arrival.ts";
 import type { Call } from "../http/exchange.ts";
-import { headerValue, type HeaderList } from "../http/headers.ts";
+import { headerValue } from "../http/headers.ts";
 import { redactedPath } from "../http/redact.ts";
 import { traceIdOf } from "./traceparent.ts";
 
-export interface AccessEntry {
-  readonly call: Call;
-  readonly method: string;
-  /** The request target as sent. */
-  readonly target: string;
-  readonly httpVersion: string;
-  readonly clientAddress: string;
-  readonly headers: HeaderList;
-}
-
 /** `now` is monotonic, `wall` milliseconds since 1970. The line ends with its newline. */
-export type LineFormat = (entry: AccessEntry, now: number, wall: number) => string;
+export type LineFormat = (entry: Arrival, now: number, wall: number) => string;
 
 /** Of User-Agent and Referer; what is longer is cut off, and nobody reads it. */
 const MOST_CHARACTERS = 256;
@@ -35,7 +26,9 @@ export function jsonLines(): LineFormat {
   const second = lastly((wall: number) => `{"time":"${new Date(wall).toISOString().slice(0, -4)}`, (wall) => Math.floor(wall / 1000));
   const beginning = lastly((wall: number) => [second(wall), thousandths(wall), 'Z","request_id":"'].join(""), (wall) => wall);
   const outcome = remembered((version: string) =>
-    remembered((status: number | null) => ['","protocol":"HTTP/', version, '","status":', String(status), ',"code":'].join("")),
+    remembered((tls: string | null) =>
+      remembered((status: number | null) => ['","protocol":"HTTP/', version, '","tls":', quoted(tls), ',"status":', String(status), ',"code":'].join("")),
+    ),
   );
   const names = remembered((service: string | null) =>
     remembered((route: string | null) => [',"service":', quoted(service), ',"route":', quoted(route), ',"upstream":'].join("")),
@@ -43,7 +36,8 @@ export function jsonLines(): LineFormat {
   const tries = remembered((upstream: string | null) =>
     remembered((attempts: number) => [quoted(upstream), ',"attempts":', String(attempts), ',"caller":'].join("")),
   );
-  return ({ call, method, target, httpVersion, clientAddress, headers }, now, wall) => {
+  return (arrival, now, wall) => {
+    const { call, method, scheme, target, httpVersion, headers } = arrival;
     const { notes } = call;
     const { askedAt, answeredAt } = notes;
     const upstreamMs = (notes.upstreamMs ?? 0) + (askedAt === null ? 0 : now - askedAt);
@@ -56,10 +50,11 @@ export function jsonLines(): LineFormat {
       beginning(wall) +
       escaped(call.id) +
       (traceId === null ? '","trace_id":null,"client_ip":"' : '","trace_id":"' + traceId + '","client_ip":"') +
-      escaped(clientAddress) +
-      (METHODS.get(method) ?? methodField(escaped(method))) +
+      escaped(arrival.clientAddress) +
+      (METHODS[scheme].get(method) ?? methodField(escaped(method), scheme)) +
+      hostField(arrival) +
       (plainPath(target) ?? escaped(redactedPath(pathOf(target)))) +
-      outcome(httpVersion)(notes.status) +
+      outcome(httpVersion)(call.tlsVersion)(notes.status) +
       (code === null ? 'null,"bytes_received":' : quoted(code) + ',"bytes_received":') +
       String(notes.received) +
       ',"bytes_sent":' +
@@ -150,14 +145,24 @@ function short(text: string): string {
   return text.length <= MOST_CHARACTERS ? text : text.slice(0, MOST_CHARACTERS);
 }
 
-function methodField(method: string): string {
-  return ['","method":"', method, '","path":"'].join("");
+function methodField(method: string, scheme: Arrival["scheme"]): string {
+  return ['","method":"', method, '","scheme":"', scheme, '","host":'].join("");
+}
+
+function usualMethods(scheme: Arrival["scheme"]): ReadonlyMap<string, string> {
+  return new Map(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"].map((method) => [method, methodField(method, scheme)]));
 }
 
 /** Those that most requests have. */
-const METHODS: ReadonlyMap<string, string> = new Map(
-  ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"].map((method) => [method, methodField(method)]),
-);
+const METHODS = { http: usualMethods("http"), https: usualMethods("https") };
+
+/** An absolute target goes before the Host header (RFC 9112 §3.2.2). What is no host is null: it may hold a user and a password. */
+function hostField({ authority, target }: Arrival): string {
+  const host = target.charCodeAt(0) === SLASH ? authority : (/^[^/?#]*:\/\/([^/?#]*)/.exec(target)?.[1] ?? authority);
+  return HOST.test(host) ? '"' + host + '","path":"' : 'null,"path":"';
+}
+
+const HOST = /^[\w.~!$&'()*+,;=:[\]-]{1,260}$/;
 
 /** As JSON. */
 export function quoted(text: string | null): string {

@@ -1,5 +1,5 @@
 /**
- * Reads the certificate that a client has shown on its TLS connection: once a connection, when first asked for.
+ * Reads what a TLS connection says of itself: its version, and the certificate that the client has shown, once a connection and when first asked for.
  * Whether it is good enough is for plugins to say; that a handshake fails without one is `tls.ts`.
  */
 import type { X509Certificate } from "node:crypto";
@@ -9,20 +9,34 @@ import type { ClientCertificate } from "../http/exchange.ts";
 
 export type CertificateReader = () => ClientCertificate | null;
 
-/** Requests on one connection share its reader. */
-const readers = new WeakMap<object, CertificateReader>();
+export interface TlsFacts {
+  /** "TLSv1.3"; null when the connection is gone. */
+  readonly version: string | null;
+  readonly certificate: CertificateReader;
+}
+
+/** Requests on one connection share them. */
+const known = new WeakMap<object, TlsFacts>();
 
 /**
  * For a TLS connection of any server, also of a host's own. `authorized` alone says nothing: node says it of every resumed TLS 1.3
  * session, also of one whose client has shown no certificate. A certificate that was shown is in the session's ticket.
  */
-export function certificateReader(socket: TLSSocket): CertificateReader {
-  let reader = readers.get(socket);
-  if (reader === undefined) {
-    reader = readOnce(socket);
-    readers.set(socket, reader);
+export function tlsFactsOf(socket: TLSSocket): TlsFacts {
+  let facts = known.get(socket);
+  if (facts === undefined) {
+    facts = { version: versionOf(socket), certificate: readOnce(socket) };
+    known.set(socket, facts);
   }
-  return reader;
+  return facts;
+}
+
+function versionOf(socket: TLSSocket): string | null {
+  try {
+    return socket.getProtocol();
+  } catch {
+    return null; // as below
+  }
 }
 
 export function noCertificate(): null {

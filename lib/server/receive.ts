@@ -13,7 +13,7 @@ import type { Arrival } from "../http/arrival.ts";
 import { Call } from "../http/exchange.ts";
 import { headerValue, tokens, withoutNamed, type HeaderList } from "../http/headers.ts";
 import { LimitedBody } from "../http/limited_body.ts";
-import { certificateReader, noCertificate, type CertificateReader } from "./client_certificate.ts";
+import { noCertificate, tlsFactsOf, type CertificateReader } from "./client_certificate.ts";
 import type { Limits } from "./limits.ts";
 
 /** A request before it is matched. */
@@ -40,6 +40,7 @@ export interface ReceiveOptions {
 export interface Connection {
   readonly remoteAddress: string | undefined;
   readonly encrypted: boolean;
+  readonly tlsVersion: string | null;
   readonly certificate: CertificateReader;
 }
 
@@ -84,11 +85,11 @@ export function receiveParts(
 ): Pick<Inbound, "call" | "scheme" | "authority" | "clientAddress"> {
   const remoteAddress = plainAddress(connection.remoteAddress);
   const trustedRemote = options.isTrusted(remoteAddress);
-  const { certificate } = connection;
+  const { certificate, tlsVersion } = connection;
   const scheme = connection.encrypted ? "https" : "http";
   const id = (trustedRemote && givenId(headers)) || randomUUID();
   return {
-    call: new Call({ id, remoteAddress, trustedRemote, startedAt: options.clock.now(), inform, certificate }),
+    call: new Call({ id, remoteAddress, trustedRemote, startedAt: options.clock.now(), inform, certificate, tlsVersion }),
     scheme: trustedRemote ? givenScheme(headers, scheme) : scheme,
     authority,
     clientAddress: trustedRemote ? clientAddress(headers, remoteAddress, options.isTrusted) : remoteAddress,
@@ -267,8 +268,10 @@ export function withoutCertificateHeaders(list: HeaderList): HeaderList {
 }
 
 export function connectionOf(socket: Socket): Connection {
-  const encrypted = (socket as { encrypted?: boolean }).encrypted === true;
-  return { remoteAddress: socket.remoteAddress, encrypted, certificate: encrypted ? certificateReader(socket as TLSSocket) : noCertificate };
+  const { remoteAddress } = socket;
+  if ((socket as { encrypted?: boolean }).encrypted !== true) return { remoteAddress, encrypted: false, certificate: noCertificate, tlsVersion: null };
+  const { certificate, version } = tlsFactsOf(socket as TLSSocket);
+  return { remoteAddress, encrypted: true, certificate, tlsVersion: version };
 }
 
 /** `::ffff:192.0.2.1`, as a dual-stack socket says it, is 192.0.2.1. "" when the socket is already gone. */

@@ -7,8 +7,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { systemClock } from "../../lib/base/clock.ts";
 import { createLog } from "../../lib/base/log.ts";
+import type { Arrival } from "../../lib/http/arrival.ts";
 import { Call } from "../../lib/http/exchange.ts";
-import { combinedLines, jsonLines, type AccessEntry } from "../../lib/observe/access_line.ts";
+import { combinedLines, jsonLines } from "../../lib/observe/access_line.ts";
 import { AccessLog } from "../../lib/observe/access_log.ts";
 import { printTable } from "./load.ts";
 
@@ -39,7 +40,7 @@ export async function accessLog(): Promise<boolean> {
 }
 
 /** The best of several rounds: the others were disturbed, or warmed up. */
-function spelt(entries: readonly AccessEntry[], line: (entry: AccessEntry, now: number, wall: number) => string): number {
+function spelt(entries: readonly Arrival[], line: (entry: Arrival, now: number, wall: number) => string): number {
   let best = Infinity;
   let characters = 0;
   for (let round = 0; round < ROUNDS; round++) {
@@ -52,7 +53,7 @@ function spelt(entries: readonly AccessEntry[], line: (entry: AccessEntry, now: 
 }
 
 /** With what goes on in the background, for that takes the processor too. */
-async function written(entries: readonly AccessEntry[], format: "json" | "combined", file: string): Promise<number> {
+async function written(entries: readonly Arrival[], format: "json" | "combined", file: string): Promise<number> {
   const log = new AccessLog({ sink: null, clock: systemClock, log: createLog() });
   log.start();
   log.adopt({ enabled: true, format, sample: 1, exclude: [], file });
@@ -73,13 +74,14 @@ async function written(entries: readonly AccessEntry[], format: "json" | "combin
   return best * 1e3;
 }
 
-function entry(i: number): AccessEntry {
+function entry(i: number): Arrival {
   const call = new Call({
     id: `56f8d222-8133-46d6-b2ee-11f6d81d${8800 + i}`,
     remoteAddress: "192.0.2.1",
     trustedRemote: false,
     startedAt: performance.now(),
     inform: () => {},
+    tlsVersion: "TLSv1.3",
   });
   const notes = { service: "orders", route: "GET /orders/{id}", status: 200, upstream: "10.0.1.9:8080", attempts: 1, upstreamMs: 3.21, received: 0, sent: 1234 };
   Object.assign(call.notes, notes, { answeredAt: call.startedAt + 4.56, identity: "anna" });
@@ -88,6 +90,8 @@ function entry(i: number): AccessEntry {
     method: "GET",
     target: `/orders/${i}?page=2`,
     httpVersion: "1.1",
+    scheme: "https",
+    authority: "shop.example",
     clientAddress: `192.0.2.${i}`,
     headers: [
       ...["Host", "shop.example", "User-Agent", "Mozilla/5.0 (X11; Linux x86_64; rv:130.0) Gecko/20100101 Firefox/130.0", "Accept", "*/*"],
@@ -96,7 +100,7 @@ function entry(i: number): AccessEntry {
   };
 }
 
-function stringified({ call, method, target, httpVersion, clientAddress, headers }: AccessEntry, now: number, wall: number): string {
+function stringified({ call, method, scheme, authority, target, httpVersion, clientAddress, headers }: Arrival, now: number, wall: number): string {
   const { notes } = call;
   const fields = {
     time: new Date(wall).toISOString(),
@@ -104,6 +108,7 @@ function stringified({ call, method, target, httpVersion, clientAddress, headers
     trace_id: headers[9]!.slice(3, 35),
     client_ip: clientAddress,
     method,
+    ...{ scheme, host: authority, tls: call.tlsVersion },
     path: target.split("?", 1)[0],
     protocol: `HTTP/${httpVersion}`,
     ...{ status: notes.status, code: notes.code, bytes_received: notes.received, bytes_sent: notes.sent, service: notes.service, route: notes.route },

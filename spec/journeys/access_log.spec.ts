@@ -1,11 +1,15 @@
 import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { closeSync, existsSync, mkdirSync, openSync, readFileSync, renameSync, rmdirSync, writeFileSync } from "node:fs";
+import type { IncomingMessage } from "node:http";
 import http2 from "node:http2";
+import https from "node:https";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { createLog } from "../../lib/base/log.ts";
 import { ConfigError, createGateway } from "../../lib/index.ts";
+import { CA, SERVER } from "../support/certs.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
 import { emptyFolder, fileWith, logLines, program, runningProgram } from "../support/process.ts";
 import { ask, eventually } from "../support/raw_client.ts";
@@ -163,6 +167,37 @@ describe("a reload of global.access_log", () => {
 
   test("opens nothing for one that is not enabled", () => {
     expect(() => createGateway({ config: logged(9, { enabled: false, file: "/" }) })).not.toThrow();
+  });
+});
+
+describe("the access log", () => {
+  test("names host, scheme and TLS version of a request over HTTP/1.1 and over HTTP/2, and none of what is not there", async () => {
+    const origin = await backend();
+    const said: Record<string, unknown>[] = [];
+    const { gateway, port } = await running(oneService(origin.port, {}, { h2c: true, trusted_proxies: ["127.0.0.2"] }), { accessLog: (text) => void said.push(...logLines(text)) });
+    const tls = { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: null, requireClientCert: false };
+    const secure = (await gateway.listen({ port: 0, tls })).port;
+    await ask(port, { path: "/a/plain", headers: { Host: "shop.example:8008" } });
+    for (const [url, path] of [[`http://127.0.0.1:${port}`, "/a/h2c"], [`https://localhost:${secure}`, "/a/h2"]] as const) {
+      const session = http2.connect(url, { ca: CA.cert });
+      onTestFinished(() => session.destroy());
+      const stream = session.request({ ":path": path });
+      stream.resume().end();
+      await once(stream, "close");
+    }
+    for (const version of ["TLSv1.2", "TLSv1.3"] as const) {
+      const asked = https.get({ host: "localhost", port: secure, path: `/a/${version}`, ca: CA.cert, agent: false, minVersion: version, maxVersion: version });
+      const [response] = (await once(asked, "response")) as [IncomingMessage];
+      await once(response.resume(), "end");
+    }
+    await eventually(() => said.length === 5);
+    expect(said.map(({ path, protocol, scheme, host, tls: version }) => [path, protocol, scheme, host, version])).toEqual([
+      ["/a/plain", "HTTP/1.1", "http", "shop.example:8008", null],
+      ["/a/h2c", "HTTP/2.0", "http", `127.0.0.1:${port}`, null],
+      ["/a/h2", "HTTP/2.0", "https", `localhost:${secure}`, "TLSv1.3"],
+      ["/a/TLSv1.2", "HTTP/1.1", "https", `localhost:${secure}`, "TLSv1.2"],
+      ["/a/TLSv1.3", "HTTP/1.1", "https", `localhost:${secure}`, "TLSv1.3"],
+    ]);
   });
 });
 

@@ -1,19 +1,20 @@
 import { describe, expect, it } from "vitest";
+import type { Arrival } from "../../lib/http/arrival.ts";
 import { Call } from "../../lib/http/exchange.ts";
 import { redactedPath } from "../../lib/http/redact.ts";
-import { combinedLines, jsonLines, pathOf, type AccessEntry } from "../../lib/observe/access_line.ts";
+import { combinedLines, jsonLines, pathOf } from "../../lib/observe/access_line.ts";
 
 const WALL = Date.UTC(2026, 0, 1) + 12;
 
-function entry(changes: Partial<AccessEntry> = {}, notes: Partial<Call["notes"]> = {}): AccessEntry {
+function entry(changes: Partial<Arrival> = {}, notes: Partial<Call["notes"]> = {}): Arrival {
   const call = new Call({ id: "r1", remoteAddress: "192.0.2.1", trustedRemote: false, startedAt: 100, inform: () => {} });
   Object.assign(call.notes, notes);
-  return { call, method: "GET", target: "/a/b", httpVersion: "1.1", clientAddress: "192.0.2.1", headers: [], ...changes };
+  return { call, method: "GET", target: "/a/b", httpVersion: "1.1", scheme: "http", authority: "a.example:8080", clientAddress: "192.0.2.1", headers: [], ...changes };
 }
 
-const json = (changes?: Partial<AccessEntry>, notes?: Partial<Call["notes"]>) =>
+const json = (changes?: Partial<Arrival>, notes?: Partial<Call["notes"]>) =>
   JSON.parse(jsonLines()(entry(changes, notes), 112.345, WALL)) as Record<string, unknown>;
-const combined = (changes?: Partial<AccessEntry>, notes?: Partial<Call["notes"]>) => combinedLines()(entry(changes, notes), 112.345, WALL);
+const combined = (changes?: Partial<Arrival>, notes?: Partial<Call["notes"]>) => combinedLines()(entry(changes, notes), 112.345, WALL);
 
 const TARGETS = [
   ["/a?apiKey=secret", "/a"],
@@ -37,9 +38,25 @@ describe("a line of JSON", () => {
     const notes = { service: "s", route: "r", status: 200, upstream: "u", attempts: 1, upstreamMs: 10, answeredAt: 111.5, received: 3, sent: 4, identity: "anna" };
     expect(jsonLines()(entry({ headers }, notes), 112.345, WALL)).toBe(
       '{"time":"2026-01-01T00:00:00.012Z","request_id":"r1","trace_id":"0af7651916cd43dd8448eb211c80319c","client_ip":"192.0.2.1","method":"GET",' +
-        '"path":"/a/b","protocol":"HTTP/1.1","status":200,"code":null,"bytes_received":3,"bytes_sent":4,"service":"s","route":"r","upstream":"u",' +
+        '"scheme":"http","host":"a.example:8080","path":"/a/b","protocol":"HTTP/1.1","tls":null,"status":200,"code":null,"bytes_received":3,"bytes_sent":4,"service":"s","route":"r","upstream":"u",' +
         '"attempts":1,"caller":"anna","duration_ms":12.35,"upstream_ms":10,"plugins_ms":1.50,"user_agent":"curl/8"}\n',
     );
+  });
+
+  it.each([
+    ["a.example", "/x", "a.example"],
+    ["[2001:db8::1]:8443", "/x", "[2001:db8::1]:8443"],
+    ["a.example", "http://b.example:81/x?q", "b.example:81"],
+    ["a.example", "*", "a.example"],
+    ["", "/x", null],
+    ["user:secret@a.example", "/x", null],
+    ["a.example", "http://user:secret@b.example/x", null],
+    ['a"b', "/x", null],
+    ["a b", "/x", null],
+    ["é", "/x", null],
+    ["a".repeat(300), "/x", null],
+  ])("names the host that was asked for: Host %j and target %j give %j", (authority, target, host) => {
+    expect(json({ authority, target }).host).toBe(host);
   });
 
   it("has null for all that is not known", () => {

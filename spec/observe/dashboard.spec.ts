@@ -72,6 +72,20 @@ describe("the dashboard for Grafana", () => {
     for (const share of ["0.5", "0.95", "0.99"]) expect(all).toContain(`histogram_quantile(${share}, `);
   });
 
+  const panel = (title: string) => dashboard.panels.find((each) => each.title === title)!.targets!.map(({ expr }) => expr);
+
+  it("draws a service without a single 5xx with an error share of zero, not with nothing", () => {
+    const shares = expressions.filter((text) => text.includes('code=~"5.."'));
+    expect(shares).toHaveLength(2);
+    for (const text of shares) expect(text).toMatch(/^\(sum.* or (vector\(0\)|sum by \(service\) \(.*\) \* 0)\) \/ sum/);
+  });
+
+  it("draws each refused request once: the codes are without rate_limited, which has lines by route", () => {
+    const [limited, others] = panel("Refused by rate limits and other plugins");
+    expect(limited).toContain("edge_gateway_rate_limited_total");
+    expect(others).toMatch(/edge_gateway_plugin_refusals_total\{[^}]*code!="rate_limited"\}/);
+  });
+
   it("takes its data from the source that is chosen in it, in every panel, and knows every variable that it uses", () => {
     const panels = dashboard.panels.filter(({ type }) => type !== "row");
     for (const { datasource, targets } of panels) for (const each of [datasource, ...targets!.map((target) => target.datasource)]) expect(each?.uid).toBe("${datasource}");

@@ -1,7 +1,7 @@
 import { X509Certificate } from "node:crypto";
 import type { TLSSocket } from "node:tls";
 import { describe, expect, it } from "vitest";
-import { certificateReader, clientCertificate } from "../../lib/server/client_certificate.ts";
+import { tlsFactsOf, clientCertificate } from "../../lib/server/client_certificate.ts";
 import { CLIENT, STRANGER } from "../support/certs.ts";
 import { ALICE, NAMELESS, POSING, SERVER_ONLY, UNRESTRICTED } from "../support/more_certs.ts";
 
@@ -51,7 +51,7 @@ describe("what a certificate says", () => {
   });
 });
 
-describe("certificateReader", () => {
+describe("tlsFactsOf", () => {
   function socket(cert: string | null, parts: object = {}) {
     let reads = 0;
     const getPeerX509Certificate = () => {
@@ -64,26 +64,27 @@ describe("certificateReader", () => {
   it("reads once a connection, and not before it is asked", () => {
     for (const cert of [CLIENT.cert, null]) {
       const { socket: one, reads } = socket(cert);
-      const reader = certificateReader(one);
+      const reader = tlsFactsOf(one).certificate;
       expect(reads()).toBe(0);
-      expect(certificateReader(one)).toBe(reader);
-      expect(reader()).toBe(certificateReader(one)());
+      expect(tlsFactsOf(one).certificate).toBe(reader);
+      expect(reader()).toBe(tlsFactsOf(one).certificate());
       expect(reads()).toBe(1);
     }
   });
 
   it("does not believe authorized where there is no certificate", () => {
-    expect(certificateReader(socket(null).socket)()).toBeNull();
+    expect(tlsFactsOf(socket(null).socket).certificate()).toBeNull();
   });
 
   it("tells why a certificate is not verified", () => {
     const { socket: one } = socket(STRANGER.cert, { authorized: false, authorizationError: "CERT_HAS_EXPIRED" });
-    expect(certificateReader(one)()).toMatchObject({ verified: false, reason: "CERT_HAS_EXPIRED" });
-    expect(certificateReader(socket(STRANGER.cert, { authorized: false }).socket)()).toMatchObject({ verified: false, reason: "UNVERIFIED" });
+    expect(tlsFactsOf(one).certificate()).toMatchObject({ verified: false, reason: "CERT_HAS_EXPIRED" });
+    expect(tlsFactsOf(socket(STRANGER.cert, { authorized: false }).socket).certificate()).toMatchObject({ verified: false, reason: "UNVERIFIED" });
   });
 
-  it("finds none on a connection that is gone", () => {
-    const gone = { getPeerX509Certificate: () => { throw new Error("unbound"); } } as unknown as TLSSocket;
-    expect(certificateReader(gone)()).toBeNull();
+  it("finds nothing on a connection that is gone", () => {
+    const unbound = () => { throw new Error("unbound"); };
+    const gone = { getPeerX509Certificate: unbound, getProtocol: unbound } as unknown as TLSSocket;
+    expect([tlsFactsOf(gone).certificate(), tlsFactsOf(gone).version]).toEqual([null, null]);
   });
 });
