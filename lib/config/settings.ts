@@ -192,7 +192,7 @@ export interface ClientSettings {
 type Values = { readonly [K in keyof typeof SETTINGS]: (typeof SETTINGS)[K] extends Setting<infer T> ? T | null : never };
 
 export interface Host {
-  /** Reads ADMIN_PASSWORD_FILE; default: the file system. */
+  /** Reads ADMIN_PASSWORD_FILE and OTEL_EXPORTER_OTLP_CERTIFICATE; default: the file system. */
   readonly readFile?: (path: string) => Buffer | string;
   /** Whether standard error is a terminal. Default false. */
   readonly terminal?: boolean;
@@ -210,7 +210,7 @@ export function readSettings(
   ) as unknown as Values;
   const password = adminPassword(values, host, issues);
   checkTogether(values, password, issues);
-  const tracing = readTracing(environment, issues);
+  const tracing = readTracing(environment, issues, host.readFile);
   if (issues.length > 0) return { ok: false, issues };
   return { ok: true, settings: { ...assemble(values as Present, password, host.terminal === true), tracing } };
 }

@@ -2,6 +2,9 @@
  * Reads the environment variables by which OpenTelemetry is set up everywhere, as far as they concern traces. Which traces are recorded,
  * and how they are sent, is `observe/`.
  */
+import { readFileSync } from "node:fs";
+import { certificatesProblem } from "../base/pem.ts";
+import { whyUnreadable } from "./references.ts";
 
 /** Where traces are sent, and which. */
 export interface TracingSettings {
@@ -11,6 +14,10 @@ export interface TracingSettings {
   readonly headers?: Readonly<Record<string, string>>;
   /** Longest wait for the answer to a batch, in milliseconds, 1–600000. Default 10000. */
   readonly timeoutMs?: number;
+  /** CA certificates, PEM, by which an https:// collector is verified. Default: those of the system. */
+  readonly ca?: Buffer;
+  /** Whether batches are compressed (RFC 9110 §8.4.1.3). Default "none". */
+  readonly compression?: Compression;
   /** What is said of the gateway beside `service.name`, such as `deployment.environment.name`. Default: nothing. */
   readonly resource?: Readonly<Record<string, string>>;
   /** Default "edge-gateway". */
@@ -20,6 +27,9 @@ export interface TracingSettings {
   /** Share that the samplers with a ratio record, 0–1. Default 1. */
   readonly ratio?: number;
 }
+
+const COMPRESSIONS = ["none", "gzip"] as const;
+export type Compression = (typeof COMPRESSIONS)[number];
 
 export const TRACES_SAMPLERS = [
   "always_on",
@@ -33,8 +43,10 @@ export type TracesSampler = (typeof TRACES_SAMPLERS)[number];
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
+type ReadFile = (path: string) => Buffer | string;
+
 /** Null where no endpoint is set, or traces are switched off, or something is wrong, which `issues` then has, a sentence each. */
-export function readTracing(environment: Environment, issues: string[]): TracingSettings | null {
+export function readTracing(environment: Environment, issues: string[], readFile: ReadFile = readFileSync): TracingSettings | null {
   // As OpenTelemetry has it, an empty variable is none, and nothing but "true" is true.
   const read = (name: string): string | undefined => environment[name]?.trim() || undefined;
   if (read("OTEL_SDK_DISABLED")?.toLowerCase() === "true") return null;
@@ -64,6 +76,11 @@ export function readTracing(environment: Environment, issues: string[]): Tracing
   const [timeoutName, timeoutText] = given("OTEL_EXPORTER_OTLP_TIMEOUT");
   const timeoutMs = timeoutText === undefined ? undefined : wholeOf(timeoutText, 1, MOST_TIMEOUT_MS);
   if (timeoutMs === null) wrong(timeoutName, `milliseconds, an integer 1–${MOST_TIMEOUT_MS}, found ${JSON.stringify(timeoutText)}`);
+  const [compressionName, compressionText = "none"] = given("OTEL_EXPORTER_OTLP_COMPRESSION");
+  const compression = COMPRESSIONS.find((name) => name === compressionText);
+  if (compression === undefined) wrong(compressionName, `gzip or none, found ${JSON.stringify(compressionText)}`);
+  const [caName, caPath] = given("OTEL_EXPORTER_OTLP_CERTIFICATE");
+  const ca = caPath === undefined ? undefined : authoritiesFrom(caPath, caName, readFile, issues);
   const attributes = pairsOf(read("OTEL_RESOURCE_ATTRIBUTES"));
   if (attributes === null) wrong("OTEL_RESOURCE_ATTRIBUTES", "name=value pairs, separated by commas, values percent-encoded");
   const samplerText = read("OTEL_TRACES_SAMPLER") ?? "parentbased_always_on";
@@ -78,6 +95,8 @@ export function readTracing(environment: Environment, issues: string[]): Tracing
     url: url!,
     headers: headers!,
     timeoutMs: timeoutMs ?? DEFAULT_TIMEOUT_MS,
+    ...(ca !== undefined && { ca }),
+    ...(compression === "gzip" && { compression }),
     resource,
     serviceName: read("OTEL_SERVICE_NAME") ?? serviceName ?? "edge-gateway",
     sampler: sampler!,
@@ -86,9 +105,12 @@ export function readTracing(environment: Environment, issues: string[]): Tracing
 }
 
 /** Undefined when such settings can be used; else what is wrong with them. For those that were not read from the environment. */
-export function tracingProblem({ url, headers = {}, timeoutMs = 1, sampler, ratio = 1 }: TracingSettings): string | undefined {
+export function tracingProblem({ url, headers = {}, timeoutMs = 1, ca, compression, sampler, ratio = 1 }: TracingSettings): string | undefined {
   if (urlOf(url, false) === null) return "tracing.url is no http:// or https:// URL without user name and password";
   if (!Number.isInteger(timeoutMs) || timeoutMs < 1 || timeoutMs > MOST_TIMEOUT_MS) return `tracing.timeoutMs is no integer 1–${MOST_TIMEOUT_MS}`;
+  const wrongCa = ca === undefined ? undefined : certificatesProblem(ca);
+  if (wrongCa !== undefined) return `tracing.ca ${wrongCa}`;
+  if (compression !== undefined && !COMPRESSIONS.includes(compression)) return `tracing.compression is none of ${COMPRESSIONS.join(", ")}`;
   if (sampler !== undefined && !TRACES_SAMPLERS.includes(sampler)) return `tracing.sampler is none of ${TRACES_SAMPLERS.join(", ")}`;
   if (!(ratio >= 0 && ratio <= 1)) return "tracing.ratio is no number 0–1";
   for (const [name, value] of Object.entries(headers)) {
@@ -100,6 +122,18 @@ export function tracingProblem({ url, headers = {}, timeoutMs = 1, sampler, rati
 
 export const DEFAULT_TIMEOUT_MS = 10_000;
 const MOST_TIMEOUT_MS = 600_000;
+
+function authoritiesFrom(path: string, variable: string, readFile: ReadFile, issues: string[]): Buffer | undefined {
+  try {
+    const content = Buffer.from(readFile(path));
+    const wrong = certificatesProblem(content);
+    if (wrong === undefined) return content;
+    issues.push(`${variable}: ${path} ${wrong}`);
+  } catch (error) {
+    issues.push(`${variable}: cannot read ${path}: ${whyUnreadable(error)}`);
+  }
+  return undefined;
+}
 
 /** `isBase`: the path for traces is to be added (http://collector:4318 stands for http://collector:4318/v1/traces). */
 function urlOf(text: string, isBase: boolean): string | null {

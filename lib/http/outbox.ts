@@ -15,8 +15,8 @@ export interface OutboxOptions {
   readonly tls?: ClientTls | undefined;
   /** How the log calls them: "the collector". */
   readonly receiver: string;
-  /** Makes the body of a request. */
-  readonly encode: (texts: readonly string[]) => Buffer;
+  /** Makes the body of a request. When it fails, the batch is lost. */
+  readonly encode: (texts: readonly string[]) => Buffer | Promise<Buffer>;
   /** Most texts in a batch, which is sent as soon as there are so many. */
   readonly batchSize: number;
   /** How long a text waits for others at most, in milliseconds. */
@@ -163,7 +163,12 @@ export class Outbox {
 
   async #deliver(batch: readonly string[]): Promise<void> {
     const { encode, pausesMs, random = () => 0.5 } = this.#options;
-    const body = encode(batch);
+    let body: Buffer;
+    try {
+      body = await encode(batch);
+    } catch (error) {
+      return this.lose(batch.length, (error as Error).message);
+    }
     let why = TOO_LATE;
     for (let tries = 0; !this.#cut.signal.aborted; tries++) {
       const tried = await this.#try(body);

@@ -2,6 +2,8 @@
  * Sends spans to a collector by OTLP/HTTP in JSON, in batches: whatever becomes of them, requests neither wait for it nor fail by it. How
  * spans are spelt is `span_json.ts`, which there are `trace.ts`, waiting and trying again `http/outbox.ts`.
  */
+import { promisify } from "node:util";
+import { gzip } from "node:zlib";
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import { DEFAULT_TIMEOUT_MS, type TracingSettings } from "../config/tracing.ts";
@@ -22,13 +24,17 @@ export class OtlpExporter implements SpanSink {
   #isOver = false;
 
   constructor({ settings, clock, log, random = Math.random }: OtlpOptions) {
-    const { headers = {}, timeoutMs = DEFAULT_TIMEOUT_MS, resource = {}, serviceName = "edge-gateway" } = settings;
+    const { headers = {}, timeoutMs = DEFAULT_TIMEOUT_MS, ca, compression = "none", resource = {}, serviceName = "edge-gateway" } = settings;
+    const encode = batchWriter({ "service.name": serviceName, ...resource });
+    const coding = compression === "gzip" ? ["Content-Encoding", "gzip"] : [];
     const url = new URL(settings.url);
     this.#outbox = new Outbox({
       clock,
-      request: { url, method: "POST", headers: ["Content-Type", "application/json", ...Object.entries(headers).flat()], timeoutMs },
+      request: { url, method: "POST", headers: ["Content-Type", "application/json", ...coding, ...Object.entries(headers).flat()], timeoutMs },
+      tls: { ca },
       receiver: "the collector",
-      encode: batchWriter({ "service.name": serviceName, ...resource }),
+      // In a thread of node's pool: a batch may have megabytes.
+      encode: compression === "gzip" ? (texts) => promisify(gzip)(encode(texts)) : encode,
       batchSize: 512,
       batchMs: 1_000,
       maxTexts: 8_192,

@@ -73,6 +73,28 @@ describe("a start", () => {
     expect(running.stderr()).not.toContain("secret");
   });
 
+  it("sends traces compressed, to a collector that a CA file vouches for", async () => {
+    const origin = await backend();
+    const to = await collector(SERVER);
+    const { ca } = pem({ ca: CA.cert });
+    const environment = { OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: to.url, OTEL_EXPORTER_OTLP_CERTIFICATE: ca!, OTEL_EXPORTER_OTLP_COMPRESSION: "gzip" };
+    const running = await runningProgram(oneService(origin.port), [], environment);
+    await ask(running.port, { path: "/a/x" });
+    running.child.kill("SIGTERM");
+    expect((await running.ended).code).toBe(0);
+    expect(to.spans).toHaveLength(2);
+    expect(to.exports[0]!.headers["content-encoding"]).toBe("gzip");
+  });
+
+  it.each([
+    [{ OTEL_EXPORTER_OTLP_COMPRESSION: "zstd" }, 'OTEL_EXPORTER_OTLP_COMPRESSION: expected gzip or none, found "zstd"'],
+    [{ OTEL_EXPORTER_OTLP_CERTIFICATE: "/nowhere/ca.pem" }, "OTEL_EXPORTER_OTLP_CERTIFICATE: cannot read /nowhere/ca.pem: no such file"],
+  ])("does not happen with %j: exit code 2, and why", async (wrong, message) => {
+    const environment = { OTEL_EXPORTER_OTLP_ENDPOINT: "https://127.0.0.1:4318", ...wrong };
+    const { code, stderr } = await program(["--config", fileWith(oneService(9)), "--http-port", "0"], { environment }).ended;
+    expect([code, stderr]).toEqual([2, expect.stringContaining(message)]);
+  });
+
   it("does not happen where traces would have to be sent by a protocol that it does not speak: exit code 2, and why", async () => {
     const environment = { OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:4317", OTEL_EXPORTER_OTLP_PROTOCOL: "grpc" };
     const { code, stderr } = await program(["--config", fileWith(oneService(9)), "--http-port", "0"], { environment }).ended;

@@ -1,5 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { readTracing, tracingProblem, type TracingSettings } from "../../lib/config/tracing.ts";
+import { CA } from "../support/certs.ts";
+import { OTHER_CA } from "../support/more_certs.ts";
 
 const read = (environment: Record<string, string>) => {
   const issues: string[] = [];
@@ -76,7 +78,20 @@ describe("readTracing", () => {
     expect(read({ ...ENDPOINT, ...environment })).toMatchObject({ settings: { sampler, ratio }, issues: [] });
   });
 
+  it("reads the CA file and the compression, those for traces before those for everything", () => {
+    const files: Record<string, string> = { "/all.pem": CA.cert, "/traces.pem": OTHER_CA.cert };
+    const settings = (environment: Record<string, string>) => readTracing({ ...ENDPOINT, ...environment }, [], (path) => files[path]!);
+    const all = { OTEL_EXPORTER_OTLP_CERTIFICATE: "/all.pem", OTEL_EXPORTER_OTLP_COMPRESSION: "gzip" };
+    expect(settings(all)).toEqual({ ...DEFAULTS, ca: Buffer.from(CA.cert), compression: "gzip" });
+    const traces = { OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE: "/traces.pem", OTEL_EXPORTER_OTLP_TRACES_COMPRESSION: "none" };
+    expect(settings({ ...all, ...traces })).toEqual({ ...DEFAULTS, ca: Buffer.from(OTHER_CA.cert) });
+  });
+
   it.each<[Record<string, string>, string]>([
+    [{ OTEL_EXPORTER_OTLP_COMPRESSION: "zstd" }, 'OTEL_EXPORTER_OTLP_COMPRESSION: expected gzip or none, found "zstd"'],
+    [{ OTEL_EXPORTER_OTLP_TRACES_COMPRESSION: "GZIP" }, "OTEL_EXPORTER_OTLP_TRACES_COMPRESSION: expected gzip or none"],
+    [{ OTEL_EXPORTER_OTLP_CERTIFICATE: "/nowhere/ca.pem" }, "OTEL_EXPORTER_OTLP_CERTIFICATE: cannot read /nowhere/ca.pem: no such file"],
+    [{ OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE: import.meta.filename }, `OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE: ${import.meta.filename} is not a certificate in PEM form`],
     [{ OTEL_EXPORTER_OTLP_PROTOCOL: "grpc" }, 'OTEL_EXPORTER_OTLP_PROTOCOL: expected http/json, the one protocol that traces are sent by, found "grpc"'],
     [{ OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: "http/protobuf" }, "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: expected http/json"],
     [{ OTEL_EXPORTER_OTLP_ENDPOINT: "collector:4318" }, "OTEL_EXPORTER_OTLP_ENDPOINT: expected an http:// or https:// URL"],
@@ -117,6 +132,8 @@ describe("tracingProblem", () => {
     [{ timeoutMs: 0 }, "tracing.timeoutMs"],
     [{ sampler: "sometimes" as never }, "tracing.sampler"],
     [{ ratio: NaN }, "tracing.ratio"],
+    [{ ca: Buffer.from("x") }, "tracing.ca is not a certificate in PEM form"],
+    [{ compression: "br" as never }, "tracing.compression"],
     [{ headers: { "a b": "1" } }, "tracing.headers"],
     [{ headers: { host: "1" } }, "tracing.headers: host cannot be set here"],
     [{ headers: { a: "\r\n" } }, "tracing.headers: the value of a"],

@@ -276,6 +276,15 @@ describe("the end of an Outbox", () => {
     expect([box.lost, made]).toEqual([1_000, [1]]);
   });
 
+  it("loses a batch whose body cannot be made, says why, and sends the next one", async () => {
+    const server = await backend();
+    const encode = (texts: readonly string[]) => (texts[0] === "bad" ? Promise.reject(new Error("no memory")) : Promise.resolve(Buffer.from(texts[0]!)));
+    const { add, told, made } = outbox(server.port, { encode });
+    add("bad", "good");
+    await eventually(() => made.sent === 1);
+    expect([batches(server), told, made.lost]).toEqual([["good"], [[1, "no memory"]], 1]);
+  });
+
   it("cuts a pause off when its time is over, and says what had gone wrong", async () => {
     const server = await answering(503);
     const { add, clock, timers, told, made } = outbox(server.port);

@@ -3,8 +3,10 @@ import { createLog } from "../../lib/base/log.ts";
 import { OtlpExporter, type OtlpOptions } from "../../lib/observe/otlp.ts";
 import { attributesText, keyOf, spanText } from "../../lib/observe/span_json.ts";
 import type { Clock } from "../../lib/base/clock.ts";
+import { CA, SERVER } from "../support/certs.ts";
 import { collector } from "../support/collector.ts";
 import { manualClock } from "../support/clock.ts";
+import { OTHER_CA } from "../support/more_certs.ts";
 import { eventually } from "../support/raw_client.ts";
 
 const span = (n: number, name = "GET") =>
@@ -23,7 +25,7 @@ const span = (n: number, name = "GET") =>
   });
 
 /** An exporter to a collector, and a clock by hand. */
-async function exporter(options: Partial<OtlpOptions> = {}) {
+async function exporter(options: Partial<OtlpOptions> = {}, settings: Partial<OtlpOptions["settings"]> = {}, identity?: Parameters<typeof collector>[0]) {
   const clock = manualClock();
   /** How long it has waited, or meant to, for whatever it was, in milliseconds. */
   const waits: number[] = [];
@@ -31,10 +33,10 @@ async function exporter(options: Partial<OtlpOptions> = {}) {
     waits.push(ms);
     return clock.after(ms, run);
   };
-  const to = await collector();
+  const to = await collector(identity);
   const lines: Record<string, unknown>[] = [];
   const log = createLog({ format: "json", write: (line) => void lines.push(JSON.parse(line) as Record<string, unknown>) });
-  const made = new OtlpExporter({ settings: { url: to.url }, clock: { ...clock, after }, log, random: () => 0.5, ...options });
+  const made = new OtlpExporter({ settings: { url: to.url, ...settings }, clock: { ...clock, after }, log, random: () => 0.5, ...options });
   onTestFinished(() => {
     const closed = made.close();
     clock.advance(900);
@@ -53,6 +55,27 @@ async function exporter(options: Partial<OtlpOptions> = {}) {
 }
 
 describe("an OtlpExporter", () => {
+  it("compresses its batches where it shall: fewer bytes, the same spans, and says so", async () => {
+    const { clock, to, add } = await exporter({}, { compression: "gzip" });
+    add(100);
+    clock.advance(1_000);
+    expect(await to.until(100)).toHaveLength(100);
+    expect(to.exports[0]!.headers["content-encoding"]).toBe("gzip");
+    expect(Number(to.exports[0]!.headers["content-length"])).toBeLessThan(to.exports[0]!.text.length / 5);
+  });
+
+  it("reaches a collector whose certificate a CA of its own has signed, and without that CA none", async () => {
+    const { clock, to, add } = await exporter({}, { ca: Buffer.from(CA.cert) }, SERVER);
+    add(1);
+    clock.advance(1_000);
+    await to.until(1);
+    const other = await exporter({}, { ca: Buffer.from(OTHER_CA.cert) }, SERVER);
+    other.add(1);
+    await other.advanceUntil(() => other.lines.length > 0, 1_000, "a loss");
+    expect(other.lines[0]).toMatchObject({ message: "spans of traces were lost", error: expect.stringMatching(/certificate/) as string });
+    expect(other.to.exports).toEqual([]);
+  });
+
   it("sends what has come together after a second, in one batch", async () => {
     const { clock, to, add } = await exporter();
     add(3);

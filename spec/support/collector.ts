@@ -1,6 +1,8 @@
 /** A collector of traces: takes OTLP/HTTP in JSON, and reads it as strictly as the protocol is written. */
 import http, { type IncomingHttpHeaders } from "node:http";
+import https from "node:https";
 import type { AddressInfo } from "node:net";
+import { gunzipSync } from "node:zlib";
 import { onTestFinished } from "vitest";
 import { eventually } from "./raw_client.ts";
 
@@ -40,16 +42,18 @@ export interface Collector {
   until(count: number): Promise<readonly ReadSpan[]>;
 }
 
-export async function collector(): Promise<Collector> {
+/** With an identity it is asked by HTTPS. */
+export async function collector(identity?: { readonly cert: string; readonly key: string }): Promise<Collector> {
   const exports: Export[] = [];
   const problems: unknown[] = [];
-  const server = http.createServer((request, response) => {
+  const take: http.RequestListener = (request, response) => {
     const chunks: Buffer[] = [];
     request.on("data", (chunk: Buffer) => chunks.push(chunk));
     request.on("error", () => {});
     request.on("end", () => {
-      const text = Buffer.concat(chunks).toString();
+      const body = Buffer.concat(chunks);
       try {
+        const text = (request.headers["content-encoding"] === "gzip" ? gunzipSync(body) : body).toString();
         if (request.method !== "POST" || request.headers["content-type"] !== "application/json") throw new Error("no export");
         exports.push({ url: request.url!, headers: request.headers, text, ...readExport(text) });
       } catch (error) {
@@ -57,7 +61,8 @@ export async function collector(): Promise<Collector> {
       }
       self.answer(response, exports.length - 1);
     });
-  });
+  };
+  const server = identity === undefined ? http.createServer(take) : https.createServer(identity, take);
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   onTestFinished(async () => {
     await new Promise<void>((resolve) => {
@@ -69,7 +74,7 @@ export async function collector(): Promise<Collector> {
   const { port } = server.address() as AddressInfo;
   const self: Collector = {
     port,
-    url: `http://127.0.0.1:${port}/v1/traces`,
+    url: identity === undefined ? `http://127.0.0.1:${port}/v1/traces` : `https://localhost:${port}/v1/traces`,
     exports,
     get spans() {
       return exports.flatMap(({ spans }) => spans);
