@@ -3,6 +3,7 @@
  * Reading requests from connections and writing answers to them is `server.ts`.
  */
 import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Readable } from "node:stream";
 import type { Clock } from "../base/clock.ts";
 import { ERRORS, type ErrorCode } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
@@ -20,8 +21,11 @@ import { configView, explanationView, gatewayView, healthView, statsWithHistoryV
 export interface Answer {
   readonly status: number;
   readonly headers: HeaderList;
-  /** A function writes the body itself, for as long as it takes; not called for HEAD. Its connection ends with it. */
-  readonly body: Buffer | null | ((response: ServerResponse) => void);
+  /**
+   * A function writes the body itself, for as long as it takes; not called for HEAD. Its connection ends with it. A stream is read as fast
+   * as the client reads, and its connection goes on.
+   */
+  readonly body: Buffer | Readable | null | ((response: ServerResponse) => void);
 }
 
 export interface AnswersOptions {
@@ -120,7 +124,7 @@ export function createAnswers(options: AnswersOptions): Answers {
     const refused = sessions.live(cookie) || sessions.borne(authorization) ? null : await refusedLogin(request, id, SCRAPER_CHALLENGE);
     if (refused !== null) return refused;
     const format = metricsFormat(accept);
-    return withBody(200, METRICS_TYPES[format], Buffer.from(source.metrics(format)), ["Vary", "Accept"]);
+    return { status: 200, headers: ["Content-Type", METRICS_TYPES[format], "Vary", "Accept"], body: source.metrics(format) };
   }
 
   /** Null: the request bears the administrator's credentials. */

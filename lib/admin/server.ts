@@ -6,7 +6,7 @@ import { randomUUID } from "node:crypto";
 import { createServer, STATUS_CODES, type IncomingMessage, type Server, type ServerOptions, type ServerResponse } from "node:http";
 import { createServer as createTlsServer, Server as TlsServer } from "node:https";
 import type { AddressInfo, Socket } from "node:net";
-import type { Duplex } from "node:stream";
+import { pipeline, Readable, type Duplex } from "node:stream";
 import type { ErrorCode } from "../base/errors.ts";
 import { passwordProblem } from "../base/password.ts";
 import { COMMON, createAnswers, refusal, type Answer, type AnswersOptions } from "./answers.ts";
@@ -17,7 +17,7 @@ export type { AdminSettings, AdminSource, ProxyConfig } from "./views.ts";
 export interface AdminOptions extends AnswersOptions {
   /** PEM. Null: plain HTTP. */
   readonly tls: { readonly cert: Buffer | string; readonly key: Buffer | string } | null;
-  /** Milliseconds a client has to send a request's head, and the whole of it. Default 10 000 and 30 000. */
+  /** Milliseconds a client has to send a request's head, and the whole of it; the latter also to read more of a long answer. Default 10 000 and 30 000. */
   readonly timeouts?: { readonly headMs: number; readonly requestMs: number };
 }
 
@@ -69,12 +69,19 @@ export function createAdmin(options: AdminOptions): Admin {
     find(randomUUID())
       .then(({ status, headers, body }) => {
         if (typeof body === "function") return void stream(body, connection, response, () => response.writeHead(status, headers as string[]));
-        connection.unanswered -= 1;
         if (closing !== null || connection.broken) response.shouldKeepAlive = false;
         response.writeHead(status, headers as string[]);
-        response.end(body);
+        if (body instanceof Readable && request.method !== "HEAD") return send(body, connection, response);
+        connection.unanswered -= 1;
+        response.end(body instanceof Readable ? null : body);
       })
       .catch(() => request.socket.destroy());
+  }
+
+  /** A body that breaks off, or a client that reads nothing of it for long, ends the connection. */
+  function send(body: Readable, connection: Connection, response: ServerResponse): void {
+    response.setTimeout((options.timeouts ?? TIMEOUTS).requestMs, () => response.destroy());
+    pipeline(body, response, () => (connection.unanswered -= 1));
   }
 
   /** The connection counts as one that waits for an answer as long as it lasts: nothing else is written into it. */
@@ -159,7 +166,9 @@ function optionsProblem({ user, password, jwtSecret, sessionTtlS }: AdminOptions
   return passwordProblem(password);
 }
 
-function createListener({ tls, timeouts = { headMs: 10_000, requestMs: 30_000 } }: AdminOptions): Server | TlsServer {
+const TIMEOUTS = { headMs: 10_000, requestMs: 30_000 };
+
+function createListener({ tls, timeouts = TIMEOUTS }: AdminOptions): Server | TlsServer {
   const limits: ServerOptions = {
     headersTimeout: timeouts.headMs,
     requestTimeout: timeouts.requestMs,

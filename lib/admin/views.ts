@@ -2,6 +2,7 @@
  * What the admin interface shows of the gateway: the ProxyConfig, the admin configuration object, its status, health and figures.
  * Where they come from is an `AdminSource`, which the assembly provides.
  */
+import type { Readable } from "node:stream";
 import type { MetricsFormat } from "../observe/exposition.ts";
 import type { Figures, GatewayStats, Point, StatsExtent } from "../observe/stats.ts";
 import type { Explanation, Question } from "../gateway/explain.ts";
@@ -19,7 +20,7 @@ export interface AdminSource {
   health(): GatewayHealth;
   stats(extent: StatsExtent): GatewayStats;
   explain(question: Question): Explanation;
-  metrics(format: MetricsFormat): string;
+  metrics(format: MetricsFormat): Readable;
   /** Reloads as a change of the file does, and tells what became of it. */
   reload(): Promise<LastReload>;
 }

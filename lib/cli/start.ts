@@ -117,7 +117,7 @@ function openAdmin(
         health: () => gateway.health,
         stats: (extent) => gateway.recentStats(extent),
         explain: (question) => gateway.explain(question),
-        metrics: (format) => gateway.metrics(format),
+        metrics: (format) => gateway.metricsStream(format),
         reload,
       },
     });

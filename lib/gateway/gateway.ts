@@ -5,7 +5,7 @@
 import { readFileSync } from "node:fs";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
-import type { Duplex } from "node:stream";
+import type { Duplex, Readable } from "node:stream";
 import { LONGEST_TIMER_MS, systemClock, type Clock } from "../base/clock.ts";
 import { silentLog, type Log } from "../base/log.ts";
 import { factsOf } from "../base/pem.ts";
@@ -18,7 +18,7 @@ import { tracingProblem, type TracingSettings } from "../config/tracing.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { AccessLog } from "../observe/access_log.ts";
-import { exposition, type MetricsFormat } from "../observe/exposition.ts";
+import { exposition, expositionStream, type Family, type MetricsFormat } from "../observe/exposition.ts";
 import { whyUnwritable } from "../observe/line_writer.ts";
 import { Metrics } from "../observe/metrics.ts";
 import { OtlpExporter } from "../observe/otlp.ts";
@@ -260,12 +260,22 @@ export class Gateway {
     return explain(question, { snapshot: this.#snapshot, receiving: this.#receiving, tools: this.#tools, fleet });
   }
 
-  /** All metrics at this moment as text: Prometheus' format 0.0.4, or OpenMetrics 1.0. */
+  /** All metrics at this moment as text: Prometheus' format 0.0.4, or OpenMetrics 1.0. With thousands of busy routes it takes a while. */
   metrics(format: MetricsFormat = "prometheus"): string {
+    return exposition(this.#families(), format);
+  }
+
+  /** The same as a stream, which lets requests through between its slices and waits for a slow reader. */
+  metricsStream(format: MetricsFormat = "prometheus"): Readable {
+    return expositionStream(this.#families(), format);
+  }
+
+  #families(): readonly Family[] {
     const status = { version, inFlight: this.#inFlight, loadedAt: this.#loadedAt, lastReload: this.#lastReload };
     const own = this.#https?.certificate ?? null;
-    const given = { status, metrics: this.#metrics, spans: this.#spans, fleets: this.#runtime.fleets, files: this.#snapshot.shownCertificates, own };
-    return exposition([...families(given), ...this.#process.families()], format);
+    const fleets = [...this.#runtime.fleets];
+    const given = { status, metrics: this.#metrics, spans: this.#spans, fleets, files: this.#snapshot.shownCertificates, own };
+    return [...families(given), ...this.#process.families()];
   }
 
   /** Requests that are being answered, and open WebSockets. */

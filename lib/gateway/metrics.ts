@@ -3,8 +3,9 @@
  * Counting is `observe/metrics.ts`, the text `observe/exposition.ts`.
  */
 import type { Family, Labels } from "../observe/exposition.ts";
-import type { Histogram, Metrics, RouteMeter } from "../observe/metrics.ts";
+import type { Metrics, RouteMeter } from "../observe/metrics.ts";
 import { gauge } from "../observe/process.ts";
+import type { Recent } from "../observe/recent.ts";
 import type { Fleet } from "../upstream/fleet.ts";
 import type { Snapshot } from "./snapshot.ts";
 
@@ -18,64 +19,33 @@ export interface MetricsSource {
   readonly metrics: Metrics;
   /** Null: requests are not traced. */
   readonly spans: { readonly exported: number; readonly dropped: number } | null;
-  readonly fleets: Iterable<Fleet>;
+  readonly fleets: readonly Fleet[];
   readonly files: Snapshot["shownCertificates"];
   /** Of listeners, for all names that `files` does not have: its end in milliseconds since 1970; null: there is no HTTPS. */
   readonly own: { readonly notAfter: number } | null;
 }
 
-type Samples<T> = (readonly [labels: Labels, value: T])[];
+type Samples<T> = Iterable<readonly [labels: Labels, value: T]>;
 
+/** Samples are made when they are asked for, one by one: with many routes all of them take a while. */
 export function families({ status, metrics, spans, fleets, files, own }: MetricsSource): readonly Family[] {
-  const requests: Samples<number> = [];
-  const durations: Samples<Histogram> = [];
-  const limited: Samples<number> = [];
-  const refusals: Samples<number> = [];
-  const tries: Samples<Histogram> = [];
-  const retries: Samples<number> = [];
-  const route = (meter: RouteMeter, labels: Labels) => {
-    meter.eachRequest((method, code, count) => requests.push([[...labels, "method", method, "code", code], count]));
-    // Most routes of a large configuration are quiet, and a histogram is long.
-    if (isUsed(meter.duration)) durations.push([labels, meter.duration]);
-    for (const [code, { count }] of meter.refusals) refusals.push([[...labels, "code", code], count]);
-  };
-  for (const [service, { meter, routes }] of metrics.services) {
-    retries.push([["service", service], meter.retries]);
-    for (const [upstream, { duration }] of meter.upstreams) if (isUsed(duration)) tries.push([["service", service, "upstream", upstream], duration]);
-    for (const [name, each] of routes) {
-      const labels = ["service", service, "route", name];
-      route(each, labels);
-      limited.push([labels, each.rateLimited]);
-    }
-  }
-  route(metrics.unrouted, ["service", "", "route", ""]);
-
-  const healthy: Samples<number> = [];
-  const connections: Samples<number> = [];
-  for (const { service, peers } of fleets) {
-    for (const { id, health, pool } of peers) {
-      const labels = ["service", service, "upstream", id];
-      healthy.push([labels, health.usable ? 1 : 0]);
-      connections.push([labels, pool.open]);
-    }
-  }
-
+  const routes = () => routesOf(metrics);
+  const services = [...metrics.services];
+  const peers = fleets.flatMap((fleet) => fleet.peers.map((peer) => [["service", fleet.service, "upstream", peer.id], peer] as const));
   const { version, inFlight, lastReload, loadedAt } = status;
-  const certificates: Samples<number> = files.flatMap(({ path, hosts, notAfter }) =>
-    hosts.map((host) => [["file", path, "host", host], notAfter / 1000] as const),
-  );
+  const certificates = files.flatMap(({ path, hosts, notAfter }) => hosts.map((host) => [["file", path, "host", host], notAfter / 1000] as [Labels, number]));
   if (own !== null) certificates.push([["file", "", "host", ""], own.notAfter / 1000]);
   const help = HELP;
   return [
-    { name: "edge_gateway_http_requests_total", type: "counter", help: help.requests, samples: requests },
-    { name: "edge_gateway_http_request_duration_seconds", type: "histogram", help: help.durations, samples: durations },
+    { name: "edge_gateway_http_requests_total", type: "counter", help: help.requests, samples: requestsOf(routes()) },
+    { name: "edge_gateway_http_request_duration_seconds", type: "histogram", help: help.durations, samples: timedOf(routes()) },
     gauge("edge_gateway_http_requests_in_flight", "Requests that are being answered, and open WebSockets.", inFlight),
-    { name: "edge_gateway_rate_limited_total", type: "counter", help: "Requests refused by rate_limit.", samples: limited },
-    { name: "edge_gateway_plugin_refusals_total", type: "counter", help: help.refusals, samples: refusals },
-    { name: "edge_gateway_upstream_duration_seconds", type: "histogram", help: help.tries, samples: tries },
-    { name: "edge_gateway_retries_total", type: "counter", help: "Tries beyond the first one of a request.", samples: retries },
-    { name: "edge_gateway_upstream_healthy", type: "gauge", help: help.healthy, samples: healthy },
-    { name: "edge_gateway_upstream_connections", type: "gauge", help: "Open connections, idle ones included.", samples: connections },
+    { name: "edge_gateway_rate_limited_total", type: "counter", help: "Requests refused by rate_limit.", samples: limitedOf(routes()) },
+    { name: "edge_gateway_plugin_refusals_total", type: "counter", help: help.refusals, samples: refusalsOf(routes()) },
+    { name: "edge_gateway_upstream_duration_seconds", type: "histogram", help: help.tries, samples: timedOf(triesOf(metrics)) },
+    { name: "edge_gateway_retries_total", type: "counter", help: "Tries beyond the first one of a request.", samples: services.map(([service, { meter }]) => [["service", service], meter.retries] as const) },
+    { name: "edge_gateway_upstream_healthy", type: "gauge", help: help.healthy, samples: peers.map(([labels, { health }]) => [labels, health.usable ? 1 : 0] as const) },
+    { name: "edge_gateway_upstream_connections", type: "gauge", help: "Open connections, idle ones included.", samples: peers.map(([labels, { pool }]) => [labels, pool.open] as const) },
     gauge("edge_gateway_config_last_reload_successful", help.reloaded, lastReload?.outcome === "refused" ? 0 : 1),
     gauge("edge_gateway_config_last_reload_success_timestamp_seconds", help.loadedAt, loadedAt / 1000),
     { name: "edge_gateway_tls_certificate_expiry_timestamp_seconds", type: "gauge", help: help.certificates, samples: certificates },
@@ -102,6 +72,29 @@ const HELP = {
   certificates: "When a certificate that clients are shown ends, in seconds since 1970; without file and host: that of all other names.",
 };
 
-function isUsed({ counts }: Histogram): boolean {
-  return counts.some((count) => count > 0);
+/** All routes, and last what had none. */
+function* routesOf({ services, unrouted }: Metrics): Samples<RouteMeter> {
+  for (const [service, { routes }] of services) for (const [name, meter] of routes) yield [["service", service, "route", name], meter];
+  yield [["service", "", "route", ""], unrouted];
+}
+
+function* triesOf({ services }: Metrics): Samples<{ readonly recent: Recent }> {
+  for (const [service, { meter }] of services) for (const [upstream, recent] of meter.upstreams) yield [["service", service, "upstream", upstream], { recent }];
+}
+
+/** Most routes of a large configuration are quiet, and a histogram is long. */
+function* timedOf(all: Samples<{ readonly recent: Recent }>): Samples<Recent> {
+  for (const [labels, { recent }] of all) if (recent.isTimed) yield [labels, recent];
+}
+
+function* requestsOf(routes: Samples<RouteMeter>): Samples<number> {
+  for (const [labels, meter] of routes) for (const [method, code, count] of meter.requests()) yield [[...labels, "method", method, "code", code], count];
+}
+
+function* refusalsOf(routes: Samples<RouteMeter>): Samples<number> {
+  for (const [labels, meter] of routes) for (const [code, { count }] of meter.refusals) yield [[...labels, "code", code], count];
+}
+
+function* limitedOf(routes: Samples<RouteMeter>): Samples<number> {
+  for (const [labels, { rateLimited }] of routes) if (labels[3] !== "") yield [labels, rateLimited];
 }

@@ -1,7 +1,8 @@
 /**
  * Writes families of metrics as Prometheus' text format 0.0.4 or as OpenMetrics 1.0. Which families there are is the callers' affair.
  */
-import { BUCKETS, type Histogram } from "./metrics.ts";
+import { Readable } from "node:stream";
+import { BUCKETS } from "./recent.ts";
 
 export type MetricsFormat = "prometheus" | "openmetrics";
 
@@ -22,23 +23,58 @@ interface Named {
 
 export type Family = Named &
   (
-    | { readonly type: "counter" | "gauge" | "info"; readonly samples: readonly (readonly [labels: Labels, value: number])[] }
-    | { readonly type: "histogram"; readonly samples: readonly (readonly [labels: Labels, value: Histogram])[] }
+    | { readonly type: "counter" | "gauge" | "info"; readonly samples: Iterable<readonly [labels: Labels, value: number]> }
+    | { readonly type: "histogram"; readonly samples: Iterable<readonly [labels: Labels, value: Histogram]> }
   );
 
+/** Times by the buckets of Prometheus, each alone, and their sum in milliseconds. */
+export interface Histogram {
+  readonly counts: readonly number[];
+  readonly sumMs: number;
+}
+
+/** All of it at once. */
 export function exposition(families: readonly Family[], format: MetricsFormat): string {
   let text = "";
+  for (const piece of pieces(families, format)) text += piece;
+  return text;
+}
+
+/**
+ * The same as a stream of slices, each made when there is room for it and in a turn of the event loop of its own, about half a
+ * millisecond long: 10 000 busy routes have 20 MB of text.
+ */
+export function expositionStream(families: readonly Family[], format: MetricsFormat): Readable {
+  return Readable.from(slices(families, format), { objectMode: false, highWaterMark: SLICE_CHARACTERS });
+}
+
+const SLICE_CHARACTERS = 64 * 1024;
+
+async function* slices(families: readonly Family[], format: MetricsFormat): AsyncGenerator<Buffer> {
+  let text = "";
+  for (const piece of pieces(families, format)) {
+    text += piece;
+    if (text.length < SLICE_CHARACTERS) continue;
+    yield Buffer.from(text);
+    text = "";
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  yield Buffer.from(text);
+}
+
+/** A piece for each sample and for the head of each family. */
+function* pieces(families: readonly Family[], format: MetricsFormat): Generator<string> {
   for (const family of families) {
     const name = format === "openmetrics" ? family.name.replace(/_(?:total|info)$/, "") : family.name;
     // What Prometheus' own format has no type for is a gauge there.
     const type = format === "prometheus" && family.type === "info" ? "gauge" : family.type;
     // OpenMetrics has quotes escaped in HELP, too; the other format would show the backslash.
     const help = escaped(family.help, format === "openmetrics");
-    text += format === "openmetrics" ? `# TYPE ${name} ${type}\n# HELP ${name} ${help}\n` : `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n`;
-    if (family.type === "histogram") for (const [labels, value] of family.samples) text += histogram(family.name, written(labels), value, format);
-    else for (const [labels, value] of family.samples) text += `${family.name}${braced(written(labels))} ${number(value)}\n`;
+    yield format === "openmetrics" ? `# TYPE ${name} ${type}\n# HELP ${name} ${help}\n` : `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n`;
+    if (family.type === "histogram") for (const [labels, value] of family.samples) yield histogram(family.name, written(labels), value, format);
+    else for (const [labels, value] of family.samples) yield `${family.name}${braced(written(labels))} ${number(value)}\n`;
   }
-  return format === "openmetrics" ? `${text}# EOF\n` : text;
+  if (format === "openmetrics") yield "# EOF\n";
 }
 
 function histogram(name: string, labels: string, { counts, sumMs }: Histogram, format: MetricsFormat): string {

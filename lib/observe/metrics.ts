@@ -6,32 +6,6 @@ import { ERRORS, type ErrorCode } from "../base/errors.ts";
 import type { Meter, Notes } from "../http/exchange.ts";
 import { Recent } from "./recent.ts";
 
-/** Upper bounds in seconds; what takes longer falls under +Inf. */
-export const BUCKETS: readonly number[] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
-
-const BUCKETS_MS = BUCKETS.map((seconds) => seconds * 1000);
-
-export class Histogram {
-  sumMs = 0;
-  /** Null as long as there is nothing to count: most routes of a large configuration are quiet, and none has been asked for at the start. */
-  #counts: number[] | null = null;
-
-  /** Of each bucket alone, the last of what is above all bounds. */
-  get counts(): readonly number[] {
-    return this.#counts ?? NO_COUNTS;
-  }
-
-  add(ms: number): void {
-    const counts = (this.#counts ??= NO_COUNTS.slice());
-    let i = 0;
-    while (i < BUCKETS_MS.length && ms > BUCKETS_MS[i]!) i++;
-    counts[i]!++;
-    this.sumMs += ms;
-  }
-}
-
-const NO_COUNTS: readonly number[] = Object.freeze(new Array<number>(BUCKETS.length + 1).fill(0));
-
 export interface Cell {
   count: number;
 }
@@ -50,12 +24,11 @@ const NO_CELLS: ReadonlyMap<string, Cell> = new Map();
 
 /** What is known of the requests of one route. */
 export class RouteMeter implements Meter {
-  readonly duration = new Histogram();
   readonly recent = new Recent();
   rateLimited = 0;
   /** Requests that were given this route and are not over. */
   inFlight = 0;
-  /** Both null as long as they would be empty, as in a histogram. */
+  /** Both null as long as they would be empty, as in `Recent`. */
   #requests: Map<number, Cell> | null = null;
   #refusals: Map<string, Cell> | null = null;
 
@@ -77,19 +50,16 @@ export class RouteMeter implements Meter {
     if (cell === undefined) requests.set(key, { count: 1 });
     else cell.count++;
     // A WebSocket lasts as long as people keep it open: among requests it would hide how long those take.
-    if (status !== 101) {
-      this.duration.add(ms);
-      recent.time(ms);
-    }
+    if (status !== 101) recent.time(ms);
     if (code !== null) this.#failed(code, notes);
   }
 
-  /** Calls `tell` for each kind of request that there was. */
-  eachRequest(tell: (method: string, code: string, count: number) => void): void {
+  /** Each kind of request that there was. */
+  *requests(): Iterable<readonly [method: string, code: string, count: number]> {
     for (const [key, { count }] of this.#requests ?? []) {
       const status = key % SPAN;
       const code = status === 0 ? "none" : status > HIGHEST_STATUS ? "other" : String(status);
-      tell(METHODS[Math.floor(key / SPAN)] ?? "other", code, count);
+      yield [METHODS[Math.floor(key / SPAN)] ?? "other", code, count];
     }
   }
 
@@ -107,23 +77,15 @@ export class RouteMeter implements Meter {
   }
 }
 
-/** What is known of the tries of one upstream. */
-class TryMeter {
-  readonly duration = new Histogram();
-  readonly recent = new Recent();
-}
-
 /** What is known of the tries of one service's upstreams. */
 export class ServiceMeter {
   retries = 0;
-  readonly upstreams = new Map<string, TryMeter>();
+  readonly upstreams = new Map<string, Recent>();
 
   /** `status` is that of the answer; null: there was none. */
   tried(upstream: string, ms: number, status: number | null): void {
-    const meter = this.upstreams.get(upstream);
-    if (meter === undefined) return;
-    const { recent } = meter;
-    meter.duration.add(ms);
+    const recent = this.upstreams.get(upstream);
+    if (recent === undefined) return;
     recent.requests++;
     if (status === null || status >= 500) recent.errors++;
     recent.time(ms);
@@ -177,7 +139,7 @@ export class Metrics {
     this.#services = services;
     for (const { meter, upstreams } of services.values()) {
       for (const id of meter.upstreams.keys()) if (!upstreams.has(id)) meter.upstreams.delete(id);
-      for (const id of upstreams) if (!meter.upstreams.has(id)) meter.upstreams.set(id, new TryMeter());
+      for (const id of upstreams) if (!meter.upstreams.has(id)) meter.upstreams.set(id, new Recent());
     }
   }
 }

@@ -125,7 +125,7 @@ export class Stats {
       for (const [route, { recent, inFlight: under }] of routes) {
         if (isTold(recent, under)) told.routes.push({ name: route, ...figures(this.#sumOf(recent), seconds, under) });
       }
-      for (const [id, { recent }] of meter.upstreams) {
+      for (const [id, recent] of meter.upstreams) {
         const under = inFlight.upstream(name, id);
         if (isTold(recent, under)) told.upstreams.push({ id, ...figures(this.#sumOf(recent), seconds, under) });
       }
@@ -166,7 +166,7 @@ export class Stats {
     yield { recent: this.#metrics.unrouted.recent, isRequests: true };
     for (const { meter, routes } of this.#metrics.services.values()) {
       for (const { recent } of routes.values()) yield { recent, isRequests: true };
-      for (const { recent } of meter.upstreams.values()) yield { recent, isRequests: false };
+      for (const recent of meter.upstreams.values()) yield { recent, isRequests: false };
     }
   }
 

@@ -1,3 +1,4 @@
+import { Readable } from "node:stream";
 import { createHmac } from "node:crypto";
 import { request, type Agent, type IncomingHttpHeaders } from "node:http";
 import { request as tlsRequest } from "node:https";
@@ -141,7 +142,7 @@ export const source: AdminSource = {
   health: () => HEALTH,
   stats: () => STATS,
   explain: () => EXPLANATION,
-  metrics: (format) => `# ${format}\n`,
+  metrics: (format) => Readable.from([`# ${format}\n`]),
   reload: () => Promise.resolve(TAKEN),
 };
 

@@ -1,9 +1,14 @@
-import { describe, expect, it } from "vitest";
+import { once } from "node:events";
+import { Agent } from "node:http";
+import net from "node:net";
+import { Readable } from "node:stream";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { metricsFormat } from "../../lib/admin/accept.ts";
 import { createLogin } from "../../lib/admin/login.ts";
 import { createLog } from "../../lib/base/log.ts";
 import { manualClock } from "../support/clock.ts";
-import { basic, PASSWORD, RIGHT, startAdmin, USER, WRONG } from "./harness.ts";
+import { eventually } from "../support/raw_client.ts";
+import { basic, PASSWORD, RIGHT, source, startAdmin, USER, WRONG } from "./harness.ts";
 
 const TEXT = "text/plain; version=0.0.4; charset=utf-8";
 const OPEN = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -53,9 +58,58 @@ describe("GET /metrics", () => {
     const headers = { authorization: RIGHT, accept: "application/openmetrics-text;version=1.0.0" };
     const [get, head] = [await ask("GET", "/metrics", { headers }), await ask("HEAD", "/metrics", { headers })];
     expect([get.headers["content-type"], get.text, get.headers.vary]).toEqual([OPEN, "# openmetrics\n", "Origin, Accept"]);
-    expect([head.status, head.headers["content-type"], head.headers["content-length"], head.text]).toEqual([200, OPEN, "14", ""]);
+    expect([head.status, head.headers["content-type"], head.text]).toEqual([200, OPEN, ""]);
     const post = await ask("POST", "/metrics", { headers });
     expect([post.status, post.headers.allow]).toEqual([405, "GET, HEAD, OPTIONS"]);
+  });
+
+  it("keeps the connection for the next scrape", async () => {
+    const { ask } = await startAdmin();
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+    onTestFinished(() => agent.destroy());
+    for (let i = 0; i < 2; i++) expect((await ask("GET", "/metrics", { headers: { authorization: RIGHT }, agent })).text).toBe("# prometheus\n");
+    expect(Object.values(agent.freeSockets)).toHaveLength(1);
+  });
+
+  /** Metrics without an end. */
+  function endless() {
+    const made = { slices: 0, isOver: false };
+    const metrics = () =>
+      new Readable({
+        read() {
+          made.slices++;
+          this.push(Buffer.alloc(64 * 1024, 0x23));
+        },
+        destroy(_error, done) {
+          made.isOver = true;
+          done(null);
+        },
+      });
+    return { source: { ...source, metrics }, made };
+  }
+
+  async function unread(port: number): Promise<void> {
+    const socket = net.connect(port, "127.0.0.1");
+    onTestFinished(() => void socket.destroy());
+    await once(socket.on("error", () => {}), "connect");
+    socket.pause().write(`GET /metrics HTTP/1.1\r\nHost: a\r\nAuthorization: ${RIGHT}\r\n\r\n`);
+  }
+
+  it("makes no more for a scraper that does not read than what fits on the way to it", async () => {
+    const { source: slow, made } = endless();
+    const { port } = await startAdmin({ source: slow });
+    await unread(port);
+    await eventually(() => made.slices > 0);
+    for (let i = 0; i < 2_000; i++) await new Promise((resolve) => setImmediate(resolve));
+    // Buffers of the system hold some megabytes.
+    expect(made.slices).toBeLessThan(500);
+  });
+
+  it("gives up on a scraper that reads nothing for as long as a request may take", async () => {
+    const { source: slow, made } = endless();
+    const { port } = await startAdmin({ source: slow, timeouts: { headMs: 100, requestMs: 100 } });
+    await unread(port);
+    await eventually(() => made.isOver);
   });
 
   it("wrong credentials count for the throttle of logins, and are logged; scrapes are not", async () => {

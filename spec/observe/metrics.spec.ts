@@ -1,4 +1,5 @@
 import { execFileSync, spawnSync } from "node:child_process";
+import { once } from "node:events";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
@@ -100,6 +101,50 @@ describe("the text of all metrics", () => {
   });
 });
 
+describe("the stream of all metrics", () => {
+  /** A gateway with many busy routes. */
+  async function busy(count: number) {
+    const { port } = await backend();
+    const routes = Array.from({ length: count }, (_, i) => ({ name: `r${i}`, path: `/r${i}` }));
+    const { gateway } = await running(oneService(port, { routes, base_path: "/" }));
+    for (const { path } of routes) await gateway.inject({ method: "POST", path, headers: { Host: "h" }, body: "x" });
+    return gateway;
+  }
+
+  it.each(["prometheus", "openmetrics"] as const)("has the same text in slices, each in a turn of the event loop of its own (%s)", async (format) => {
+    const gateway = await busy(300);
+    let turns = 0;
+    let isOver = false;
+    const turn = () => {
+      turns++;
+      if (!isOver) setImmediate(turn);
+    };
+    setImmediate(turn);
+    const slices: Buffer[] = [];
+    for await (const slice of gateway.metricsStream(format)) slices.push(slice as Buffer);
+    isOver = true;
+    const text = Buffer.concat(slices).toString();
+    const own = (all: string) => all.split("\n").filter((line) => !/^(process_|edge_gateway_event_loop)/.test(line));
+    expect(own(text)).toEqual(own(gateway.metrics(format)));
+    expect(text.length).toBeGreaterThan(6 * 64 * 1024);
+    expect(slices.length).toBeGreaterThan(6);
+    for (const { length } of slices) expect(length).toBeLessThan(70 * 1024);
+    expect(turns).toBeGreaterThanOrEqual(slices.length - 1);
+  });
+
+  it("makes no more than what is read, and a reload meanwhile neither tears it nor doubles a series", async () => {
+    const gateway = await busy(300);
+    const stream = gateway.metricsStream();
+    const slices: Buffer[] = [(await once(stream, "readable"), stream.read() as Buffer)];
+    for (let i = 0; i < 10; i++) await new Promise((resolve) => setImmediate(resolve));
+    expect(stream.readableLength).toBeLessThan(3 * 70 * 1024);
+    gateway.reload(oneService(9, { name: "another" }));
+    for await (const slice of stream) slices.push(slice as Buffer);
+    const metrics = readMetrics(Buffer.concat(slices).toString(), "prometheus");
+    expect(metrics.all("edge_gateway_http_request_duration_seconds_count")).toHaveLength(300);
+  });
+});
+
 describe("what is counted", () => {
   it("unknown methods together, whatever clients make up", async () => {
     const { port } = await backend();
@@ -132,19 +177,18 @@ describe("what is counted", () => {
     const meter = new RouteMeter();
     const { notes } = new Call({ id: "1", remoteAddress: "", trustedRemote: false, startedAt: 0, inform: () => {} });
     meter.ended("GET", Object.assign(notes, { status: 101 }), 3_600_000);
-    expect(meter.duration.counts.every((count) => count === 0)).toBe(true);
-    meter.eachRequest((...told) => expect(told).toEqual(["GET", "101", 1]));
+    expect(meter.recent.isTimed).toBe(false);
+    expect([...meter.requests()]).toEqual([["GET", "101", 1]]);
   });
 
   it("for each route apart; one that nobody asked for holds no histogram and no tables of its own", () => {
     const [quiet, asked, other] = [new RouteMeter(), new RouteMeter(), new RouteMeter()];
     const { notes } = new Call({ id: "1", remoteAddress: "", trustedRemote: false, startedAt: 0, inform: () => {} });
     asked.ended("GET", Object.assign(notes, { status: 403, code: "forbidden", route: { name: "r", path: "/" } }), 2);
-    expect([...asked.duration.counts].filter((count) => count > 0)).toEqual([1]);
+    expect(asked.recent.counts.filter((count) => count > 0)).toEqual([1]);
     expect([...asked.refusals]).toEqual([["forbidden", { count: 1 }]]);
-    expect(quiet.duration.counts.every((count) => count === 0)).toBe(true);
+    expect(quiet.recent.isTimed).toBe(false);
     expect(quiet.refusals.size).toBe(0);
-    expect(quiet.duration.counts).toBe(other.duration.counts);
     expect(quiet.refusals).toBe(other.refusals);
   });
 

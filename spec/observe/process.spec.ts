@@ -6,7 +6,7 @@ function figures() {
   const clock = manualClock();
   const made = createProcessFigures(clock);
   onTestFinished(() => made.close());
-  const value = (name: string) => made.families().find((family) => family.name === name)?.samples[0]?.[1] as number;
+  const value = (name: string) => [...made.families().find((family) => family.name === name)!.samples][0]![1] as number;
   return { clock, made, value };
 }
 

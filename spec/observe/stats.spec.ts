@@ -3,7 +3,7 @@ import type { ConfigInput } from "../../lib/config/model.ts";
 import { createGateway, type Gateway } from "../../lib/index.ts";
 import type { Notes } from "../../lib/http/exchange.ts";
 import { Metrics, type MetricsPlan } from "../../lib/observe/metrics.ts";
-import { Recent, Sum, TIME_BUCKETS } from "../../lib/observe/recent.ts";
+import { BUCKETS, Recent, Sum, TIME_BUCKETS } from "../../lib/observe/recent.ts";
 import { Stats } from "../../lib/observe/stats.ts";
 import { manualClock, type ManualClock } from "../support/clock.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
@@ -42,6 +42,31 @@ describe("times in buckets", () => {
     }
   });
 
+  it("counts below each bound of Prometheus what is not above it, exactly, over all steps and in the one under way", () => {
+    const { next: random } = seeded(11);
+    const recent = new Recent();
+    const times: number[] = [];
+    for (const bound of BUCKETS) for (const factor of [0.9, 1 - 1e-9, 1, 1 + 1e-9, 1.1]) times.push(bound * 1000 * factor);
+    for (let i = 0; i < 2_000; i++) times.push(Math.exp(Math.log(0.01) + random() * Math.log(1e7)));
+    for (const [i, ms] of times.entries()) {
+      recent.requests++;
+      recent.time(ms);
+      if (i % 100 === 99) recent.roll();
+    }
+    let below = 0;
+    for (const [i, bound] of BUCKETS.entries()) expect([bound, (below += recent.counts[i]!)]).toEqual([bound, times.filter((ms) => ms <= bound * 1000).length]);
+    expect(below + recent.counts.at(-1)!).toBe(times.length);
+    expect(recent.sumMs).toBeCloseTo(times.reduce((sum, ms) => sum + ms, 0), 3);
+  });
+
+  it("keeps what Prometheus counts when its last request has left the window", () => {
+    const recent = new Recent();
+    recent.requests++;
+    recent.time(7);
+    for (let i = 0; i < 20; i++) recent.roll();
+    expect([recent.isActive, recent.isTimed, recent.counts.reduce((sum, count) => sum + count, 0)]).toEqual([false, true, 1]);
+  });
+
   it("what is shorter or longer than all of them is in the first or the last one", () => {
     const recent = new Recent();
     const sum = new Sum();
@@ -49,7 +74,7 @@ describe("times in buckets", () => {
     for (const ms of [0, 0.01, 1e9, Infinity]) recent.time(ms);
     recent.addTo(sum, "step");
     expect([sum.quantile(0.5), sum.quantile(1)]).toEqual([0.0664, 1_020_000]);
-    expect(TIME_BUCKETS).toBe(192);
+    expect(TIME_BUCKETS).toBe(207);
   });
 
   it("nothing has no quantile, and a quiet route holds nothing once its last request has left the window", () => {
