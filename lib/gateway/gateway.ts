@@ -21,6 +21,7 @@ import { AccessLog } from "../observe/access_log.ts";
 import { exposition, expositionStream, type Family, type MetricsFormat } from "../observe/exposition.ts";
 import { whyUnwritable } from "../observe/line_writer.ts";
 import { Metrics } from "../observe/metrics.ts";
+import { handOn } from "../observe/plugin_meter.ts";
 import { OtlpExporter } from "../observe/otlp.ts";
 import { createProcessFigures, type ProcessFigures } from "../observe/process.ts";
 import { createSampler } from "../observe/sampling.ts";
@@ -274,7 +275,10 @@ export class Gateway {
     const status = { version, inFlight: this.#inFlight, loadedAt: this.#loadedAt, lastReload: this.#lastReload };
     const own = this.#https?.certificate ?? null;
     const fleets = [...this.#runtime.fleets];
-    const given = { status, metrics: this.#metrics, spans: this.#spans, fleets, files: this.#snapshot.shownCertificates, own };
+    const { instances, shownCertificates } = this.#snapshot;
+    const limiters = [...this.#runtime.counters.tables()].filter(([key]) => instances.has(key));
+    const { connections } = this.#listener;
+    const given = { status, metrics: this.#metrics, connections, limiters, spans: this.#spans, fleets, files: shownCertificates, own };
     return [...families(given), ...this.#process.families()];
   }
 
@@ -489,6 +493,7 @@ export class Gateway {
   #ended(inbound: Inbound): void {
     const { call, method } = inbound;
     const now = this.#clock.now();
+    handOn(call.notes, call.notes.answeredAt ?? now);
     (call.notes.meter ?? this.#metrics.unrouted).ended(method, call.notes, now - call.startedAt);
     this.#accessLog.write(inbound, now);
     this.#tracer?.end(call.notes);

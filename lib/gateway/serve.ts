@@ -98,7 +98,7 @@ function preflighted({ headers }: Inbound, find: (method: string) => Found<Route
 /** A plugin that returns something else (`next(exchange)` without `return`) is at fault for its own request, and for no other. */
 function checked(inbound: Inbound, reply: Reply, tools: ServeTools): Reply {
   const { notes } = inbound.call;
-  if (notes.logged) notes.answeredAt = tools.clock.now();
+  if (notes.logged || notes.plugin !== null) notes.answeredAt = tools.clock.now();
   if (isReply(reply)) return reply;
   const { body } = (reply ?? {}) as { body?: { destroy?: unknown } | null };
   if (typeof body?.destroy === "function") body.destroy();

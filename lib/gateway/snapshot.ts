@@ -4,6 +4,7 @@
  */
 import { hash } from "node:crypto";
 import { cidrSet } from "../base/cidr.ts";
+import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import { factsOf } from "../base/pem.ts";
 import type { Json } from "../config/json.ts";
@@ -13,6 +14,7 @@ import type { NamedFile } from "../config/schema.ts";
 import type { RouteName, ServiceName } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import type { Metrics, MetricsPlan, RouteMeter } from "../observe/metrics.ts";
+import { behindPlugins, metered } from "../observe/plugin_meter.ts";
 import type { Tracer } from "../observe/trace.ts";
 import { foldBlaming, type Link } from "../plugins/blame.ts";
 import type { AnyPlugin, Scope, Tools } from "../plugins/plugin.ts";
@@ -101,8 +103,8 @@ export function compile(loaded: Loaded, workshop: Workshop): Snapshot {
 function compileInto(inUse: InUse, loaded: Loaded, workshop: Workshop): Snapshot {
   const { config } = loaded;
   const { runtime, log, metrics } = workshop;
-  const plan: MetricsPlan = { services: new Map() };
-  const compiler = new PluginCompiler(workshop, config.global.name, inUse);
+  const plan: MetricsPlan = { services: new Map(), plugins: new Map() };
+  const compiler = new PluginCompiler(workshop, config.global.name, inUse, plan);
   const entries: TableEntry<RouteTarget>[] = [];
   const globals = compiler.create(config.global.plugins, { level: "global", service: null, route: null });
   const viaName = config.global.name.replace(NOT_TOKEN, "-");
@@ -198,10 +200,12 @@ function routeEntries(
   meters: ReadonlyMap<string, RouteMeter>,
   compiler: PluginCompiler,
 ): TableEntry<RouteTarget>[] {
+  const behind = behindPlugins(innermost, compiler.clock);
   const name: ServiceName = { name: service.name, basePath: withoutFinalSlash(service.basePath) };
   const outerTakesPreflights = compiler.takesPreflights(outer.plugins);
   return service.routes.map((route) => {
     const own = compiler.create(route.plugins, { level: "route", service: service.name, route: route.name });
+    const links = own.length === 0 ? outer.links : [...outer.links, ...own];
     return {
       basePath: service.basePath,
       hosts: service.hosts,
@@ -212,7 +216,7 @@ function routeEntries(
         service: name,
         route: { name: route.name, path: route.path },
         pattern: patternOf(name.basePath, route.path),
-        handler: folded(own.length === 0 ? outer.links : [...outer.links, ...own], innermost, service.name, route.name),
+        handler: folded(links, links.length === 0 ? innermost : behind, service.name, route.name),
         meter: meters.get(route.name)!,
         takesPreflights: outerTakesPreflights || compiler.takesPreflights(route.plugins),
       },
@@ -245,13 +249,19 @@ class PluginCompiler {
   readonly #workshop: Workshop;
   readonly #gatewayName: string;
   readonly #inUse: InUse;
+  readonly #plan: MetricsPlan;
   /** Keys of all that were created. */
   readonly instances = new Set<string>();
 
-  constructor(workshop: Workshop, gatewayName: string, inUse: InUse) {
+  constructor(workshop: Workshop, gatewayName: string, inUse: InUse, plan: MetricsPlan) {
     this.#workshop = workshop;
     this.#gatewayName = gatewayName;
     this.#inUse = inUse;
+    this.#plan = plan;
+  }
+
+  get clock(): Clock {
+    return this.#workshop.runtime.clock;
   }
 
   takesPreflights(instances: readonly PluginInstance[]): boolean {
@@ -261,7 +271,7 @@ class PluginCompiler {
 
   create(instances: readonly PluginInstance[], place: Pick<Scope, "level" | "service" | "route">): readonly Link[] {
     if (instances.length === 0) return NO_LINKS;
-    const { runtime, kinds, log, tracer } = this.#workshop;
+    const { runtime, kinds, log, metrics, tracer } = this.#workshop;
     const links: Link[] = [];
     const seen = new Map<string, number>();
     const counters: Counters = {
@@ -286,7 +296,9 @@ class PluginCompiler {
         const middleware = kind.create(instance.config, { clock: runtime.clock, log, counters, gatewayName: this.#gatewayName, scope, keep });
         if (typeof middleware !== "function") throw new TypeError('"create" gave no function');
         const link = { name: instance.name, scope, middleware };
-        links.push(tracer === null ? link : { ...link, middleware: tracer.spanned(link, middleware) });
+        const traced = tracer === null ? middleware : tracer.spanned(link, middleware);
+        const meter = metrics.planPlugin({ ...scope, name: instance.name, id: instance.id ?? String(nth + 1) }, this.#plan);
+        links.push({ ...link, middleware: metered(meter, traced, runtime.clock) });
         this.instances.add(key);
       } catch (error) {
         throw new Error(`plugin ${instance.name} of ${whereIs(scope)} cannot be created: ${wordsOf(error)}`, { cause: error });

@@ -118,6 +118,15 @@ export interface Meter {
   ended(method: string, notes: Notes, ms: number): void;
 }
 
+/** Adds up the time that a plugin instance takes. */
+export interface PluginTime {
+  /** In milliseconds. */
+  ms: number;
+}
+
+/** What `response_cache` did for a request; "bypass": it was not looked up in the store. */
+export type CacheResult = "hit" | "collapsed" | "revalidated" | "stale_if_error" | "miss" | "bypass";
+
 /** A stretch of a request in a trace: what is done next is done within it. */
 export interface Span {
   /** 32 hexadecimal digits, in lower case. */
@@ -168,9 +177,14 @@ export interface Notes {
   upstreamMs: number | null;
   /** `clock.now()` at the beginning of the try under way; null when there is none. */
   askedAt: number | null;
-  /** `clock.now()` when the outermost plugin gave the reply back; null before, and where no route matched. */
+  /** `clock.now()` when the outermost plugin gave the reply back; null before, and where no route matched; set only where somebody asks. */
   answeredAt: number | null;
-  /** Bytes of the request's body that have come, or of what a tunnel's client has sent; null where nobody counts. */
+  /** The one that has the request now, and `clock.now()` when it got it; null where none has. */
+  plugin: PluginTime | null;
+  pluginFrom: number;
+  /** By the last cache that was asked; null where none was. */
+  cache: CacheResult | null;
+  /** Bytes of the request's body that have come, or of what a tunnel's client has sent; null before somebody counts. */
   received: number | null;
   /** Bytes of the reply's body, or of a tunnel, that were handed to the client's connection, without framing; null where there was no reply. */
   sent: number | null;
@@ -234,6 +248,9 @@ export class Call {
     upstreamMs: null,
     askedAt: null,
     answeredAt: null,
+    plugin: null,
+    pluginFrom: 0,
+    cache: null,
     received: null,
     sent: null,
     identity: null,

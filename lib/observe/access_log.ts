@@ -77,8 +77,8 @@ export class AccessLog {
   /** A request has come: whether it is to be logged is decided by the settings in force now. */
   begin({ call: { notes }, body, upgrade }: { readonly call: Call; readonly body: Readable | null; readonly upgrade: string | null }): void {
     notes.logged = this.#settings.enabled && (this.#file !== null || this.#options.sink !== null);
-    // What comes behind an upgrade is counted where it goes.
-    if (!notes.logged || upgrade !== null) return;
+    // What comes behind an upgrade is counted where it goes. Metrics count as well.
+    if (upgrade !== null) return;
     notes.received = 0;
     if (body !== null) countBytes(body, (bytes) => (notes.received! += bytes));
   }

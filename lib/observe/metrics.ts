@@ -3,7 +3,8 @@
  * has been seen. Whatever is counted goes by the names of the configuration. As text it is written in `exposition.ts`.
  */
 import { ERRORS, type ErrorCode } from "../base/errors.ts";
-import type { Meter, Notes } from "../http/exchange.ts";
+import type { CacheResult, Meter, Notes } from "../http/exchange.ts";
+import { PluginMeter } from "./plugin_meter.ts";
 import { Recent } from "./recent.ts";
 
 export interface Cell {
@@ -28,6 +29,11 @@ export class RouteMeter implements Meter {
   rateLimited = 0;
   /** Requests that were given this route and are not over. */
   inFlight = 0;
+  /** Of bodies, as the access log has them. */
+  receivedBytes = 0;
+  sentBytes = 0;
+  /** Requests that a cache looked at, by what it did; null as long as there were none. */
+  cached: Map<CacheResult, number> | null = null;
   /** Both null as long as they would be empty, as in `Recent`. */
   #requests: Map<number, Cell> | null = null;
   #refusals: Map<string, Cell> | null = null;
@@ -38,8 +44,14 @@ export class RouteMeter implements Meter {
   }
 
   ended(method: string, notes: Notes, ms: number): void {
-    const { status, code } = notes;
+    const { status, code, received, sent, cache } = notes;
     const { recent } = this;
+    if (received !== null) this.receivedBytes += received;
+    if (sent !== null) this.sentBytes += sent;
+    if (cache !== null) {
+      const cached = (this.cached ??= new Map<CacheResult, number>());
+      cached.set(cache, (cached.get(cache) ?? 0) + 1);
+    }
     if (notes.meter === this) this.inFlight--;
     recent.requests++;
     if (status !== null && status >= 500) recent.errors++;
@@ -99,6 +111,23 @@ export class ServiceMeter {
 /** What one configuration counts; the names are filled in while it is compiled. */
 export interface MetricsPlan {
   readonly services: Map<string, ServicePlan>;
+  /** By their labels, as JSON. */
+  readonly plugins: Map<string, PluginMeter>;
+}
+
+/** Labels of a plugin instance: kind, level, service, route, and `id` or, without one, its place among its kind ("1", "2", …). */
+export type PluginLabels = readonly string[];
+
+export interface PluginPlace {
+  readonly name: string;
+  readonly level: string;
+  readonly service: string | null;
+  readonly route: string | null;
+  readonly id: string;
+}
+
+export function pluginLabels({ name, level, service, route, id }: PluginPlace): PluginLabels {
+  return ["plugin", name, "level", level, "service", service ?? "", "route", route ?? "", "id", id];
 }
 
 interface ServicePlan {
@@ -117,9 +146,23 @@ export class Metrics {
   /** Of requests for which no route was found, or looked for. */
   readonly unrouted = new RouteMeter();
   #services: MetricsPlan["services"] = new Map();
+  #plugins: MetricsPlan["plugins"] = new Map();
 
   get services(): ReadonlyMap<string, ServicePlan> {
     return this.#services;
+  }
+
+  /** The labels of each plugin instance, and what is known of it. */
+  *plugins(): Iterable<readonly [labels: PluginLabels, meter: PluginMeter]> {
+    for (const [key, meter] of this.#plugins) yield [JSON.parse(key) as PluginLabels, meter];
+  }
+
+  /** As `plan`, for a plugin instance. Two of a kind that bear the same labels are counted together. */
+  planPlugin(place: PluginPlace, { plugins }: MetricsPlan): PluginMeter {
+    const key = JSON.stringify(pluginLabels(place));
+    const meter = plugins.get(key) ?? this.#plugins.get(key) ?? new PluginMeter();
+    plugins.set(key, meter);
+    return meter;
   }
 
   /** Names that are there go on counting. */
@@ -135,8 +178,9 @@ export class Metrics {
   }
 
   /** A configuration comes into force: what it does not name goes. */
-  adopt({ services }: MetricsPlan): void {
+  adopt({ services, plugins }: MetricsPlan): void {
     this.#services = services;
+    this.#plugins = plugins;
     for (const { meter, upstreams } of services.values()) {
       for (const id of meter.upstreams.keys()) if (!upstreams.has(id)) meter.upstreams.delete(id);
       for (const id of upstreams) if (!meter.upstreams.has(id)) meter.upstreams.set(id, new Recent());

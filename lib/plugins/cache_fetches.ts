@@ -91,7 +91,12 @@ export class Fetch {
     this.#unlist = unlist;
     this.#users = new Set(isBackground ? ["store"] : ["client", "store"]);
     this.call = new Call({ id, remoteAddress, trustedRemote, certificate, startedAt, inform });
-    this.call.notes.span = client.notes.span;
+    const { notes } = this.call;
+    notes.span = client.notes.span;
+    // The plugin that hands this request on is the cache: what comes behind it is not its time.
+    notes.plugin = client.notes.plugin;
+    notes.pluginFrom = client.notes.pluginFrom;
+    client.notes.plugin = null;
   }
 
   /** Once it is listed: a client that has gone already takes it off at once. */

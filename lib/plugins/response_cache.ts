@@ -9,7 +9,7 @@
 import { hash } from "node:crypto";
 import type { Clock } from "../base/clock.ts";
 import { integer, object, withDefault } from "../config/schema.ts";
-import { Exchange, type Call } from "../http/exchange.ts";
+import { Exchange, type CacheResult, type Call } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import { endToEnd, hasHeader, headerValue, quotedString, type HeaderList } from "../http/headers.ts";
 import { discard, problem, problemReply, type Reply } from "../http/reply.ts";
@@ -93,6 +93,13 @@ interface Task {
   readonly fwd: "uri-miss" | "vary-miss" | "stale" | "request";
 }
 
+/** `how` as Cache-Status has it of a stored reply. */
+function resultOf(how: string): CacheResult {
+  if (how === "hit") return "hit";
+  if (how.endsWith("collapsed")) return "collapsed";
+  return how.endsWith("stale-if-error") ? "stale_if_error" : "revalidated";
+}
+
 /** How long nobody waits for others' replies from a target after some have waited in vain. */
 const SHUN_MS = 60_000;
 
@@ -112,15 +119,20 @@ class Caching {
   handle(given: Exchange): Reply | Promise<Reply> {
     const { next } = this.#parts;
     const { method, headers } = given;
+    const { notes } = given.call;
     if (given.upgrade !== null) return next(given);
     if (method !== "GET" && method !== "HEAD") {
       if (GRPC.test(headerValue(headers, "content-type") ?? "")) return next(given);
+      notes.cache ??= "bypass";
       return this.#pass(given, "fwd=method", SAFE.has(method) ? null : (reply) => this.#invalidate(given, reply));
     }
     // What Connection names does not reach the upstream: its reply is none to a request that has it.
     const exchange = hasHeader(headers, "connection") ? given.with({ headers: endToEnd(headers) }) : given;
     const wishes = rules.wishesOf(exchange.headers);
-    if (wishes.bypass || exchange.body !== null) return this.#pass(exchange, "fwd=bypass", null);
+    if (wishes.bypass || exchange.body !== null) {
+      notes.cache ??= "bypass";
+      return this.#pass(exchange, "fwd=bypass", null);
+    }
     return this.#lookUp(exchange, wishes);
   }
 
@@ -136,6 +148,7 @@ class Caching {
       this.#renew({ exchange, key, wishes, authorised, entry, fwd: "stale" });
       return this.#answer(entry!, exchange, wishes, "hit");
     }
+    exchange.call.notes.cache ??= "miss";
     if (wishes.onlyIfCached) return this.#notStored(exchange);
     const task: Task = { exchange, key, wishes, authorised, entry, fwd: verdict };
     if (exchange.method === "HEAD") return this.#pass(exchange, this.#why(task), (reply) => this.#compare(task, reply));
@@ -342,6 +355,9 @@ class Caching {
 
   /** The stored reply, or 304 to a client that has it. */
   #answer(entry: Entry, exchange: Exchange, wishes: Wishes, how: string): Reply {
+    const { notes } = exchange.call;
+    // A renewal in the background, and a cache further in, have nothing more to say of this request.
+    if (notes.cache === null || notes.cache === "miss") notes.cache = resultOf(how);
     const { clock, name } = this.#parts;
     const age = rules.ageOf(entry, clock.now());
     const ttl = Math.floor((entry.terms.lifetime - age) / 1_000);

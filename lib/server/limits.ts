@@ -26,6 +26,8 @@ export interface Door {
   admit(socket: Socket): boolean;
   /** Connections taken and not yet closed. */
   readonly open: number;
+  /** Connections that were not taken. */
+  readonly refused: number;
 }
 
 /** Under attack every surplus connection is the same news. */
@@ -38,8 +40,10 @@ const WARN_AGAIN_MS = 60_000;
 export function createDoor(rules: () => Rules, log: Log, clock: Clock): Door {
   const byAddress = new Map<string, number>();
   let open = 0;
+  let refused = 0;
   let warnedAt = -Infinity;
   const refuse = (socket: Socket, limit: string) => {
+    refused++;
     socket.resetAndDestroy();
     if (clock.now() - warnedAt < WARN_AGAIN_MS) return false;
     warnedAt = clock.now();
@@ -74,6 +78,9 @@ export function createDoor(rules: () => Rules, log: Log, clock: Clock): Door {
     },
     get open() {
       return open;
+    },
+    get refused() {
+      return refused;
     },
   };
 }

@@ -23,7 +23,7 @@ import { createSessions } from "./h2_sessions.ts";
 import { watchStream } from "./h2_upload.ts";
 import { createH2c } from "./h2c.ts";
 import type { HostCertificates } from "./certificates.ts";
-import { createDoor, createUploads, guard } from "./limits.ts";
+import { createDoor, createUploads, guard, type Door } from "./limits.ts";
 import type { Inbound, ReceiveOptions } from "./receive.ts";
 import { createTlsServers, type TlsFiles } from "./tls.ts";
 
@@ -69,6 +69,8 @@ export interface Listener {
   drain(lingerMs: number): Promise<void>;
   /** Ends every connection at once, upgraded ones too. */
   destroy(): void;
+  /** How many connections of clients there are, and were not taken. */
+  readonly connections: Pick<Door, "open" | "refused">;
 }
 
 export function createListener(options: ListenerOptions): Listener {
@@ -225,6 +227,7 @@ export function createListener(options: ListenerOptions): Listener {
       servers.push(server);
       return address;
     },
+    connections: door,
     renewSessions: (which) => http2Sessions.renew(which),
     renewTls: (files) => tlsServers.renew(files),
     announceStop() {

@@ -29,6 +29,8 @@ export interface MemoryCounters extends Counters {
   retire(keysInUse: ReadonlySet<string>): void;
   /** How much is remembered now. */
   readonly size: { readonly limiters: number; readonly callers: number };
+  /** The same for each limiter, by its key, and how many decisions were made for callers without a place of their own. */
+  tables(): Iterable<readonly [key: string, table: { readonly callers: number; readonly shared: number }]>;
 }
 
 /** `limiter` gives a view of its key's ledger: a new view with other windows leaves older views as they were until it is asked. */
@@ -49,6 +51,9 @@ export function memoryCounters(clock: Clock, secret: Secret = [randomInt(2 ** 32
       let callers = 0;
       for (const ledger of ledgers.values()) callers += ledger.places.callers;
       return { limiters: ledgers.size, callers };
+    },
+    *tables() {
+      for (const [key, { places, shared }] of ledgers) yield [key, { callers: places.callers, shared }] as const;
     },
   };
 }
@@ -105,6 +110,8 @@ class Ledger {
    * since it may have been him: so moving there buys no quota. On an ordinary day nothing stands here.
    */
   overflow: number;
+  /** Decisions that were made by it. */
+  shared = 0;
   /** The name that was looked for last. */
   readonly #name: Name;
 
@@ -263,6 +270,7 @@ class View implements MemoryLimiter {
       this.#record(block, now);
       if (block !== ledger.overflow) ledger.places.touch(block);
     }
+    if (block === ledger.overflow) ledger.shared++;
     return this.#decision;
   }
 

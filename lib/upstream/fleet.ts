@@ -6,7 +6,7 @@ import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Balancer } from "./balance.ts";
-import { Breaker, type BreakerReport, type BreakerSettings } from "./breaker.ts";
+import { Breaker, type BreakerReport, type BreakerSettings, type BreakerState } from "./breaker.ts";
 import { Health, type HealthReport, type HealthSettings } from "./health.ts";
 import { Peer, type Connections } from "./peer.ts";
 import { RetryBudget } from "./retries.ts";
@@ -51,6 +51,11 @@ export class Fleet {
     this.#clock = clock;
     this.#log = log;
     this.budget = new RetryBudget(clock);
+  }
+
+  /** The state of its circuit breaker; null without one. */
+  get circuit(): BreakerState | null {
+    return this.#breaker?.report.state ?? null;
   }
 
   get peers(): readonly Peer[] {

@@ -74,7 +74,7 @@ function many(count: number): { name: string; path: string }[] {
 function filled(): { routes: readonly RouteMeter[]; meter: ServiceMeter; upstreams: readonly string[] } {
   const upstreams = ["10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80"];
   const all = new Metrics();
-  const plan: MetricsPlan = { services: new Map() };
+  const plan: MetricsPlan = { services: new Map(), plugins: new Map() };
   const { routes, meter } = all.plan({ name: "s", upstreams: upstreams.map((id) => ({ id })), routes: many(ROUTES) }, plan);
   all.adopt(plan);
   return { routes: [...routes.values()], meter, upstreams };

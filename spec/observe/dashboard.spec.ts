@@ -36,10 +36,11 @@ const metricsIn = (text: string) => text.match(/\b(?:edge_gateway|process)_\w+/g
 /** Names of all samples of a gateway in which everything has happened. */
 async function exposed(): Promise<{ names: Set<string>; labels: Map<string, Set<string>> }> {
   const [bad, good] = [await closedPort(), await backend()];
-  const routes = [{ path: "/limited", plugins: [{ name: "rate_limit", config: { limit_min: 1 } }] }, { path: "/{rest*}" }];
-  const { gateway, port } = await running(oneService([bad, good.port], { retries: {}, routes }));
+  const routes = [{ path: "/limited", plugins: [{ name: "rate_limit", config: { limit_min: 1 } }] }, { path: "/{rest*}", plugins: [{ name: "response_cache" }] }];
+  const { gateway, port } = await running(oneService([bad, good.port], { retries: {}, circuit_breaker: {}, routes }));
   await gateway.listen({ port: 0, tls: { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: Buffer.from(CA.cert), requireClientCert: false } });
-  for (const path of ["/a/limited", "/a/limited", "/a/x"]) await ask(port, { path });
+  for (const path of ["/a/limited", "/a/limited", "/a/x"]) await ask(port, { method: "POST", path, body: "x" });
+  await ask(port, { path: "/a/x" });
   const names = new Set<string>();
   const labels = new Map<string, Set<string>>();
   for (const { samples } of readMetrics(gateway.metrics(), "prometheus").families.values()) {
@@ -64,9 +65,9 @@ describe("the dashboard for Grafana", () => {
     }
   });
 
-  it("shows what there is to be seen: requests, errors, times, upstreams, limits, retries, reloads, certificates, the event loop", () => {
+  it("shows what there is to be seen: requests, errors, times, upstreams, limits, bytes, caches, plugins, connections, circuits, retries, reloads, certificates, the event loop", () => {
     const all = expressions.join("\n");
-    for (const name of ["http_requests_total", "http_request_duration_seconds_bucket", "http_requests_in_flight", "upstream_duration_seconds_bucket", "upstream_healthy", "upstream_connections", "retries_total", "rate_limited_total", "plugin_refusals_total", "config_last_reload_successful", "tls_certificate_expiry_timestamp_seconds", "event_loop_lag_p99_seconds"]) {
+    for (const name of ["http_requests_total", "http_request_duration_seconds_bucket", "http_requests_in_flight", "upstream_duration_seconds_bucket", "upstream_healthy", "upstream_connections", "retries_total", "rate_limited_total", "plugin_refusals_total", "http_received_bytes_total", "http_sent_bytes_total", "client_connections", "client_connections_refused_total", "cache_requests_total", "plugin_seconds_total", "rate_limit_shared_total", "circuit_state", "config_last_reload_successful", "tls_certificate_expiry_timestamp_seconds", "event_loop_lag_p99_seconds"]) {
       expect(all).toContain(`edge_gateway_${name}`);
     }
     for (const share of ["0.5", "0.95", "0.99"]) expect(all).toContain(`histogram_quantile(${share}, `);

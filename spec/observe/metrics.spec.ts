@@ -8,7 +8,7 @@ import { Call } from "../../lib/http/exchange.ts";
 import { definePlugin, problemReply, schema, type Gateway, type GatewayOptions } from "../../lib/index.ts";
 import type { ConfigInput } from "../../lib/config/model.ts";
 import { CA, SERVER } from "../support/certs.ts";
-import { manualClock } from "../support/clock.ts";
+import { manualClock, type ManualClock } from "../support/clock.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
 import { readMetrics } from "../support/metrics_text.ts";
 import { SHOP } from "../support/more_certs.ts";
@@ -23,10 +23,20 @@ const FAMILIES = [
   "edge_gateway_http_requests_total counter",
   "edge_gateway_http_request_duration_seconds histogram",
   "edge_gateway_http_requests_in_flight gauge",
+  "edge_gateway_http_received_bytes_total counter",
+  "edge_gateway_http_sent_bytes_total counter",
+  "edge_gateway_client_connections gauge",
+  "edge_gateway_client_connections_refused_total counter",
+  "edge_gateway_cache_requests_total counter",
+  "edge_gateway_plugin_requests_total counter",
+  "edge_gateway_plugin_seconds_total counter",
+  "edge_gateway_rate_limit_callers gauge",
+  "edge_gateway_rate_limit_shared_total counter",
   "edge_gateway_rate_limited_total counter",
   "edge_gateway_plugin_refusals_total counter",
   "edge_gateway_upstream_duration_seconds histogram",
   "edge_gateway_retries_total counter",
+  "edge_gateway_circuit_state gauge",
   "edge_gateway_upstream_healthy gauge",
   "edge_gateway_upstream_connections gauge",
   "edge_gateway_config_last_reload_successful gauge",
@@ -142,6 +152,107 @@ describe("the stream of all metrics", () => {
     for await (const slice of stream) slices.push(slice as Buffer);
     const metrics = readMetrics(Buffer.concat(slices).toString(), "prometheus");
     expect(metrics.all("edge_gateway_http_request_duration_seconds_count")).toHaveLength(300);
+  });
+});
+
+describe("what is counted of plugins, bodies and connections", () => {
+  const pausing = (clock: ManualClock) =>
+    definePlugin({
+      name: "pausing",
+      schema: schema.object({ ms: schema.integer(), answers: schema.withDefault(schema.boolean(), false), later: schema.withDefault(schema.boolean(), false) }),
+      create({ ms, answers, later }) {
+        return (next) => (exchange) => {
+          const go = () => {
+            clock.advance(ms);
+            return answers ? problemReply(exchange.call, { code: "no", status: 403, title: "No" }) : next(exchange);
+          };
+          return later ? Promise.resolve().then(go) : go();
+        };
+      },
+    });
+
+  it("the time of each plugin until it hands the request on or answers it, and none of the upstream's", async () => {
+    const clock = manualClock();
+    const { port } = await backend((_request, response) => {
+      clock.advance(1_000);
+      response.end();
+    });
+    const global = { plugins: [{ name: "pausing", config: { ms: 1 } }] };
+    const routes = [
+      { path: "/on", name: "on", plugins: [{ name: "pausing", config: { ms: 30, later: true } }, { name: "pausing", id: "mine", config: { ms: 4 } }] },
+      { path: "/no", name: "no", plugins: [{ name: "pausing", config: { ms: 500, answers: true } }] },
+      { path: "/quiet", name: "quiet", plugins: [{ name: "pausing", config: { ms: 5 } }] },
+    ];
+    const { gateway } = await running(oneService(port, { routes }, global), { clock, plugins: [pausing(clock)] });
+    for (const path of ["/a/on", "/a/on", "/a/no"]) await gateway.inject({ path });
+    const told = (name: string) => read(gateway).all(name).map(({ labels: { plugin, level, service, route, id }, value }) => [plugin, level, service, route, id, value]);
+    expect(told("edge_gateway_plugin_seconds_total")).toEqual([
+      ["pausing", "global", "", "", "1", 0.003],
+      ["pausing", "route", "s", "on", "1", 0.06],
+      ["pausing", "route", "s", "on", "mine", 0.008],
+      ["pausing", "route", "s", "no", "1", 0.5],
+    ]);
+    expect(told("edge_gateway_plugin_requests_total").map((row) => row.at(-1))).toEqual([3, 2, 2, 1]);
+  });
+
+  it("what a cache did for each request, and not the time of what is behind it", async () => {
+    const clock = manualClock();
+    const { port } = await backend((request, response) => {
+      clock.advance(1_000);
+      if (request.headers["if-none-match"] === '"x"') return void response.writeHead(304, { ETag: '"x"', "Cache-Control": "max-age=60" }).end();
+      response.writeHead(200, { "Cache-Control": "max-age=60", ETag: '"x"' }).end("body");
+    });
+    const { gateway } = await running(oneService(port, { plugins: [{ name: "response_cache" }], routes: [{ path: "/{rest*}", name: "r" }] }), { clock });
+    const get = (path: string, method = "GET") => gateway.inject({ path, method });
+    for (let i = 0; i < 3; i++) await get("/a/x");
+    clock.advance(120_000);
+    await get("/a/x");
+    await get("/a/x", "POST");
+    const results = read(gateway).all("edge_gateway_cache_requests_total").map(({ labels: { service, route, result }, value }) => [service, route, result, value]);
+    expect(results).toEqual([["s", "r", "miss", 1], ["s", "r", "hit", 2], ["s", "r", "revalidated", 1], ["s", "r", "bypass", 1]]);
+    expect(read(gateway).one("edge_gateway_plugin_seconds_total", { plugin: "response_cache" })).toBe(0);
+  });
+
+  it.each([true, false])("bytes of bodies by route, whether the access log is on or off (%s)", async (enabled) => {
+    const { port } = await backend((_request, response) => void response.end("12345"));
+    const { gateway, port: own } = await running(oneService(port, { routes: [{ path: "/{rest*}", name: "r" }] }, { access_log: { enabled } }), { accessLog: () => {} });
+    for (const body of ["abc", "defgh"]) await ask(own, { method: "POST", path: "/a/x", body });
+    await eventually(() => gateway.inFlight === 0);
+    expect(["received", "sent"].map((way) => read(gateway).one(`edge_gateway_http_${way}_bytes_total`, { route: "r" }))).toEqual([8, 10]);
+  });
+
+  it("connections of clients, and those that were refused", async () => {
+    const { gateway, port } = await running(oneService(9, {}, { limits: { max_connections: 2 } }));
+    const [first] = [await connect(port), await connect(port)];
+    // It may be reset before it is said to stand.
+    await connect(port).catch(() => {});
+    await eventually(() => read(gateway).one("edge_gateway_client_connections_refused_total") === 1);
+    expect(read(gateway).one("edge_gateway_client_connections")).toBe(2);
+    first.socket.destroy();
+    await eventually(() => read(gateway).one("edge_gateway_client_connections") === 1);
+  });
+
+  it("callers that a rate limit remembers, and requests of those that share what is left", async () => {
+    const { port } = await backend();
+    const limit = { limit_min: 2, limit_by: "header:x-caller", max_callers: 2 };
+    const { gateway } = await running(oneService(port, { plugins: [{ name: "rate_limit", config: limit }] }));
+    const send = (caller: string) => gateway.inject({ path: "/a/x", headers: { Host: "h", "X-Caller": caller } });
+    for (const caller of ["a", "b"]) await send(caller);
+    const labels = { plugin: "rate_limit", level: "service", service: "s", route: "", id: "1" };
+    const told = () => ["callers", "shared_total"].map((what) => read(gateway).one(`edge_gateway_rate_limit_${what}`, labels));
+    expect(told()).toEqual([2, 0]);
+    for (const caller of ["c", "d", "e"]) await send(caller);
+    expect(told()).toEqual([2, 3]);
+  });
+
+  it("the state of each circuit breaker", async () => {
+    const { port } = await backend((_request, response) => void response.writeHead(500).end());
+    const breaking = oneService(port, { circuit_breaker: { min_requests: 1 }, health: { passive: { max_failures: 0 } } });
+    const { gateway } = await running(breaking);
+    const states = () => read(gateway).all("edge_gateway_circuit_state").map(({ labels: { service, state }, value }) => [service, state, value]);
+    expect(states()).toEqual([["s", "closed", 1], ["s", "open", 0], ["s", "half_open", 0]]);
+    await gateway.inject({ path: "/a/x" });
+    expect(states()).toEqual([["s", "closed", 0], ["s", "open", 1], ["s", "half_open", 0]]);
   });
 });
 

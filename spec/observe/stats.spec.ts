@@ -189,7 +189,7 @@ describe("the end of a step", () => {
   function manyRoutes() {
     const clock = manualClock();
     const metrics = new Metrics();
-    const plan: MetricsPlan = { services: new Map() };
+    const plan: MetricsPlan = { services: new Map(), plugins: new Map() };
     const { meter, routes } = metrics.plan({ name: "s", upstreams: [{ id: "u" }], routes: ROUTES }, plan);
     metrics.adopt(plan);
     const stats = new Stats(clock, metrics);
