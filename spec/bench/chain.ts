@@ -9,6 +9,7 @@ import { systemClock } from "../../lib/base/clock.ts";
 import { Call, Exchange } from "../../lib/http/exchange.ts";
 import type { Handler } from "../../lib/http/handler.ts";
 import type { Reply } from "../../lib/http/reply.ts";
+import { behindPlugins, metered, PluginMeter } from "../../lib/observe/plugin_meter.ts";
 import { builtinPlugins } from "../../lib/plugins/builtin.ts";
 import { foldBlaming, type Link } from "../../lib/plugins/blame.ts";
 import type { AnyPlugin } from "../../lib/plugins/plugin.ts";
@@ -33,11 +34,18 @@ export async function chain([given = "100000"]: readonly string[]): Promise<bool
   if (!(requests >= 1_000)) throw new RangeError("a round has a thousand requests at least");
   const links = CHAIN.flatMap(([name, config]) => linkOf(builtinPlugins.find((kind) => kind.name === name), config) ?? []);
   const missing = CHAIN.map(([name]) => name).filter((name) => !links.some((link) => link.name === name));
-  const rows: (readonly [string, readonly Link[]])[] = [["none", []], ...links.map((link) => [link.name, [link]] as const), ["all of them", links]];
+  const timed = links.map((link) => ({ ...link, middleware: metered(new PluginMeter(), link.middleware, systemClock) }));
+  const rows: (readonly [string, readonly Link[]])[] = [
+    ["none", []],
+    ...links.map((link) => [link.name, [link]] as const),
+    ["all, not timed", links],
+    ["all, as served", timed],
+  ];
+  const chained = (some: readonly Link[], innermost: Handler) => ({ handler: foldBlaming(some, some === timed ? behindPlugins(innermost, systemClock) : innermost), rounds: [] });
   const measures: Measured[] = rows.map(([title, some]) => ({
     title,
-    atOnce: { handler: foldBlaming(some, () => REPLY), rounds: [] },
-    promised: { handler: foldBlaming(some, () => Promise.resolve(REPLY)), rounds: [] },
+    atOnce: chained(some, () => REPLY),
+    promised: chained(some, () => Promise.resolve(REPLY)),
   }));
   // In turn, so that a moment in which the machine is busy hits all of them; the first round warms up.
   for (let round = 0; round <= ROUNDS; round++) {
