@@ -65,12 +65,12 @@ export function createAdmin(options: AdminOptions): Admin {
     connection.unanswered += 1;
     connection.latest = request;
     response.on("error", () => {}); // The client is gone; nobody is left to be told.
-    drain(request, response);
+    const isCutShort = drain(request, response);
     find(randomUUID())
       .then(({ status, headers, body }) => {
-        if (typeof body === "function") return void stream(body, connection, response, () => response.writeHead(status, headers as string[]));
-        if (closing !== null || connection.broken) response.shouldKeepAlive = false;
-        response.writeHead(status, headers as string[]);
+        const isLast = typeof body === "function" || closing !== null || connection.broken || isCutShort();
+        response.writeHead(status, (isLast ? [...headers, "Connection", "close"] : headers) as string[]);
+        if (typeof body === "function") return stream(body, connection, response);
         if (body instanceof Readable && request.method !== "HEAD") return send(body, connection, response);
         connection.unanswered -= 1;
         response.end(body instanceof Readable ? null : body);
@@ -85,10 +85,8 @@ export function createAdmin(options: AdminOptions): Admin {
   }
 
   /** The connection counts as one that waits for an answer as long as it lasts: nothing else is written into it. */
-  function stream(body: (response: ServerResponse) => void, connection: Connection, response: ServerResponse, writeHead: () => void): void {
-    response.shouldKeepAlive = false;
+  function stream(body: (response: ServerResponse) => void, connection: Connection, response: ServerResponse): void {
     response.once("close", () => (connection.unanswered -= 1));
-    writeHead();
     body(response);
     if (closing !== null || connection.broken) response.end();
   }
@@ -183,16 +181,19 @@ function createListener({ tls, timeouts = TIMEOUTS }: AdminOptions): Server | Tl
   return server;
 }
 
-/** Hardly an endpoint takes a body. What comes is read and dropped, so that the connection can serve again, up to a bound. */
-function drain(request: IncomingMessage, response: ServerResponse): void {
+/**
+ * Reads and drops a body, since few endpoints take one, so that the connection can serve again. Returns whether the body was too long to be
+ * read to its end.
+ */
+function drain(request: IncomingMessage, response: ServerResponse): () => boolean {
   let seen = 0;
   request.on("data", (chunk: Buffer) => {
     seen += chunk.length;
     if (seen <= MOST_BODY) return;
     request.pause();
-    response.shouldKeepAlive = false;
     if (response.writableEnded) request.socket.destroySoon();
   });
+  return () => seen > MOST_BODY;
 }
 
 const MOST_CONNECTIONS = 1024;

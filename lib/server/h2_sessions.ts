@@ -2,7 +2,7 @@
  * HTTP/2 connections from their preface to their GOAWAY: what they may cost, how long they are kept, how they are drained. What
  * happens on one stream is the caller's affair.
  */
-import http2, { type Http2Server, type IncomingHttpHeaders, type ServerHttp2Session, type ServerHttp2Stream } from "node:http2";
+import http2, { type IncomingHttpHeaders, type ServerHttp2Session, type ServerHttp2Stream, type ServerOptions } from "node:http2";
 import type { Socket } from "node:net";
 import type { Clock, Timer } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
@@ -59,45 +59,8 @@ export function createSessions(options: SessionsOptions): Sessions {
   const { clock, log } = options;
   const open = new Set<Session>();
   let draining = false;
-  /** The connection that is being taken: node's session hides it. */
-  let taken: Socket;
   let timer: Timer | null = null;
   let lookedAt = 0;
-  let server: { readonly limits: Limits; readonly http2: Http2Server } | null = null;
-
-  /** Node's settings for a connection stand in a server object, one for each set of limits; it listens nowhere. */
-  function serverFor(limits: Limits): Http2Server {
-    if (server?.limits === limits) return server.http2;
-    const made = http2.createServer({
-      maxSessionMemory: MAX_SESSION_MEGABYTES,
-      maxSessionInvalidFrames: MAX_INVALID_FRAMES,
-      maxSessionRejectedStreams: MAX_REJECTED_STREAMS,
-      // A client that never acknowledges our settings is not held to them; to this it is.
-      maxHeaderListPairs: limits.maxHeaders + SURPLUS_LINES,
-      // What node is to hold clients to is what it tells them; what they may really have is less, and checked in h2_receive.ts.
-      settings: {
-        maxConcurrentStreams: MAX_STREAMS,
-        maxHeaderListSize: limits.maxHeaderBytes + SURPLUS_HEAD_BYTES,
-        enableConnectProtocol: true,
-      },
-    });
-    made.on("session", (session) => {
-      const own = new Session(session, taken, limits, options);
-      open.add(own);
-      startLooking();
-      session.once("close", () => {
-        open.delete(own);
-        if (open.size > 0) return;
-        timer?.cancel();
-        timer = null;
-      });
-      session.on("error", (error) => log.debug("HTTP/2 connection failed", { error: error.message }));
-      if (draining) own.drain();
-    });
-    made.on("sessionError", ignore);
-    server = { limits, http2: made };
-    return made;
-  }
 
   /** One timer for all connections, running only while there are some. */
   function startLooking(): void {
@@ -119,8 +82,19 @@ export function createSessions(options: SessionsOptions): Sessions {
     take(socket) {
       // A client that has closed its side has left: half an HTTP/2 connection is none, and its streams would never hear of the end.
       socket.allowHalfOpen = false;
-      taken = socket;
-      serverFor(options.limits()).emit("connection", socket);
+      const limits = options.limits();
+      const session = http2.performServerHandshake(socket, optionsFor(limits));
+      const own = new Session(session, socket, limits, options);
+      open.add(own);
+      startLooking();
+      session.once("close", () => {
+        open.delete(own);
+        if (open.size > 0) return;
+        timer?.cancel();
+        timer = null;
+      });
+      session.on("error", (error) => log.debug("HTTP/2 connection failed", { error: error.message }));
+      if (draining) own.drain();
     },
     drain() {
       draining = true;
@@ -135,6 +109,22 @@ export function createSessions(options: SessionsOptions): Sessions {
     },
     get open() {
       return open.size;
+    },
+  };
+}
+
+function optionsFor(limits: Limits): ServerOptions {
+  return {
+    maxSessionMemory: MAX_SESSION_MEGABYTES,
+    maxSessionInvalidFrames: MAX_INVALID_FRAMES,
+    maxSessionRejectedStreams: MAX_REJECTED_STREAMS,
+    // A client that never acknowledges our settings is not held to them; to this it is.
+    maxHeaderListPairs: limits.maxHeaders + SURPLUS_LINES,
+    // Node holds clients to what it tells them. What they may really have is less, and checked in h2_receive.ts.
+    settings: {
+      maxConcurrentStreams: MAX_STREAMS,
+      maxHeaderListSize: limits.maxHeaderBytes + SURPLUS_HEAD_BYTES,
+      enableConnectProtocol: true,
     },
   };
 }

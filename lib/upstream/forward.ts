@@ -152,7 +152,7 @@ function send(one: Try<Pool>): Promise<Reply> {
       bounds.headArrived();
       response = received;
       // Whether the upstream goes on with HTTP behind a refused upgrade is its own guess: the connection is not used again.
-      if (exchange.upgrade !== null) request.shouldKeepAlive = false;
+      if (exchange.upgrade !== null) pool.leave(socket!);
       const unguard = guardEnd(socket!, received);
       request.once("close", unguard);
       resolve(replyOf(exchange, received, options.viaName, received, () => trailerFields(received.rawTrailers)));

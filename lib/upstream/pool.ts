@@ -144,6 +144,11 @@ export class Pool {
     else way.idle.push(connection);
   }
 
+  /** A connection of an agent in use is not to be used again. */
+  leave(socket: Duplex): void {
+    this.#leaving.add(socket);
+  }
+
   /** Most connections at one time; a reload may change it. */
   get maxConnections(): number {
     return this.#maxConnections;

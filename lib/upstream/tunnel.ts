@@ -61,7 +61,8 @@ function cut(side: Duplex): void {
 
 /** A stream of HTTP/2 ends its reading side in good order also when the client resets it. */
 function wasReset(side: Duplex): boolean {
-  return isStream(side) && side.rstCode !== constants.NGHTTP2_NO_ERROR;
+  // Undefined until it is closed, by node's documentation.
+  return isStream(side) && (side.rstCode ?? constants.NGHTTP2_NO_ERROR) !== constants.NGHTTP2_NO_ERROR;
 }
 
 function isStream(side: Duplex): side is Http2Stream {
