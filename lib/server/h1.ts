@@ -70,7 +70,7 @@ interface Under {
 export function createHttp1(options: Http1Options): Http1 {
   const { clock, log, departures } = options;
   const servers: http.Server[] = [];
-  /** HTTP/1 connections that have not asked for anything yet: node does not count them among the idle ones. */
+  /** HTTP/1 connections that have not asked for anything yet: before Node 26 they are not among those that it counts as idle. */
   const fresh = new Set<Socket>();
   const turns = createTurns();
   const uploads = createUploads(clock);

@@ -5,6 +5,7 @@
 import type { Server, Socket } from "node:net";
 import { TLSSocket } from "node:tls";
 import type { Clock, Timer } from "../base/clock.ts";
+import { takeConnections } from "./limits.ts";
 
 export interface H2cOptions {
   readonly clock: Clock;
@@ -60,12 +61,9 @@ export function createH2c(options: H2cOptions): H2c {
 
   return {
     divert(server) {
-      const own = server.listeners("connection") as ((this: Server, socket: Socket) => void)[];
-      server.removeAllListeners("connection");
+      const serve = takeConnections(server);
       server.on("connection", (socket: Socket) => {
-        const serveHttp1 = () => {
-          for (const listener of own) listener.call(server, socket);
-        };
+        const serveHttp1 = () => serve(socket);
         // One from the TLS listener has chosen by ALPN; one that comes back speaks HTTP/1.
         if (!options.enabled() || socket instanceof TLSSocket) return serveHttp1();
         const how = options.admitted(socket);

@@ -87,11 +87,21 @@ export function createDoor(rules: () => Rules, log: Log, clock: Clock): Door {
 
 /** Puts `admitted` before a server's own listeners: a connection that is not taken costs no parser and no handshake. */
 export function guard(server: Server, admitted: (socket: Socket) => boolean): void {
-  const own = server.listeners("connection") as ((this: Server, socket: Socket) => void)[];
-  server.removeAllListeners("connection");
+  const serve = takeConnections(server);
   server.on("connection", (socket: Socket) => {
-    if (admitted(socket)) for (const listener of own) listener.call(server, socket);
+    if (admitted(socket)) serve(socket);
   });
+}
+
+/** Removes a server's own `connection` listeners; returns what serves a connection as they did. Throws if the server has none. */
+export function takeConnections(server: Server): (socket: Socket) => void {
+  const own = server.listeners("connection") as ((this: Server, socket: Socket) => void)[];
+  // Added later, they would serve every connection that is refused here.
+  if (own.length === 0) throw new Error("this version of Node.js is not supported: its servers have no connection listener that limits could be put before");
+  server.removeAllListeners("connection");
+  return (socket) => {
+    for (const listener of own) listener.call(server, socket);
+  };
 }
 
 /** A request body on its way in. */

@@ -198,6 +198,8 @@ function send({ exchange, to, options, tryEndsAt, endsAt }: Try<Sessions>, sessi
       trailers = raw;
     });
     stream.on("error", (error: NodeJS.ErrnoException) => {
+      // A connection can carry 2^30 requests (RFC 9113 §5.1.1).
+      if (error.code === "ERR_HTTP2_OUT_OF_STREAMS") session.leave();
       if (phase !== "over") fail(faultOf(error, stream, session, phase, exchange));
     });
     stream.once("close", () => {
@@ -230,12 +232,7 @@ function send({ exchange, to, options, tryEndsAt, endsAt }: Try<Sessions>, sessi
 function open(session: ClientHttp2Session, fields: OutgoingHttpHeaders, options: http2.ClientSessionRequestOptions): ClientHttp2Stream {
   // Between the lease and now. Newer Nodes would say so later, by an error of the stream, when part of the body may be gone.
   if (session.closed || session.destroyed) throw new Unserved("upstream_reset", "the connection has ended");
-  try {
-    return session.request(fields, options);
-  } catch (error) {
-    // It has no numbers left.
-    throw new Unserved("upstream_reset", (error as Error).message, error);
-  }
+  return session.request(fields, options);
 }
 
 /** Throws when a header cannot be written. */

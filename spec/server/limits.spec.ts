@@ -117,6 +117,11 @@ test("a guarded server sees only what is admitted", async () => {
   first.destroy();
 });
 
+test("a server that has no connection listener of its own is not guarded but refused: it would serve what is not admitted", () => {
+  const server = net.createServer();
+  expect(() => guard(server, () => false)).toThrow(/^this version of Node\.js is not supported/);
+});
+
 describe("uploads", () => {
   function upload(): Upload & { bytes: number; waiting: boolean; slow: boolean } {
     const self = { bytes: 0, waiting: true, slow: false };

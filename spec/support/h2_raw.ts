@@ -82,6 +82,24 @@ export const GET: readonly (readonly [string, string])[] = [
 
 export const POST = GET.map(([name, value]) => (name === ":method" ? ([name, "POST"] as const) : ([name, value] as const)));
 
+/** Calls `take` with each frame of the bytes that what is returned is given; `skipped` bytes come before the first. */
+export function frameReader(take: (frame: Frame) => void, skipped = 0): (chunk: Buffer) => void {
+  let buffered = Buffer.alloc(0);
+  let before = skipped;
+  return (chunk) => {
+    buffered = Buffer.concat([buffered, chunk]);
+    if (buffered.length < before) return;
+    buffered = buffered.subarray(before);
+    before = 0;
+    while (buffered.length >= 9 && buffered.length >= 9 + buffered.readUIntBE(0, 3)) {
+      const end = 9 + buffered.readUIntBE(0, 3);
+      const got = { type: buffered[3]!, flags: buffered[4]!, stream: buffered.readUInt32BE(5) & 0x7fffffff, payload: buffered.subarray(9, end) };
+      buffered = buffered.subarray(end);
+      take(got);
+    }
+  };
+}
+
 export interface RawSession {
   readonly socket: net.Socket;
   /** Every frame that has come, in order. */
@@ -111,7 +129,6 @@ export async function rawSession(port: number, { bare = false, acknowledge = tru
   const socket = net.connect(port, "127.0.0.1");
   await new Promise<void>((resolve, reject) => socket.once("connect", resolve).once("error", reject));
   const frames: Frame[] = [];
-  let buffered = Buffer.alloc(0);
   let ended = false;
   const waiting = new Set<() => void>();
   const tell = () => [...waiting].forEach((look) => look());
@@ -123,22 +140,14 @@ export async function rawSession(port: number, { bare = false, acknowledge = tru
     ended = true;
     tell();
   });
-  socket.on("data", (chunk: Buffer) => {
-    buffered = Buffer.concat([buffered, chunk]);
-    while (buffered.length >= 9 && buffered.length >= 9 + buffered.readUIntBE(0, 3)) {
-      const end = 9 + buffered.readUIntBE(0, 3);
-      const got: Frame = {
-        type: buffered[3]!,
-        flags: buffered[4]!,
-        stream: buffered.readUInt32BE(5) & 0x7fffffff,
-        payload: buffered.subarray(9, end),
-      };
-      buffered = buffered.subarray(end);
-      frames.push(got);
-      if (acknowledge && (got.type === SETTINGS || got.type === PING) && (got.flags & ACK) === 0) {
-        send(frame(got.type, ACK, 0, got.type === PING ? got.payload : undefined));
-      }
+  const read = frameReader((got) => {
+    frames.push(got);
+    if (acknowledge && (got.type === SETTINGS || got.type === PING) && (got.flags & ACK) === 0) {
+      send(frame(got.type, ACK, 0, got.type === PING ? got.payload : undefined));
     }
+  });
+  socket.on("data", (chunk: Buffer) => {
+    read(chunk);
     tell();
   });
   const until = (fits: (frame: Frame) => boolean) =>

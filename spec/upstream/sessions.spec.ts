@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import http2 from "node:http2";
+import http2, { type ClientHttp2Session } from "node:http2";
 import https from "node:https";
 import net, { type AddressInfo, type Socket } from "node:net";
 import { finished, PassThrough, Readable, type Duplex } from "node:stream";
@@ -277,6 +277,19 @@ describe("sessions", () => {
     expect(await text).toBe("late");
     expect(upstream.connections).toBe(2);
   });
+});
+
+test.each([1, 2])("leaves a connection that has no stream numbers left, for another one (max_connections %i)", async (maxConnections) => {
+  const upstream = await framePeer((peer, stream) => peer.answer(stream));
+  const { send, pool } = bench(upstream.port, {}, maxConnections);
+  const first = pool.tryLease()!;
+  const session = (await first.ready) as ClientHttp2Session & { setNextStreamID(id: number): void };
+  await first.settled;
+  session.setNextStreamID(0x7fffffff);
+  first.release();
+  for (let i = 0; i < 4; i++) expect(await read(await send())).toBe("ok");
+  expect(upstream.streams).toEqual([0x7fffffff, 1, 3, 5]);
+  await eventually(() => upstream.open === 1 && pool.open === 1 && pool.leased === 0);
 });
 
 test("a GOAWAY with an error leaves those under way that the peer still answers", async () => {

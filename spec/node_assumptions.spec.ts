@@ -1,0 +1,816 @@
+/**
+ * What lib relies on that Node.js does not document, or documents in fewer words: one test for each promise, grouped by the file of lib
+ * that relies on it. Node itself is exercised, over real sockets; a release of Node that fails one breaks the file that the group names.
+ */
+import { X509Certificate } from "node:crypto";
+import { once } from "node:events";
+import http, { type IncomingMessage, type ServerResponse } from "node:http";
+import https from "node:https";
+import net, { type AddressInfo, type LookupFunction, type Socket } from "node:net";
+import { Readable, type Duplex } from "node:stream";
+import tls, { type TLSSocket } from "node:tls";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { CA, CLIENT, SERVER } from "./support/certs.ts";
+import { client, connected, listening, pair, turn } from "./support/loopback.ts";
+import { NAMELESS } from "./support/more_certs.ts";
+import { eventually, overSocket } from "./support/raw_client.ts";
+
+const RELEASE = Number.parseInt(process.versions.node, 10);
+/** More than the system takes of a connection that nobody reads. */
+const LARGE = Buffer.alloc(16 * 1024 * 1024, "x");
+const NOTHING = Buffer.alloc(0);
+
+function ignore(): void {}
+
+describe("what lib/server/limits.ts and lib/server/h2c.ts need of Node", () => {
+  it("an http.Server and a tls.Server serve a connection by listeners that they have from the start, and only by those", async () => {
+    for (const server of [http.createServer(), tls.createServer({ cert: SERVER.cert, key: SERVER.key })] as net.Server[]) {
+      const own = server.listeners("connection");
+      expect(own.length).toBeGreaterThan(0);
+      server.removeAllListeners("connection");
+      const port = await listening(server);
+      // The one that `listening` has added.
+      expect(server.listeners("connection")).toHaveLength(1);
+      server.close();
+      expect(port).toBeGreaterThan(0);
+    }
+    const server = http.createServer((_request, response) => response.end("served"));
+    const own = server.listeners("connection") as ((this: net.Server, socket: Socket) => void)[];
+    server.removeAllListeners("connection");
+    const taken = once(server, "connection") as Promise<[Socket]>;
+    const { socket, send, until } = await client(await listening(server));
+    send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    const [serverSide] = await taken;
+    // Without them nobody has read what came: it is all there for whoever looks first.
+    await once(serverSide, "readable");
+    expect(serverSide.readableLength).toBeGreaterThan(0);
+    serverSide.unshift(serverSide.read() as Buffer);
+    for (const listener of own) listener.call(server, serverSide);
+    await until("served");
+    socket.destroy();
+  });
+
+  it("a socket that was read by `readable` and put back is served by an http.Server, what was put back before what comes later", async () => {
+    const paths: string[] = [];
+    const server = http.createServer((request, response) => {
+      paths.push(request.url!);
+      response.end();
+    });
+    const front = net.createServer((socket) => {
+      const look = () => {
+        const seen = socket.read() as Buffer | null;
+        if (seen === null) return;
+        socket.off("readable", look);
+        socket.unshift(seen);
+        server.emit("connection", socket);
+      };
+      socket.on("readable", look);
+    });
+    const { send } = await client(await listening(front));
+    send("GET /1 HTTP/1.1\r\nHost: a\r\n\r\nGET /2 HTTP/1.1\r\nHo");
+    send("st: a\r\n\r\nGET /3 HTTP/1.1\r\nHost: a\r\n\r\n");
+    await eventually(() => paths.length === 3);
+    expect(paths).toEqual(["/1", "/2", "/3"]);
+  });
+});
+
+describe("what lib/server/listener.ts needs of Node", () => {
+  it("an http.Server without a port looks for late requests once `listening` was emitted on it", async () => {
+    const server = http.createServer({ connectionsCheckingInterval: 5, headersTimeout: 1, requestTimeout: 1 });
+    server.emit("listening");
+    onTestFinished(() => void server.close());
+    const late = once(server, "clientError") as Promise<[NodeJS.ErrnoException, Duplex]>;
+    const { send } = await client(await listening(net.createServer((socket) => void server.emit("connection", socket))));
+    send("GET / HTTP/1.1\r\n");
+    const [error, socket] = await late;
+    socket.destroy();
+    expect(error.code).toBe("ERR_HTTP_REQUEST_TIMEOUT");
+  });
+
+  it("net.Server's own close ends neither the idle connections of an http.Server nor its look for late requests", async () => {
+    const server = http.createServer({ connectionsCheckingInterval: 5, headersTimeout: 0, requestTimeout: 0 }, (_request, response) => response.end("served"));
+    const { send, until, text } = await client(await listening(server));
+    send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    await until("served");
+    net.Server.prototype.close.call(server);
+    expect(server.listening).toBe(false);
+    send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    await eventually(() => text().split("served").length === 3);
+    const late = once(server, "clientError") as Promise<[NodeJS.ErrnoException, Duplex]>;
+    send("GET / HTTP/1.1\r\n");
+    // Also what `lib/server/h1.ts` needs: times that change hold for connections that are there.
+    server.requestTimeout = 1;
+    server.headersTimeout = 1;
+    expect((await late)[0].code).toBe("ERR_HTTP_REQUEST_TIMEOUT");
+  });
+
+  it("two turns of the event loop accept at least one of the connections that wait", async () => {
+    const server = net.createServer();
+    const port = await listening(server);
+    let taken = 0;
+    server.on("connection", () => taken++);
+    const clients = Array.from({ length: 5 }, () => net.connect(port, "127.0.0.1"));
+    for (const socket of clients) onTestFinished(() => void socket.destroy());
+    // The system has them all from now on.
+    await new Promise((resolve) => process.nextTick(resolve));
+    for (let before = -1; before !== taken; ) {
+      before = taken;
+      await turn();
+      await turn();
+    }
+    expect(taken).toBe(5);
+  });
+});
+
+describe("what lib/server/h1.ts needs of Node", () => {
+  it("pipelined requests are given as they come; the next response has the connection when the one before has closed", async () => {
+    const responses: ServerResponse[] = [];
+    const server = http.createServer((_request, response) => void responses.push(response));
+    const { send, until } = await client(await listening(server));
+    send("GET /1 HTTP/1.1\r\nHost: a\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n");
+    await eventually(() => responses.length === 2);
+    expect(responses[1]!.socket).toBeNull();
+    responses[0]!.end("first");
+    await once(responses[0]!, "close");
+    expect(responses[1]!.socket).toBeInstanceOf(net.Socket);
+    responses[1]!.end("second");
+    expect(await until("second")).toMatch(/first[^]*second/);
+  });
+
+  it("what is written before an http.Server hears of its client's end still leaves", async () => {
+    const server = http.createServer((request, response) => {
+      request.socket.prependListener("end", () => response.end("in time"));
+    });
+    const { socket, send, closed } = await client(await listening(server));
+    send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    socket.end();
+    expect(await closed()).toContain("in time");
+  });
+
+  it.each([
+    ["a head that is too large", `GET /${"x".repeat(2000)} HTTP/1.1\r\nHost: a\r\n\r\n`, /^HPE_HEADER_OVERFLOW$/],
+    ["a body whose sender ends its side", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab", /^HPE_INVALID_EOF_STATE$/],
+    ["bytes that are no request", "\x16\x03\x01\x02\r\n\r\n", /^HPE_/],
+  ])("`clientError` names the fault of %s, and has the bytes", async (_what, bytes, code) => {
+    const server = http.createServer({ maxHeaderSize: 1000 }, ignore);
+    const failed = once(server, "clientError") as Promise<[NodeJS.ErrnoException & { rawPacket?: Buffer }, Duplex]>;
+    const { socket, send } = await client(await listening(server));
+    send(bytes);
+    if (bytes.startsWith("POST")) socket.end();
+    const [error, side] = await failed;
+    side.destroy();
+    expect(error.code).toMatch(code);
+    if (bytes.startsWith("GET")) expect(error.rawPacket!.toString("latin1", 0, 6)).toBe("GET /x");
+  });
+
+  it("`clientError` says ECONNRESET of a connection that is reset", async () => {
+    const server = http.createServer(ignore);
+    const failed = once(server, "clientError") as Promise<[NodeJS.ErrnoException, Duplex]>;
+    const { socket, send } = await client(await listening(server));
+    const accepted = once(server, "request");
+    send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    await accepted;
+    socket.resetAndDestroy();
+    expect((await failed)[0].code).toBe("ECONNRESET");
+  });
+
+  it("`maxHeaderSize` of a server may change while it listens: it holds for connections that begin then", async () => {
+    const server = http.createServer((_request, response) => response.end("served")) as http.Server & { maxHeaderSize?: number };
+    server.on("clientError", (error: NodeJS.ErrnoException, socket) => socket.end(error.code));
+    const port = await listening(server);
+    const answer = async (size: number) => {
+      const { send, closed } = await client(port);
+      // "/", "Host", "a", "Connection", "close", "X" and the rest of them in the value.
+      send(`GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX: ${"x".repeat(size - 22)}\r\n\r\n`);
+      return closed();
+    };
+    for (const most of [30_000, 1_000]) {
+      server.maxHeaderSize = most;
+      // Counted are the target, names and values (`lib/gateway/explain.ts` counts them, too).
+      expect(await answer(most - 1)).toContain("served");
+      expect(await answer(most)).toContain("HPE_HEADER_OVERFLOW");
+    }
+  });
+
+  it("closeIdleConnections ends connections that wait for a further request, and spares those with one, or with a part of one", async () => {
+    const server = http.createServer((request, response) => {
+      if (request.url !== "/held") response.end("served");
+    });
+    const taken: Socket[] = [];
+    const front = net.createServer((socket) => {
+      taken.push(socket);
+      server.emit("connection", socket);
+    });
+    server.emit("listening");
+    onTestFinished(() => void server.close());
+    const port = await listening(front);
+    // One after the other: `taken` has them in this order.
+    const [first, idle, further, held] = [await client(port), await client(port), await client(port), await client(port)];
+    for (const { send } of [idle, further]) send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    await Promise.all([idle.until("served"), further.until("served")]);
+    first.send("GET / HT");
+    further.send("GET / HT");
+    held.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n");
+    await eventually(() => taken.every(({ bytesRead }) => bytesRead > 0) && taken[2]!.bytesRead > taken[1]!.bytesRead);
+    server.closeIdleConnections();
+    await idle.closed();
+    first.send("TP/1.1\r\nHost: a\r\n\r\n");
+    further.send("TP/1.1\r\nHost: a\r\n\r\n");
+    await Promise.all([first.until("served"), further.until(/served[^]*served/)]);
+    expect(held.socket.destroyed).toBe(false);
+  });
+
+  it("closeIdleConnections spares a connection whose written reply says that it is not `finished`, and ends it when it says so", async () => {
+    const server = http.createServer((_request, response) => response.end(LARGE));
+    const answered = once(server, "request") as Promise<[IncomingMessage, ServerResponse]>;
+    const { socket, send, closed } = await client(await listening(server));
+    socket.pause();
+    send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    const [request, response] = await answered;
+    response.finished = false;
+    server.closeIdleConnections();
+    expect(request.socket.destroyed).toBe(false);
+    response.finished = true;
+    server.closeIdleConnections();
+    expect(request.socket.destroyed).toBe(true);
+    socket.resume();
+    await closed();
+  });
+
+  it("a connection that was given up to an upgrade is served again when it is put back and emitted as a `connection`", async () => {
+    const paths: string[] = [];
+    const server = http.createServer((request, response) => {
+      paths.push(request.url!);
+      response.end(`served ${request.url}`);
+    });
+    server.on("upgrade", (_request, socket, behind) => {
+      socket.unshift(Buffer.concat([Buffer.from("GET /again HTTP/1.1\r\nHost: a\r\n\r\n"), behind]));
+      server.emit("connection", socket);
+    });
+    const { send, until } = await client(await listening(server));
+    send("GET /1 HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n");
+    await until("served /2");
+    send("GET /3 HTTP/1.1\r\nHost: a\r\n\r\n");
+    await until("served /3");
+    expect(paths).toEqual(["/again", "/2", "/3"]);
+  });
+
+  it("the socket of a request names its server as `server`, on http and https", async () => {
+    for (const server of [http.createServer(), https.createServer({ cert: SERVER.cert, key: SERVER.key })]) {
+      const found = once(server, "upgrade") as Promise<[IncomingMessage, Socket]>;
+      const port = await listening(server);
+      const socket = await connected(server instanceof https.Server ? tls.connect({ port, host: "127.0.0.1", rejectUnauthorized: false }) : net.connect(port, "127.0.0.1"));
+      socket.write("GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n");
+      const [request] = await found;
+      expect((request.socket as Socket & { server?: unknown }).server).toBe(server);
+    }
+  });
+
+  it(`until Node 24 an upgrade has the connection itself, with its body unread; from Node 25 on a callback makes it an ordinary request`, async () => {
+    const request = "POST / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: x\r\nContent-Length: 4\r\n\r\n";
+    const server = http.createServer(RELEASE >= 25 ? ({ shouldUpgradeCallback: () => false } as http.ServerOptions) : {}, async (body, response) => {
+      response.end(`served ${Buffer.concat(await body.toArray()).toString()}`);
+    });
+    server.on("upgrade", (asked: IncomingMessage, socket: Duplex, behind: Buffer) => {
+      expect(RELEASE).toBeLessThan(25);
+      expect(socket).toBe(asked.socket);
+      socket.end(`body ${behind.toString()}`);
+    });
+    const { send, until } = await client(await listening(server));
+    send(`${request}body`);
+    await until(RELEASE >= 25 ? "served body" : "body body");
+  });
+
+  it("what is written to the connection of a response comes before its head", async () => {
+    const server = http.createServer((_request, response) => {
+      response.socket!.write("HTTP/1.1 103 Early Hints\r\n\r\n");
+      response.end("late");
+    });
+    const { send, until } = await client(await listening(server));
+    send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    expect(await until("late")).toMatch(/^HTTP\/1\.1 103 Early Hints\r\n\r\nHTTP\/1\.1 200 OK\r\n/);
+  });
+
+  it("`bytesRead` of a connection counts what the parser reads without events", async () => {
+    const server = http.createServer((request, response) => {
+      const before = request.socket.bytesRead;
+      request.resume().on("end", () => response.end(`read ${request.socket.bytesRead - before}`));
+    });
+    const { send, until } = await client(await listening(server));
+    const head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n";
+    send(head);
+    send(Buffer.alloc(100_000));
+    const counted = Number(/read (\d+)/.exec(await until(/read \d+/))![1]);
+    // The first segment may hold some of the body.
+    expect(counted).toBeGreaterThan(0);
+    expect(counted).toBeLessThanOrEqual(100_000);
+  });
+});
+
+describe("what lib/server/respond.ts and lib/server/linger.ts need of Node", () => {
+  /** What the first request is answered with by `answer`, once `fits` has come. */
+  async function answered(answer: (response: ServerResponse, request: IncomingMessage) => void, fits: string | RegExp, request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n") {
+    const server = http.createServer((asked, response) => answer(response, asked));
+    const { send, until } = await client(await listening(server));
+    send(request);
+    return until(fits);
+  }
+
+  it("writeHead takes a flat list: order, case, repeated names and Latin-1 bytes are kept, and chunking is added for HTTP/1.1 only", async () => {
+    const list = ["x-A", "1", "Set-Cookie", "a=1", "X-a", "caf\xe9", "Set-Cookie", "b=2"];
+    const answer = (response: ServerResponse) => void response.writeHead(200, "", list as unknown as http.OutgoingHttpHeaders).end("body");
+    const text = await answered((response) => void (response.writeHead(200, "Fine", list as unknown as http.OutgoingHttpHeaders), response.write("body"), response.end()), "0\r\n\r\n");
+    expect(text).toMatch(/^HTTP\/1\.1 200 Fine\r\nx-A: 1\r\nSet-Cookie: a=1\r\nX-a: caf\xe9\r\nSet-Cookie: b=2\r\n/);
+    expect(text).toContain("Transfer-Encoding: chunked\r\n");
+    expect(await answered(answer, "body", "GET / HTTP/1.0\r\n\r\n")).not.toContain("Transfer-Encoding");
+  });
+
+  it("a head that writeHead refuses leaves nothing behind but the reason phrase", async () => {
+    const text = await answered((response) => {
+      expect(() => response.writeHead(201, "Kept", ["X-Bad", "a\r\nb", "X-Good", "1"] as unknown as http.OutgoingHttpHeaders)).toThrow();
+      response.statusMessage = "";
+      response.writeHead(500, ["Content-Length", "4"] as unknown as http.OutgoingHttpHeaders).end("body");
+    }, "body");
+    expect(text).toMatch(/^HTTP\/1\.1 500 Internal Server Error\r\nContent-Length: 4\r\n/);
+    expect(text).not.toMatch(/X-Bad|X-Good|Kept/);
+  });
+
+  it("an empty write sends the head by itself, and does not end a chunked body", async () => {
+    let answer!: ServerResponse;
+    const server = http.createServer((_request, response) => void (answer = response));
+    const { send, until } = await client(await listening(server));
+    send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    await eventually(() => answer !== undefined);
+    answer.writeHead(200, ["X-Name", "caf\xe9"] as unknown as http.OutgoingHttpHeaders);
+    answer.write(NOTHING);
+    expect(await until("\r\n\r\n")).toMatch(/X-Name: caf\xe9\r\n[^]*\r\n\r\n$/);
+    answer.end("body");
+    expect(await until("0\r\n\r\n")).toMatch(/\r\n\r\n4\r\nbody\r\n0\r\n\r\n$/);
+  });
+
+  it("the `end` of a response is the prototype's", async () => {
+    await answered((response) => {
+      expect(Object.hasOwn(response, "end")).toBe(false);
+      expect(response.end).toBe(http.ServerResponse.prototype.end);
+      response.end("same");
+    }, "same");
+  });
+
+  it("a response is not finished, and its connection has bytes to write, until the system has taken its last byte", async () => {
+    let answer!: ServerResponse;
+    let socket!: Socket;
+    const server = http.createServer((request, response) => {
+      answer = response;
+      socket = request.socket;
+      response.writeHead(200, ["Content-Length", String(LARGE.length)] as unknown as http.OutgoingHttpHeaders);
+      response.end(LARGE);
+      expect(socket.writableLength).toBeGreaterThan(0);
+    });
+    const near = await connected(net.connect(await listening(server), "127.0.0.1"));
+    near.write("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    await once(near, "readable");
+    for (let i = 0; i < 20; i++) await turn();
+    expect(answer.writableFinished).toBe(false);
+    const finished = once(answer, "finish");
+    near.resume();
+    await finished;
+    expect([answer.writableFinished, socket.writableLength]).toEqual([true, 0]);
+  });
+
+  it("a reply that is the last one ends its connection by the socket's own `destroySoon`", async () => {
+    let asked = 0;
+    const text = await answered((response, { socket }) => {
+      const { destroySoon } = socket;
+      socket.destroySoon = () => {
+        asked++;
+        destroySoon.call(socket);
+      };
+      response.writeHead(200, ["Connection", "close"] as unknown as http.OutgoingHttpHeaders).end("last");
+    }, "last");
+    expect(text).toContain("Connection: close");
+    await eventually(() => asked === 1);
+  });
+
+  it("a body that flows from the turn of its reply on is not thrown away unheard: its listeners get all of it", async () => {
+    const heard: string[] = [];
+    const server = http.createServer((request, response) => {
+      response.end("early");
+      if (request.method === "GET") return;
+      request.on("data", (chunk: Buffer) => heard.push(chunk.toString()));
+      request.on("end", () => heard.push("end"));
+      request.resume();
+    });
+    const { send, until } = await client(await listening(server));
+    send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n");
+    await until("early");
+    send("bodyGET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    await until(/early[^]*early/);
+    expect(heard).toEqual(["body", "end"]);
+  });
+
+  it("a body whose own `pause` does nothing flows to its end, whoever pauses it", async () => {
+    await answered(
+      (response, request) => {
+        let bytes = 0;
+        request.pause();
+        request.pause = () => request;
+        request.resume();
+        request.on("data", (chunk: Buffer) => {
+          bytes += chunk.length;
+          request.pause();
+        });
+        request.on("end", () => response.end(`all ${bytes}`));
+      },
+      "all 300000",
+      `POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 300000\r\n\r\n${"x".repeat(300_000)}`,
+    );
+  });
+
+  it("a connection of an http.Server that has timed out is destroyed; a reply that is out sets the keep-alive time anew", async () => {
+    const server = http.createServer({ keepAliveTimeout: 60_000 }, (request, response) => {
+      request.socket.setTimeout(30);
+      response.end(request.url === "/large" ? LARGE : "small");
+    });
+    const port = await listening(server);
+    const taken = await client(port);
+    const kept = once(server, "request") as Promise<[IncomingMessage]>;
+    taken.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    await taken.until("small");
+    expect((await kept)[0].socket.timeout).toBeGreaterThanOrEqual(60_000);
+    const stuck = await client(port);
+    stuck.socket.pause();
+    const held = once(server, "request") as Promise<[IncomingMessage]>;
+    stuck.send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
+    await once((await held)[0].socket, "close");
+  });
+
+  it("trailers may be a list of pairs: order and repeated names are kept", async () => {
+    const text = await answered((response) => {
+      response.writeHead(200, ["Trailer", "x-a"] as unknown as http.OutgoingHttpHeaders);
+      response.write("body");
+      response.addTrailers([["X-B", "1"], ["x-a", "2"], ["X-B", "3"]]);
+      response.end();
+    }, /\r\n0\r\n[^]*\r\n\r\n$/);
+    expect(text).toMatch(/\r\n0\r\nX-B: 1\r\nx-a: 2\r\nX-B: 3\r\n\r\n$/);
+  });
+
+  it("a fresh Readable has no listener but those that were added, and flows neither way", () => {
+    const body = new Readable({ read: ignore });
+    expect([body.eventNames(), body.readableFlowing, body.readableDidRead]).toEqual([[], null, false]);
+  });
+});
+
+describe("what lib/server/receive.ts needs of Node", () => {
+  it("rawHeaders and rawTrailers are flat lists as they came: case, order, repeated names, Latin-1; trailers are not among the headers", async () => {
+    let seen: readonly (readonly string[])[] = [];
+    const server = http.createServer((request, response) => {
+      request.resume().on("end", () => {
+        seen = [request.rawHeaders, request.rawTrailers];
+        response.end("seen");
+      });
+    });
+    const { send, until } = await client(await listening(server));
+    send("POST / HTTP/1.1\r\nhOST: a\r\nX-b: \t1 \r\nCookie: x\r\nx-B: caf\xe9\r\nCookie: y\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX-T: 1\r\nx-t: 2\r\n\r\n");
+    await until("seen");
+    expect(seen[0]).toEqual(["hOST", "a", "X-b", "1", "Cookie", "x", "x-B", "caf\xe9", "Cookie", "y", "Transfer-Encoding", "chunked"]);
+    expect(seen[1]).toEqual(["X-T", "1", "x-t", "2"]);
+  });
+
+  it.each([
+    ["a Content-Length with a sign", "Content-Length: +4\r\n"],
+    ["a Content-Length with a blank in it", "Content-Length: 4 4\r\n"],
+    ["a Content-Length in hexadecimal digits", "Content-Length: 0x4\r\n"],
+    ["a Content-Length that is a list", "Content-Length: 4, 4\r\n"],
+    ["an empty Content-Length", "Content-Length:\r\n"],
+    ["a blank before the colon", "Content-Length : 4\r\n"],
+    ["a name that is no token", "X(Y): 1\r\n"],
+    ["an empty name", ": 1\r\n"],
+    ["a line without a colon", "X-A\r\n"],
+    ["a line that goes on in the next one", "X-A: 1\r\n 2\r\n"],
+    ["a NUL in a value", "X-A: a\0b\r\n"],
+    ["a control character in a value", "X-A: a\x01b\r\n"],
+    ["a CR in a value", "X-A: a\rb\r\n"],
+    ["a chunk size that is no number", "Transfer-Encoding: chunked\r\n\r\nzz\r\n\r\n"],
+    ["a chunk that is longer than it says", "Transfer-Encoding: chunked\r\n\r\n1\r\nabc\r\n0\r\n\r\n"],
+    ["a chunk size with a blank before it", "Transfer-Encoding: chunked\r\n\r\n 1\r\na\r\n0\r\n\r\n"],
+  ])("the parser refuses %s", async (_what, lines) => {
+    const server = http.createServer({ insecureHTTPParser: false }, (request) => void request.resume());
+    const failed = once(server, "clientError") as Promise<[NodeJS.ErrnoException, Duplex]>;
+    const { send } = await client(await listening(server));
+    send(`POST / HTTP/1.1\r\nHost: a\r\n${lines}\r\nbody`);
+    const [error, socket] = await failed;
+    socket.destroy();
+    expect(error.code).toMatch(/^HPE_/);
+  });
+
+  it("the parser takes the methods of `http.METHODS` and no other", async () => {
+    const server = http.createServer((request, response) => response.end(request.method));
+    const failed = once(server, "clientError") as Promise<[NodeJS.ErrnoException, Duplex]>;
+    const port = await listening(server);
+    for (const method of ["GET", "PATCH", "PURGE", "REPORT"]) {
+      expect(http.METHODS).toContain(method);
+      const { send, until } = await client(port);
+      send(`${method} / HTTP/1.1\r\nHost: a\r\n\r\n`);
+      await until("200 OK");
+    }
+    expect(http.METHODS).not.toContain("FETCH");
+    (await client(port)).send("FETCH / HTTP/1.1\r\nHost: a\r\n\r\n");
+    const [error, socket] = await failed;
+    socket.destroy();
+    expect(error.code).toBe("HPE_INVALID_METHOD");
+  });
+});
+
+describe("what lib/server/tls.ts and lib/server/client_certificate.ts need of Node", () => {
+  const asking = (ticketKeys: Buffer, sessionIdContext: string): tls.TlsOptions => {
+    return { cert: SERVER.cert, key: SERVER.key, ca: CA.cert, requestCert: true, rejectUnauthorized: false, ticketKeys, sessionIdContext };
+  };
+
+  /** Connects, with the ticket of an earlier connection where one is given; resolves with a ticket, and what the server knows of the client. */
+  async function meet(port: number, session?: Buffer): Promise<{ ticket: Buffer; reused: boolean; shown: string }> {
+    const socket = tls.connect({ host: "127.0.0.1", port, ...CLIENT, rejectUnauthorized: false, servername: "localhost", ...(session && { session }) });
+    const ticket = session === undefined ? (once(socket, "session") as Promise<[Buffer]>) : [session];
+    const heard = once(socket, "data") as Promise<[Buffer]>;
+    await connected(socket);
+    const [[shown], [given]] = await Promise.all([heard, ticket]);
+    const reused = socket.isSessionReused();
+    socket.destroy();
+    return { ticket: given!, reused, shown: shown.toString() };
+  }
+
+  async function secure(options: tls.TlsOptions): Promise<number> {
+    const server = tls.createServer(options);
+    server.on("secureConnection", (socket) => void socket.on("error", ignore).write(`${socket.getPeerX509Certificate()?.subject ?? "nobody"}`));
+    return listening(server);
+  }
+
+  it("a ticket is taken up by every context with its `ticketKeys` and `sessionIdContext`, given by SNI too, and the client's certificate is in it", async () => {
+    const keys = Buffer.alloc(48, 7);
+    const options = asking(keys, "rules");
+    const [first, second] = [await secure(options), await secure({ ...options, SNICallback: (_name, done) => done(null, tls.createSecureContext(options)) })];
+    const { ticket, reused, shown } = await meet(first);
+    expect([reused, shown]).toEqual([false, "CN=a client"]);
+    expect(await meet(second, ticket)).toMatchObject({ reused: true, shown: "CN=a client" });
+    const renewed = tls.createServer(asking(Buffer.alloc(48, 8), "rules"));
+    renewed.on("secureConnection", (socket) => void socket.on("error", ignore).write("renewed"));
+    renewed.setSecureContext(options);
+    expect(await meet(await listening(renewed), ticket)).toMatchObject({ reused: true });
+  });
+
+  it("a ticket is worth nothing where `ticketKeys` or `sessionIdContext` are others", async () => {
+    const keys = Buffer.alloc(48, 7);
+    const { ticket } = await meet(await secure(asking(keys, "rules")));
+    // A handshake that OpenSSL refuses for the other context is no resumption either.
+    const other = await meet(await secure(asking(keys, "others")), ticket).catch(() => ({ reused: false }));
+    expect([other.reused, (await meet(await secure(asking(Buffer.alloc(48, 8), "rules")), ticket)).reused]).toEqual([false, false]);
+  });
+
+  it("a subject is one line for each part; of an empty one there is no text, and no common name", () => {
+    expect(new X509Certificate(CLIENT.cert).subject).toBe("CN=a client");
+    expect((new X509Certificate(CLIENT.cert).toLegacyObject().subject as { CN?: string }).CN).toBe("a client");
+    const nameless = new X509Certificate(NAMELESS.cert);
+    expect(nameless.subject ?? "").toBe("");
+    expect((nameless.toLegacyObject().subject as { CN?: string } | undefined)?.CN).toBeUndefined();
+  });
+});
+
+describe("what lib/upstream/connection.ts, forward_wire.ts and pool.ts need of Node", () => {
+  it("createConnection of an agent gives the connection at once; `onread` given to it has all bytes, none of them as events", async () => {
+    const server = net.createServer((socket) => void socket.end("answer"));
+    const port = await listening(server);
+    const agent = new http.Agent();
+    onTestFinished(() => agent.destroy());
+    const buffer = Buffer.alloc(64);
+    const read: string[] = [];
+    const onread = { buffer, callback: (bytes: number, given: Buffer) => (read.push(given.toString("latin1", 0, bytes)), given === buffer || given.buffer === buffer.buffer) };
+    const connect = agent.createConnection.bind(agent) as unknown as (options: object) => Socket;
+    const socket = connect({ host: "127.0.0.1", port, onread });
+    expect(socket).toBeInstanceOf(net.Socket);
+    socket.on("data", () => read.push("an event"));
+    await once(socket, "end");
+    expect(read.join("")).toBe("answer");
+    expect(socket.readableLength).toBe(0);
+    const secure = new https.Agent();
+    onTestFinished(() => secure.destroy());
+    const tlsSocket = (secure.createConnection.bind(secure) as unknown as (options: object) => Socket)({ host: "127.0.0.1", port });
+    expect(tlsSocket).toBeInstanceOf(tls.TLSSocket);
+    tlsSocket.on("error", ignore).destroy();
+  });
+
+  it("a connection with `onread` is held back by `pause`, and says so until it is resumed", async () => {
+    const server = net.createServer();
+    const accepted = once(server, "connection") as Promise<[Socket]>;
+    const port = await listening(server);
+    let bytes = 0;
+    const callback = (count: number) => ((bytes += count), true);
+    const near = await connected(net.connect({ host: "127.0.0.1", port, onread: { buffer: Buffer.alloc(1024), callback } }));
+    const [far] = await accepted;
+    near.on("data", ignore);
+    near.pause();
+    expect(near.isPaused()).toBe(true);
+    far.write("x".repeat(10_000));
+    for (let i = 0; i < 10; i++) await turn();
+    expect(bytes).toBe(0);
+    near.resume();
+    expect(near.isPaused()).toBe(false);
+    await eventually(() => bytes === 10_000);
+  });
+
+  it("a connection whose other side has ended is not writable any more in the turn of its `end`, before its `close`", async () => {
+    const { near, far } = await pair();
+    near.resume();
+    const closed = once(near, "close");
+    far.end();
+    await once(near, "end");
+    expect(near.writable).toBe(false);
+    expect(await Promise.race([closed, "still open"])).toBe("still open");
+  });
+
+  it("bytes that have come to a connection that is paused are in `readableLength`", async () => {
+    const { near, far } = await pair();
+    near.once("data", () => near.pause());
+    far.write("read");
+    await once(near, "pause");
+    far.write("stray");
+    await eventually(() => near.bytesRead === 9);
+    expect(near.readableLength).toBe(5);
+  });
+
+  it("`writableLength` is 0 in the turn of a write that the system has taken whole, and more as long as it has not", async () => {
+    const { near, far } = await pair();
+    far.pause();
+    near.write("small");
+    expect(near.writableLength).toBe(0);
+    near.write(LARGE);
+    for (let i = 0; i < 20; i++) await turn();
+    expect(near.writableLength).toBeGreaterThan(0);
+    const called = new Promise((resolve) => near.write(NOTHING, resolve));
+    far.resume();
+    await called;
+    expect(near.writableLength).toBe(0);
+  });
+
+  it("nothing leaves a corked connection, and all of it leaves together", async () => {
+    const { near, far } = await pair();
+    const chunks: string[] = [];
+    far.on("data", (chunk: Buffer) => chunks.push(chunk.toString()));
+    near.cork();
+    near.write("head ", "latin1");
+    await turn();
+    near.write("body");
+    expect([near.writableLength, chunks]).toEqual([9, []]);
+    near.uncork();
+    await eventually(() => chunks.length > 0);
+    expect(chunks).toEqual(["head body"]);
+  });
+
+  it("an agent asks its own `keepSocketAlive` whether to keep a connection, and its own `reuseSocket` when it is used again", async () => {
+    const server = http.createServer((_request, response) => response.end("served"));
+    const port = await listening(server);
+    const agent = new http.Agent({ keepAlive: true, scheduling: "lifo" });
+    onTestFinished(() => agent.destroy());
+    const asked: string[] = [];
+    const keep = agent.keepSocketAlive.bind(agent) as unknown as (socket: Duplex) => boolean;
+    const reuse = agent.reuseSocket.bind(agent);
+    agent.keepSocketAlive = (socket) => (asked.push("keep"), asked.length < 4 && keep(socket));
+    agent.reuseSocket = (socket, request) => (asked.push("reuse"), reuse(socket, request));
+    const once_ = () =>
+      new Promise<Socket>((resolve, reject) => {
+        const request = http.get({ host: "127.0.0.1", port, agent }, (response) => response.resume().once("close", () => resolve(request.socket!)));
+        request.once("error", reject);
+      });
+    const first = await once_();
+    await eventually(() => asked.length === 1);
+    expect(await once_()).toBe(first);
+    await eventually(() => asked.length === 3);
+    expect(await once_()).toBe(first);
+    await eventually(() => first.destroyed);
+    expect(asked).toEqual(["keep", "reuse", "keep", "reuse", "keep"]);
+  });
+
+  it("a socket that is taken off an agent's `freeSockets`, and destroyed, is handed out to nobody", async () => {
+    const server = http.createServer((_request, response) => response.end("served"));
+    const port = await listening(server);
+    const agent = new http.Agent({ keepAlive: true, scheduling: "lifo" });
+    onTestFinished(() => agent.destroy());
+    const ask = () => new Promise<http.ClientRequest>((resolve) => {
+      const request = http.get({ host: "127.0.0.1", port, agent }, (response) => response.resume().once("close", () => resolve(request)));
+    });
+    await ask();
+    const lists = agent.freeSockets as NodeJS.Dict<Socket[]>;
+    await eventually(() => Object.keys(lists).length === 1);
+    const [name] = Object.keys(lists);
+    lists[name!]!.pop()!.destroy();
+    delete lists[name!];
+    expect((await ask()).reusedSocket).toBe(false);
+  });
+});
+
+describe("what lib/upstream/resolve.ts and lib/upstream/tls.ts need of Node", () => {
+  /** A port of 127.0.0.1 at which nobody listens on another address of this machine. */
+  const lookup = (addresses: readonly string[]): LookupFunction => (_host, { all }, done) => {
+    expect(all).toBe(true);
+    process.nextTick(done, null, addresses.map((address) => ({ address, family: net.isIP(address) })));
+  };
+
+  it("with `autoSelectFamily` a look-up gives all addresses, and they are tried in its order, the first one first", async () => {
+    const port = await listening(net.createServer());
+    for (const [addresses, reached] of [[["127.0.0.9", "127.0.0.1"], "127.0.0.1"], [["::ffff:127.0.0.1", "127.0.0.1"], "::ffff:127.0.0.1"]] as const) {
+      const socket = await connected(net.connect({ host: "some.example", port, lookup: lookup(addresses), autoSelectFamily: true }));
+      expect(socket.remoteAddress).toBe(reached);
+    }
+  });
+
+  it("where none of several addresses is reached, the error has no words but its code, and an error for each address", async () => {
+    const port = await new Promise<number>((resolve) => {
+      const server = net.createServer().listen(0, "127.0.0.1", () => {
+        const { port: free } = server.address() as AddressInfo;
+        server.close(() => resolve(free));
+      });
+    });
+    const socket = net.connect({ host: "some.example", port, lookup: lookup(["127.0.0.8", "127.0.0.9"]), autoSelectFamily: true });
+    const [error] = (await once(socket, "error").catch((thrown: unknown) => [thrown])) as [AggregateError & NodeJS.ErrnoException];
+    expect(error).toBeInstanceOf(AggregateError);
+    expect(error.code).toBe("ECONNREFUSED");
+    expect((error.errors as Error[]).map(({ message }) => message)).toEqual([expect.stringContaining("127.0.0.8"), expect.stringContaining("127.0.0.9")]);
+  });
+
+  it("an empty `servername` asks for none, and `checkServerIdentity` is asked all the same", async () => {
+    const server = tls.createServer({ cert: SERVER.cert, key: SERVER.key });
+    const taken = once(server, "secureConnection") as Promise<[TLSSocket]>;
+    const checked: string[] = [];
+    const secureContext = tls.createSecureContext({ ca: CA.cert });
+    const checkServerIdentity = (host: string, certificate: tls.PeerCertificate) => {
+      checked.push(host);
+      return tls.checkServerIdentity("localhost", certificate);
+    };
+    const agent = new https.Agent({ secureContext, servername: "", checkServerIdentity, rejectUnauthorized: true } as https.AgentOptions);
+    onTestFinished(() => agent.destroy());
+    const connect = agent.createConnection.bind(agent) as unknown as (options: object) => TLSSocket;
+    const socket = await connected(connect({ ...agent.options, host: "127.0.0.1", port: await listening(server) }));
+    expect(socket.authorized).toBe(true);
+    expect((await taken)[0].servername).toBe(false);
+    expect(checked).toHaveLength(1);
+  });
+});
+
+describe("what lib/upstream/tunnel.ts needs of Node", () => {
+  it("a connection that may be half open only since it was made can be written after the other side has ended, over TLS too", async () => {
+    const heard: string[] = [];
+    const half = (socket: Socket) => {
+      socket.on("data", (chunk: Buffer) => heard.push(chunk.toString()));
+      socket.end();
+    };
+    const plain = net.createServer({ allowHalfOpen: true }, half);
+    const secure = tls.createServer({ cert: SERVER.cert, key: SERVER.key, allowHalfOpen: true }, half);
+    for (const socket of [net.connect(await listening(plain), "127.0.0.1"), tls.connect({ port: await listening(secure), host: "127.0.0.1", rejectUnauthorized: false })]) {
+      socket.allowHalfOpen = true;
+      socket.resume();
+      await Promise.all([connected(socket), once(socket, "end")]);
+      expect(socket.writable).toBe(true);
+      socket.end("after the end");
+    }
+    await eventually(() => heard.length === 2);
+    expect(heard).toEqual(["after the end", "after the end"]);
+  });
+});
+
+describe("what lib/upstream/forward.ts, lib/http/client.ts and lib/manager/pass.ts need of Node", () => {
+  it("a request takes a flat list of headers as it is: order, case, repeated names, Latin-1; no header is added but Connection", async () => {
+    const headers = ["x-A", "1", "Host", "b", "X-a", "caf\xe9", "x-A", "2"] as unknown as http.OutgoingHttpHeaders;
+    const server = net.createServer();
+    const taken = once(server, "connection") as Promise<[Socket]>;
+    const request = http.request({ host: "127.0.0.1", port: await listening(server), headers, setHost: false, agent: false }).on("error", ignore).end();
+    onTestFinished(() => void request.destroy());
+    const text = await overSocket((await taken)[0]).until("\r\n\r\n");
+    expect(text).toMatch(/^GET \/ HTTP\/1\.1\r\nx-A: 1\r\nHost: b\r\nX-a: caf\xe9\r\nx-A: 2\r\nConnection: (?:close|keep-alive)\r\n\r\n$/);
+  });
+
+  it("an empty write sends the head of a request by itself; its trailers may be a list of pairs", async () => {
+    const headers = ["Host", "b", "X-A", "caf\xe9", "Transfer-Encoding", "chunked"] as unknown as http.OutgoingHttpHeaders;
+    const server = net.createServer();
+    const taken = once(server, "connection") as Promise<[Socket]>;
+    const request = http.request({ host: "127.0.0.1", port: await listening(server), method: "POST", headers, setHost: false, agent: false }).on("error", ignore);
+    onTestFinished(() => void request.destroy());
+    request.write(NOTHING);
+    const { until } = overSocket((await taken)[0]);
+    expect(await until("\r\n\r\n")).toMatch(/X-A: caf\xe9\r\n[^]*\r\n\r\n$/);
+    request.write("body");
+    request.addTrailers([["X-T", "1"], ["x-t", "2"]]);
+    request.end();
+    expect(await until("x-t: 2\r\n\r\n")).toMatch(/\r\n\r\n4\r\nbody\r\n0\r\nX-T: 1\r\nx-t: 2\r\n\r\n$/);
+  });
+
+  it("a response is `complete` by the time that a listener added later to its connection hears the bytes that end it", async () => {
+    const server = net.createServer((socket) => void socket.once("data", () => socket.write("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbo")));
+    const taken = once(server, "connection") as Promise<[Socket]>;
+    const request = http.get({ host: "127.0.0.1", port: await listening(server), agent: false });
+    const [response] = (await once(request, "response")) as [IncomingMessage];
+    const seen: boolean[] = [];
+    response.socket.on("data", () => seen.push(response.complete));
+    response.resume();
+    (await taken)[0].write("dy");
+    await once(response, "end");
+    expect(seen.at(-1)).toBe(true);
+  });
+});
