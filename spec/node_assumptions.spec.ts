@@ -813,4 +813,25 @@ describe("what lib/upstream/forward.ts, lib/http/client.ts and lib/manager/pass.
     await once(response, "end");
     expect(seen.at(-1)).toBe(true);
   });
+
+  it.each([
+    ["no HTTP", "220 mail.example ESMTP\r\n", /^HPE_/, /./],
+    // `lib/upstream/health_checks.ts` knows it by its words.
+    ["nothing at all", "", /^ECONNRESET$/, /^socket hang up$/],
+  ])("an answer that is %s fails the request with a code that says so", async (_what, answer, code, message) => {
+    const port = await listening(net.createServer((socket) => void socket.once("data", () => socket.end(answer))));
+    const request = http.get({ host: "127.0.0.1", port, agent: false });
+    const error = await new Promise<NodeJS.ErrnoException>((resolve) => request.once("error", resolve));
+    expect(error.code).toMatch(code);
+    expect(error.message).toMatch(message);
+  });
+});
+
+describe("what lib/upstream/try.ts needs of Node", () => {
+  it.each(["TLSv1.3", "TLSv1.2"] as const)("a server that wants a client certificate fails the connection with a code that names the alert (%s)", async (maxVersion) => {
+    const options = { cert: SERVER.cert, key: SERVER.key, ca: CA.cert, requestCert: true, rejectUnauthorized: true, maxVersion };
+    const socket = tls.connect({ port: await listening(tls.createServer(options)), host: "127.0.0.1", rejectUnauthorized: false });
+    const error = await new Promise<NodeJS.ErrnoException>((resolve) => socket.once("error", resolve).resume());
+    expect(error.code).toMatch(/^ERR_SSL_[\w/]*ALERT_\w*(?:CERT|HANDSHAKE)/);
+  });
 });

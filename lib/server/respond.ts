@@ -223,7 +223,5 @@ function finish(request: IncomingMessage, response: ServerResponse, options: Res
   request.once("close", over);
   response.once("close", () => {
     if (request.complete) over();
-    // node takes all `data` listeners off a body of which nothing had been read when the reply was out.
-    else if (!request.listeners("data").includes(count)) request.on("data", count);
   });
 }

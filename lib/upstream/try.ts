@@ -96,6 +96,7 @@ export function faultCode(error: NodeJS.ErrnoException, isConnecting: boolean): 
 
 /**
  * TLS 1.3 tells of a client certificate that it does not like only after the handshake; nobody has looked at the request then. Any
- * other trouble with TLS comes from a peer that may have.
+ * other trouble with TLS comes from a peer that may have. OpenSSL 3.0 writes ERR_SSL_SSLV3_ALERT_BAD_CERTIFICATE, later releases (Node 22)
+ * ERR_SSL_SSL/TLS_ALERT_BAD_CERTIFICATE.
  */
-const REFUSED_BY_TLS = /^ERR_SSL_\w*ALERT_\w*(?:CERT|UNKNOWN_CA|ACCESS_DENIED|HANDSHAKE)/;
+const REFUSED_BY_TLS = /^ERR_SSL_[\w/]*ALERT_\w*(?:CERT|UNKNOWN_CA|ACCESS_DENIED|HANDSHAKE)/;
