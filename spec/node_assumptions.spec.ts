@@ -31,7 +31,6 @@ describe("what lib/server/limits.ts and lib/server/h2c.ts need of Node", () => {
       const port = await listening(server);
       // The one that `listening` has added.
       expect(server.listeners("connection")).toHaveLength(1);
-      server.close();
       expect(port).toBeGreaterThan(0);
     }
     const server = http.createServer((_request, response) => response.end("served"));
@@ -310,10 +309,20 @@ describe("what lib/server/h1.ts needs of Node", () => {
 describe("what lib/server/respond.ts and lib/server/linger.ts need of Node", () => {
   /** What the first request is answered with by `answer`, once `fits` has come. */
   async function answered(answer: (response: ServerResponse, request: IncomingMessage) => void, fits: string | RegExp, request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n") {
-    const server = http.createServer((asked, response) => answer(response, asked));
+    let failure: unknown;
+    const server = http.createServer((asked, response) => {
+      try {
+        answer(response, asked);
+      } catch (error) {
+        failure = error;
+        asked.socket.destroy();
+      }
+    });
     const { send, until } = await client(await listening(server));
     send(request);
-    return until(fits);
+    return until(fits).catch((ended: unknown) => {
+      throw failure ?? ended;
+    });
   }
 
   it("writeHead takes a flat list: order, case, repeated names and Latin-1 bytes are kept, and chunking is added for HTTP/1.1 only", async () => {

@@ -186,6 +186,15 @@ export function forwarding(client: "wire" | "node"): void {
       await settled();
     });
 
+    test("keeps no connection on which the upstream has refused a WebSocket", async () => {
+      const { send, settled, pool, upstream } = await bench((socket) => void socket.write(ok));
+      expect(await read(await send({ upgrade: "websocket" }).reply)).toBe("ok");
+      await settled();
+      await eventually(() => upstream.sockets.size === 0 && pool.open === 0);
+      expect(await read(await send().reply)).toBe("ok");
+      expect(upstream.connections).toBe(2);
+    });
+
     test("when a tunnel closes, not before", async () => {
       const { send, settled, pool } = await bench((socket) => socket.write("HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: WebSocket\r\n\r\nhi"));
       const reply = await send({ upgrade: "websocket" }).reply;
