@@ -67,18 +67,15 @@ export function createLogin({ user, password, clock }: LoginOptions, verify: typ
   async function decide(given: Credentials, address: string): Promise<LoginOutcome> {
     // Not before the throttle and the line were passed: an address that is paused must not learn whether it has guessed right.
     const pair = createHmac("sha256", secret).update(JSON.stringify([given.user, given.password])).digest();
-    if (right !== null && timingSafeEqual(pair, right)) {
-      throttle.succeed(address);
-      return { kind: "accepted" };
-    }
+    if (right !== null && timingSafeEqual(pair, right)) return { kind: "accepted" };
     if (!turns.room) return { kind: "overloaded" };
-    throttle.begin(address);
+    const takeBack = throttle.begin(address);
     // The password is verified whatever the user name, so that the time taken does not tell which of the two was wrong.
     const userRight = sameText(given.user, user);
     const passwordRight = await turns.take(() => verify(given.password, password));
     if (!userRight || !passwordRight) return { kind: "wrong" };
     right = pair;
-    throttle.succeed(address);
+    takeBack();
     return { kind: "accepted" };
   }
 }

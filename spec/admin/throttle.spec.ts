@@ -3,7 +3,7 @@ import { createThrottle, type Throttle } from "../../lib/admin/throttle.ts";
 import { manualClock } from "../support/clock.ts";
 import { random } from "../support/random.ts";
 
-const HOUR = 3_600_000;
+const HALF_HOUR = 1_800_000;
 
 function fail(throttle: Throttle, address: string, times: number): void {
   for (let i = 0; i < times; i++) throttle.begin(address);
@@ -23,16 +23,47 @@ describe("the throttle of logins", () => {
     expect(throttle.pausedFor("b")).toBe(0);
   });
 
-  it("forgets an address that was quiet for an hour beyond the longest pause, not sooner", () => {
+  it("forgets one failure of an address every half hour, not sooner", () => {
     const clock = manualClock();
     const throttle = createThrottle(clock);
     fail(throttle, "a", 9);
-    clock.advance(HOUR + 900_000 - 1);
+    clock.advance(HALF_HOUR - 1);
     throttle.begin("a");
     expect(throttle.pausedFor("a")).toBe(32_000);
-    clock.advance(HOUR + 900_000);
+    clock.advance(1 + 4 * HALF_HOUR);
+    throttle.begin("a");
+    expect(throttle.pausedFor("a")).toBe(2_000);
+  });
+
+  it("has forgotten an address after seven and a half hours, however often it had failed", () => {
+    const clock = manualClock();
+    const throttle = createThrottle(clock);
+    fail(throttle, "a", 2000);
+    clock.advance(15 * HALF_HOUR);
     fail(throttle, "a", 4);
     expect(throttle.pausedFor("a")).toBe(0);
+  });
+
+  it("takes back the one failure that a right attempt was counted as, and none before it", () => {
+    const clock = manualClock();
+    const throttle = createThrottle(clock);
+    fail(throttle, "a", 5);
+    clock.advance(1000);
+    for (let i = 0; i < 10; i++) {
+      throttle.begin("a")();
+      expect(throttle.pausedFor("a")).toBe(0);
+    }
+    throttle.begin("a");
+    expect(throttle.pausedFor("a")).toBe(2000);
+  });
+
+  it("keeps the pause that another failure has brought while a right attempt was looked at", () => {
+    const throttle = createThrottle(manualClock());
+    fail(throttle, "a", 3);
+    const takeBack = throttle.begin("a");
+    throttle.begin("a");
+    takeBack();
+    expect(throttle.pausedFor("a")).toBe(1000);
   });
 
   it("frees nobody of a pause in a flood of addresses", () => {
@@ -49,26 +80,27 @@ describe("the throttle of logins", () => {
     for (let i = 0; i < 6; i++) throttle.begin(`new ${i}`);
     expect(throttle.pausedFor("newest")).toBe(2000);
     expect(throttle.pausedFor("known 5")).toBe(0);
-    clock.advance(HOUR + 900_000);
+    throttle.begin("newest")();
+    expect(throttle.pausedFor("newest")).toBe(2000);
+    clock.advance(6 * HALF_HOUR);
     expect(throttle.pausedFor("newest")).toBe(0);
     fail(throttle, "newest", 5);
     expect(throttle.pausedFor("newest")).toBe(1000);
     expect(throttle.pausedFor("other")).toBe(0);
-    for (let i = 0; i < 100; i++) throttle.begin(`known again ${i}`);
+    for (let i = 0; i < 99; i++) throttle.begin(`known again ${i}`);
     expect(throttle.pausedFor("latest")).toBe(0);
   });
 
-  it("makes room for others when a login succeeds", () => {
+  it("makes room for others when the only attempt of an address was right", () => {
     const throttle = createThrottle(manualClock(), 2);
-    fail(throttle, "a", 5);
+    throttle.begin("a")();
     fail(throttle, "b", 5);
-    throttle.succeed("a");
     fail(throttle, "c", 4);
     expect(throttle.pausedFor("c")).toBe(0);
     expect(throttle.pausedFor("b")).toBe(1000);
   });
 
-  it("admits, of any guesser who never succeeds, at most 5 + log2(900) + one in 15 minutes (random guessers)", () => {
+  it("admits at most 15 wrong guesses and one in 15 minutes, whatever right ones come in between (random guessers)", () => {
     const { int, chance } = random(11);
     for (let run = 0; run < 20; run++) {
       const clock = manualClock();
@@ -76,12 +108,13 @@ describe("the throttle of logins", () => {
       let admitted = 0;
       for (let i = 0; i < 2000; i++) {
         if (throttle.pausedFor("a") === 0) {
-          throttle.begin("a");
-          admitted += 1;
+          const takeBack = throttle.begin("a");
+          if (chance(0.5)) takeBack();
+          else admitted += 1;
         }
-        clock.advance(chance(0.05) ? int(0, 900_000) : int(0, 3000));
+        clock.advance(chance(0.05) ? int(0, 3_600_000) : int(0, 3000));
       }
-      expect(admitted).toBeLessThanOrEqual(5 + 10 + Math.ceil(clock.now() / 900_000));
+      expect(admitted).toBeLessThanOrEqual(15 + Math.ceil(clock.now() / 900_000));
     }
   });
 });
