@@ -8,6 +8,8 @@ import type { Clock } from "../base/clock.ts";
 import { ERRORS, type ErrorCode } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { HeaderList } from "../http/headers.ts";
+import { knownHosts, UNKNOWN_HOST } from "../http/known_hosts.ts";
+import { createOriginalClients, type OriginalClients } from "../http/original_clients.ts";
 import { problemDocument } from "../http/reply.ts";
 import { METRICS_TYPES } from "../observe/exposition.ts";
 import { metricsFormat } from "./accept.ts";
@@ -38,11 +40,15 @@ export interface AnswersOptions {
   /** Masks AdminPassword in GET /gateway/config. */
   readonly redactSecrets: boolean;
   readonly corsOrigins: readonly string[];
+  /** Names other than localhost under which it may be asked over plain HTTP. */
+  readonly hosts: readonly string[];
   readonly clock: Clock;
   readonly log: Log;
   /** Told to token holders only. */
   readonly version: string;
   readonly source: AdminSource;
+  /** Default: no connection is made for anybody else than who makes it. */
+  readonly clients?: OriginalClients;
 }
 
 export interface Answers {
@@ -53,10 +59,11 @@ export interface Answers {
 }
 
 export function createAnswers(options: AnswersOptions): Answers {
-  const { clock, log, source } = options;
+  const { clock, log, source, clients = createOriginalClients() } = options;
   const login = createLogin(options);
   const sessions = createSessions({ user: options.user, secret: options.jwtSecret, ttlS: options.sessionTtlS, clock });
   const cors = createCors(options.corsOrigins);
+  const isKnown = knownHosts(options.hosts);
   const events = createEvents(options);
 
   const endpoints: Readonly<Record<string, Endpoint>> = {
@@ -93,9 +100,11 @@ export function createAnswers(options: AnswersOptions): Answers {
 
   function route(request: IncomingMessage, id: string): Answer | Promise<Answer> {
     const { headers, method = "" } = request;
-    const path = pathOf(request.url ?? "");
+    const { path, authority = headers.host ?? "" } = targetOf(request.url ?? "");
     // A request of HTTP/1.1 names its host (RFC 9112 §3.2).
     if (path === null || (headers.host === undefined && request.httpVersion === "1.1")) return refusal("bad_request", id);
+    // Over TLS the certificate has told the browser whose name this is.
+    if (!isEncrypted(request) && !isKnown(authority)) return refusal("misdirected", id, UNKNOWN_HOST);
     if (!SAFE.has(method) && cors.foreign(headers.origin, headers.host)) {
       return refusal("forbidden", id, "Pages of this origin may not change anything here.");
     }
@@ -114,7 +123,7 @@ export function createAnswers(options: AnswersOptions): Answers {
     const refused = await refusedLogin(request, id, isScripted(request) ? SCRIPT_CHALLENGE : BASIC_CHALLENGE);
     if (refused !== null) return refused;
     const { cookie, expiresAt } = sessions.issue();
-    log.info("admin logged in", { address: request.socket.remoteAddress ?? "", request_id: id });
+    log.info("admin logged in", { address: clients.addressOf(request.socket), request_id: id });
     return json(200, { user: options.user, expires_at: new Date(expiresAt).toISOString() }, ["Set-Cookie", cookie]);
   }
 
@@ -129,7 +138,7 @@ export function createAnswers(options: AnswersOptions): Answers {
 
   /** Null: the request bears the administrator's credentials. */
   async function refusedLogin({ headers, socket }: IncomingMessage, id: string, challenge: HeaderList): Promise<Answer | null> {
-    const address = socket.remoteAddress ?? "";
+    const address = clients.addressOf(socket);
     const outcome = await login.attempt(headers.authorization, address);
     switch (outcome.kind) {
       case "accepted":
@@ -169,7 +178,7 @@ export function createAnswers(options: AnswersOptions): Answers {
   }
 
   async function reload({ socket }: IncomingMessage, id: string): Promise<Answer> {
-    log.info("admin asks for a reload", { address: socket.remoteAddress ?? "", request_id: id });
+    log.info("admin asks for a reload", { address: clients.addressOf(socket), request_id: id });
     const reloaded = await source.reload();
     const { digest } = reloaded;
     if (reloaded.outcome === "taken") return json(200, { digest, changed: reloaded.changes.length > 0, changes: reloaded.changes });
@@ -214,14 +223,22 @@ function isScripted({ headers }: IncomingMessage): boolean {
   return headers["sec-fetch-dest"] === "empty";
 }
 
-/** The path of a target in origin-form or absolute-form (RFC 9112 §3.2), without its query; null for other forms. */
-function pathOf(target: string): string | null {
-  const path = target.replace(ABSOLUTE_PREFIX, "").split("?", 1)[0]!;
-  return path.startsWith("/") ? path : null;
+/**
+ * The path of a target in origin-form or absolute-form (RFC 9112 §3.2), without its query; null for other forms. In absolute-form with the
+ * authority, which counts in place of Host.
+ */
+function targetOf(target: string): { readonly path: string | null; readonly authority?: string } {
+  const [prefix = "", authority] = ABSOLUTE_PREFIX.exec(target) ?? [];
+  const path = target.slice(prefix.length).split("?", 1)[0]!;
+  return { path: path.startsWith("/") ? path : null, ...(authority !== undefined && { authority }) };
 }
 
 /** `http://admin.example:8081` of http://admin.example:8081/gateway */
-const ABSOLUTE_PREFIX = /^https?:\/\/[^/?]+/i;
+const ABSOLUTE_PREFIX = /^https?:\/\/([^/?]+)/i;
+
+function isEncrypted({ socket }: IncomingMessage): boolean {
+  return (socket as { encrypted?: boolean }).encrypted === true;
+}
 
 function allowed(methods: Endpoint): string {
   return Object.keys(methods)

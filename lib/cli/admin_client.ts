@@ -56,6 +56,7 @@ export function unexpected({ status, headers, json }: AdminAnswer, asked: string
   const wait = /^\d{1,9}$/.test(seconds) ? `; try again in ${seconds} s` : "";
   if (status === 429) return new StartError(`${url} has seen too many failed logins from here${wait}`, 1);
   if (status === 503) return new StartError(`${url} is too busy${wait}`, 1);
+  if (status === 421) return new StartError(`${url} is asked under a name that it does not know: add it to ADMIN_HOSTS of the gateway, or use an IP address`, 1);
   if (status >= 300 && status < 400) {
     // The password goes nowhere but where it was meant to.
     const where = JSON.stringify(headerValue(headers, "location") ?? "nowhere");

@@ -6,6 +6,7 @@ import { systemClock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import type { ManagerSettings } from "../config/settings.ts";
 import type { Trust } from "../manager/backend.ts";
+import type { OriginalClients } from "../http/original_clients.ts";
 import { createManager, type Manager } from "../manager/server.ts";
 import type { Pair } from "../server/certificates.ts";
 import { isLoopback, near, reachable, urlOf, where } from "./addresses.ts";
@@ -13,12 +14,12 @@ import { listenFailure, StartError } from "./failure.ts";
 import { readAuthorities } from "./tls_files.ts";
 
 /** `adminUrl` is that of the admin interface of this process, which is asked unless the settings name another; `tls` shows its certificate. */
-export function openManager(settings: ManagerSettings, adminUrl: string | null, tls: Pair | null, log: Log): Manager {
+export function openManager(settings: ManagerSettings, adminUrl: string | null, tls: Pair | null, log: Log, clients?: OriginalClients): Manager {
   let own = tls;
   const url = new URL(settings.backendUrl ?? near(adminUrl!));
   const trust: Trust = settings.backendUrl === null ? { kind: "pinned", certificate: () => own!.cert } : { kind: "authorities", ca: authorities(settings) };
   try {
-    const manager = createManager({ backend: { url, trust }, tls: settings.tls ? tls : null, clock: systemClock, log });
+    const manager = createManager({ backend: { url, trust }, tls: settings.tls ? tls : null, hosts: settings.hosts, clock: systemClock, log, ...(clients && { clients }) });
     return {
       ...manager,
       renewTls(files) {

@@ -48,6 +48,8 @@ export interface AdminSettings {
   readonly sessionTtlS: number;
   readonly redactSecrets: boolean;
   readonly corsOrigins: readonly string[];
+  /** Names other than localhost under which it may be asked over plain HTTP. */
+  readonly hosts: readonly string[];
 }
 
 export interface ManagerSettings {
@@ -59,6 +61,8 @@ export interface ManagerSettings {
   readonly backendUrl: string | null;
   /** Null: Node's own list of authorities. */
   readonly backendCaPath: string | null;
+  /** As those of the admin interface. */
+  readonly hosts: readonly string[];
 }
 
 /** What a management UI by itself needs. */
@@ -146,7 +150,8 @@ export const SETTINGS = {
   adminJwtSecret: secret("ADMIN_JWT_SECRET", SECRET32, "Key of admin sessions, at least 32 bytes; random at each start by default."),
   adminSessionTtlS: setting("ADMIN_SESSION_TTL_S", integer("SECONDS", 1, 31_536_000), "3600", "Length of an admin session."),
   adminRedactSecrets: setting("ADMIN_REDACT_SECRETS", BOOLEAN, "false", "Mask the password in GET /gateway/config."),
-  adminCorsOrigins: setting("ADMIN_CORS_ORIGIN", ORIGINS, "http://localhost:5173", "Web origins that may use the admin interface."),
+  adminCorsOrigins: setting("ADMIN_CORS_ORIGIN", ORIGINS, null, "Web origins that may use the admin interface; none by default."),
+  adminHosts: setting("ADMIN_HOSTS", HOSTS, null, "Names under which admin interface and management UI are asked over plain HTTP, beside localhost."),
   manager: setting("MANAGER", BOOLEAN, "false", "Start the management UI in the same process; it needs the admin interface."),
   managerPort: setting("MANAGER_PORT", PORT, "5173", "Port of the management UI."),
   managerHost: setting("MANAGER_HOST", HOST, "127.0.0.1", "Address of the management UI."),
@@ -249,8 +254,8 @@ export function readManagerSettings(
   environment: Readonly<Record<string, string | undefined>>,
   host: Host = {},
 ): { readonly ok: true; readonly settings: LoneManagerSettings } | { readonly ok: false; readonly issues: readonly string[] } {
-  const { managerPort, managerHost, managerTls, managerBackendUrl, managerBackendCaPath, serverCertPath, serverKeyPath, logLevel, logFormat } = SETTINGS;
-  const rows = { managerPort, managerHost, managerTls, managerBackendUrl, managerBackendCaPath, serverCertPath, serverKeyPath, logLevel, logFormat };
+  const { managerPort, managerHost, managerTls, managerBackendUrl, managerBackendCaPath, adminHosts, serverCertPath, serverKeyPath, logLevel, logFormat } = SETTINGS;
+  const rows = { managerPort, managerHost, managerTls, managerBackendUrl, managerBackendCaPath, adminHosts, serverCertPath, serverKeyPath, logLevel, logFormat };
   const issues: string[] = unknownFlags(flags, rows, "is for starting a gateway; the management UI by itself has no use for it");
   const read = Object.fromEntries(
     Object.entries(rows).map(([name, row]) => [name, readValue<unknown>(row, flags, environment, issues)]),
@@ -259,11 +264,10 @@ export function readManagerSettings(
   checkCertificate(values, issues);
   checkManager(values, issues);
   if (issues.length > 0) return { ok: false, issues };
-  const { port, host: address, tls, backendCaPath } = managerOf(values as Present);
   return {
     ok: true,
     settings: {
-      manager: { port, host: address, tls, backendUrl: values.managerBackendUrl, backendCaPath },
+      manager: { ...managerOf(values as Present), backendUrl: values.managerBackendUrl },
       serverCertPath: values.serverCertPath,
       serverKeyPath: values.serverKeyPath,
       logLevel: values.logLevel!,
@@ -282,7 +286,7 @@ function adminOrigin(host: string | null, port: number | null, tls: boolean | nu
 /** Rows with a default have a value once nothing has been reported. */
 type Optional =
   | "serverCertPath" | "serverKeyPath" | "caCertPath" | "clientAuth" | "logFormat"
-  | "adminUser" | "adminPassword" | "adminPasswordFile" | "adminJwtSecret" | "managerBackendUrl" | "managerBackendCaPath";
+  | "adminUser" | "adminPassword" | "adminPasswordFile" | "adminJwtSecret" | "adminCorsOrigins" | "adminHosts" | "managerBackendUrl" | "managerBackendCaPath";
 type Present = { readonly [K in keyof Values]: K extends Optional ? Values[K] : NonNullable<Values[K]> };
 
 function assemble(values: Present, password: string | null, terminal: boolean): Omit<Settings, "tracing"> {
@@ -306,7 +310,8 @@ function assemble(values: Present, password: string | null, terminal: boolean): 
       jwtSecret: values.adminJwtSecret,
       sessionTtlS: values.adminSessionTtlS,
       redactSecrets: values.adminRedactSecrets,
-      corsOrigins: values.adminCorsOrigins,
+      corsOrigins: values.adminCorsOrigins ?? [],
+      hosts: [...(values.adminHosts ?? []), values.adminHost],
     },
     manager: values.manager ? managerOf(values) : null,
     shutdownGraceS: values.shutdownGraceS,
@@ -317,13 +322,16 @@ function assemble(values: Present, password: string | null, terminal: boolean): 
   };
 }
 
-function managerOf(values: Pick<Present, "managerPort" | "managerHost" | "managerTls" | "managerBackendUrl" | "managerBackendCaPath">): ManagerSettings {
+function managerOf(
+  values: Pick<Present, "managerPort" | "managerHost" | "managerTls" | "managerBackendUrl" | "managerBackendCaPath" | "adminHosts">,
+): ManagerSettings {
   return {
     port: values.managerPort,
     host: values.managerHost,
     tls: values.managerTls,
     backendUrl: values.managerBackendUrl,
     backendCaPath: values.managerBackendCaPath,
+    hosts: [...(values.adminHosts ?? []), values.managerHost],
   };
 }
 

@@ -3,16 +3,19 @@
  * anything else with it. Knows nothing of sockets; those are `server.ts`.
  */
 import { hasHeader, type HeaderList } from "../http/headers.ts";
+import { knownHosts, UNKNOWN_HOST } from "../http/known_hosts.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { ENCODED_SLASH, readTarget } from "../route/path.ts";
 import { isHost, type Inbound } from "../server/receive.ts";
-import { isForeign, isWithoutSession } from "./own_pages.ts";
+import { isForeign } from "./own_pages.ts";
 import type { Pass } from "./pass.ts";
 import type { StaticFiles } from "./static_files.ts";
 
 export type Answers = (inbound: Inbound) => Reply | Promise<Reply>;
 
-export function createAnswers(files: StaticFiles, { pass }: Pick<Pass, "pass">): Answers {
+/** `hosts` are names other than localhost under which it may be asked over plain HTTP. */
+export function createAnswers(files: StaticFiles, { pass }: Pick<Pass, "pass">, hosts: readonly string[]): Answers {
+  const isKnown = knownHosts(hosts);
   return (inbound) => {
     const reply = answer(inbound);
     return reply instanceof Promise ? reply.then(guarded) : guarded(reply);
@@ -27,6 +30,7 @@ export function createAnswers(files: StaticFiles, { pass }: Pick<Pass, "pass">):
     if (target.encodedSlash) return problem(call, ENCODED_SLASH.code, { detail: sentence(ENCODED_SLASH.detail) });
     const authority = target.authority ?? inbound.authority;
     if (!isHost(authority)) return problem(call, "bad_request", { detail: "The request target names no host with an optional port." });
+    if (inbound.scheme === "http" && !isKnown(authority)) return problem(call, "misdirected", { detail: `${UNKNOWN_HOST} ${TO_LOG_IN}` });
     const { path, query } = target;
     if (path === "/api" || path.startsWith("/api/")) {
       if (!PASSED.has(method)) return wrongMethod(inbound, "GET, HEAD, POST, DELETE");
@@ -34,7 +38,6 @@ export function createAnswers(files: StaticFiles, { pass }: Pick<Pass, "pass">):
         const detail = "Only pages of this server may change anything here. A proxy before it has to leave the Host header as it is.";
         return problem(call, "forbidden", { detail });
       }
-      if (!READING.has(method) && isWithoutSession(inbound)) return problem(call, "forbidden", { detail: NO_SESSION });
       return pass(inbound, (path.slice(4) || "/") + query);
     }
     const file = files.find(path, inbound.headers);
@@ -43,8 +46,8 @@ export function createAnswers(files: StaticFiles, { pass }: Pick<Pass, "pass">):
   }
 }
 
-const NO_SESSION =
-  "Nobody can log in from this address: browsers keep the session's cookie over HTTPS and on http://localhost only. Open http://localhost on the gateway's machine, or lead a tunnel there (ssh -L 5173:localhost:5173 …), or set MANAGER_TLS=true.";
+const TO_LOG_IN =
+  "To log in, open http://localhost on the gateway's machine, or lead a tunnel there (ssh -L 5173:localhost:5173 …), or set MANAGER_TLS=true: browsers keep the session's cookie over HTTPS and on http://localhost only.";
 
 const READING = new Set(["GET", "HEAD"]);
 const PASSED = new Set([...READING, "POST", "DELETE"]);

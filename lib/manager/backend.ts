@@ -101,6 +101,8 @@ const NO_HTTP = "What answers at the admin interface's address speaks no HTTP; i
 /** Of an answer that no admin interface gives: the port for traffic instead of its own, a redirect, another server's page. */
 export const NO_ADMIN =
   "What answers there is no admin interface: MANAGER_BACKEND_API_URL has to name that of a gateway (port 8081 unless ADMIN_PORT says otherwise), not its port for traffic, with https:// where it speaks HTTPS.";
+export const UNKNOWN_NAME =
+  "The gateway's admin interface does not know the name that MANAGER_BACKEND_API_URL has for it: add that to ADMIN_HOSTS of the gateway, or name an IP address.";
 export const LEADS_BACK = "MANAGER_BACKEND_API_URL leads back to this management UI; it has to name the admin interface of a gateway.";
 
 const UNVERIFIED = "its certificate is not signed by an authority that is trusted here; MANAGER_BACKEND_CA_PATH names one";

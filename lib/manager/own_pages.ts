@@ -17,18 +17,6 @@ export function isForeign({ headers, scheme }: Pick<Inbound, "headers" | "scheme
   return !headerValues(headers, "origin").every((origin) => isOwn(origin, authority, scheme));
 }
 
-/**
- * Whether a request comes from a page on plain HTTP under a name other than localhost. No browser keeps the session's `Secure` cookie
- * there, so nobody can be logged in; and the name may be a stranger's that leads here (DNS rebinding), whose page is of the same origin
- * as this server then, and could try passwords until an administrator is kept waiting.
- */
-export function isWithoutSession({ headers }: Pick<Inbound, "headers">): boolean {
-  return headerValues(headers, "origin").some((origin) => origin.startsWith("http://") && !LOCAL_OR_ADDRESS.test(origin));
-}
-
-/** Names that are always this machine's own (RFC 6761 §6.3), and addresses, which no DNS has a say in. */
-const LOCAL_OR_ADDRESS = /^http:\/\/(?:(?:[\w-]+\.)*localhost|[\d.]+|\[[\da-f:.]+\])(?::\d+)?$/i;
-
 /** On plain HTTP a proxy before this server may have taken the TLS off: then the page says https and this server http. */
 function isOwn(origin: string, authority: string, scheme: Inbound["scheme"]): boolean {
   const secure = origin.startsWith("https://");

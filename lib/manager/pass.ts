@@ -9,14 +9,16 @@ import type { Clock } from "../base/clock.ts";
 import { Fault, type ErrorCode } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { endToEnd, hasToken, headerValue, headerValues, type HeaderList } from "../http/headers.ts";
+import type { OriginalClients } from "../http/original_clients.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import type { Inbound } from "../server/receive.ts";
-import { addressOf, createAgent, failureOf, LEADS_BACK, NO_ADMIN, type Backend } from "./backend.ts";
+import { addressOf, createAgent, failureOf, LEADS_BACK, NO_ADMIN, UNKNOWN_NAME, type Backend } from "./backend.ts";
 
 export interface PassOptions {
   readonly backend: Backend;
   readonly clock: Clock;
   readonly log: Log;
+  readonly clients?: OriginalClients;
 }
 
 export interface Pass {
@@ -38,7 +40,7 @@ const BODY_IDLE_MS = 30_000;
 const PROBE_MS = 30_000;
 const MAX_HEAD_BYTES = 32 * 1024;
 
-export function createPass({ backend, clock, log }: PassOptions): Pass {
+export function createPass({ backend, clock, log, clients }: PassOptions): Pass {
   const agent = createAgent(backend);
   const prefix = backend.url.pathname.replace(/\/$/, "");
   const send = backend.url.protocol === "https:" ? https.request : http.request;
@@ -73,7 +75,7 @@ export function createPass({ backend, clock, log }: PassOptions): Pass {
     },
   };
 
-  function ask({ call, method, headers }: Inbound, path: string, body: Buffer, resolve: (reply: Reply) => void): void {
+  function ask({ call, method, headers, clientAddress }: Inbound, path: string, body: Buffer, resolve: (reply: Reply) => void): void {
     // Browsers say so only where they trust the connection, and what asks here are scripts of pages anyway: the admin interface spares
     // them the challenge that would make a browser open a window of its own.
     const fields = ["Host", backend.url.host, "Sec-Fetch-Dest", "empty", "Via", `1.1 ${via}`, ...passedOn(headers)];
@@ -87,6 +89,7 @@ export function createPass({ backend, clock, log }: PassOptions): Pass {
       request.destroy();
     });
     underWay.add(request);
+    if (clients !== undefined) request.once("socket", (socket) => clients.note(socket, clientAddress));
     call.onAbort(() => request.destroy());
     request.on("close", () => {
       underWay.delete(request);
@@ -106,8 +109,9 @@ export function createPass({ backend, clock, log }: PassOptions): Pass {
         fail("upstream_invalid", "The admin interface sent no HTTP answer that can be passed on.");
         return void request.destroy();
       }
-      if (isNoAdmin(path, response)) {
-        fail("upstream_invalid", NO_ADMIN);
+      const why = isNoAdmin(method, path, response) ? NO_ADMIN : status === 421 ? UNKNOWN_NAME : null;
+      if (why !== null) {
+        fail("upstream_invalid", why);
         return void request.destroy();
       }
       if (isOver) return;
@@ -178,11 +182,11 @@ function passedOn(headers: HeaderList): readonly string[] {
 const LEFT_OUT = new Set(["host", "origin", "sec-fetch-dest", "content-length", "expect", "trailer"]);
 
 /**
- * Every admin interface has these two, which the pages ask first, and leads nobody elsewhere. What a proxy before it says of its absence
- * (5xx) is another matter.
+ * Every admin interface answers these two, which the pages ask first, and leads nobody elsewhere. What a proxy before it says of its
+ * absence (5xx) is another matter, and so is what it says to other methods: its own 405 to GET /login, for one.
  */
-function isNoAdmin(path: string, { statusCode: status = 0, headers }: IncomingMessage): boolean {
-  if (path !== "/login" && path !== "/gateway/status") return false;
+function isNoAdmin(method: string, path: string, { statusCode: status = 0, headers }: IncomingMessage): boolean {
+  if (path === "/login" ? method !== "POST" : path !== "/gateway/status" || !SAFE.has(method)) return false;
   if (status === 404 || status === 405 || (status >= 300 && status < 400 && status !== 304)) return true;
   return status < 500 && /^text\/html\b/i.test(headers["content-type"] ?? "");
 }

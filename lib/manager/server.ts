@@ -5,6 +5,7 @@
 import type { AddressInfo } from "node:net";
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
+import type { OriginalClients } from "../http/original_clients.ts";
 import type { Limits } from "../server/limits.ts";
 import { createListener } from "../server/listener.ts";
 import { createAnswers } from "./answers.ts";
@@ -16,8 +17,12 @@ export interface ManagerOptions {
   readonly backend: Backend;
   /** PEM. Null: plain HTTP. */
   readonly tls: ManagerTls | null;
+  /** Names other than localhost under which it may be asked over plain HTTP. */
+  readonly hosts: readonly string[];
   readonly clock: Clock;
   readonly log: Log;
+  /** Is told for whom each request to the admin interface is made; of use where that is in the same process. Default: nobody is told. */
+  readonly clients?: OriginalClients;
   /** Where the compiled pages are; default: where the build puts them. */
   readonly assets?: string;
 }
@@ -37,9 +42,9 @@ export interface Manager {
 }
 
 /** Throws with a sentence for the operator when the pages are not there. */
-export function createManager({ backend, tls, clock, log, assets }: ManagerOptions): Manager {
-  const passing = createPass({ backend, clock, log });
-  const answers = createAnswers(readStaticFiles(assets), passing);
+export function createManager({ backend, tls, hosts, clock, log, clients, assets }: ManagerOptions): Manager {
+  const passing = createPass({ backend, clock, log, ...(clients && { clients }) });
+  const answers = createAnswers(readStaticFiles(assets), passing, hosts);
   const receiving = { clock, isTrusted: () => false, limits: LIMITS };
   const listener = createListener({
     clock,

@@ -89,7 +89,7 @@ describe.each(FOREIGN)("a page of a foreign origin (%s)", (origin) => {
 
 describe("a page of the admin interface's own origin", () => {
   it("may change things, and needs no CORS headers for it", async () => {
-    const { ask, port } = await startAdmin();
+    const { ask, port } = await startAdmin({ hosts: ["admin.example", "x"] });
     for (const [origin, host] of [
       [`http://127.0.0.1:${port}`, `127.0.0.1:${port}`],
       ["https://admin.example", "Admin.Example"],

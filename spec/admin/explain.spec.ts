@@ -63,7 +63,7 @@ describe("POST /gateway/explain", () => {
     expect((await post(whole(64 * 1024))).status).toBe(200);
     const got = await post(whole(64 * 1024 + 1));
     expect([got.status, got.json.code]).toEqual([413, "body_too_large"]);
-    const head = `POST /gateway/explain HTTP/1.1\r\nHost: a\r\nCookie: ${cookie}\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n`;
+    const head = `POST /gateway/explain HTTP/1.1\r\nHost: localhost\r\nCookie: ${cookie}\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n`;
     expect(await raw(head, `11000\r\n${" ".repeat(0x11000)}\r\n`)).toMatch(/^HTTP\/1\.1 413 /);
   });
 
@@ -77,7 +77,7 @@ describe("POST /gateway/explain", () => {
 
   it("408 when the question does not come to its end, and the connection ends; one that breaks off leaves nothing behind", async () => {
     const { cookie, port, clock } = await loggedIn();
-    const head = `POST /gateway/explain HTTP/1.1\r\nHost: a\r\nCookie: ${cookie}\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{`;
+    const head = `POST /gateway/explain HTTP/1.1\r\nHost: localhost\r\nCookie: ${cookie}\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{`;
     const open = async () => {
       const socket = connect(port, "127.0.0.1");
       let text = "";
@@ -104,7 +104,7 @@ describe("POST /gateway/explain", () => {
   it("is closed with the interface, also in the middle of a question", async () => {
     const { admin, cookie, port, clock } = await loggedIn();
     const socket = connect(port, "127.0.0.1");
-    socket.on("error", () => {}).write(`POST /gateway/explain HTTP/1.1\r\nHost: a\r\nCookie: ${cookie}\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{`);
+    socket.on("error", () => {}).write(`POST /gateway/explain HTTP/1.1\r\nHost: localhost\r\nCookie: ${cookie}\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{`);
     await eventually(() => clock.pending === 1);
     const closed = admin.close();
     clock.advance(2_000);

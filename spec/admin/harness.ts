@@ -154,6 +154,7 @@ export function optionsWith(changes: Partial<AdminOptions> = {}): AdminOptions {
     sessionTtlS: 3600,
     redactSecrets: false,
     corsOrigins: [UI],
+    hosts: [],
     tls: null,
     clock: manualClock(),
     log: silentLog,

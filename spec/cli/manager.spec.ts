@@ -1,4 +1,5 @@
 import { renameSync, writeFileSync } from "node:fs";
+import { request } from "node:http";
 import { request as tlsRequest } from "node:https";
 import type { TLSSocket } from "node:tls";
 import { describe, expect, it, onTestFinished } from "vitest";
@@ -35,6 +36,17 @@ function secure(port: number, path: string): Promise<{ status: number; serial: s
     const asking = tlsRequest({ host: "127.0.0.1", port, path, agent: false, rejectUnauthorized: false }, (response) => {
       const serial = (response.socket as TLSSocket).getPeerX509Certificate()!.serialNumber;
       response.resume().on("end", () => resolve({ status: response.statusCode!, serial }));
+    });
+    asking.on("error", reject).end();
+  });
+}
+
+/** The status of a login that comes from this address. */
+function statusFrom(localAddress: string, port: number, headers: Record<string, string>, path = "/api/login"): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const asking = request({ host: "127.0.0.1", port, path, method: "POST", headers, localAddress, agent: false }, (response) => {
+      response.resume();
+      resolve(response.statusCode!);
     });
     asking.on("error", reject).end();
   });
@@ -134,6 +146,22 @@ describe("edge-gateway run --manager", () => {
     expect(JSON.parse((await api("GET", "/gateway", { Cookie })).body.toString())).toMatchObject({ services: [] });
     expect((await api("DELETE", "/logout", { Cookie })).status).toBe(204);
     expect((await api("GET", "/gateway", { Cookie })).status).toBe(401);
+  });
+
+  it("pauses and logs each user of the UI by the user's own address, whatever headers say (127.0.0.2 is ours on Linux only)", async ({ skip }) => {
+    if (process.platform !== "linux") skip();
+    const running = await runningProgram(oneService(9), ["--manager"], ADMIN);
+    const logIn = (from: string, authorization: string, headers: Record<string, string> = {}) =>
+      statusFrom(from, portOf(running.started.manager), { Authorization: authorization, ...headers });
+    const wrong = `Basic ${Buffer.from("anna:guess").toString("base64")}`;
+    const spoofed = { "X-Forwarded-For": "127.0.0.1", Forwarded: "for=127.0.0.1", "X-Real-IP": "127.0.0.1" };
+    for (let i = 0; i < 5; i++) expect(await logIn("127.0.0.2", wrong, spoofed)).toBe(401);
+    expect(await logIn("127.0.0.2", BASIC)).toBe(429);
+    expect(await logIn("127.0.0.3", BASIC)).toBe(200);
+    // Straight to the admin interface nobody can say to be another.
+    expect(await statusFrom("127.0.0.2", portOf(running.started.admin), { Authorization: BASIC, ...spoofed }, "/login")).toBe(429);
+    const told = logLines(running.stderr()).filter(({ message }) => /^admin log/.test(String(message)));
+    expect(told.map(({ message, address }) => `${String(message)} ${String(address)}`)).toEqual([...Array<string>(5).fill("admin login failed 127.0.0.2"), "admin logged in 127.0.0.3"]);
   });
 
   it("says so in a row with LOG_FORMAT text, and says that it is off otherwise", async () => {

@@ -145,6 +145,7 @@ describe("asAdmin", () => {
     ["gives no session", { "/login": [200, {}] }, /^1 \S+ answered POST \/login with 200: it is not/],
     ["throttles", { "/login": [429, {}, { "Retry-After": "7" }] }, /^1 \S+ has seen too many failed logins from here; try again in 7 s$/],
     ["is busy", { "/login": [503, {}] }, /^1 \S+ is too busy$/],
+    ["does not know the name it is asked under", { "/login": [421, {}] }, /under a name that it does not know: add it to ADMIN_HOSTS/],
     ["redirects", { "/login": [302, {}, { Location: "https://elsewhere/" }] }, /redirects to "https:\/\/elsewhere\/", which is not followed/],
   ])("says of a server that %s what it is, and asks it no more", async (_what, answers, message) => {
     const { url, asked } = await fake(answers);

@@ -65,7 +65,8 @@ describe("readSettings", () => {
       jwtSecret: null,
       sessionTtlS: 3600,
       redactSecrets: false,
-      corsOrigins: ["http://localhost:5173"],
+      corsOrigins: [],
+      hosts: ["127.0.0.1"],
     });
   });
 
@@ -94,6 +95,9 @@ describe("readSettings", () => {
     [{ HTTP_PORT: "8081", ...ADMIN }, "ADMIN_PORT: port 8081 is already that of HTTP_PORT"],
     [{ LISTEN_HOST: "0.0.0.0,a:80" }, "LISTEN_HOST: expected host names or IP addresses"],
     [{ ADMIN_CORS_ORIGIN: "*" }, "ADMIN_CORS_ORIGIN: expected origins"],
+    [{ ADMIN_HOSTS: "http://gw.lan" }, "ADMIN_HOSTS: expected host names"],
+    [{ ADMIN_HOSTS: "gw.lan:8081" }, "ADMIN_HOSTS: expected host names"],
+    [{ ADMIN_HOSTS: "*" }, "ADMIN_HOSTS: expected host names"],
     [{ ADMIN_CORS_ORIGIN: "http://a/path" }, "ADMIN_CORS_ORIGIN: expected origins"],
     [{ LOG_LEVEL: "loud" }, "LOG_LEVEL: expected one of debug, info"],
   ])("refuses %j with one issue", (environment, message) => {
@@ -139,10 +143,11 @@ describe("readSettings", () => {
   });
 
   it("reads lists and tolerates space around their commas", () => {
-    const environment = { LISTEN_HOST: "127.0.0.1, ::1", ...ADMIN, ADMIN_CORS_ORIGIN: "https://a.example, http://b:81/" };
+    const environment = { LISTEN_HOST: "127.0.0.1, ::1", ...ADMIN, ADMIN_CORS_ORIGIN: "https://a.example, http://b:81/", ADMIN_HOSTS: "gw.lan, gw" };
     const read = settings({}, environment);
     expect(read.listenHosts).toEqual(["127.0.0.1", "::1"]);
     expect(read.admin!.corsOrigins).toEqual(["https://a.example", "http://b:81"]);
+    expect(read.admin!.hosts).toEqual(["gw.lan", "gw", "127.0.0.1"]);
   });
 
   it("logs text on a terminal unless told otherwise", () => {
@@ -210,12 +215,12 @@ describe("readClientSettings", () => {
 
 describe("the management UI", () => {
   const MANAGER = { MANAGER: "true" };
-  const OFF = { port: 5173, host: "127.0.0.1", tls: false, backendUrl: null, backendCaPath: null };
+  const OFF = { port: 5173, host: "127.0.0.1", tls: false, backendUrl: null, backendCaPath: null, hosts: ["127.0.0.1"] };
 
   it("is off by default, and beside an admin interface asks that one", () => {
     expect(settings({}, ADMIN).manager).toBeNull();
     expect(settings({ manager: true }, ADMIN).manager).toEqual(OFF);
-    expect(settings({}, { ...ADMIN, ...MANAGER, MANAGER_PORT: "0", MANAGER_HOST: "::" }).manager).toEqual({ ...OFF, port: 0, host: "::" });
+    expect(settings({}, { ...ADMIN, ...MANAGER, MANAGER_PORT: "0", MANAGER_HOST: "::" }).manager).toEqual({ ...OFF, port: 0, host: "::", hosts: ["::"] });
   });
 
   it("may ask another gateway's, and then needs none beside it", () => {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { isForeign, isWithoutSession } from "../../lib/manager/own_pages.ts";
+import { isForeign } from "../../lib/manager/own_pages.ts";
 
 describe("a request that changes something", () => {
   it.each([
@@ -29,26 +29,5 @@ describe("a request that changes something", () => {
     ["Fetch Metadata: a word of a later standard", "http", "localhost:5173", ["Sec-Fetch-Site", "near-site"], true],
   ] as const)("%s", (_what, scheme, authority, headers, foreign) => {
     expect(isForeign({ headers, scheme }, authority)).toBe(foreign);
-  });
-});
-
-describe("a page that could keep no session, because its name may be a stranger's", () => {
-  it.each([
-    ["http://evil.example:5173", true],
-    ["http://gateway.lan", true],
-    ["http://127.0.0.1.evil.example", true],
-    ["http://localhost.evil.example:5173", true],
-    ["http://evil-localhost", true],
-    ["http://localhost:5173", false],
-    ["http://ui.localhost:5173", false],
-    ["http://192.0.2.7:5173", false],
-    ["http://[2001:db8::7]:5173", false],
-    ["https://ui.example", false],
-  ])("%s: %s", (origin, without) => {
-    expect(isWithoutSession({ headers: ["Origin", origin] })).toBe(without);
-  });
-
-  it("is none where no page asks", () => {
-    expect(isWithoutSession({ headers: ["Host", "gateway.lan:5173"] })).toBe(false);
   });
 });

@@ -2,6 +2,7 @@ import http from "node:http";
 import type { ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
+import { startAdmin } from "../admin/harness.ts";
 import { origin, rawOrigin, closedPort, freePort, socketOrigin } from "../support/origin.ts";
 import { ask, connect, eventually } from "../support/raw_client.ts";
 import { problemOf, startManager } from "./harness.ts";
@@ -18,7 +19,7 @@ async function bytes(talk: (socket: Socket) => void) {
   return running;
 }
 
-const get = (path: string) => `GET ${path} HTTP/1.1\r\nHost: h\r\n\r\n`;
+const get = (path: string) => `GET ${path} HTTP/1.1\r\nHost: localhost\r\n\r\n`;
 
 describe("a request below /api", () => {
   it("reaches the admin interface with its path below /api, its query, its headers and its body", async () => {
@@ -55,7 +56,7 @@ describe("a request below /api", () => {
     const { port } = await startManager(admin.port);
     const talk = await connect(port);
     talk.send(
-      `GET /api/gateway HTTP/1.1\r\nHost: h\r\nOrigin: http://h\r\nConnection: close, X-Hop\r\nX-Hop: 1\r\nKeep-Alive: 1\r\nTE: trailers\r\nUpgrade: h2c\r\nProxy-Connection: x\r\nX-Kept: 1\r\n\r\n`,
+      `GET /api/gateway HTTP/1.1\r\nHost: localhost\r\nOrigin: http://h\r\nConnection: close, X-Hop\r\nX-Hop: 1\r\nKeep-Alive: 1\r\nTE: trailers\r\nUpgrade: h2c\r\nProxy-Connection: x\r\nX-Kept: 1\r\n\r\n`,
     );
     await talk.closed();
     const names = admin.seen[0]!.headers.filter((_text, i) => i % 2 === 0).map((name) => name.toLowerCase());
@@ -230,6 +231,29 @@ describe("an admin interface that does not answer", () => {
     expect(logged.map(([severity, , fields]) => [severity, fields!.error])).toEqual([["warn", expect.stringContaining("no admin interface")]]);
     expect((await ask("GET", "/api/gateway/later")).status).toBe(status);
     await eventually(() => admin.connections.open === 0);
+  });
+
+  it("502 that names ADMIN_HOSTS when the admin interface does not know the name in its address", async () => {
+    const admin = await backend((_request, response) => void response.writeHead(421, { "Content-Type": "application/problem+json" }).end("{}"));
+    const { ask, logged } = await startManager(admin.port);
+    const got = problemOf(await ask("GET", "/api/gateway/status"));
+    expect(got).toEqual([502, "upstream_invalid", expect.stringMatching(/MANAGER_BACKEND_API_URL.*ADMIN_HOSTS/)]);
+    expect(logged).toMatchObject([["warn", "the admin interface does not answer", { error: expect.stringContaining("ADMIN_HOSTS") as string }]]);
+  });
+
+  it.each([
+    ["GET", "/api/login", "POST, OPTIONS"],
+    ["DELETE", "/api/login", "POST, OPTIONS"],
+    ["POST", "/api/gateway/status", "GET, HEAD, OPTIONS"],
+  ])("passes its own 405 on for %s %s, and logs nothing", async (method, path, allow) => {
+    const admin = await startAdmin();
+    const { ask, logged } = await startManager(admin.port);
+    for (let i = 0; i < 2; i++) {
+      const got = await ask(method, path);
+      expect([...problemOf(got).slice(0, 2), got.headers.allow]).toEqual([405, "method_not_allowed", allow]);
+      expect((await ask("GET", "/api/gateway/status")).status).toBe(401);
+    }
+    expect(logged).toEqual([]);
   });
 
   it("a proxy's word that the admin interface is not there is passed on", async () => {

@@ -144,7 +144,7 @@ describe("/api", () => {
   it.each(["PUT", "PATCH", "OPTIONS", "TRACE", "LOGIN"])("405 for %s", async (method) => {
     const { port } = await startManager(9);
     const talk = await connect(port);
-    talk.send(`${method === "LOGIN" ? "PROPFIND" : method} /api/gateway HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n`);
+    talk.send(`${method === "LOGIN" ? "PROPFIND" : method} /api/gateway HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n`);
     expect(await talk.closed()).toMatch(/^HTTP\/1\.1 405 [\s\S]*\r\nAllow: GET, HEAD, POST, DELETE\r\n/);
   });
 
@@ -159,17 +159,37 @@ describe("/api", () => {
     expect(backend.connections.total).toBe(0);
     for (const headers of foreign) expect((await ask("GET", "/api/gateway", { headers })).status).toBe(200);
     expect((await ask("POST", "/api/login", { headers: { Origin: `http://127.0.0.1:${port}` } })).status).toBe(200);
-    expect((await ask("POST", "/api/login", { headers: { Host: "ui.example", Origin: "https://ui.example" } })).status).toBe(200);
+    expect((await ask("POST", "/api/login", { headers: { Host: "127.0.0.1", Origin: "https://127.0.0.1" } })).status).toBe(200);
     expect((await ask("POST", "/api/login")).status).toBe(200);
   });
 
-  it("403 for a page of the same origin under a name that another's DNS leads here, before a password is tried; it may read what needs no session", async () => {
-    const admin = await startAdmin();
-    const { ask, port } = await startManager(admin.port);
-    const rebound = { Host: `evil.example:${port}`, Origin: `http://evil.example:${port}` };
-    const got = problemOf(await ask("POST", "/api/login", { headers: { ...rebound, Authorization: RIGHT } }));
-    expect(got).toEqual([403, "forbidden", expect.stringMatching(/over HTTPS and on http:\/\/localhost only.*MANAGER_TLS=true/)]);
-    expect((await ask("GET", "/api/healthz", { headers: rebound })).status).toBe(200);
+  it.each(["GET", "HEAD", "POST", "DELETE", "PUT", "OPTIONS"])("421 for a %s over plain HTTP under a name that is not in ADMIN_HOSTS, before anybody is asked", async (method) => {
+    const backend = await rawOrigin((_request, response) => void response.end("{}"));
+    onTestFinished(() => backend.close());
+    const { ask, port } = await startManager(backend.port, { hosts: ["ui.lan"] });
+    const rebound = { Host: `evil.example:${port}`, Origin: `http://evil.example:${port}`, Authorization: RIGHT };
+    for (const path of ["/", "/main.js", "/api/login", "/api/gateway", "/none"]) {
+      const got = await ask(method, path, { headers: rebound });
+      expect(got.status).toBe(421);
+      if (method === "HEAD") continue;
+      const [, code, detail] = problemOf(got);
+      expect(code).toBe("misdirected");
+      expect(detail).toMatch(/ADMIN_HOSTS.*over HTTPS and on http:\/\/localhost only/);
+    }
+    expect(backend.connections.total).toBe(0);
+    expect((await ask("GET", "/", { headers: { Host: `UI.lan.:${port}` } })).status).toBe(200);
+  });
+
+  it("answers under any name over HTTPS, where the certificate says whose it is", async () => {
+    const { port } = await startManager(9, { tls: SERVER });
+    const status = await new Promise((resolve, reject) => {
+      const asking = tlsRequest({ host: "127.0.0.1", port, headers: { Host: "ui.example" }, agent: false, rejectUnauthorized: false }, (response) => {
+        response.resume();
+        resolve(response.statusCode);
+      });
+      asking.on("error", reject).end();
+    });
+    expect(status).toBe(200);
   });
 
   it("413 beyond 64 KiB, whether the length is said or not; up to it the body arrives whole", async () => {
@@ -192,7 +212,7 @@ describe("/api", () => {
     onTestFinished(() => backend.close());
     const { port } = await startManager(backend.port);
     const talk = await connect(port);
-    talk.send("POST /api/x HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 2\r\nConnection: close\r\n\r\n");
+    talk.send("POST /api/x HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 2\r\nConnection: close\r\n\r\n");
     await talk.until("HTTP/1.1 100 Continue\r\n\r\n");
     talk.send("ok");
     expect(await talk.closed()).toMatch(/ 200 OK[\s\S]*ok/);
@@ -202,7 +222,7 @@ describe("/api", () => {
     const { port } = await startManager(9);
     for (const path of ["/", "/api/gateway"]) {
       const talk = await connect(port);
-      talk.send(`GET ${path} HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n`);
+      talk.send(`GET ${path} HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n`);
       expect(await talk.closed()).toMatch(/^HTTP\/1\.1 400 /);
     }
   });
@@ -214,7 +234,7 @@ describe("connections", () => {
     const [noise, large] = [await connect(port), await connect(port)];
     noise.send("nonsense\r\n\r\n");
     expect(await noise.closed()).toMatch(/^HTTP\/1\.1 400 /);
-    large.send(`GET / HTTP/1.1\r\nHost: h\r\nX: ${"x".repeat(17 * 1024)}\r\n\r\n`);
+    large.send(`GET / HTTP/1.1\r\nHost: localhost\r\nX: ${"x".repeat(17 * 1024)}\r\n\r\n`);
     expect(await large.closed()).toMatch(/^HTTP\/1\.1 431 /);
   });
 
@@ -228,7 +248,7 @@ describe("connections", () => {
     onTestFinished(() => backend.close());
     const { manager, port } = await startManager(backend.port);
     const [idle, stream] = [await connect(port), await connect(port)];
-    stream.send("GET /api/gateway/events HTTP/1.1\r\nHost: h\r\n\r\n");
+    stream.send("GET /api/gateway/events HTTP/1.1\r\nHost: localhost\r\n\r\n");
     await stream.until("data: 1\n\n");
     expect(asked).toBe(1);
     await Promise.all([manager.close(), manager.close(), idle.closed(), stream.closed()]);
@@ -242,7 +262,7 @@ describe("connections", () => {
     onTestFinished(() => backend.close());
     const { manager, port, clock } = await startManager(backend.port);
     const [first, second] = [await connect(port), await connect(port)];
-    for (const talk of [first, second]) talk.send("GET /api/gateway HTTP/1.1\r\nHost: h\r\n\r\n");
+    for (const talk of [first, second]) talk.send("GET /api/gateway HTTP/1.1\r\nHost: localhost\r\n\r\n");
     await eventually(() => waiting.length === 2);
     const closed = manager.close();
     waiting[0]!();
@@ -293,7 +313,7 @@ describe("over TLS", () => {
   it("speaks no plain HTTP on that port", async () => {
     const { port } = await startManager(9, { tls: pair(SERVER) });
     const talk = await connect(port);
-    talk.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+    talk.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
     expect(await talk.closed()).not.toContain("200");
   });
 
