@@ -61,7 +61,7 @@ export interface Answers {
 export function createAnswers(options: AnswersOptions): Answers {
   const { clock, log, source, clients = createOriginalClients() } = options;
   const login = createLogin(options);
-  const sessions = createSessions({ user: options.user, secret: options.jwtSecret, ttlS: options.sessionTtlS, clock });
+  const sessions = createSessions({ user: options.user, password: options.password, secret: options.jwtSecret, ttlS: options.sessionTtlS, clock });
   const cors = createCors(options.corsOrigins);
   const isKnown = knownHosts(options.hosts);
   const events = createEvents(options);

@@ -216,8 +216,9 @@ export function cookieOf(got: Got): string {
   return got.headers["set-cookie"]![0]!.split(";")[0]!;
 }
 
-/** A Cookie header with a token rightly signed with `secret`, whatever it says. */
+/** A Cookie header with a token rightly signed with the key that `secret` and the credentials give, whatever it says. */
 export function forged(header: object, claims: object, secret = SECRET, hash = "sha256"): string {
+  const key = createHmac("sha256", secret).update(JSON.stringify([USER, PASSWORD])).digest();
   const text = [header, claims].map((part) => Buffer.from(JSON.stringify(part)).toString("base64url")).join(".");
-  return `token=${text}.${createHmac(hash, secret).update(text).digest("base64url")}`;
+  return `token=${text}.${createHmac(hash, key).update(text).digest("base64url")}`;
 }

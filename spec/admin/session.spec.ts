@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { createSessions } from "../../lib/admin/session.ts";
 import { manualClock } from "../support/clock.ts";
-import { cookieOf, forged, RIGHT, SECRET, startAdmin, USER } from "./harness.ts";
+import { cookieOf, forged, PASSWORD, RIGHT, SECRET, startAdmin, USER } from "./harness.ts";
 
 const PAGES = ["/gateway", "/gateway/config"];
 const NOW = Date.UTC(2026, 0, 1) / 1000;
@@ -18,7 +18,7 @@ describe("the token cookie", () => {
     expect([head.status, head.text]).toEqual([200, ""]);
   });
 
-  it("is found among other cookies and in quotes; the first one of its name counts", async () => {
+  it("is found among other cookies and in quotes; of several of its name any valid one counts", async () => {
     const { ask, session } = await startAdmin();
     const token = await session();
     const value = token.slice("token=".length);
@@ -27,7 +27,9 @@ describe("the token cookie", () => {
     expect(await status(`token="${value}"`)).toBe(200);
     expect(await status(` token = ${value} `)).toBe(200);
     expect(await status(`${token}; token=x`)).toBe(200);
-    expect(await status(`token=x; ${token}`)).toBe(401);
+    expect(await status(`token=x; ${token}`)).toBe(200);
+    expect(await status(`token=x; token="${value}"; token=y`)).toBe(200);
+    expect(await status("token=x; token=y")).toBe(401);
     expect(await status(`token2=${value}`)).toBe(401);
     expect(await status(value)).toBe(401);
   });
@@ -86,6 +88,17 @@ describe("the token cookie", () => {
     expect((await own.ask("GET", "/gateway", { headers: { cookie: ownCookie } })).status).toBe(200);
     expect((await other.ask("GET", "/gateway", { headers: { cookie: ownCookie } })).status).toBe(401);
   });
+
+  it.each([
+    ["the password", { password: "another" }],
+    ["the user", { user: "another" }],
+    ["the password's hash", { password: "scrypt$1024$8$1$BwcHBwcHBwcHBwcHBwcHBw$Dj4MCJX6B5OKDIzJjNvQXdnTIySlUIIoys9kE_3K7cQ" }],
+  ])("opens nothing any more once %s is another one, although ADMIN_JWT_SECRET is the same", async (_what, changed) => {
+    const [before, after] = [await startAdmin(), await startAdmin(changed)];
+    const cookie = await before.session();
+    for (const path of PAGES) expect((await after.ask("GET", path, { headers: { cookie } })).status).toBe(401);
+    expect((await after.ask("GET", "/metrics", { headers: { authorization: `Bearer ${cookie.slice("token=".length)}` } })).status).toBe(401);
+  });
 });
 
 describe("DELETE /logout", () => {
@@ -107,6 +120,13 @@ describe("DELETE /logout", () => {
     expect([got.status, got.headers["set-cookie"]]).toEqual([204, CLEARED]);
   });
 
+  it("revokes every token in the Cookie header", async () => {
+    const { ask, session } = await startAdmin();
+    const cookies = [await session(), await session()];
+    await ask("DELETE", "/logout", { headers: { cookie: `token=x; ${cookies.join("; ")}` } });
+    for (const cookie of cookies) expect((await ask("GET", "/gateway", { headers: { cookie } })).status).toBe(401);
+  });
+
   it("lets the same user log in again", async () => {
     const { ask, login } = await startAdmin();
     await ask("DELETE", "/logout", { headers: { cookie: cookieOf(await login()) } });
@@ -118,7 +138,7 @@ describe("DELETE /logout", () => {
 describe("revoked tokens", () => {
   const sessionsOf = (mostRevoked: number) => {
     const clock = manualClock();
-    const sessions = createSessions({ user: USER, secret: SECRET, ttlS: 60, clock, mostRevoked });
+    const sessions = createSessions({ user: USER, password: PASSWORD, secret: SECRET, ttlS: 60, clock, mostRevoked });
     return { clock, sessions, issue: () => sessions.issue().cookie.split(";")[0]! };
   };
 
