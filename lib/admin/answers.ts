@@ -37,7 +37,7 @@ export interface AnswersOptions {
   /** Signs sessions; at least 32 bytes. Null: random, and sessions end with the process. */
   readonly jwtSecret: string | null;
   readonly sessionTtlS: number;
-  /** Masks AdminPassword in GET /gateway/config. */
+  /** Masks AdminPassword, and every secret that stands in the configuration itself. */
   readonly redactSecrets: boolean;
   readonly corsOrigins: readonly string[];
   /** Names other than localhost under which it may be asked over plain HTTP. */
@@ -64,15 +64,14 @@ export function createAnswers(options: AnswersOptions): Answers {
   const sessions = createSessions({ user: options.user, password: options.password, secret: options.jwtSecret, ttlS: options.sessionTtlS, clock });
   const cors = createCors(options.corsOrigins);
   const isKnown = knownHosts(options.hosts);
+  const secrets = options.redactSecrets ? "masked" : "shown";
   const events = createEvents(options);
 
   const endpoints: Readonly<Record<string, Endpoint>> = {
     "/login": { POST: { open: true, answer: logIn } },
     "/logout": { DELETE: { open: true, answer: logOut } },
-    "/gateway": { GET: { open: false, answer: () => json(200, gatewayView(source.proxyConfig())) } },
-    "/gateway/config": {
-      GET: { open: false, answer: () => json(200, configView(source.settings(), options.redactSecrets ? "masked" : "shown")) },
-    },
+    "/gateway": { GET: { open: false, answer: () => json(200, gatewayView(source.proxyConfig(secrets))) } },
+    "/gateway/config": { GET: { open: false, answer: () => json(200, configView(source.settings(), secrets)) } },
     "/gateway/status": { GET: { open: false, answer: () => json(200, statusView(source.status())) } },
     "/gateway/health": { GET: { open: false, answer: () => json(200, healthView(source.health())) } },
     "/gateway/stats": { GET: { open: false, answer: () => json(200, statsWithHistoryView(source.stats("all"))) } },
@@ -174,7 +173,7 @@ export function createAnswers(options: AnswersOptions): Answers {
   async function explain(request: IncomingMessage, id: string): Promise<Answer> {
     const question = await readQuestion(request, clock);
     if ("code" in question) return refusal(question.code, id, question.detail);
-    return json(200, explanationView(source.explain(question)));
+    return json(200, explanationView(source.explain(question, secrets)));
   }
 
   async function reload({ socket }: IncomingMessage, id: string): Promise<Answer> {

@@ -3,6 +3,7 @@
  * Where they come from is an `AdminSource`, which the assembly provides.
  */
 import type { Readable } from "node:stream";
+import { MASK } from "../config/references.ts";
 import type { MetricsFormat } from "../observe/exposition.ts";
 import type { Figures, GatewayStats, Point, StatsExtent } from "../observe/stats.ts";
 import type { Explanation, Question } from "../gateway/explain.ts";
@@ -11,19 +12,22 @@ import type { UpstreamReport } from "../upstream/fleet.ts";
 
 /** What the admin interface asks the rest of the program; may change between requests. */
 export interface AdminSource {
-  /** The configuration as written, defaults filled in, references to secrets unresolved. */
-  proxyConfig(): ProxyConfig;
+  /** The configuration as written, defaults filled in, references to secrets unresolved, and perhaps a mask in place of literal ones. */
+  proxyConfig(secrets: Secrets): ProxyConfig;
   settings(): AdminSettings;
   /** Whether the gateway serves: false before the first snapshot, from the announcement of its end on, and while draining. */
   ready(): boolean;
   status(): GatewayStatus;
   health(): GatewayHealth;
   stats(extent: StatsExtent): GatewayStats;
-  explain(question: Question): Explanation;
+  explain(question: Question, secrets: Secrets): Explanation;
   metrics(format: MetricsFormat): Readable;
   /** Reloads as a change of the file does, and tells what became of it. */
   reload(): Promise<LastReload>;
 }
+
+/** Whether secrets that stand in the configuration themselves are shown. */
+export type Secrets = "shown" | "masked";
 
 export interface ProxyConfig {
   readonly services: readonly unknown[];
@@ -136,8 +140,8 @@ function moment(ms: number): string {
 }
 
 /** Exactly the six keys. The password as configured (a hash, where a hash was), or masked. */
-export function configView(settings: AdminSettings, secrets: "shown" | "masked"): AdminSettings {
+export function configView(settings: AdminSettings, secrets: Secrets): AdminSettings {
   const { ServerCertPath, ServerKeyPath, CACertPath, AdminUser, AdminPassword, ConfigFilePath } = settings;
-  const password = secrets === "masked" ? "********" : AdminPassword;
+  const password = secrets === "masked" ? MASK : AdminPassword;
   return { ServerCertPath, ServerKeyPath, CACertPath, AdminUser, AdminPassword: password, ConfigFilePath };
 }

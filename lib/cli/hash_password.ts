@@ -7,6 +7,8 @@ import { onlyFlags, UsageError, type Arguments } from "./arguments.ts";
 import type { ExitCode } from "./failure.ts";
 
 export async function hashPasswordCommand(given: Arguments): Promise<ExitCode> {
+  // It is not repeated: it may be the password.
+  if (given.operands.length > 0) throw new UsageError('"hash-password" takes no password on the command line, where others could read it: write it to standard input');
   onlyFlags(given, [], 0);
   const password = await readLine();
   if (password === "") throw new UsageError("the password is empty; write it to standard input: edge-gateway hash-password < file");

@@ -2,7 +2,7 @@
  * Starts everything the settings ask for: gateway, listeners, admin interface, management UI; all of it or nothing. What is then said,
  * watched and waited for is `run.ts`.
  */
-import { createAdmin, type Admin } from "../admin/server.ts";
+import { createAdmin, type Admin, type ProxyConfig } from "../admin/server.ts";
 import { systemClock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import { version } from "../base/version.ts";
@@ -108,7 +108,7 @@ function openAdmin(settings: Settings, own: NonNullable<Settings["admin"]>, { ga
       clients,
       version,
       source: {
-        proxyConfig: () => proxyConfig(gateway),
+        proxyConfig: (secrets) => proxyConfig(secrets === "shown" ? gateway.shownConfig : gateway.maskedConfig),
         settings: () => ({
           ServerCertPath: settings.serverCertPath ?? "",
           ServerKeyPath: settings.serverKeyPath ?? "",
@@ -121,7 +121,7 @@ function openAdmin(settings: Settings, own: NonNullable<Settings["admin"]>, { ga
         status: () => gateway.status,
         health: () => gateway.health,
         stats: (extent) => gateway.recentStats(extent),
-        explain: (question) => gateway.explain(question),
+        explain: (question, secrets) => gateway.explain(question, secrets),
         metrics: (format) => gateway.metricsStream(format),
         reload,
       },
@@ -132,8 +132,8 @@ function openAdmin(settings: Settings, own: NonNullable<Settings["admin"]>, { ga
 }
 
 /** The configuration in force as GET /gateway shows it. */
-function proxyConfig(gateway: Gateway): ReturnType<Parameters<typeof createAdmin>[0]["source"]["proxyConfig"]> {
-  const { global, services } = gateway.shownConfig as { global: { name: string; plugins: unknown[] }; services: unknown[] };
+function proxyConfig(config: Gateway["shownConfig"]): ProxyConfig {
+  const { global, services } = config as { global: { name: string; plugins: unknown[] }; services: unknown[] };
   return { services, plugins: global.plugins, global };
 }
 

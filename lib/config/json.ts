@@ -128,6 +128,11 @@ export function describeNode(node: JsonNode): string {
   }
 }
 
+/** The same without the value itself, which may be a secret: `a string`, `a number`. */
+export function describeKind(node: JsonNode): string {
+  return node.kind === "string" || node.kind === "number" || node.kind === "boolean" ? `a ${node.kind}` : describeNode(node);
+}
+
 /** The text, or the issue that names the first byte that is no UTF-8. */
 function decode(bytes: Buffer): string | Issue {
   const wide = (bytes[0] === 0xff && bytes[1] === 0xfe) || (bytes[0] === 0xfe && bytes[1] === 0xff);
@@ -162,7 +167,7 @@ class SyntaxFault extends Error {
 
 const NUMBER = /-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?/y;
 const WORD = /[A-Za-z_$][\w$-]*/y;
-const TOKEN = /"[^"\n]{0,40}"?|[\w$.+-]{1,40}/y;
+const KEY = /"[^"\n]{0,40}"?|[\w$.+-]{1,40}/y;
 const PLAIN_RUN = /[^"\\\u0000-\u001f]*/y;
 const HEX4 = /[0-9a-fA-F]{4}/y;
 const ESCAPES: Readonly<Record<string, string>> = {
@@ -205,8 +210,9 @@ class Reader {
       this.#offset += word.length;
       return word === "null" ? { kind: "null", position } : { kind: "boolean", value: word === "true", position };
     }
-    const hint = NOT_JSON.has(word) ? "besides numbers and strings JSON has true, false and null" : word && "strings take double quotes";
-    throw this.#expected("a value", hint || (char === "+" || char === "." ? "a number starts with a digit or a minus sign" : ""));
+    const isKnown = NOT_JSON.has(word);
+    const hint = isKnown ? "besides numbers and strings JSON has true, false and null" : word && "strings take double quotes";
+    throw this.#expected("a value", hint || (char === "+" || char === "." ? "a number starts with a digit or a minus sign" : ""), isKnown ? word : "");
   }
 
   #object(position: Position): JsonNode {
@@ -217,7 +223,7 @@ class Reader {
         this.#skipSpace();
         if (this.#text[this.#offset] !== '"') {
           const word = this.#peek(WORD);
-          throw this.#expected("a key in double quotes", word && `write "${word}"`);
+          throw this.#expected("a key in double quotes", word && `write "${word}"`, this.#peek(KEY));
         }
         const keyPosition = this.#position(this.#offset);
         const key = this.#string();
@@ -275,7 +281,7 @@ class Reader {
   #number(position: Position): JsonNode {
     const text = this.#peek(NUMBER);
     const next = this.#text[this.#offset + text.length];
-    if (text === "" || (next !== undefined && /[\w.+-]/.test(next))) throw this.#expected("a number such as 80 or -1.5e3");
+    if (text === "" || (next !== undefined && /[\w.+-]/.test(next))) throw this.#fault(this.#offset, "expected a number such as 80 or -1.5e3, found another form of one");
     this.#offset += text.length;
     return { kind: "number", value: Number(text), text, position };
   }
@@ -337,10 +343,12 @@ class Reader {
     return found;
   }
 
-  #expected(what: string, hint = ""): SyntaxFault {
+  /** `quoted` is what stands there, where that can be no value: of values, which may be secrets, only the kind is told. */
+  #expected(what: string, hint = "", quoted = ""): SyntaxFault {
     const char = this.#text[this.#offset];
     const help = slip(char, this.#text[this.#offset + 1]) || hint;
-    const found = this.#peek(TOKEN) || describeChar(this.#text.codePointAt(this.#offset));
+    const kind = char === '"' ? "a string" : /[\d-]/.test(char ?? "") ? "a number" : /[\w$]/.test(char ?? "") ? "a word" : "";
+    const found = quoted || kind || describeChar(this.#text.codePointAt(this.#offset));
     return this.#fault(this.#offset, `expected ${what}, found ${found}${help && `: ${help}`}`);
   }
 

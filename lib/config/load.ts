@@ -17,7 +17,7 @@ import {
   type RouteIssue,
 } from "./model.ts";
 import { hasReference, resolveReferences, whyUnreadable, type Sources } from "./references.ts";
-import { INVALID, report, type CheckContext, type Invalid, type NamedFile, type Path } from "./schema.ts";
+import { INVALID, report, type CheckContext, type Invalid, type NamedFile, type Path, type Secret } from "./schema.ts";
 
 export type ConfigIssue = Issue;
 
@@ -45,6 +45,8 @@ export type LoadResult<K extends PluginKind = PluginKind> =
       readonly config: Config;
       /** For display: as configured, with defaults filled in and references unresolved. */
       readonly shown: Json;
+      /** The same for people who may not see secrets: a mask stands in the place of each literal one. */
+      readonly masked: () => Json;
       /** The same for configurations that show the same: 12 hexadecimal digits of a SHA-256. */
       readonly digest: string;
       /** The files that it names, plugin modules among them, in the order in which they are named. */
@@ -61,7 +63,8 @@ export function loadConfig<K extends PluginKind>(source: ConfigSource, options: 
   const root = parsed.node;
   const sources = sourcesFor(source, options);
   const files = new Map<string, NamedFile>();
-  const context: CheckContext = { issues, sources, root, files };
+  const secrets: Secret[] = [];
+  const context: CheckContext = { issues, sources, root, files, secrets };
   const kinds = [...options.kinds];
   addModuleKinds(root, options.moduleKinds ?? noModules, kinds, context);
   const schema = configSchema(kinds);
@@ -76,7 +79,24 @@ export function loadConfig<K extends PluginKind>(source: ConfigSource, options: 
   if (config === INVALID || issues.length > 0) return { ok: false, issues: issues.sort(byPosition) };
   const shown = schema.show(root);
   const digest = createHash("sha256").update(JSON.stringify(inKeyOrder(shown))).digest("hex").slice(0, 12);
-  return { ok: true, config, shown, digest, files: [...files.values()], kinds };
+  return { ok: true, config, shown, masked: maskedOnce(shown, secrets), digest, files: [...files.values()], kinds };
+}
+
+/** Made on first use, and kept: few ask for it, and a large configuration takes a while. */
+function maskedOnce(shown: Json, secrets: readonly Secret[]): () => Json {
+  let made: Json | undefined;
+  return () => (made ??= secrets.length === 0 ? shown : masked(shown, secrets));
+}
+
+function masked(shown: Json, secrets: readonly Secret[]): Json {
+  const copy = structuredClone(shown);
+  for (const { at, masked: text } of secrets) {
+    const last = at.at(-1)!;
+    // What another schema than the one that noted it has taken is shown under the same path, or not at all.
+    const parent = at.slice(0, -1).reduce<any>((found, step) => found?.[step], copy);
+    if (typeof parent?.[last] === "string") parent[last] = text;
+  }
+  return copy;
 }
 
 /** The plugin modules that a configuration names and whose digest fits, whatever else is wrong with it. */

@@ -36,11 +36,22 @@ export function resolveReferences(text: string, sources: Sources): Resolved {
       : kind === "env" ? readVariable(name, sources)
       : readSecret(name, sources);
     if ("value" in found) return found.value;
-    problems.push(`${reference} ${found.problem}`);
+    // Without its brace it goes on to the end of the text, which may hold the secret itself.
+    problems.push(`${brace === "" ? `\${${kind}:…` : reference} ${found.problem}`);
     return "";
   });
   return { text: replaced, problems };
 }
+
+/** The text for people who may not see secrets: references as they are written, and a mask in place of all that stands around them. */
+export function maskLiterals(text: string): string {
+  const parts = text.split(WHOLE_REFERENCE);
+  return parts.map((part, i) => (i % 2 === 1 || part === "" ? part : MASK)).join("");
+}
+
+/** Of one length, whatever the secret's is. */
+export const MASK = "********";
+const WHOLE_REFERENCE = /(\$\{(?:env|file):[^}]*\})/;
 
 /** Why a file cannot be read, in words: "no such file". */
 export function whyUnreadable(error: unknown): string {

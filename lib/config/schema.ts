@@ -11,8 +11,8 @@
  */
 import { resolve } from "node:path";
 import { suggest } from "../base/suggest.ts";
-import { describeNode, formatPath, nodeFrom, positionAt, type Issue, type Json, type JsonNode, type Path } from "./json.ts";
-import { hasReference, resolveReferences, whyUnreadable, type Sources } from "./references.ts";
+import { describeKind, describeNode, formatPath, nodeFrom, positionAt, type Issue, type Json, type JsonNode, type Path } from "./json.ts";
+import { hasReference, maskLiterals, resolveReferences, whyUnreadable, type Sources } from "./references.ts";
 
 export { formatPath, type Issue, type Json, type JsonNode, type Path } from "./json.ts";
 
@@ -28,6 +28,13 @@ export interface CheckContext {
   readonly root?: JsonNode;
   /** Grows: the files that the document names, by their absolute paths. */
   readonly files?: Map<string, NamedFile>;
+  /** Grows: every text that holds a secret itself, and what is shown in its place to people who may not see it. */
+  readonly secrets?: Secret[];
+}
+
+export interface Secret {
+  readonly at: Path;
+  readonly masked: string;
 }
 
 export type JsonSchema = { readonly [keyword: string]: unknown };
@@ -45,6 +52,8 @@ export interface Schema<Out, In = any> {
   show(node: JsonNode): Json;
   /** JSON Schema, draft 2020-12. Schemas made by `named` go into `definitions` when it is given. */
   jsonSchema(definitions?: Record<string, JsonSchema>): JsonSchema;
+  /** Whether a node may hold a secret: then messages tell only of what kind it is. */
+  readonly secret?: boolean;
   /** Carries a type, never a value. */
   readonly input?: In;
 }
@@ -69,11 +78,18 @@ export interface StringOptions extends Described {
   readonly check?: (text: string) => string | undefined;
   /** Output in lower case; checked as written. */
   readonly lowerCase?: boolean;
+  /**
+   * Whether the text is a secret: no message repeats it, and a masked display shows of it only its references, or what a function leaves of
+   * it. Default false.
+   */
+  readonly secret?: boolean | ((text: string) => string);
 }
 
 /** A string, in which references are resolved. A message shows the reference, never the secret. */
 export function string(options: StringOptions = {}): Schema<string, string> {
   const { min = 0, max = Infinity, pattern, check, lowerCase = false } = options;
+  const mask = typeof options.secret === "function" ? options.secret : maskLiterals;
+  const secret = options.secret !== undefined && options.secret !== false;
   const expects = options.hint ?? (min > 0 || max < Infinity ? lengthText(min, max) : "a string");
   const rules = {
     ...(min > 0 && { minLength: min }),
@@ -84,8 +100,10 @@ export function string(options: StringOptions = {}): Schema<string, string> {
     expects,
     describe: options.describe,
     kinds: ["string"],
+    secret,
     check(node, at, context) {
-      if (node.kind !== "string") return mismatch(expects, node, at, context);
+      if (node.kind !== "string") return mismatch(expects, node, at, context, "", secret);
+      if (secret) conceal(node, at, context, mask);
       const { text, problems } = resolveReferences(node.value, context.sources);
       for (const message of problems) report(context, at, node, message);
       if (problems.length > 0) return INVALID;
@@ -93,7 +111,7 @@ export function string(options: StringOptions = {}): Schema<string, string> {
       const remedy = fits ? check?.(text) : "";
       if (remedy === undefined) return lowerCase ? text.toLowerCase() : text;
       // The remedy may quote the text, so it is for texts without secrets only.
-      return mismatch(expects, node, at, context, hasReference(node.value) ? "what the reference stands for does not fit" : remedy);
+      return mismatch(expects, node, at, context, hasReference(node.value) ? "what the reference stands for does not fit" : secret ? "" : remedy, secret);
     },
     show: (node) => (node.kind === "string" ? node.value : null),
     jsonSchema() {
@@ -127,6 +145,7 @@ export function file(options: FileOptions = {}): Schema<NamedFile, string> {
     check(node, at, context) {
       const given = path.check(node, at, context);
       if (given === INVALID) return INVALID;
+      if (isContent(given)) return report(context, at, node, `expected ${path.expects}, found what a file holds: write it to a file, and name that here`);
       const absolute = resolve(context.sources.folder, given);
       try {
         const content = Buffer.from(context.sources.readFile(absolute));
@@ -136,12 +155,18 @@ export function file(options: FileOptions = {}): Schema<NamedFile, string> {
         context.files?.set(absolute, named);
         return named;
       } catch (error) {
-        return report(context, at, node, `cannot read ${absolute}: ${whyUnreadable(error)}`);
+        const shown = node.kind === "string" && hasReference(node.value) ? node.value : absolute;
+        return report(context, at, node, `cannot read ${shown}: ${whyUnreadable(error)}`);
       }
     },
     show: path.show,
     jsonSchema: path.jsonSchema,
   });
+}
+
+/** Whether a text that should be a path is a certificate, a key or a set of keys itself, which no message may repeat. */
+export function isContent(text: string): boolean {
+  return text.includes("\n") || text.includes("-----BEGIN ") || text.trimStart().startsWith("{");
 }
 
 /** The path of a file that may not be there yet, relative to the configuration's folder; gives it absolute. */
@@ -232,12 +257,14 @@ export interface ArrayOptions extends Described {
 
 export function array<S extends AnySchema>(item: S, options: ArrayOptions = {}): Schema<readonly Infer<S>[], readonly InputOf<S>[]> {
   const { min = 0, max = Infinity, unique } = options;
+  const { secret = false } = item;
   return define({
     expects: "an array",
     describe: options.describe,
     kinds: ["array"],
+    secret,
     check(node, at, context) {
-      if (node.kind !== "array") return mismatch("an array", node, at, context);
+      if (node.kind !== "array") return mismatch("an array", node, at, context, "", secret);
       const { length } = node.items;
       const before = context.issues.length;
       if (length < min || length > max) report(context, at, node, `expected ${countText(min, max)}, found ${length || "none"}`);
@@ -328,14 +355,16 @@ export function object<const F extends Fields>(fields: F, options: ObjectOptions
   }));
   // Below it is walked by index: at a start this code is interpreted, and an iterator makes an object for each step.
   const derives = plan.some((field) => field.presence === "derived");
+  const secret = plan.some((field) => field.schema.secret === true);
   const ignored = options.ignoreKeys ?? [];
   const known = new Set([...Object.keys(fields), ...ignored]);
   return define({
     expects: "an object",
     describe: options.describe,
     kinds: ["object"],
+    secret,
     check(node, at, context) {
-      if (node.kind !== "object") return mismatch("an object", node, at, context);
+      if (node.kind !== "object") return mismatch("an object", node, at, context, "", secret);
       const before = context.issues.length;
       for (const key of node.members.keys()) {
         if (known.has(key)) continue;
@@ -420,12 +449,14 @@ export function record<S extends AnySchema>(
   value: S,
   options: Described = {},
 ): Schema<Readonly<Record<string, Infer<S>>>, Readonly<Record<string, InputOf<S>>>> {
+  const { secret = false } = value;
   return define({
     expects: "an object",
     describe: options.describe,
     kinds: ["object"],
+    secret,
     check(node, at, context) {
-      if (node.kind !== "object") return mismatch("an object", node, at, context);
+      if (node.kind !== "object") return mismatch("an object", node, at, context, "", secret);
       const before = context.issues.length;
       const entries = [...node.members].map(([key, member]) => [key, value.check(member.value, [...at, key], context)] as const);
       // fromEntries defines properties: a key named __proto__ is data like any other.
@@ -443,6 +474,7 @@ export function anyOf<const S extends readonly AnySchema[]>(
   options: Described = {},
 ): Schema<Infer<S[number]>, InputOf<S[number]>> {
   const expects = schemas.map((schema) => schema.expects).join(" or ");
+  const secret = schemas.some((schema) => schema.secret === true);
   const accepts = (schema: AnySchema, node: JsonNode) => {
     const issues: Issue[] = [];
     const sources: Sources = { environment: {}, readFile: () => "", folder: "" };
@@ -452,6 +484,7 @@ export function anyOf<const S extends readonly AnySchema[]>(
     expects,
     describe: options.describe,
     kinds: [...new Set(schemas.flatMap((schema) => schema.kinds))],
+    secret,
     check(node, at, context) {
       const likely = schemas.filter((schema) => schema.kinds.includes(node.kind));
       if (likely.length === 1) return likely[0]!.check(node, at, context);
@@ -460,7 +493,7 @@ export function anyOf<const S extends readonly AnySchema[]>(
         const value: Infer<S[number]> | Invalid = schema.check(node, at, attempt);
         if (value !== INVALID) return value;
       }
-      return mismatch(expects, node, at, context);
+      return mismatch(expects, node, at, context, "", secret);
     },
     show(node) {
       const likely = schemas.filter((schema) => schema.kinds.includes(node.kind));
@@ -497,8 +530,16 @@ export function report(context: CheckContext, at: Path, node: JsonNode, message:
   return INVALID;
 }
 
-function mismatch(expects: string, node: JsonNode, at: Path, context: CheckContext, help?: string): Invalid {
-  return report(context, at, node, `expected ${expects}, found ${describeNode(node)}${help ? `: ${help}` : ""}`);
+/** Notes what is shown of a text in its place, where `mask` hides something of it. */
+export function conceal(node: JsonNode, at: Path, context: CheckContext, mask: (text: string) => string): void {
+  if (node.kind !== "string") return;
+  const masked = mask(node.value);
+  if (masked !== node.value) context.secrets?.push({ at, masked });
+}
+
+function mismatch(expects: string, node: JsonNode, at: Path, context: CheckContext, help?: string, secret = false): Invalid {
+  const found = secret ? describeKind(node) : describeNode(node);
+  return report(context, at, node, `expected ${expects}, found ${found}${help ? `: ${help}` : ""}`);
 }
 
 interface UniqueCheck {

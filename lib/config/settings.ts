@@ -5,6 +5,7 @@
 import { readFileSync } from "node:fs";
 import { isHashed } from "../base/password.ts";
 import { suggest } from "../base/suggest.ts";
+import { isContent } from "./schema.ts";
 import { LOG_FORMATS, LOG_LEVELS } from "../base/log.ts";
 import { hostProblem } from "./model.ts";
 import { whyUnreadable, withoutFinalNewline } from "./references.ts";
@@ -89,7 +90,7 @@ export interface Setting<T> {
 type Parser<T> = Pick<Setting<T>, "parse" | "expects" | "value">;
 
 const TEXT: Parser<string> = { value: "TEXT", expects: "a text", parse: (text) => text };
-const FILE: Parser<string> = { ...TEXT, value: "PATH", expects: "the path of a file" };
+const FILE: Parser<string> = { value: "PATH", expects: "the path of a file", parse: (text) => (isContent(text) ? null : text) };
 const PORT = integer("PORT", 0, 65_535);
 const BOOLEAN: Parser<boolean> = {
   value: "true|false",
@@ -149,7 +150,7 @@ export const SETTINGS = {
   adminTls: setting("ADMIN_TLS", BOOLEAN, "false", "Serve the admin interface over HTTPS, with the server certificate."),
   adminJwtSecret: secret("ADMIN_JWT_SECRET", SECRET32, "Key of admin sessions, at least 32 bytes; random at each start by default."),
   adminSessionTtlS: setting("ADMIN_SESSION_TTL_S", integer("SECONDS", 1, 31_536_000), "3600", "Length of an admin session."),
-  adminRedactSecrets: setting("ADMIN_REDACT_SECRETS", BOOLEAN, "false", "Mask the password in GET /gateway/config."),
+  adminRedactSecrets: setting("ADMIN_REDACT_SECRETS", BOOLEAN, "false", "Mask the admin password and every secret of the configuration that the admin interface would show."),
   adminCorsOrigins: setting("ADMIN_CORS_ORIGIN", ORIGINS, null, "Web origins that may use the admin interface; none by default."),
   adminHosts: setting("ADMIN_HOSTS", HOSTS, null, "Names under which admin interface and management UI are asked over plain HTTP, beside localhost."),
   manager: setting("MANAGER", BOOLEAN, "false", "Start the management UI in the same process; it needs the admin interface."),
@@ -429,9 +430,9 @@ function readValue<T>(
   return value;
 }
 
-/** "https://user:password@host" is refused for what must not be told on. */
+/** "https://user:password@host" is refused for what must not be told on, and so is a private key in the place of its file's name. */
 function withoutCredentials(text: string): string {
-  return text.replace(/\/\/.*@/s, "//…@");
+  return isContent(text) ? "(what a file holds)" : text.replace(/^([a-z]+:\/*)?.*@/is, "$1…@");
 }
 
 function unknownFlags(

@@ -199,6 +199,11 @@ export class Gateway {
     return this.#snapshot.shown;
   }
 
+  /** The same for people who may not see secrets: a mask stands in the place of each literal one. */
+  get maskedConfig(): Json {
+    return this.#snapshot.masked();
+  }
+
   /** Names the configuration in force: 12 hexadecimal digits. */
   get digest(): string {
     return this.#snapshot.digest;
@@ -256,9 +261,10 @@ export class Gateway {
   }
 
   /** Which route would take a request, which plugins it would pass and which upstreams could get it, and why; nothing is sent or counted. */
-  explain(question: Question): Explanation {
+  explain(question: Question, secrets: "shown" | "masked" = "shown"): Explanation {
     const fleet = (service: string) => [...this.#runtime.fleets].find((each) => each.service === service);
-    return explain(question, { snapshot: this.#snapshot, receiving: this.#receiving, tools: this.#tools, fleet });
+    const snapshot = secrets === "shown" ? this.#snapshot : { ...this.#snapshot, shown: this.maskedConfig };
+    return explain(question, { snapshot, receiving: this.#receiving, tools: this.#tools, fleet });
   }
 
   /** All metrics at this moment as text: Prometheus' format 0.0.4, or OpenMetrics 1.0. With thousands of busy routes it takes a while. */

@@ -48,6 +48,7 @@ export interface Snapshot {
   readonly serverTiming: boolean;
   /** The configuration for display: defaults filled in, references unresolved. */
   readonly shown: Json;
+  readonly masked: () => Json;
   readonly digest: string;
   readonly counts: { readonly services: number; readonly routes: number; readonly upstreams: number };
   readonly inUse: InUse;
@@ -76,6 +77,7 @@ export interface RouteTarget {
 export interface Loaded {
   readonly config: Config;
   readonly shown: Json;
+  readonly masked: () => Json;
   readonly digest: string;
   readonly files: readonly NamedFile[];
 }
@@ -154,6 +156,7 @@ function compileInto(inUse: InUse, loaded: Loaded, workshop: Workshop): Snapshot
     accessLog: config.global.accessLog,
     serverTiming: config.global.serverTiming,
     shown: loaded.shown,
+    masked: loaded.masked,
     digest: loaded.digest,
     counts: { services: config.services.length, routes: entries.length, upstreams },
     inUse,

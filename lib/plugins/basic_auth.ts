@@ -17,7 +17,7 @@ import { createBasicUsers, type BasicUser } from "./basic_users.ts";
 import { definePlugin } from "./plugin.ts";
 
 const USERNAME = { min: 1, max: 128, describe: "Who presents it: the caller's identity in rate limits and logs." };
-const PASSWORD = { min: 1, describe: "The password, or its hash as `edge-gateway hash-password` prints it." };
+const PASSWORD = { min: 1, secret: true, describe: "The password, or its hash as `edge-gateway hash-password` prints it." };
 
 const schema = object(
   {

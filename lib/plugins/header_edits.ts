@@ -2,7 +2,7 @@
  * Changes of header lists as a configuration asks for them: remove, rename, set, add, in this order. What `request_headers` and
  * `response_headers` have in common; which headers are out of bounds is theirs to say.
  */
-import { anyOf, array, object, optional, record, string, type Infer, type Path } from "../config/schema.ts";
+import { anyOf, array, object, optional, record, string, type ObjectOut, type Path } from "../config/schema.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { isHopByHop, type HeaderList } from "../http/headers.ts";
 import { headerTemplate, type Template } from "./template.ts";
@@ -10,22 +10,22 @@ import { headerTemplate, type Template } from "./template.ts";
 /** What is wrong with changing the header of this name (lower case) in this way, or undefined. */
 export type Refuse = (lower: string, change: "away" | "here") => string | undefined;
 
-const FIELDS = {
+const fieldsWith = (secret: boolean) => ({
   remove: optional(array(string({ min: 1 }), { describe: "Names of headers that go." })),
   rename: optional(record(string({ min: 1 }), { describe: "New names by old ones; a header that has the new name already gives way." })),
-  set: optional(record(headerTemplate("The value."), { describe: "Values by name; what stands there already goes." })),
+  set: optional(record(headerTemplate("The value.", secret), { describe: "Values by name; what stands there already goes." })),
   add: optional(
-    record(anyOf([headerTemplate("The value."), array(headerTemplate("A value."), { min: 1 })]), {
+    record(anyOf([headerTemplate("The value.", secret), array(headerTemplate("A value.", secret), { min: 1 })]), {
       describe: "Values by name, or lists of them; what stands there already stays.",
     }),
   ),
-};
+});
 
-const bare = object(FIELDS);
-export type HeaderChanges = Infer<typeof bare>;
+export type HeaderChanges = ObjectOut<ReturnType<typeof fieldsWith>>;
 
-export function headerChanges(describe: string, refuse: Refuse) {
-  return object(FIELDS, {
+/** "secret": the values are for upstreams, which may want credentials in them; clients see "open" ones anyway. */
+export function headerChanges(describe: string, values: "secret" | "open", refuse: Refuse) {
+  return object(fieldsWith(values === "secret"), {
     describe,
     refine(value, report) {
       const { remove = [], rename = {}, set = {}, add = {} } = value;

@@ -17,11 +17,11 @@ import type { Reply } from "../http/reply.ts";
 import { checkTls, clientTls, hostOf, httpUrl } from "./outside.ts";
 import { definePlugin, type Tools } from "./plugin.ts";
 
-const value = string({ pattern: /^[\t\x20-\x7e]*$/, hint: "text that a header can carry" });
+const value = string({ pattern: /^[\t\x20-\x7e]*$/, hint: "text that a header can carry", secret: true });
 
 const schema = object(
   {
-    http_endpoint: httpUrl("Where entries are sent."),
+    http_endpoint: httpUrl("Where entries are sent.", "path"),
     method: withDefault(oneOf(["POST", "PUT", "PATCH"], { describe: "With which method." }), "POST"),
     content_type: withDefault(
       string({

@@ -49,7 +49,7 @@ const fields = object(
   {
     alg: optional(algorithm),
     algs: optional(array(algorithm, { min: 1, describe: "Algorithms tokens may be signed with." })),
-    secret: optional(string({ min: 1, describe: "The secret that the issuer signs with, for HS256, HS384 and HS512." })),
+    secret: optional(string({ min: 1, secret: true, describe: "The secret that the issuer signs with, for HS256, HS384 and HS512." })),
     public_key: optional(pem),
     publicKey: optional(pem),
     jwks_file: optional(file({ hint: "the path of a JSON Web Key Set", describe: "The issuer's keys, read when the configuration is and again when the file changes." })),

@@ -17,14 +17,14 @@ const HEADER = "apikey";
 
 const schema = object(
   {
-    key: optional(string({ min: 1, describe: "The API key that requests must present. Its identity is the plugin's id, or default." })),
+    key: optional(string({ min: 1, secret: true, describe: "The API key that requests must present. Its identity is the plugin's id, or default." })),
     keys: optional(
       array(
         object({
           id: string({ min: 1, max: 128, describe: "Who presents this key: the caller's identity in rate limits and logs." }),
-          key: optional(string({ min: 1, describe: "The key itself." })),
+          key: optional(string({ min: 1, secret: true, describe: "The key itself." })),
           key_sha256: optional(
-            string({ pattern: /^[0-9a-fA-F]{64}$/, hint: "64 hex digits", describe: "The key's SHA-256, in its stead." }),
+            string({ pattern: /^[0-9a-fA-F]{64}$/, hint: "64 hex digits", secret: true, describe: "The key's SHA-256, in its stead." }),
           ),
         }),
         { min: 1, unique: "id", describe: "Keys of several callers." },

@@ -3,14 +3,23 @@
  * shall be able to believe.
  */
 import type { CLIENT_TLS } from "../config/model.ts";
+import { maskLiterals } from "../config/references.ts";
 import { INVALID, report, string, type Infer, type Schema } from "../config/schema.ts";
 import type { ClientTls } from "../http/client.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { isHopByHop, type HeaderList } from "../http/headers.ts";
 
-/** A string, so that it may hold references; `new URL` takes what it lets through. */
-export function httpUrl(describe: string): Schema<string, string> {
-  const text = string({ hint: "an http:// or https:// URL", describe, check: (given) => (isHttp(given) ? undefined : "") });
+/**
+ * A string, so that it may hold references; `new URL` takes what it lets through. `secretFrom` says where that may begin which only the
+ * other end should see, as keys do that services expect in the path or the query.
+ */
+export function httpUrl(describe: string, secretFrom: "path" | "query" = "query"): Schema<string, string> {
+  const open = secretFrom === "path" ? BEFORE_PATH : BEFORE_QUERY;
+  const mask = (written: string) => {
+    const before = open.exec(written)![0];
+    return before + maskLiterals(written.slice(before.length));
+  };
+  const text = string({ hint: "an http:// or https:// URL", describe, secret: mask, check: (given) => (isHttp(given) ? undefined : "") });
   return {
     ...text,
     check(node, at, context) {
@@ -22,6 +31,9 @@ export function httpUrl(describe: string): Schema<string, string> {
     },
   };
 }
+
+const BEFORE_PATH = /^(?:https?:\/\/[^/?#]*\/?)?/i;
+const BEFORE_QUERY = /^[^?#]*\??/;
 
 function isHttp(text: string): boolean {
   return URL.canParse(text) && /^https?:$/.test(new URL(text).protocol);

@@ -28,7 +28,7 @@ const CERTIFICATE = /^x[-_]client[-_]cert[-_]/;
 
 export const requestHeaders = definePlugin({
   name: "request_headers",
-  schema: headerChanges("Changes headers of the request.", refuse),
+  schema: headerChanges("Changes headers of the request.", "secret", refuse),
   create(config) {
     const edit = headerEditor(config);
     return (next) => (exchange) => next(exchange.with({ headers: edit(exchange.headers, exchange) }));

@@ -17,7 +17,7 @@ const refuse: Refuse = (lower) => {
 
 export const responseHeaders = definePlugin({
   name: "response_headers",
-  schema: headerChanges("Changes headers of the reply.", refuse),
+  schema: headerChanges("Changes headers of the reply.", "open", refuse),
   create(config) {
     const edit = headerEditor(config);
     const changed = (reply: Reply, exchange: Exchange): Reply => ({ ...reply, headers: edit(reply.headers, exchange) });

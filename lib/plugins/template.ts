@@ -8,16 +8,19 @@
  */
 import { suggest } from "../base/suggest.ts";
 import { nodeAt, type JsonNode, type Path } from "../config/json.ts";
-import { hasReference, resolveReferences } from "../config/references.ts";
-import { INVALID, report, string, type CheckContext, type Invalid, type Schema } from "../config/schema.ts";
+import { hasReference, maskLiterals, resolveReferences } from "../config/references.ts";
+import { conceal, INVALID, report, string, type CheckContext, type Invalid, type Schema } from "../config/schema.ts";
 import type { Exchange } from "../http/exchange.ts";
 
 /** Gives the value for one exchange; "" when nothing of it is there. */
 export type Template = (exchange: Exchange) => string;
 
-/** A header's value: a single line of text. Text beyond ASCII goes out in UTF-8, control characters become "?". */
-export function headerTemplate(describe: string): Schema<Template, string> {
-  return templateSchema(describe, compileHeader);
+/**
+ * A header's value: a single line of text. Text beyond ASCII goes out in UTF-8, control characters become "?". `secret`: text that stands
+ * in it itself is nobody's but the receiver's.
+ */
+export function headerTemplate(describe: string, secret = false): Schema<Template, string> {
+  return templateSchema(describe, compileHeader, secret);
 }
 
 /**
@@ -41,12 +44,13 @@ interface Placeholder {
 /** Compiles, or says what is wrong. */
 type Compile = (parts: readonly Part[]) => Template | string;
 
-function templateSchema(describe: string, compile: Compile): Schema<Template, string> {
-  const text = string({ min: 1, describe });
+function templateSchema(describe: string, compile: Compile, secret = false): Schema<Template, string> {
+  const text = string({ min: 1, describe, secret });
   return {
     ...text,
     check(node, at, context): Template | Invalid {
       if (node.kind !== "string" || node.value === "") return text.check(node, at, context) === INVALID ? INVALID : empty;
+      if (secret && holdsText(node.value)) conceal(node, at, context, maskLiterals);
       const parts = partsOf(node, at, context);
       if (parts === INVALID) return INVALID;
       const made = compile(parts);
@@ -55,6 +59,11 @@ function templateSchema(describe: string, compile: Compile): Schema<Template, st
       return report(context, at, node, hasReference(node.value) ? "what the reference stands for does not fit here" : made);
     },
   };
+}
+
+/** Whether there is more in it than placeholders, which tell nobody what they stand for. */
+function holdsText(value: string): boolean {
+  return value.replace(TOKEN, (written) => (/^(?:\$\$|\{\{)/.test(written) ? written : "")).trim() !== "";
 }
 
 const TOKEN = /\$\{(?:env|file):[^}]*\}?|\$\$\{[^}]*\}|\$\{([^}]*)(\}?)|\{\{[A-Za-z_]\w*\}\}|\{([A-Za-z_]\w*)(\*?)\}/g;
@@ -75,7 +84,7 @@ function partsOf(node: JsonNode & { kind: "string" }, at: Path, context: CheckCo
     add(value.slice(behind, match.index));
     behind = match.index + written.length;
     if (variable !== undefined) {
-      const found = brace === "" ? `${written} lacks its closing brace` : variableNamed(variable);
+      const found = brace === "" ? "a placeholder that begins with ${ lacks its closing brace" : variableNamed(variable);
       if (typeof found === "string") problems.push(found);
       else parts.push(found);
     } else if (param !== undefined) {

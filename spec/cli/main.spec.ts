@@ -58,6 +58,13 @@ describe("the command line", () => {
     }
   });
 
+  it("a private key in the place of its file's name is not repeated", async () => {
+    const pem = "-----BEGIN PRIVATE KEY-----\nhunter2\n";
+    const { code, stderr } = await program([], { environment: { SERVER_CERT_PATH: pem, SERVER_KEY_PATH: pem } }).ended;
+    const line = (name: string) => `edge-gateway: ${name}: expected the path of a file, found "(what a file holds)"\n`;
+    expect([code, stderr]).toEqual([2, line("SERVER_CERT_PATH") + line("SERVER_KEY_PATH")]);
+  });
+
   it("a reader that goes away does not make it fail", async () => {
     const bin = fileURLToPath(new URL("../../bin/edge-gateway.ts", import.meta.url));
     const loader = new URL("../../node_modules/tsx/dist/loader.mjs", import.meta.url).href;
@@ -176,6 +183,12 @@ describe("hash-password", () => {
   it("takes a line without its end, too", async () => {
     const { stdout } = await program(["hash-password"], { input: "p" }).ended;
     expect(await verifyPassword("p", stdout.trimEnd())).toBe(true);
+  });
+
+  it("takes none on the command line, and does not repeat it; exit 2", async () => {
+    const { code, stdout, stderr } = await program(["hash-password", "hunter2"]).ended;
+    expect([code, stdout]).toEqual([2, ""]);
+    expect(stderr).toMatch(/^edge-gateway: "hash-password" takes no password on the command line, .* standard input\n$/);
   });
 
   it.each(["", "\n"])("exits 2 for the input %j", async (input) => {

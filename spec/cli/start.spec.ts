@@ -36,6 +36,26 @@ describe("a start", () => {
     expect(running.stdout()).toBe("");
   });
 
+  it("with ADMIN_REDACT_SECRETS shows no literal secret on any page of the admin interface, and without it all of them", async () => {
+    const plugins = [
+      { name: "key_auth", config: { key: "hunter2-plain-key" } },
+      { name: "basic_auth", config: { username: "ada", password: "hunter2-password" } },
+      { name: "http_log", config: { http_endpoint: "http://127.0.0.1:9/hunter2-path", headers: { Authorization: "Bearer hunter2-token" } } },
+    ];
+    for (const redact of ["true", "false"]) {
+      const running = await runningProgram(oneService(9, { plugins }), [], { ADMIN_USER: "anna", ADMIN_PASSWORD: "hunter2-admin", ADMIN_REDACT_SECRETS: redact });
+      const port = Number(new URL(String(running.started.admin)).port);
+      const Authorization = `Basic ${Buffer.from("anna:hunter2-admin").toString("base64")}`;
+      const login = await ask(port, { method: "POST", path: "/login", headers: { Authorization } });
+      const headers = { Cookie: login.headers["set-cookie"]![0]!.split(";")[0]! };
+      const texts = await Promise.all(["/gateway", "/gateway/config", "/gateway/status", "/gateway/health", "/gateway/stats"].map(async (path) => (await ask(port, { path, headers })).body.toString()));
+      const question = { method: "POST", path: "/gateway/explain", headers: { ...headers, "Content-Type": "application/json" }, body: JSON.stringify({ method: "GET", url: "/a/x" }) };
+      texts.push((await ask(port, question)).body.toString());
+      expect(texts.join("\n").match(/hunter2-[a-z-]*/g) ?? []).toHaveLength(redact === "true" ? 0 : 9);
+      expect(texts[5]).toContain(redact === "true" ? '"key":"********"' : '"key":"hunter2-plain-key"');
+    }
+  });
+
   it("says it in rows with LOG_FORMAT text", async () => {
     const file = fileWith(oneService(9));
     const running = program(["--config", file, "--http-port", "0", "--listen-host", "127.0.0.1", "--log-format", "text"]);

@@ -67,7 +67,8 @@ describe("loadConfig", () => {
   it("loads what it shows to the same configuration", () => {
     const first = load(GOOD);
     const again = first.ok && loadConfig({ value: first.shown }, options);
-    expect(again).toEqual(first);
+    const { masked: _, ...same } = first as Extract<typeof first, { ok: true }>;
+    expect(again).toMatchObject(same);
   });
 
   it("looks for files beside the configuration", () => {

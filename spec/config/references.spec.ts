@@ -38,7 +38,7 @@ describe("resolveReferences", () => {
     ["${env:toString}", "${env:toString} cannot be resolved: the environment variable toString is not set"],
     ["${env:}", "${env:} names no environment variable"],
     ["${file:}", "${file:} names no file"],
-    ["${env:KEY", "${env:KEY lacks its closing brace"],
+    ["${env:KEY", "${env:… lacks its closing brace"],
     ["${file:gone}", "${file:gone} cannot be resolved: cannot read /etc/gw/gone: no such file"],
     ["${file:binary}", "${file:binary} cannot be resolved: cannot read /etc/gw/binary: it is not UTF-8 text"],
   ])("%j is a problem that says why", (text, problem) => {

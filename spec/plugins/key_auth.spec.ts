@@ -222,7 +222,7 @@ describe("configuration", () => {
     ["a short hash", { keys: [{ id: "a", key_sha256: "abcd" }] }, /keys\[0\]\.key_sha256: expected 64 hex digits/],
     ["one key for two", { keys: [{ id: "a", key: "x" }, { id: "b", key_sha256: sha256("x") }] }, /keys\[1\]: is the same key as keys\[0\]/],
     ["the single key again", { key: "x", keys: [{ id: "b", key: "x" }] }, /keys\[0\]: is the same key as key/],
-    ["a key that is a number", { key: 123 }, /key: expected a non-empty string, found 123/],
+    ["a key that is a number", { key: 123 }, /key: expected a non-empty string, found a number$/],
     ["an unknown field", { key: "k", hide_credential: true }, /did you mean "hide_credentials"/],
   ])("%s is an error", (_, config, message) => {
     const { issues } = checked(keyAuth.schema, config);

@@ -111,7 +111,7 @@ describe("configuration", () => {
     ["${params.id}", /did you mean \{id\}\?/],
     ["${x}", /\$\{x\} is not known here \(known: request\.id, .*claim\.NAME.*write \$\$\{x\} for the text itself/],
     ["${claim.}", /is not known here/],
-    ["${request.id", /\$\{request\.id lacks its closing brace/],
+    ["${request.id", /a placeholder that begins with \$\{ lacks its closing brace/],
     ["${env:NOPE}", /\$\{env:NOPE\} cannot be resolved/],
     ["{rest*}", /\{rest\*\} is spelt \{rest\} here/],
     ["a\nb", /holds a control character or line break/],
