@@ -2,9 +2,12 @@
  * Splits a command line into verb, flags and operands. What a flag means is `config/settings.ts` or the verb's own affair.
  */
 import { suggest } from "../base/suggest.ts";
+import { isSwitch } from "../config/settings.ts";
 
 export interface Arguments {
   readonly verb: string;
+  /** Whether the verb was written. */
+  readonly isNamed: boolean;
   /** `--name value`, `--name=value`, or `--name` alone (true). */
   readonly flags: Readonly<Record<string, string | true>>;
   readonly operands: readonly string[];
@@ -16,7 +19,10 @@ export class UsageError extends Error {}
 /** Flags that take no value, whatever follows them. */
 const SWITCHES = ["help", "version"];
 
-/** The verb is the first word that is none of a flag's; without one it is "run". Throws a `UsageError`. */
+/**
+ * The verb is the first word that is none of a flag's; without one it is "run". A flag that is true or false leaves a verb behind it alone:
+ * `--manager run`. Throws a `UsageError`.
+ */
 export function readArguments(words: readonly string[], verbs: readonly string[]): Arguments {
   const flags = Object.create(null) as Record<string, string | true>; // so that --constructor is as unknown as any other
   const operands: string[] = [];
@@ -31,7 +37,7 @@ export function readArguments(words: readonly string[], verbs: readonly string[]
       if (name in flags) throw new UsageError(`--${name} is given twice`);
       const next = words[i + 1];
       if (equals >= 0) flags[name] = word.slice(equals + 1);
-      else if (!SWITCHES.includes(name) && next !== undefined && !next.startsWith("--")) {
+      else if (!SWITCHES.includes(name) && next !== undefined && !next.startsWith("--") && !(verb === null && isSwitch(name) && verbs.includes(next))) {
         flags[name] = next;
         i++;
       } else flags[name] = true;
@@ -46,7 +52,7 @@ export function readArguments(words: readonly string[], verbs: readonly string[]
       verb = word;
     } else operands.push(word);
   }
-  return { verb: verb ?? "run", flags, operands };
+  return { verb: verb ?? "run", isNamed: verb !== null, flags, operands };
 }
 
 /** For verbs with few flags of their own: everything beside them is an error. */

@@ -8,14 +8,15 @@ import { readArguments, UsageError, type Arguments } from "./arguments.ts";
 import { demo } from "./demo.ts";
 import { StartError, type ExitCode } from "./failure.ts";
 import { hashPasswordCommand } from "./hash_password.ts";
-import { helpText } from "./help.ts";
+import { help, printHelp, type CommandName } from "./help.ts";
 import { managerCommand } from "./manager.ts";
 import { reloadCommand } from "./reload.ts";
 import { run } from "./run.ts";
 import { schemaCommand } from "./schema.ts";
 import { validate } from "./validate.ts";
 
-const VERBS: Readonly<Record<string, (given: Arguments) => ExitCode | Promise<ExitCode>>> = {
+const VERBS: Readonly<Record<CommandName, (given: Arguments) => ExitCode | Promise<ExitCode>>> = {
+  help,
   run,
   demo,
   manager: managerCommand,
@@ -31,15 +32,13 @@ export async function main(words: readonly string[]): Promise<ExitCode> {
   for (const stream of [process.stdout, process.stderr]) stream.on("error", () => {});
   try {
     const given = readArguments(words, Object.keys(VERBS));
-    if (given.flags.help !== undefined) {
-      process.stdout.write(helpText());
-      return 0;
-    }
+    const verb = given.verb as CommandName;
+    if (given.flags.help !== undefined) return printHelp(given.isNamed ? verb : null);
     if (given.flags.version !== undefined) {
       process.stdout.write(`${version}\n`);
       return 0;
     }
-    return await VERBS[given.verb]!(given);
+    return await VERBS[verb](given);
   } catch (error) {
     return report(error);
   }

@@ -185,6 +185,36 @@ export const CLIENT_SETTINGS = {
   },
 };
 
+/** All of these commands' flags. */
+export const CLIENT_ROWS = {
+  ...CLIENT_SETTINGS,
+  adminUser: SETTINGS.adminUser,
+  adminPassword: SETTINGS.adminPassword,
+  adminPasswordFile: SETTINGS.adminPasswordFile,
+  adminHost: SETTINGS.adminHost,
+  adminPort: SETTINGS.adminPort,
+  adminTls: SETTINGS.adminTls,
+};
+
+/** What a management UI by itself goes by. */
+export const MANAGER_ROWS = {
+  managerPort: SETTINGS.managerPort,
+  managerHost: SETTINGS.managerHost,
+  managerTls: SETTINGS.managerTls,
+  managerBackendUrl: SETTINGS.managerBackendUrl,
+  managerBackendCaPath: SETTINGS.managerBackendCaPath,
+  adminHosts: SETTINGS.adminHosts,
+  serverCertPath: SETTINGS.serverCertPath,
+  serverKeyPath: SETTINGS.serverKeyPath,
+  logLevel: SETTINGS.logLevel,
+  logFormat: SETTINGS.logFormat,
+};
+
+/** Whether a flag is one of true or false, which may stand without its value. */
+export function isSwitch(flag: string): boolean {
+  return Object.values(SETTINGS).some((row) => row.flag === flag && row.value === BOOLEAN.value);
+}
+
 export interface ClientSettings {
   /** "http://127.0.0.1:8081" */
   readonly url: string;
@@ -228,8 +258,7 @@ export function readClientSettings(
   host: Host = {},
 ): { readonly ok: true; readonly settings: ClientSettings } | { readonly ok: false; readonly issues: readonly string[] } {
   const { adminUser, adminPassword: plain, adminPasswordFile, adminHost, adminPort, adminTls } = SETTINGS;
-  const rows = { ...CLIENT_SETTINGS, adminUser, adminPassword: plain, adminPasswordFile, adminHost, adminPort, adminTls };
-  const issues: string[] = unknownFlags(flags, rows);
+  const issues: string[] = unknownFlags(flags, CLIENT_ROWS);
   const read = <T>(row: Setting<T>) => readValue(row, flags, environment, issues);
   const url = read(CLIENT_SETTINGS.adminUrl) ?? adminOrigin(read(adminHost), read(adminPort), read(adminTls), issues);
   const caPath = read(CLIENT_SETTINGS.adminCaPath);
@@ -255,12 +284,10 @@ export function readManagerSettings(
   environment: Readonly<Record<string, string | undefined>>,
   host: Host = {},
 ): { readonly ok: true; readonly settings: LoneManagerSettings } | { readonly ok: false; readonly issues: readonly string[] } {
-  const { managerPort, managerHost, managerTls, managerBackendUrl, managerBackendCaPath, adminHosts, serverCertPath, serverKeyPath, logLevel, logFormat } = SETTINGS;
-  const rows = { managerPort, managerHost, managerTls, managerBackendUrl, managerBackendCaPath, adminHosts, serverCertPath, serverKeyPath, logLevel, logFormat };
-  const issues: string[] = unknownFlags(flags, rows, "is for starting a gateway; the management UI by itself has no use for it");
+  const issues: string[] = unknownFlags(flags, MANAGER_ROWS, "is for starting a gateway; the management UI by itself has no use for it");
   const read = Object.fromEntries(
-    Object.entries(rows).map(([name, row]) => [name, readValue<unknown>(row, flags, environment, issues)]),
-  ) as unknown as { readonly [K in keyof typeof rows]: Values[K] };
+    Object.entries(MANAGER_ROWS).map(([name, row]) => [name, readValue<unknown>(row, flags, environment, issues)]),
+  ) as unknown as { readonly [K in keyof typeof MANAGER_ROWS]: Values[K] };
   const values = { ...read, managerBackendUrl: read.managerBackendUrl ?? "http://127.0.0.1:8081" };
   checkCertificate(values, issues);
   checkManager(values, issues);

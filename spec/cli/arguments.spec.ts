@@ -6,16 +6,27 @@ const read = (...words: string[]) => readArguments(words, VERBS);
 
 describe("readArguments", () => {
   it("without a verb it is run", () => {
-    expect(read()).toEqual({ verb: "run", flags: {}, operands: [] });
-    expect(read("--config", "gw.json")).toEqual({ verb: "run", flags: { config: "gw.json" }, operands: [] });
+    expect(read()).toEqual({ verb: "run", isNamed: false, flags: {}, operands: [] });
+    expect(read("--config", "gw.json")).toEqual({ verb: "run", isNamed: false, flags: { config: "gw.json" }, operands: [] });
   });
 
   it("flags stand before and behind the verb, as --name value and as --name=value", () => {
-    expect(read("--a", "1", "validate", "--b=2=3", "file")).toEqual({ verb: "validate", flags: { a: "1", b: "2=3" }, operands: ["file"] });
+    expect(read("--a", "1", "validate", "--b=2=3", "file")).toEqual({ verb: "validate", isNamed: true, flags: { a: "1", b: "2=3" }, operands: ["file"] });
   });
 
   it("a flag before another flag, or at the end, has no value", () => {
     expect(read("--a", "--b", "1", "--c").flags).toEqual({ a: true, b: "1", c: true });
+  });
+
+  it.each([
+    [["--manager", "run"], "run", { manager: true }, []],
+    [["--manager", "--admin-tls", "demo"], "demo", { manager: true, "admin-tls": true }, []],
+    [["--manager", "false", "run"], "run", { manager: "false" }, []],
+    [["run", "--manager", "yes"], "run", { manager: "yes" }, []],
+    [["validate", "--manager", "run"], "validate", { manager: "run" }, []],
+    [["--config", "run"], "run", { config: "run" }, []],
+  ] as const)("a flag of true or false leaves a verb behind it alone: %j", (words, verb, flags, operands) => {
+    expect(read(...words)).toMatchObject({ verb, flags, operands });
   });
 
   it("an empty value is a value", () => {
@@ -23,9 +34,9 @@ describe("readArguments", () => {
   });
 
   it("--help, -h, --version and -v take none", () => {
-    expect(read("--help", "validate")).toEqual({ verb: "validate", flags: { help: true }, operands: [] });
+    expect(read("--help", "validate")).toEqual({ verb: "validate", isNamed: true, flags: { help: true }, operands: [] });
     expect(read("-h").flags).toEqual({ help: true });
-    expect(read("-v", "demo")).toEqual({ verb: "demo", flags: { version: true }, operands: [] });
+    expect(read("-v", "demo")).toEqual({ verb: "demo", isNamed: true, flags: { version: true }, operands: [] });
   });
 
   it.each([

@@ -1,11 +1,11 @@
 import { describe, expect, it } from "vitest";
-import { helpText } from "../../lib/cli/help.ts";
+import { helpText, helpTextOf } from "../../lib/cli/help.ts";
 import { CLIENT_SETTINGS, SETTINGS, type Setting } from "../../lib/config/settings.ts";
 
 const rows = [...Object.values(SETTINGS), ...Object.values(CLIENT_SETTINGS)] as Setting<unknown>[];
 
 describe("--help", () => {
-  it.each(["run", "demo", "manager", "validate", "reload", "schema", "hash-password"])("lists the command %s", (verb) => {
+  it.each(["run", "demo", "manager", "validate", "reload", "schema", "hash-password", "help"])("lists the command %s", (verb) => {
     expect(helpText()).toMatch(new RegExp(`^  ${verb}\\b`, "m"));
   });
 
@@ -19,6 +19,22 @@ describe("--help", () => {
 
   it("offers no flag for a secret, which every user of the machine could read", () => {
     expect(helpText()).not.toMatch(/--admin-password[ =]|--admin-jwt-secret/);
+  });
+
+  it.each([
+    ["run", ["--config", "--http-port", "--manager", "ADMIN_PASSWORD"], ["--admin-url", "--ca PATH"]],
+    ["demo", ["--http-port", "--manager-port"], ["--config"]],
+    ["manager", ["--manager-port", "--manager-backend-api-url", "--admin-hosts", "--server-cert-path", "--log-level"], ["--config", "--http-port", "--manager true"]],
+    ["validate", ["--config", "[FILE]"], ["--http-port", "--admin"]],
+    ["reload", ["--admin-url", "--ca", "--admin-user", "--admin-password-file", "--admin-tls"], ["--config", "--http-port", "--admin-hosts"]],
+    ["schema", ["--config"], ["--http-port"]],
+    ["hash-password", ["standard input"], ["--"]],
+  ] as const)("of %s tells of its own flags and no others", (verb, own, others) => {
+    const text = helpTextOf(verb);
+    expect(text).toMatch(new RegExp(`^Usage: edge-gateway ${verb}\\b`));
+    for (const word of own) expect(text).toContain(word);
+    for (const word of others) expect(text).not.toContain(word);
+    expect(text).toMatch(/Exit codes: 0 /);
   });
 
   it("says what the exit codes mean", () => {

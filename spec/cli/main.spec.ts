@@ -1,4 +1,4 @@
-import { spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { mkdirSync, readdirSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -10,6 +10,8 @@ import { oneService } from "../support/gateway.ts";
 import { socketOrigin } from "../support/origin.ts";
 import { emptyFolder, fileWith, program } from "../support/process.ts";
 
+const BIN = fileURLToPath(new URL("../../bin/edge-gateway.ts", import.meta.url));
+const LOADER = new URL("../../node_modules/tsx/dist/loader.mjs", import.meta.url).href;
 const good = oneService(9);
 const BAD = `{
   "services": [
@@ -34,6 +36,27 @@ describe("the command line", () => {
   });
 
   it.each([
+    [["help"], /^Usage: edge-gateway \[COMMAND\]/],
+    [["help", "help"], /^Usage: edge-gateway \[COMMAND\]/],
+    [["help", "reload"], /^Usage: edge-gateway reload \[FLAGS\]\n\nAsk a running gateway/],
+    [["reload", "--help"], /^Usage: edge-gateway reload \[FLAGS\]\n/],
+    [["-h", "validate"], /^Usage: edge-gateway validate \[FILE\] \[FLAGS\]\n/],
+    [["run", "--manager", "--help"], /^Usage: edge-gateway run \[FLAGS\]\n/],
+  ] as const)("%j prints the usage that it asks for, and exits 0", async (words, usage) => {
+    const { code, stdout, stderr } = await program(words).ended;
+    expect([code, stderr]).toEqual([0, ""]);
+    expect(stdout).toMatch(usage);
+  });
+
+  it("takes a flag of true or false before the command", async () => {
+    const { code, stderr } = await program(["--manager", "run"]).ended;
+    expect(code).toBe(2);
+    expect(stderr).toMatch(/^edge-gateway: MANAGER needs an admin interface to talk to/);
+  });
+
+  it.each([
+    [["help", "bogus"], 'edge-gateway: "bogus" is not a command (--help lists them)\n'],
+    [["help", "run", "demo"], 'edge-gateway: "demo" is one word too many for "help"\n'],
     [["--confg", "x"], "edge-gateway: --confg is not a known flag; did you mean --config?\n"],
     [["--bogus"], "edge-gateway: --bogus is not a known flag\n"],
     [["--constructor"], "edge-gateway: --constructor is not a known flag\n"],
@@ -66,9 +89,7 @@ describe("the command line", () => {
   });
 
   it("a reader that goes away does not make it fail", async () => {
-    const bin = fileURLToPath(new URL("../../bin/edge-gateway.ts", import.meta.url));
-    const loader = new URL("../../node_modules/tsx/dist/loader.mjs", import.meta.url).href;
-    const child = spawn(process.execPath, ["--import", loader, bin, "schema"], { stdio: ["ignore", "pipe", "pipe"] });
+    const child = spawn(process.execPath, ["--import", LOADER, BIN, "schema"], { stdio: ["ignore", "pipe", "pipe"] });
     onTestFinished(() => void child.kill("SIGKILL"));
     let stderr = "";
     child.stderr.on("data", (chunk: Buffer) => (stderr += chunk.toString()));
@@ -183,6 +204,31 @@ describe("hash-password", () => {
   it("takes a line without its end, too", async () => {
     const { stdout } = await program(["hash-password"], { input: "p" }).ended;
     expect(await verifyPassword("p", stdout.trimEnd())).toBe(true);
+  });
+
+  /** As typed at a terminal; gives all that appears on it. */
+  async function typed(...lines: readonly string[]): Promise<{ code: number | null; screen: string }> {
+    const words = [process.execPath, "--import", LOADER, BIN, "hash-password"];
+    const child = spawn("script", ["-qec", words.map((word) => `'${word}'`).join(" "), "/dev/null"], { stdio: ["pipe", "pipe", "ignore"] });
+    onTestFinished(() => void child.kill("SIGKILL"));
+    const left = [...lines];
+    let screen = "";
+    child.stdout.on("data", (chunk: Buffer) => {
+      screen += chunk.toString();
+      if (/: $/.test(screen) && left.length > 0) child.stdin.write(`${left.shift()!}\r`);
+    });
+    return { code: await new Promise((resolve) => child.once("close", resolve)), screen };
+  }
+
+  it("asks twice at a terminal, echoes neither, and exits 2 when they differ (script as Linux has it)", async ({ skip }) => {
+    if (process.platform !== "linux" || spawnSync("script", ["--version"]).status !== 0) skip();
+    const same = await typed("pass wörd", "pass wörd");
+    expect([same.code, same.screen]).toEqual([0, expect.stringMatching(/^Password: \r\nOnce more: \r\nscrypt\$[^\r]+\r\n$/)]);
+    expect(await verifyPassword("pass wörd", /scrypt\S+/.exec(same.screen)![0])).toBe(true);
+    const other = await typed("one", "two");
+    expect([other.code, other.screen]).toEqual([2, "Password: \r\nOnce more: \r\nedge-gateway: the two passwords are not the same\r\n"]);
+    const empty = await typed("", "");
+    expect([empty.code, empty.screen]).toEqual([2, expect.stringContaining("the password is empty")]);
   });
 
   it("takes none on the command line, and does not repeat it; exit 2", async () => {
