@@ -40,7 +40,7 @@ export {
   type Reloaded,
 } from "./gateway/gateway.ts";
 export type { MetricsFormat } from "./observe/exposition.ts";
-export type { Figures, GatewayStats, Point, ServiceStats, StatsExtent } from "./observe/stats.ts";
+export type { Figures, GatewayStats, Point, ServiceStats, StatsExtent, TryFigures } from "./observe/stats.ts";
 export type { InjectRequest, InjectResponse } from "./gateway/inject.ts";
 export type { TlsFiles } from "./server/tls.ts";
 export { Exchange, type Call, type ClientCertificate, type ExchangeParts } from "./http/exchange.ts";

@@ -5,7 +5,7 @@
 import type { Readable } from "node:stream";
 import { MASK } from "../config/references.ts";
 import type { MetricsFormat } from "../observe/exposition.ts";
-import type { Figures, GatewayStats, Point, StatsExtent } from "../observe/stats.ts";
+import type { Figures, GatewayStats, Point, StatsExtent, TryFigures } from "../observe/stats.ts";
 import type { Explanation, Question } from "../gateway/explain.ts";
 import type { GatewayHealth, GatewayStatus, LastReload } from "../gateway/gateway.ts";
 import type { UpstreamReport } from "../upstream/fleet.ts";
@@ -68,7 +68,7 @@ export function statusView(status: GatewayStatus) {
     last_reload: lastReload === null ? null : { ...lastReload, at: moment(lastReload.at) },
     last_change: lastChange === null ? null : { ...lastChange, at: moment(lastChange.at) },
     plugin_faults: pluginFaults,
-    certificates: certificates.map(({ where, path, names, notAfter }) => ({ where, path, names, not_after: moment(notAfter) })),
+    certificates: certificates.map(({ where, path, names, commonName, notAfter }) => ({ where, path, names, common_name: commonName, not_after: moment(notAfter) })),
     warnings: warnings.map(({ code, message, service, route }) => ({ code, message, service, route })),
   };
 }
@@ -96,7 +96,7 @@ export function statsView({ at, windowS, total, services, point }: GatewayStats)
     services: services.map(({ name, routes, upstreams }) => ({
       name,
       routes: routes.map((route) => ({ name: route.name, ...figuresView(route) })),
-      upstreams: upstreams.map((upstream) => ({ id: upstream.id, ...figuresView(upstream) })),
+      upstreams: upstreams.map((upstream) => ({ id: upstream.id, ...tryFiguresView(upstream) })),
     })),
     point: pointView(point),
   };
@@ -106,11 +106,14 @@ export function statsWithHistoryView(stats: GatewayStats) {
   return { ...statsView(stats), step_s: stats.stepS, history: stats.history.map(pointView) };
 }
 
-function figuresView({ requestsPerS, errorsPerS, limitedPerS, p50Ms, p95Ms, p99Ms, inFlight }: Figures) {
+function figuresView({ limitedPerS, ...figures }: Figures) {
+  return { ...tryFiguresView(figures), limited_per_s: rounded(limitedPerS) };
+}
+
+function tryFiguresView({ requestsPerS, errorsPerS, p50Ms, p95Ms, p99Ms, inFlight }: TryFigures) {
   return {
     requests_per_s: rounded(requestsPerS),
     errors_per_s: rounded(errorsPerS),
-    limited_per_s: rounded(limitedPerS),
     p50_ms: p50Ms,
     p95_ms: p95Ms,
     p99_ms: p99Ms,

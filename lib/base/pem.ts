@@ -67,15 +67,18 @@ export function outOfTime(cert: Buffer, wall: number): OutOfTime | undefined {
 export interface CertificateFacts {
   /** Host names and addresses it is for, as it writes them: "*.example.com", "192.0.2.1"; other kinds of names are left out. */
   readonly names: readonly string[];
+  /** The subject's common name where there are no such names: some clients go by it then, browsers do not (RFC 9525 §2). */
+  readonly commonName: string | null;
   /** The end of its time, in milliseconds since 1970. */
   readonly notAfter: number;
 }
 
 /** What is told of the first certificate. */
 export function factsOf(cert: Buffer): CertificateFacts {
-  const { subjectAltName, validTo } = new X509Certificate(cert);
-  const names = alternativeNames(subjectAltName ?? "").filter(({ type }) => type === "DNS" || type === "IP");
-  return { names: names.map(({ name }) => name), notAfter: Date.parse(validTo) };
+  const { subject, subjectAltName, validTo } = new X509Certificate(cert);
+  const found = alternativeNames(subjectAltName ?? "").filter(({ type }) => type === "DNS" || type === "IP");
+  const commonName = found.length > 0 ? null : (/^CN=(.*)$/m.exec(subject)?.[1] ?? null);
+  return { names: found.map(({ name }) => name), commonName, notAfter: Date.parse(validTo) };
 }
 
 /**

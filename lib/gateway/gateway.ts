@@ -234,7 +234,7 @@ export class Gateway {
       pluginFaults: [...this.#pluginFaults.values()],
       certificates: [
         ...(this.#https === null ? [] : [this.#https.certificate]),
-        ...this.#snapshot.shownCertificates.map(({ where, path, names, notAfter }) => ({ where, path, names, notAfter })),
+        ...this.#snapshot.shownCertificates.map(({ where, path, names, commonName, notAfter }) => ({ where, path, names, commonName, notAfter })),
       ],
     };
     const https = this.#https;

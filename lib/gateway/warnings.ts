@@ -48,8 +48,8 @@ function* ofCertificates({ certificates, wall }: WarningsSource): Iterable<Warni
   }
 }
 
-function nameOf({ where, path, names }: ShownCertificate): string {
-  const first = names.slice(0, 3).join(", ") + (names.length > 3 ? ", …" : "");
+function nameOf({ where, path, names, commonName }: ShownCertificate): string {
+  const first = names.length === 0 ? (commonName ?? "") : names.slice(0, 3).join(", ") + (names.length > 3 ? ", …" : "");
   return `The certificate ${path === null ? `of ${where}` : `${path} (${where})`}${first === "" ? "" : ` for ${first}`}`;
 }
 

@@ -18,18 +18,21 @@ const ROLLED_A_TURN = 100;
 const TURN_MS = 1;
 
 /** Of the last `windowS` seconds. */
-export interface Figures {
+export interface TryFigures {
   readonly requestsPerS: number;
   /** Answers with 5xx, of upstreams also tries without an answer, by second. */
   readonly errorsPerS: number;
-  /** Requests refused by a rate limit, by second. */
-  readonly limitedPerS: number;
   /** Milliseconds, within 6.25 %; null when there was no request. WebSockets are left out. */
   readonly p50Ms: number | null;
   readonly p95Ms: number | null;
   readonly p99Ms: number | null;
   /** Now. */
   readonly inFlight: number;
+}
+
+export interface Figures extends TryFigures {
+  /** Requests refused by a rate limit, by second. They reach no upstream. */
+  readonly limitedPerS: number;
 }
 
 /** One step of the history: counts of the whole step. */
@@ -62,7 +65,7 @@ export interface ServiceStats {
   readonly name: string;
   readonly routes: readonly (Figures & { readonly name: string })[];
   /** Of tries: to the head of the response, or to the failure. */
-  readonly upstreams: readonly (Figures & { readonly id: string })[];
+  readonly upstreams: readonly (TryFigures & { readonly id: string })[];
 }
 
 /** "active": without the history, and without routes and upstreams that had no request in the window and have none now. */
@@ -127,7 +130,7 @@ export class Stats {
       }
       for (const [id, recent] of meter.upstreams) {
         const under = inFlight.upstream(name, id);
-        if (isTold(recent, under)) told.upstreams.push({ id, ...figures(this.#sumOf(recent), seconds, under) });
+        if (isTold(recent, under)) told.upstreams.push({ id, ...tryFigures(this.#sumOf(recent), seconds, under) });
       }
       if (extent === "all" || told.routes.length > 0 || told.upstreams.length > 0) services.push(told);
     }
@@ -243,8 +246,12 @@ interface Part {
 }
 
 function figures(sum: Sum, seconds: number, inFlight: number): Figures {
-  const { requests, errors, limited } = sum;
-  return { requestsPerS: requests / seconds, errorsPerS: errors / seconds, limitedPerS: limited / seconds, ...quantiles(sum), inFlight };
+  return { ...tryFigures(sum, seconds, inFlight), limitedPerS: sum.limited / seconds };
+}
+
+function tryFigures(sum: Sum, seconds: number, inFlight: number): TryFigures {
+  const { requests, errors } = sum;
+  return { requestsPerS: requests / seconds, errorsPerS: errors / seconds, ...quantiles(sum), inFlight };
 }
 
 function stepOf(sum: Sum): Step {

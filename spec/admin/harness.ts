@@ -6,7 +6,7 @@ import { connect } from "node:net";
 import { afterEach } from "vitest";
 import { createAdmin, type Admin, type AdminOptions, type AdminSource } from "../../lib/admin/server.ts";
 import { silentLog } from "../../lib/base/log.ts";
-import type { Explanation, Figures, GatewayHealth, GatewayStats, GatewayStatus, LastReload, Point } from "../../lib/index.ts";
+import type { Explanation, Figures, GatewayHealth, GatewayStats, GatewayStatus, LastReload, Point, TryFigures } from "../../lib/index.ts";
 import { manualClock, type ManualClock } from "../support/clock.ts";
 
 export const USER = "ädmin";
@@ -84,14 +84,15 @@ export const STATUS: GatewayStatus = {
   warnings: [],
 };
 
-const QUIET: Figures = { requestsPerS: 0, errorsPerS: 0, limitedPerS: 0, p50Ms: null, p95Ms: null, p99Ms: null, inFlight: 0 };
+const TRIES: TryFigures = { requestsPerS: 0, errorsPerS: 0, p50Ms: null, p95Ms: null, p99Ms: null, inFlight: 0 };
+const QUIET: Figures = { ...TRIES, limitedPerS: 0 };
 const STEP: Point = { at: Date.UTC(2026, 0, 1), requests: 3, errors: 1, limited: 1, p50Ms: 1.5, p95Ms: 2, p99Ms: 3 };
 
 export const STATS: GatewayStats = {
   at: Date.UTC(2026, 0, 1, 0, 0, 7),
   windowS: 60,
   total: { ...QUIET, requestsPerS: 1 / 3, inFlight: 2 },
-  services: [{ name: "a", routes: [{ name: "r", ...QUIET, p95Ms: 12 }], upstreams: [{ id: "u", ...QUIET, errorsPerS: 2 }] }],
+  services: [{ name: "a", routes: [{ name: "r", ...QUIET, p95Ms: 12 }], upstreams: [{ id: "u", ...TRIES, errorsPerS: 2 }] }],
   point: { ...STEP, at: Date.UTC(2026, 0, 1, 0, 0, 5) },
   stepS: 5,
   history: [STEP],

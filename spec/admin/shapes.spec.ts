@@ -14,21 +14,22 @@ describe("what the pages of the management UI read", () => {
   it("the status has certificates and warnings, moments as RFC 3339 writes them", () => {
     const view = statusView({
       ...STATUS,
-      certificates: [{ where: "SERVER_CERT_PATH", path: "/c.pem", names: ["a.example"], notAfter: Date.UTC(2027, 0, 1) }],
+      certificates: [{ where: "SERVER_CERT_PATH", path: "/c.pem", names: [], commonName: "till", notAfter: Date.UTC(2027, 0, 1) }],
       warnings: [{ code: "circuit_open", message: "Open.", service: "s", route: null }],
     });
-    expect(view.certificates).toEqual([{ where: "SERVER_CERT_PATH", path: "/c.pem", names: ["a.example"], not_after: "2027-01-01T00:00:00.000Z" }]);
+    expect(view.certificates).toEqual([{ where: "SERVER_CERT_PATH", path: "/c.pem", names: [], common_name: "till", not_after: "2027-01-01T00:00:00.000Z" }]);
     expect(view.warnings).toEqual([{ code: "circuit_open", message: "Open.", service: "s", route: null }]);
     expect(status.last_reload?.outcome).toBe("taken");
   });
 
   it("the figures are those of the event, and with the history", async () => {
-    const figures = { requests_per_s: 0, errors_per_s: 0, limited_per_s: 0, p50_ms: null, p95_ms: null, p99_ms: null, in_flight: 0 };
+    const tries = { requests_per_s: 0, errors_per_s: 0, p50_ms: null, p95_ms: null, p99_ms: null, in_flight: 0 };
+    const figures = { ...tries, limited_per_s: 0 };
     expect(stats).toEqual({
       at: "2026-01-01T00:00:07.000Z",
       window_s: 60,
       total: { ...figures, requests_per_s: 0.3333, in_flight: 2 },
-      services: [{ name: "a", routes: [{ name: "r", ...figures, p95_ms: 12 }], upstreams: [{ id: "u", ...figures, errors_per_s: 2 }] }],
+      services: [{ name: "a", routes: [{ name: "r", ...figures, p95_ms: 12 }], upstreams: [{ id: "u", ...tries, errors_per_s: 2 }] }],
       point: { at: "2026-01-01T00:00:05.000Z", requests: 3, errors: 1, limited: 1, p50_ms: 1.5, p95_ms: 2, p99_ms: 3 },
     });
     expect(all).toEqual({ ...stats, step_s: 5, history: [{ ...stats.point, at: "2026-01-01T00:00:00.000Z" }] });

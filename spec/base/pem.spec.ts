@@ -1,7 +1,8 @@
 import { generateKeyPairSync } from "node:crypto";
 import { describe, expect, it } from "vitest";
-import { certificatesProblem, keyProblem, outOfTime, pairProblem } from "../../lib/base/pem.ts";
+import { certificatesProblem, factsOf, keyProblem, outOfTime, pairProblem } from "../../lib/base/pem.ts";
 import { CA, EXPIRED, SERVER, STRANGER } from "../support/certs.ts";
+import { COMMON_NAME_ONLY } from "../support/more_certs.ts";
 
 const bytes = (text: string) => Buffer.from(text);
 const GARBAGE = "-----BEGIN CERTIFICATE-----\nbm9uZQ==\n-----END CERTIFICATE-----\n";
@@ -53,6 +54,13 @@ describe("outOfTime", () => {
     expect(outOfTime(cert, Date.UTC(2019, 11, 31))).toEqual({ problem: "is not valid yet", date: "Jan  1 00:00:00 2020 GMT" });
     expect(outOfTime(cert, Date.UTC(2020, 6, 1))).toBeUndefined();
     expect(outOfTime(cert, Date.UTC(2021, 0, 2))).toEqual({ problem: "has expired", date: "Jan  1 00:00:00 2021 GMT" });
+  });
+});
+
+describe("factsOf", () => {
+  it("tells names, and the common name only where there are none", () => {
+    expect(factsOf(bytes(SERVER.cert))).toMatchObject({ names: expect.arrayContaining(["localhost"]) as string[], commonName: null });
+    expect(factsOf(bytes(COMMON_NAME_ONLY.cert))).toMatchObject({ names: [], commonName: "till.internal" });
   });
 });
 

@@ -34,13 +34,13 @@ describe("warnings", () => {
   });
 
   it("of certificates that have expired, and those that do within 14 days, with the day", () => {
-    const certificate = (days: number) => ({ where: "global.certificates[0]", path: "/c.pem", names: ["a.example", "b.example", "c.example", "d.example"], notAfter: NOW + days * DAY });
+    const certificate = (days: number) => ({ where: "global.certificates[0]", path: "/c.pem", names: ["a.example", "b.example", "c.example", "d.example"], commonName: null, notAfter: NOW + days * DAY });
     expect(codes({ certificates: [certificate(15), certificate(14)] })).toEqual([]);
     expect(warningsOf({ ...quiet, certificates: [certificate(-1), certificate(13.9)] }).map(({ message }) => message)).toEqual([
       "The certificate /c.pem (global.certificates[0]) for a.example, b.example, c.example, … expired on 2025-12-31, and clients refuse it: renew it; a new file is taken as it is written.",
       expect.stringMatching(/expires on 2026-01-14: renew it/),
     ]);
-    expect(warningsOf({ ...quiet, certificates: [{ where: "listen", path: null, names: [], notAfter: 0 }] })[0]!.message).toMatch(/^The certificate of listen expired on 1970-01-01/);
+    expect(warningsOf({ ...quiet, certificates: [{ where: "listen", path: null, names: [], commonName: null, notAfter: 0 }] })[0]!.message).toMatch(/^The certificate of listen expired on 1970-01-01/);
   });
 
   it("of a reload that was refused, with the first issue and how many there are", () => {
@@ -85,7 +85,7 @@ describe("the gateway's status", () => {
     expect(gateway.status.warnings.map(({ code }) => code)).toEqual(["certificates_unused"]);
     await gateway.listen({ port: 0, tls: files });
     const [own, shop] = gateway.status.certificates;
-    expect(own).toEqual({ where: "listen", path: null, names: expect.arrayContaining(["localhost", "127.0.0.1"]), notAfter: Date.UTC(2120, 0, 1) });
+    expect(own).toEqual({ where: "listen", path: null, names: expect.arrayContaining(["localhost", "127.0.0.1"]), commonName: null, notAfter: Date.UTC(2120, 0, 1) });
     expect(shop!.names.length).toBeGreaterThan(0);
     expect(gateway.status.warnings).toEqual([]);
     gateway.renewTls({ ...files, path: "/etc/gw/cert.pem" });

@@ -181,7 +181,7 @@ describe("/api", () => {
   });
 
   it("answers under any name over HTTPS, where the certificate says whose it is", async () => {
-    const { port } = await startManager(9, { tls: SERVER });
+    const { port } = await startManager(9, { tls: { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key) } });
     const status = await new Promise((resolve, reject) => {
       const asking = tlsRequest({ host: "127.0.0.1", port, headers: { Host: "ui.example" }, agent: false, rejectUnauthorized: false }, (response) => {
         response.resume();

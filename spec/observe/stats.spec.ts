@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
-import { createGateway, type Gateway } from "../../lib/index.ts";
+import { createGateway, type Gateway, type TryFigures } from "../../lib/index.ts";
 import type { Notes } from "../../lib/http/exchange.ts";
 import { Metrics, type MetricsPlan } from "../../lib/observe/metrics.ts";
 import { BUCKETS, Recent, Sum, TIME_BUCKETS } from "../../lib/observe/recent.ts";
@@ -106,9 +106,9 @@ describe("figures of the last minute", () => {
     expect(windowS).toBe(60);
     const [service] = services;
     const seconds = 59.08;
-    const row = (figures: typeof total) => [figures.requestsPerS * seconds, figures.errorsPerS * seconds, figures.limitedPerS * seconds].map((each) => Math.round(each * 100) / 100);
+    const row = (figures: TryFigures & { readonly limitedPerS?: number }) => [figures.requestsPerS, figures.errorsPerS, figures.limitedPerS ?? NaN].map((each) => each * seconds).map((each) => Math.round(each * 100) / 100);
     expect(service!.routes.map((route) => [route.name, ...row(route)])).toEqual([["ok", 2, 0, 0], ["bad", 1, 1, 0], ["few", 3, 0, 2]]);
-    expect(service!.upstreams.map((upstream) => [upstream.id, ...row(upstream)])).toEqual([[`127.0.0.1:${port}`, 4, 1, 0]]);
+    expect(service!.upstreams.map((upstream) => [upstream.id, ...row(upstream)])).toEqual([[`127.0.0.1:${port}`, 4, 1, NaN]]);
     expect(row(total)).toEqual([7, 1, 2]);
     for (const { p50Ms, p99Ms } of [...service!.upstreams, service!.routes[0]!]) for (const ms of [p50Ms!, p99Ms!]) expect(Math.abs(ms / 20 - 1)).toBeLessThan(0.07);
     expect(total.p50Ms).toBeGreaterThan(18);

@@ -8,7 +8,8 @@ import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
 import { faultsOf, launch, visit, type Browser, type Page } from "./browser.ts";
-import { CREDENTIALS, startBuilt, type Built } from "./built.ts";
+import { COMMON_NAME_ONLY } from "../support/more_certs.ts";
+import { CREDENTIALS, emptyFolder, startBuilt, type Built } from "./built.ts";
 
 let browser: Browser;
 beforeAll(async () => {
@@ -197,6 +198,15 @@ describe("the overview", () => {
     expect([...origins]).toEqual([new URL(managerUrl!).origin]);
   });
 
+  it("tells a certificate without alternative names by its common name", async () => {
+    const folder = emptyFolder();
+    const [cert, key] = [join(folder, "cert.pem"), join(folder, "key.pem")];
+    writeFileSync(cert, COMMON_NAME_ONLY.cert);
+    writeFileSync(key, COMMON_NAME_ONLY.key);
+    const { page } = await opened(shop([1, 2]), { environment: { SERVER_CERT_PATH: cert, SERVER_KEY_PATH: key, HTTPS_PORT: "0" } });
+    await page.getByText("till.internal (a common name only: browsers refuse it)").waitFor();
+  });
+
   it("shows that the connection is lost, and heals by itself", async () => {
     const gateway = await startBuilt(shop([1, 2]), { ADMIN_JWT_SECRET: "of at least thirty-two bytes, the same for both" });
     const { page } = await visit(browser);
@@ -312,6 +322,10 @@ describe("every page", () => {
   it.each([
     [1280, "light"],
     [1280, "dark"],
+    [1020, "light"],
+    [900, "light"],
+    [700, "light"],
+    [610, "light"],
     [360, "light"],
     [360, "dark"],
   ] as const)("has names, order, contrast and room for all of it: %i pixels, %s", async (width, colorScheme) => {
@@ -330,6 +344,8 @@ describe("every page", () => {
         await page.getByText("Taken by").waitFor();
       }
       faults.push(...(await faultsOf(page)).map((each) => `${name}: ${each}`));
+      const sideways = await page.evaluate<string[]>('[...document.querySelectorAll(".table-wrap")].filter((wrap) => wrap.scrollWidth > wrap.clientWidth).map((wrap) => `a table is ${wrap.scrollWidth} pixels wide in ${wrap.clientWidth}`)');
+      faults.push(...sideways.map((each) => `${name}: ${each}`));
       await page.screenshot({ path: join(shots, `${name}-${width}-${colorScheme}.png`), fullPage: true });
     }
     await stop();
@@ -359,7 +375,7 @@ describe("every page", () => {
     const sorted = () => page.evaluate<string | null>('document.querySelector("th[aria-sort=ascending], th[aria-sort=descending]")?.textContent ?? null');
     expect(await page.evaluate('getComputedStyle(document.activeElement).outlineStyle !== "none" || getComputedStyle(document.activeElement).boxShadow !== "none"')).toBe(true);
     await page.keyboard.press("Enter");
-    expect(await sorted()).not.toBe(null);
+    await expect.poll(sorted).not.toBe(null);
   });
 
   it("weighs less than 100 KiB at first load, all of it from its own origin", async () => {

@@ -32,9 +32,9 @@ describe("1. What the service does", () => {
     expect(json(await admin("GET", "/gateway", { Cookie: `token=${await login()}` }))).toMatchObject({ services: [] });
   });
 
-  it("5: a management UI on another origin can log in and read with the admin credentials", async () => {
-    const { admin, login } = await whole({ services: [] });
+  it("5: a management UI on another origin that ADMIN_CORS_ORIGIN names can log in and read with the admin credentials", async () => {
     const Origin = "http://localhost:5173";
+    const { admin, login } = await whole({ services: [] }, { ADMIN_CORS_ORIGIN: Origin });
     const answer = await admin("GET", "/gateway", { Origin, Cookie: `token=${await login()}` });
     expect(answer.headers["access-control-allow-origin"]).toBe(Origin);
     expect(answer.headers["access-control-allow-credentials"]).toBe("true");

@@ -236,9 +236,9 @@ describe("2.7 Runtime settings", () => {
     expect(readManagerSettings({}, {})).toMatchObject({ ok: true, settings: { manager: { backendUrl: "http://127.0.0.1:8081" } } });
   });
 
-  it("the ports of the reference deployment are the defaults: 8008, 8443, 8081, 5173; a UI on 5173 may use the admin interface", () => {
+  it("the ports of the reference deployment are the defaults: 8008, 8443, 8081, 5173; no other origin may use the admin interface", () => {
     const read = readSettings({}, { ADMIN_USER: "u", ADMIN_PASSWORD: "p", MANAGER: "true" });
-    const admin = { corsOrigins: ["http://localhost:5173"] };
+    const admin = { corsOrigins: [] };
     expect(read).toMatchObject({ ok: true, settings: { httpPort: 8008, httpsPort: 8443, adminPort: 8081, admin, manager: { port: 5173 } } });
   });
 });

@@ -17,6 +17,26 @@ CnQFoSMV
 `,
 };
 
+/** With the common name till.internal and no alternative name, signed by itself. */
+export const COMMON_NAME_ONLY = {
+  cert: `-----BEGIN CERTIFICATE-----
+MIIBRTCB7AIBATAKBggqhkjOPQQDAjAuMRQwEgYDVQQKDAtDb3JuZXIgc2hvcDEW
+MBQGA1UEAwwNdGlsbC5pbnRlcm5hbDAgFw0yMDAxMDEwMDAwMDBaGA8yMTIwMDEw
+MTAwMDAwMFowLjEUMBIGA1UECgwLQ29ybmVyIHNob3AxFjAUBgNVBAMMDXRpbGwu
+aW50ZXJuYWwwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAARYT8eFTzfx+MKFhXF/
+4IJ9JoJNLAWLNnsDJ7Ij7xRvMaAVy3xRNXEIzahWJUq0a5hE59kQX1t2zdBTGgbS
+JzbWMAoGCCqGSM49BAMCA0gAMEUCIQDtofRMVp5iDTeXOLU7DCtLeOdiGS0rkE8b
+oHnmpL01mgIgFXlAv5xFFgTl1aNNjXaZo8FgP3CkVLXQh0xm+su0VVk=
+-----END CERTIFICATE-----
+`,
+  key: `-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQglvmwhNCnXsuYjSfe
+n79rPQ12d4Z4E5uH46l2qoicgIOhRANCAARYT8eFTzfx+MKFhXF/4IJ9JoJNLAWL
+NnsDJ7Ij7xRvMaAVy3xRNXEIzahWJUq0a5hE59kQX1t2zdBTGgbSJzbW
+-----END PRIVATE KEY-----
+`,
+};
+
 /** For the names of SERVER, with another key. */
 export const RENEWED = {
   cert: `-----BEGIN CERTIFICATE-----

@@ -12,6 +12,7 @@ import type {
   ServiceHealth,
   Stats,
   Status,
+  TryFigures,
   UpstreamConfig,
   UpstreamHealth,
 } from "./api.ts";
@@ -75,7 +76,7 @@ export function addressOf({ host, port }: Pick<UpstreamConfig, "host" | "port">)
 export interface FiguresByName {
   /** Null: nothing is known yet. All zero: no traffic in the window. */
   route(service: string, route: string): Figures | null;
-  upstream(service: string, id: string): Figures | null;
+  upstream(service: string, id: string): TryFigures | null;
   /** Rates are sums over the routes; times are those of the slowest route, since percentiles cannot be added. */
   service(service: string): Figures | null;
 }
@@ -110,7 +111,7 @@ function slower(a: number | null, b: number | null): number | null {
 }
 
 /** Of the requests, 0 to 1; null where there were none. */
-export function errorShare({ requests_per_s: requests, errors_per_s: errors }: Figures): number | null {
+export function errorShare({ requests_per_s: requests, errors_per_s: errors }: TryFigures): number | null {
   return requests > 0 ? Math.min(1, errors / requests) : null;
 }
 

@@ -231,16 +231,20 @@ function certificateCard(): Part<[Status | null, number]> {
   };
 }
 
-function certificateRow({ where, names, not_after: end }: Certificate, now: number): HTMLElement {
+function certificateRow({ where, names, common_name: commonName, not_after: end }: Certificate, now: number): HTMLElement {
   const left = Date.parse(end) - now;
   const tone = left <= 0 ? "bad" : left < SOON_MS ? "warn" : "good";
   const text = left <= 0 ? `Expired ${ago(end, now)}` : `Expires ${until(end, now)}`;
   return el(
     "li",
     { class: "certificate" },
-    el("div", {}, el("div", { class: "certificate__names" }, names.length === 0 ? "no names" : names.slice(0, 4).join(", ") + (names.length > 4 ? ` and ${names.length - 4} more` : "")), el("div", { class: "muted" }, where)),
+    el("div", {}, el("div", { class: "certificate__names" }, names.length > 0 ? listed(names, 4) : commonName === null ? "no names" : `${commonName} (a common name only: browsers refuse it)`), el("div", { class: "muted" }, where)),
     el("span", { class: `badge badge--${tone}`, title: moment(end) }, text),
   );
+}
+
+function listed(names: readonly string[], most: number): string {
+  return names.slice(0, most).join(", ") + (names.length > most ? ` and ${names.length - most} more` : "");
 }
 
 function card(title: string, aside: Child, ...children: readonly Child[]): HTMLElement {

@@ -2,7 +2,7 @@
  * Pieces that pages of details have in common: the way back, figures, facts, settings with their secrets hidden, the state of an
  * upstream in a word, and what is said while nothing is known or when something has gone.
  */
-import type { Figures } from "./api.ts";
+import type { Figures, TryFigures } from "./api.ts";
 import type { Mark } from "./conditions.ts";
 import { el, replace, setText, type Child } from "./dom.ts";
 import { milliseconds, number, percent, perSecond } from "./format.ts";
@@ -44,15 +44,17 @@ export function missing(what: string, href: string, back: string): HTMLElement {
 
 export interface FigureStrip {
   readonly node: HTMLElement;
-  update(figures: Figures | null): void;
+  update(figures: AnyFigures | null): void;
 }
+
+type AnyFigures = TryFigures & Partial<Pick<Figures, "limited_per_s">>;
 
 /** The live figures of one thing in a row; with what rate limits refuse, where that is counted. */
 export function figureStrip({ limited }: { readonly limited: boolean }): FigureStrip {
-  const stats: readonly (readonly [string, (figures: Figures) => string])[] = [
+  const stats: readonly (readonly [string, (figures: AnyFigures) => string])[] = [
     ["Requests", (figures) => perSecond(figures.requests_per_s)],
     ["Errors", (figures) => percent(errorShare(figures) ?? Number.NaN)],
-    ...(limited ? [["Limited", (figures: Figures) => perSecond(figures.limited_per_s)] as const] : []),
+    ...(limited ? [["Limited", (figures: AnyFigures) => perSecond(figures.limited_per_s ?? Number.NaN)] as const] : []),
     ["p50", (figures) => milliseconds(figures.p50_ms)],
     ["p95", (figures) => milliseconds(figures.p95_ms)],
     ["p99", (figures) => milliseconds(figures.p99_ms)],

@@ -3,7 +3,7 @@
  * upstreams with their state and share. Each stage is a button that opens its details. Whose way it is, and its figures, are the
  * pages' affair.
  */
-import type { Figures, UpstreamHealth } from "./api.ts";
+import type { Figures, TryFigures, UpstreamHealth } from "./api.ts";
 import { circuitCondition, conditionOf } from "./conditions.ts";
 import { el, replace, setText, svg } from "./dom.ts";
 import { milliseconds, percent, perSecond } from "./format.ts";
@@ -32,7 +32,7 @@ export interface Live {
   readonly circuit: string | null;
   /** Of the plugin at that place. */
   faults(index: number): number;
-  upstream(id: string): { readonly health: UpstreamHealth | null; readonly figures: Figures | null; readonly share: Share | null };
+  upstream(id: string): { readonly health: UpstreamHealth | null; readonly figures: TryFigures | null; readonly share: Share | null };
 }
 
 export interface Pipeline {
@@ -247,7 +247,7 @@ function flowTexts({ into, exact, refused }: Flow): readonly string[] {
 }
 
 /** A figure and its unit stay together. */
-function timesText({ p50_ms: p50, p95_ms: p95, p99_ms: p99 }: Figures): string {
+function timesText({ p50_ms: p50, p95_ms: p95, p99_ms: p99 }: TryFigures): string {
   if (p50 === null) return "no requests lately";
   const times = [`p50 ${milliseconds(p50)}`, `p95 ${milliseconds(p95)}`, `p99 ${milliseconds(p99)}`];
   return times.map((time) => time.replaceAll(" ", "\u00a0")).join(" · ");

@@ -65,6 +65,8 @@ export interface Certificate {
   readonly path: string | null;
   /** Host names and addresses it is for. */
   readonly names: readonly string[];
+  /** In place of names, where there are none: browsers do not go by it. Null: nor is there one. */
+  readonly common_name: string | null;
   readonly not_after: string;
 }
 
@@ -120,18 +122,21 @@ export interface Health {
 }
 
 /** Of the last `window_s` seconds. */
-export interface Figures {
+export interface TryFigures {
   readonly requests_per_s: number;
   /** Answers with 5xx, by second. */
   readonly errors_per_s: number;
-  /** Requests refused by a rate limit, by second. */
-  readonly limited_per_s: number;
   /** Null when there was no request. */
   readonly p50_ms: number | null;
   readonly p95_ms: number | null;
   readonly p99_ms: number | null;
   /** Now. */
   readonly in_flight: number;
+}
+
+export interface Figures extends TryFigures {
+  /** Requests refused by a rate limit, by second. They reach no upstream. */
+  readonly limited_per_s: number;
 }
 
 /** One step of the history: counts of the whole step, not by second. */
@@ -155,7 +160,7 @@ export interface Stats {
     readonly name: string;
     readonly routes: readonly (Figures & { readonly name: string })[];
     /** Times and errors of tries: to the head of the response, or to the failure. */
-    readonly upstreams: readonly (Figures & { readonly id: string })[];
+    readonly upstreams: readonly (TryFigures & { readonly id: string })[];
   }[];
   /** The step that is not over yet: it takes the place of one of the same `at`. */
   readonly point: Point;

@@ -2,7 +2,7 @@
  * A table one can search and sort, that stays quick with thousands of rows: a row is made once, and afterwards only texts that have
  * changed are written. What its columns show is the pages' affair; search and order are kept in the entry of the browser's history.
  */
-import type { Figures } from "./api.ts";
+import type { TryFigures } from "./api.ts";
 import { el, replace, setText, type Child } from "./dom.ts";
 import { milliseconds, number, percent } from "./format.ts";
 import { errorShare } from "./inventory.ts";
@@ -299,8 +299,8 @@ export function fixedPart(...children: readonly Child[]): Part {
 }
 
 /** Requests, errors, times and what is in flight, of whatever has figures. */
-export function figureColumns<Row>(figuresOf: (row: Row) => Figures | null): readonly Column<Row>[] {
-  const column = (key: string, title: string, sortBy: (figures: Figures) => number | null, text: (figures: Figures) => string): Column<Row> => ({
+export function figureColumns<Row>(figuresOf: (row: Row) => TryFigures | null): readonly Column<Row>[] {
+  const column = (key: string, title: string, sortBy: (figures: TryFigures) => number | null, text: (figures: TryFigures) => string): Column<Row> => ({
     key,
     title,
     kind: "number",

@@ -2,7 +2,7 @@
  * All upstreams in a table, and each on a page of its own: its state and why, what it gets, and how it answers.
  * Who else is in its service, and how the service picks, is `services_page.ts`.
  */
-import type { Figures, ServiceConfig, UpstreamConfig, UpstreamHealth } from "./api.ts";
+import type { ServiceConfig, TryFigures, UpstreamConfig, UpstreamHealth } from "./api.ts";
 import { circuitCondition, conditionOf } from "./conditions.ts";
 import { el, setText } from "./dom.ts";
 import { ago, moment, percent, until } from "./format.ts";
@@ -37,7 +37,7 @@ export class UpstreamsNow {
     return this.#states.get(service.name)?.get(upstream.id) ?? null;
   }
 
-  figures({ service, upstream }: UpstreamRow): Figures | null {
+  figures({ service, upstream }: UpstreamRow): TryFigures | null {
     return this.#figures.upstream(service.name, upstream.id);
   }
 
