@@ -5,6 +5,7 @@
 import { readFileSync } from "node:fs";
 import type { LogFields } from "../base/log.ts";
 import { manualClock, type ManualClock } from "../base/manual_clock.ts";
+import { SharedMemory } from "../base/shared_memory.ts";
 import { nodeFrom } from "../config/json.ts";
 import { loadConfig, type ConfigIssue } from "../config/load.ts";
 import { INVALID, type InputOf, type Schema } from "../config/schema.ts";
@@ -93,6 +94,7 @@ export function exercisePlugin<S extends Schema<any>>(plugin: Plugin<S>, config:
       if (!kept.has(key)) kept.set(key, make());
       return kept.get(key) as T;
     },
+    verdicts: new SharedMemory(MOST_VERDICT_BYTES),
   });
   const tracks = new WeakMap<Call, { forwarded: Exchange | null; body: Buffer }>();
   const answer = upstreamOf(options.upstream);
@@ -146,6 +148,7 @@ const SERVICE = { name: "exercise", basePath: "" };
 const ROUTE = { name: "route", path: "/{rest*}" };
 
 const LIMITS = defaultLimits();
+const MOST_VERDICT_BYTES = 1024 * 1024;
 
 function defaultLimits() {
   const loaded = loadConfig({ value: { services: [] } }, { kinds: [], environment: {} });

@@ -5,6 +5,7 @@
 import type { Clock } from "../base/clock.ts";
 import { Departures } from "../base/departures.ts";
 import type { Log } from "../base/log.ts";
+import { SharedMemory } from "../base/shared_memory.ts";
 import type { Kept } from "../plugins/plugin.ts";
 import { memoryCounters, type MemoryCounters } from "../store/memory.ts";
 import type { Breaker, BreakerSettings } from "../upstream/breaker.ts";
@@ -56,10 +57,14 @@ export interface RuntimeOptions {
 /** All request bodies together that are kept to be sent again. */
 const MAX_REPLAY_BYTES = 64 * 1024 * 1024;
 
+/** All verdicts together that plugins remember: of some ten thousand tokens. */
+const MAX_VERDICT_BYTES = 32 * 1024 * 1024;
+
 export class Runtime {
   readonly clock: Clock;
   readonly counters: MemoryCounters;
   readonly replayMemory = new ReplayMemory(MAX_REPLAY_BYTES);
+  readonly verdicts = new SharedMemory(MAX_VERDICT_BYTES);
   readonly #log: Log;
   readonly #random: () => number;
   readonly #names: Names;

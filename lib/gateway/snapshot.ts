@@ -296,7 +296,8 @@ class PluginCompiler {
         const keep: Tools["keep"] = (name, settings, make) =>
           // As a digest: settings may hold whole files.
           runtime.keep(JSON.stringify([key, name]), hash("sha256", JSON.stringify(settings) ?? ""), make, this.#inUse);
-        const middleware = kind.create(instance.config, { clock: runtime.clock, log, counters, gatewayName: this.#gatewayName, scope, keep });
+        const { clock, verdicts } = runtime;
+        const middleware = kind.create(instance.config, { clock, log, counters, gatewayName: this.#gatewayName, scope, keep, verdicts });
         if (typeof middleware !== "function") throw new TypeError('"create" gave no function');
         const link = { name: instance.name, scope, middleware };
         const traced = tracer === null ? middleware : tracer.spanned(link, middleware);

@@ -78,7 +78,7 @@ export const basicAuth = definePlugin({
   create(config, tools) {
     const known = usersOf(config);
     // What has been verified stays so over reloads, as long as the users do.
-    const users = tools.keep("users", known, () => createBasicUsers(known));
+    const users = tools.keep("users", known, () => createBasicUsers(known, tools.verdicts.part()));
     const headers = ["WWW-Authenticate", `Basic realm=${quotedString(config.realm ?? tools.gatewayName)}, charset="UTF-8"`];
     const missing = { headers, detail: "Send a user name and password (HTTP Basic authentication)." };
     const invalid = { headers, detail: "The user name or password that was sent is not a valid one." };

@@ -7,6 +7,7 @@
  */
 import { createHmac, randomBytes } from "node:crypto";
 import { isHashed, verifyPassword } from "../base/password.ts";
+import type { MemoryPart } from "../base/shared_memory.ts";
 import { createTurns } from "../base/turns.ts";
 import type { Credentials } from "../http/basic.ts";
 import type { Kept } from "./plugin.ts";
@@ -22,14 +23,15 @@ export interface BasicUsers extends Kept {
   identify(given: Credentials): string | null | undefined | Promise<string | null | undefined>;
 }
 
-/** At some 200 bytes each. Beyond it, whoever was longest away is verified anew. */
-export const MOST_REMEMBERED = 1_000;
+/** Of the user's name, which the configuration holds anyway. */
+const VERDICT_BYTES = 16;
 /** Half of the thread pool, which also looks up the names of upstreams and reads files. */
 const MOST_VERIFYING = 2;
 /** At some 60 ms each, nobody waits much longer than a second. */
 const MOST_WAITING = 32;
 
-export function createBasicUsers(users: readonly BasicUser[], verify: typeof verifyPassword = verifyPassword): BasicUsers {
+/** `recent` remembers the user of each pair that was right; it is closed with what is returned. */
+export function createBasicUsers(users: readonly BasicUser[], recent: MemoryPart<string>, verify: typeof verifyPassword = verifyPassword): BasicUsers {
   const secret = randomBytes(32);
   const nameOf = (user: string, password: string) =>
     createHmac("sha256", secret).update(`${user.normalize("NFC")}:${password.normalize("NFC")}`).digest("base64url");
@@ -40,8 +42,6 @@ export function createBasicUsers(users: readonly BasicUser[], verify: typeof ver
     else plain.set(nameOf(user.username, user.password), user.username);
   }
   const [decoy] = hashed.values();
-  /** In the order of their last use. */
-  const recent = new Map<string, string>();
   const underWay = new Map<string, Promise<string | null>>();
   const turns = createTurns(MOST_VERIFYING, MOST_WAITING);
 
@@ -51,17 +51,11 @@ export function createBasicUsers(users: readonly BasicUser[], verify: typeof ver
       const user = hashed.get(given.user.normalize("NFC"));
       const { username, password } = user ?? unknown;
       if (!(await turns.take(() => verify(given.password, password))) || user === undefined) return null;
-      remember(pair, username);
+      recent.set(pair, username, VERDICT_BYTES);
       return username;
     } finally {
       underWay.delete(pair);
     }
-  }
-
-  function remember(pair: string, username: string): void {
-    recent.delete(pair);
-    recent.set(pair, username);
-    if (recent.size > MOST_REMEMBERED) recent.delete(recent.keys().next().value!);
   }
 
   return {
@@ -71,10 +65,7 @@ export function createBasicUsers(users: readonly BasicUser[], verify: typeof ver
       if (known !== undefined) return known;
       if (decoy === undefined) return null;
       const remembered = recent.get(pair);
-      if (remembered !== undefined) {
-        remember(pair, remembered);
-        return remembered;
-      }
+      if (remembered !== undefined) return remembered;
       const same = underWay.get(pair);
       if (same !== undefined) return same;
       if (!turns.room) return undefined;
@@ -83,7 +74,7 @@ export function createBasicUsers(users: readonly BasicUser[], verify: typeof ver
       return answer;
     },
     close() {
-      recent.clear();
+      recent.close();
     },
   };
 }

@@ -2,8 +2,7 @@
  * The plugin kind `jwt`: lets a request pass when it presents a signed token (RFC 7519, RFC 7515) of the right issuer, for here, in its
  * time. How signatures are verified is `jwt_keys.ts`, how an issuer's keys are fetched `jwks_source.ts`.
  *
- * The token is read from the header Authorization (RFC 6750 §2.1), or from a cookie or query parameter where the configuration says
- * so. What a token says about how to verify it is never followed, as RFC 8725 advises: algorithms and keys come from the configuration,
+ * Where the token is read is `token_place.ts`. What a token says about how to verify it is never followed, as RFC 8725 advises: algorithms and keys come from the configuration,
  * `crit` is refused. A refusal is a 401 with WWW-Authenticate: Bearer (RFC 6750 §3), without `error` when there was no token.
  */
 import { isTime, splitJwt, type JwtClaims } from "../base/jwt.ts";
@@ -27,22 +26,19 @@ import {
 } from "../config/schema.ts";
 import { CLIENT_TLS } from "../config/model.ts";
 import type { Exchange } from "../http/exchange.ts";
-import { headerValues, quotedString, type HeaderList } from "../http/headers.ts";
+import { quotedString, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { JwksSource, type KeySource } from "./jwks_source.ts";
 import { ALGORITHM_NAMES, isHmac, isSignedBy, keysOf, KeySet, publicKey, secretKey, soleKey, unfitness, type Algorithm } from "./jwt_keys.ts";
 import { checkTls, clientTls, headerName, hostOf, httpUrl, vouchingFor } from "./outside.ts";
 import { definePlugin, type Tools } from "./plugin.ts";
+import { TOKEN_PLACE, tokenReader } from "./token_place.ts";
 
 const algorithm = oneOf(ALGORITHM_NAMES, { describe: "The algorithm tokens must be signed with." });
 const text = string({ min: 1 });
 const texts = [text, array(text, { min: 1 })] as const;
 const scalar = anyOf([string(), number(), boolean()]);
-const from = string({
-  pattern: /^(header|(cookie|query):[!#$%&'*+.^_`|~0-9A-Za-z-]+)$/,
-  hint: '"header", "cookie:<name>" or "query:<name>"',
-  describe: "A place to look for the token.",
-});
+const type = string({ pattern: /^[!#$&^_.+0-9A-Za-z-]+(\/[!#$&^_.+0-9A-Za-z-]+)?$/, hint: 'a media type such as "at+jwt", or "absent"' });
 const pem = string({ min: 1, describe: "The public key or certificate of the issuer, in PEM form." });
 
 const fields = object(
@@ -58,8 +54,13 @@ const fields = object(
     iss: optional(anyOf(texts, { describe: "What iss must be, or one of what it may be." })),
     aud: optional(anyOf(texts, { describe: "What aud must be or hold, or one of what it may." })),
     leeway_s: withDefault(integer({ min: 0, max: 3600, describe: "How far clocks may differ, in seconds." }), 60),
-    require: withDefault(array(text, { describe: "Claims that must be there." }), ["exp"]),
-    from: withDefault(anyOf([from, array(from, { min: 1 })], { describe: "Where the token is read; of several places the first that has one." }), "header"),
+    exp: withDefault(oneOf(["required", "optional"], { describe: "Whether tokens need exp. One that they have counts in any case." }), "required"),
+    require: withDefault(array(text, { describe: "Claims that must be there beside exp." }), []),
+    typ: withDefault(
+      anyOf([type, array(type, { min: 1 })], { describe: 'What typ in the token\'s header may be; "absent": it may be missing.' }),
+      ["at+jwt", "JWT", "absent"],
+    ),
+    from: withDefault(anyOf([TOKEN_PLACE, array(TOKEN_PLACE, { min: 1 })], { describe: "Where the token is read; of several places the first that has one." }), "header"),
     claims: optional(
       record(anyOf([scalar, array(scalar, { min: 1 })]), {
         describe: "What claims must equal or, when they are lists, hold; of a list, all of it. scope is a list of words.",
@@ -85,6 +86,7 @@ const fields = object(
       else if (value.tls !== undefined) complain('is for "jwks_uri"', "tls");
       const [field, wrong] = keysProblem(value, algorithms);
       if (wrong !== undefined) complain(wrong, field);
+      if (value.exp === "optional" && value.require.includes("exp")) complain('is in "require": leave it out of one of them', "exp");
       const toldAs = new Map<string, string>();
       for (const [claim, header] of Object.entries(value.claimsToHeaders ?? {})) {
         const other = toldAs.get(header.toLowerCase());
@@ -147,11 +149,11 @@ export const jwt = definePlugin({
         if (token === undefined) return refuse(exchange, "missing");
         if (token === null) return refuse(exchange, "ambiguous");
         const keys = source.current();
-        const verdict = keys === null ? "no keys" : check(token, keys);
+        const verdict = check(token, keys);
         if (verdict !== "no keys" && verdict !== "unknown key") return settle(exchange, verdict);
         const more = source.more(exchange.call);
         if (more === null) return settle(exchange, verdict);
-        return more.then((later) => settle(exchange, later === null ? "no keys" : later === keys ? verdict : check(token, later)));
+        return more.then((later) => settle(exchange, later === keys ? verdict : check(token, later)));
       };
     };
   },
@@ -192,12 +194,13 @@ interface Verified {
 type Verdict = Verified | keyof typeof REFUSALS;
 
 /**
- * Signatures are dear, and clients send one token many times: those that held are remembered as long as the keys are the same, a
- * bounded number of them, the oldest leaving first.
+ * Verifying a signature is expensive, and clients send one token many times: tokens that were right are remembered as long as the keys
+ * are the same. What the header says is checked first, also while there are no keys: nobody fetches keys for a token that is refused anyway.
  */
-function verifier(config: Config, algorithms: readonly Algorithm[], { clock }: Tools): (token: string, keys: KeySet) => Verdict {
-  const remembered = new Map<string, Verified>();
+function verifier(config: Config, algorithms: readonly Algorithm[], { clock, keep, verdicts }: Tools): (token: string, keys: KeySet | null) => Verdict {
+  const remembered = keep("verdicts", config, () => verdicts.part<Verified>());
   const examine = examiner(config);
+  const isAcceptedType = typeCheck(typeof config.typ === "string" ? [config.typ] : config.typ);
   return (token, keys) => {
     const now = clock.wall();
     const known = remembered.get(token);
@@ -211,7 +214,9 @@ function verifier(config: Config, algorithms: readonly Algorithm[], { clock }: T
     if (header.crit !== undefined) return "critical";
     const name = algorithms.find((each) => each === header.alg);
     if (name === undefined) return "algorithm";
+    if (!isAcceptedType(header.typ)) return "type";
     if (header.kid !== undefined && typeof header.kid !== "string") return "malformed";
+    if (keys === null) return "no keys";
     const id = header.kid ?? null;
     const candidates = keys.candidates(name, id);
     if (!candidates.some(({ key }) => isSignedBy(key, name, signed, signature))) {
@@ -219,18 +224,47 @@ function verifier(config: Config, algorithms: readonly Algorithm[], { clock }: T
       return candidates.some((key) => key.id !== null && key.id === id) ? "signature" : "unknown key";
     }
     const claims = parts.claims();
-    const verdict = claims === null ? "malformed" : examine(claims, now, keys);
-    if (typeof verdict === "string" || token.length > MAX_REMEMBERED_TOKEN) return verdict;
-    if (remembered.size >= MAX_REMEMBERED) remembered.delete(remembered.keys().next().value!);
-    remembered.set(token, verdict);
+    if (claims === null) return "malformed";
+    const bytes = freeze(claims);
+    const verdict = examine(claims, now, keys);
+    if (typeof verdict !== "string" && token.length <= MAX_REMEMBERED_TOKEN) remembered.set(token, verdict, bytes);
     return verdict;
   };
+}
+
+/** Media types in any case, with or without "application/" (RFC 7515 §4.1.9). */
+function typeCheck(accepted: readonly string[]): (typ: unknown) => boolean {
+  const types = new Set(accepted.filter((each) => each !== "absent").map(mediaType));
+  const mayBeAbsent = accepted.includes("absent");
+  return (typ) => (typ === undefined ? mayBeAbsent : typeof typ === "string" && types.has(mediaType(typ)));
+}
+
+function mediaType(text: string): string {
+  const lower = text.toLowerCase();
+  return lower.includes("/") ? lower : `application/${lower}`;
+}
+
+/** Freezes claims throughout, since all requests with one token share them; gives an estimate of their bytes, the headers' included. */
+function freeze(claims: JwtClaims): number {
+  let bytes = 0;
+  const waiting: unknown[] = [claims];
+  while (waiting.length > 0) {
+    const value = waiting.pop();
+    bytes += 48;
+    if (typeof value === "string") bytes += value.length * 4;
+    if (typeof value !== "object" || value === null) continue;
+    Object.freeze(value);
+    for (const [name, member] of Object.entries(value)) {
+      bytes += name.length;
+      waiting.push(member);
+    }
+  }
+  return bytes;
 }
 
 /** In characters. */
 const MAX_TOKEN = 16 * 1024;
 const MAX_REMEMBERED_TOKEN = 4 * 1024;
-const MAX_REMEMBERED = 1_000;
 
 /** Looks at the claims of a token whose signature holds. */
 function examiner(config: Config): (claims: JwtClaims, now: number, keys: KeySet) => Verdict {
@@ -239,7 +273,7 @@ function examiner(config: Config): (claims: JwtClaims, now: number, keys: KeySet
   const audiences = listOf(config.aud);
   const demands = Object.entries(config.claims ?? {}).map(([name, wanted]) => ({ at: placeOf(name), wanted: listOf(wanted)! }));
   const told = Object.entries(config.claimsToHeaders ?? {}).map(([name, header]) => ({ at: placeOf(name), header }));
-  const required = config.require.map(placeOf);
+  const required = [...(config.exp === "required" ? ["exp"] : []), ...config.require].map(placeOf);
   return (claims, now, keys) => {
     const { exp, nbf, iat } = claims;
     if (![exp, nbf, iat].every((time) => time === undefined || isTime(time))) return "malformed";
@@ -257,7 +291,7 @@ function examiner(config: Config): (claims: JwtClaims, now: number, keys: KeySet
       if (value !== undefined) headers.push(header, value);
     }
     const identity = typeof claims.sub === "string" && claims.sub !== "" ? claims.sub : null;
-    return { claims: Object.freeze(claims), identity, headers, expiresAt, keys };
+    return { claims, identity, headers, expiresAt, keys };
   };
 }
 
@@ -309,52 +343,6 @@ function headerText(claim: unknown): string | null | undefined {
 const CONTROL = /[\x00-\x1f\x7f]/;
 const BEYOND_ASCII = /[^\x00-\x7f]/;
 
-/** Gives the token; undefined when there is none, null when there are several. */
-type TokenReader = (exchange: Exchange) => string | undefined | null;
-
-function tokenReader(places: readonly string[]): TokenReader {
-  const readers = places.map(readerOf);
-  if (readers.length === 1) return readers[0]!;
-  return (exchange) => {
-    for (const read of readers) {
-      const found = read(exchange);
-      if (found !== undefined) return found;
-    }
-    return undefined;
-  };
-}
-
-function readerOf(place: string): TokenReader {
-  if (place === "header") return ({ headers }) => bearerToken(headers);
-  const name = place.slice(place.indexOf(":") + 1);
-  if (place.startsWith("cookie:")) return ({ headers }) => theOne(cookies(headers, name));
-  return ({ query }) => (query.includes(name) || query.includes("%") ? theOne(new URLSearchParams(query).getAll(name)) : undefined);
-}
-
-/** The upstream might read another one than we do. */
-function theOne(found: readonly string[]): string | undefined | null {
-  if (found.length === 0 || found[0] === "") return found.length > 1 ? null : undefined;
-  return found.length === 1 || found.every((each) => each === found[0]) ? found[0] : null;
-}
-
-function bearerToken(headers: HeaderList): string | undefined | null {
-  const value = theOne(headerValues(headers, "authorization"));
-  if (value === undefined || value === null) return value;
-  if (value.length < 8 || value.slice(0, 7).toLowerCase() !== "bearer ") return undefined;
-  return value.slice(7).trim() || undefined;
-}
-
-function cookies(headers: HeaderList, name: string): string[] {
-  const found: string[] = [];
-  for (const line of headerValues(headers, "cookie")) {
-    for (const pair of line.split(";")) {
-      const equals = pair.indexOf("=");
-      if (equals > 0 && pair.slice(0, equals).trim() === name) found.push(pair.slice(equals + 1).trim());
-    }
-  }
-  return found;
-}
-
 /** What a client is told of each refusal, and the code it gets. */
 const REFUSALS = {
   missing: ["token_missing", "Send an access token."],
@@ -362,6 +350,7 @@ const REFUSALS = {
   malformed: ["token_invalid", "The access token is malformed."],
   critical: ["token_invalid", "The access token asks for extensions that are not known here."],
   algorithm: ["token_invalid", "The access token is signed with an algorithm that is not accepted here."],
+  type: ["token_invalid", "The access token is of a type that is not accepted here."],
   "unknown key": ["token_invalid", "The access token is not signed with a key that is known here."],
   signature: ["token_invalid", "The signature of the access token is not right."],
   expired: ["token_expired", "The access token has expired."],

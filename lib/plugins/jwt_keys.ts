@@ -171,7 +171,8 @@ function entriesOf(text: string): readonly unknown[] | string {
 function namedKey(entry: unknown, accepted: readonly Algorithm[]): NamedKey | null {
   if (typeof entry !== "object" || entry === null) return null;
   const { kid, use, key_ops: operations, alg, kty, ...parts } = entry as Record<string, unknown>;
-  if ((use !== undefined && use !== "sig") || (Array.isArray(operations) && !operations.includes("verify"))) return null;
+  if (use !== undefined && use !== "sig") return null;
+  if (operations !== undefined && !(Array.isArray(operations) && operations.includes("verify"))) return null;
   // Symmetric keys ("oct") are secrets, which stand in no set that is handed out.
   const members = PUBLIC_MEMBERS[kty as string];
   if (members === undefined) return null;

@@ -3,6 +3,7 @@
  */
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
+import type { SharedMemory } from "../base/shared_memory.ts";
 import type { Infer, Schema } from "../config/schema.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
 import type { Counters } from "../store/counters.ts";
@@ -32,6 +33,11 @@ export interface Tools {
    * holds any more is closed, and so is everything at the end of the gateway.
    */
   keep<T extends Kept>(name: string, settings: unknown, make: () => T): T;
+  /**
+   * Memory for what is expensive to find out again, such as a signature that was right: one bound of bytes for all instances of a gateway.
+   * To be used by `keep("verdicts", config, () => verdicts.part())`, so that it is given back.
+   */
+  readonly verdicts: SharedMemory;
 }
 
 export interface Kept {

@@ -5,6 +5,7 @@
 import { INVALID } from "../../lib/config/schema.ts";
 import { nodeFrom } from "../../lib/config/json.ts";
 import { silentLog } from "../../lib/base/log.ts";
+import { SharedMemory } from "../../lib/base/shared_memory.ts";
 import { systemClock } from "../../lib/base/clock.ts";
 import { Call, Exchange } from "../../lib/http/exchange.ts";
 import type { Handler } from "../../lib/http/handler.ts";
@@ -75,7 +76,7 @@ function linkOf(kind: AnyPlugin | undefined, config: object): Link | undefined {
   if (checked === INVALID) throw new Error(`${kind.name}: ${issues.map(({ message }) => message).join("; ")}`);
   const scope = { level: "route", key: kind.name, id: null, service: "s", route: "r" } as const;
   const tools = { clock: systemClock, log: silentLog, counters: memoryCounters(systemClock), gatewayName: "edge-gateway", scope };
-  return { name: kind.name, scope, middleware: kind.create(checked, { ...tools, keep: (_name, _settings, make) => make() }) };
+  return { name: kind.name, scope, middleware: kind.create(checked, { ...tools, keep: (_name, _settings, make) => make(), verdicts: new SharedMemory(1024 * 1024) }) };
 }
 
 /** Each request gets an Exchange of its own, as in the gateway: what that costs is in every row. */

@@ -1,21 +1,24 @@
 import { describe, expect, it } from "vitest";
 import { verifyPassword } from "../../lib/base/password.ts";
-import { createBasicUsers, MOST_REMEMBERED } from "../../lib/plugins/basic_users.ts";
+import { SharedMemory } from "../../lib/base/shared_memory.ts";
+import { createBasicUsers } from "../../lib/plugins/basic_users.ts";
 
 /** scrypt of "quick" with N = 1024, which takes a millisecond. */
 const QUICK = "scrypt$1024$8$1$BwcHBwcHBwcHBwcHBwcHBw$Dj4MCJX6B5OKDIzJjNvQXdnTIySlUIIoys9kE_3K7cQ";
 const OTHER = QUICK.replace("$BwcH", "$CwcH");
 
+const memory = () => new SharedMemory(1024 * 1024).part<string>();
+
 /** Users with a verification that is counted, and ends when told to. */
 function held(users: { username: string; password: string }[]) {
   const asked: { given: string; stored: string; end: (right: boolean) => void }[] = [];
-  const made = createBasicUsers(users, (given, stored) => new Promise((resolve) => asked.push({ given, stored, end: resolve })));
+  const made = createBasicUsers(users, memory(), (given, stored) => new Promise((resolve) => asked.push({ given, stored, end: resolve })));
   return { ...made, asked, identify: (user: string, password: string) => made.identify({ user, password }) };
 }
 
 function counted(users: { username: string; password: string }[]) {
   let verifications = 0;
-  const made = createBasicUsers(users, async (given, stored) => (verifications++, verifyPassword(given, stored)));
+  const made = createBasicUsers(users, memory(), async (given, stored) => (verifications++, verifyPassword(given, stored)));
   return { identify: (user: string, password: string) => made.identify({ user, password }), count: () => verifications };
 }
 
@@ -98,7 +101,7 @@ describe("hashed passwords", () => {
 
   it("that cannot be verified fail those who asked, and nobody after them", async () => {
     let broken = true;
-    const { identify } = createBasicUsers([{ username: "ada", password: QUICK }], async () => {
+    const { identify } = createBasicUsers([{ username: "ada", password: QUICK }], memory(), async () => {
       if (broken) throw new Error("out of memory");
       return true;
     });
@@ -107,17 +110,23 @@ describe("hashed passwords", () => {
     expect(await identify({ user: "ada", password: "x" })).toBe("ada");
   });
 
-  it(`are forgotten when ${MOST_REMEMBERED} others were used later`, async () => {
+  it("are verified anew once the memory that all instances share has no room for them", async () => {
     let verifications = 0;
-    const users = Array.from({ length: MOST_REMEMBERED + 1 }, (_, i) => ({ username: `u${i}`, password: QUICK }));
-    const { identify } = createBasicUsers(users, async () => (verifications++, true));
-    const present = (i: number) => identify({ user: `u${i}`, password: "x" });
-    for (let i = 0; i < MOST_REMEMBERED; i++) await present(i);
-    expect(present(0)).toBe("u0");
-    await present(MOST_REMEMBERED);
-    expect(verifications).toBe(MOST_REMEMBERED + 1);
-    expect(present(0)).toBe("u0");
-    expect(await present(1)).toBe("u1");
-    expect(verifications).toBe(MOST_REMEMBERED + 2);
+    const memory = new SharedMemory(2_000);
+    const users = Array.from({ length: 10 }, (_, i) => ({ username: `u${i}`, password: QUICK }));
+    const [one, two] = [0, 1].map(() => createBasicUsers(users, memory.part(), async () => (verifications++, true)));
+    const present = (instance: typeof one, i: number) => instance!.identify({ user: `u${i}`, password: "x" });
+    await present(one, 0);
+    await present(one, 1);
+    expect(present(one, 0)).toBe("u0");
+    for (let i = 0; i < 5; i++) await present(two, i);
+    expect(verifications).toBe(7);
+    expect(memory.used).toBeLessThanOrEqual(2_000);
+    expect(present(one, 0)).toBe("u0");
+    expect(await present(one, 1)).toBe("u1");
+    expect(verifications).toBe(8);
+    one!.close();
+    two!.close();
+    expect(memory.used).toBe(0);
   });
 });

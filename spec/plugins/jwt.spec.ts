@@ -2,6 +2,7 @@ import { createHmac, createSign, generateKeyPairSync, sign, type KeyObject } fro
 import { describe, expect, it, onTestFinished } from "vitest";
 import { nodeFrom } from "../../lib/config/json.ts";
 import { formatPath } from "../../lib/config/schema.ts";
+import { SharedMemory } from "../../lib/base/shared_memory.ts";
 import { Call } from "../../lib/http/exchange.ts";
 import { headerValue, headerValues } from "../../lib/http/headers.ts";
 import type { Reply } from "../../lib/http/reply.ts";
@@ -104,13 +105,60 @@ describe("a token that passes", () => {
 });
 
 describe("tokens that are remembered", () => {
-  it("are a thousand at most, the oldest leaving first", () => {
-    const middleware = instance(jwt, HS);
-    const claimsOf = (id: number) => exercise(middleware, madeUpExchange(bearer(token({ ...CLAIMS, id })))).forwarded!.claims;
-    const [first, second] = [claimsOf(0), claimsOf(1)];
-    for (let id = 2; id < 1_001; id++) claimsOf(id);
-    expect(claimsOf(1)).toBe(second);
-    expect(claimsOf(0)).not.toBe(first);
+  it("share one bound of bytes with all instances, and those that nobody presents any more leave first", () => {
+    const verdicts = new SharedMemory(20_000);
+    const [one, two] = [0, 1].map(() => instance(jwt, HS, madeUpTools({ verdicts })));
+    const claimsOf = (middleware: typeof one, id: number) => exercise(middleware!, madeUpExchange(bearer(token({ ...CLAIMS, id })))).forwarded!.claims;
+    const [first, second] = [claimsOf(one, 0), claimsOf(one, 1)];
+    expect(claimsOf(one, 1)).toBe(second);
+    for (let id = 2; verdicts.used < 19_000; id++) claimsOf(two, id);
+    for (let id = 100; id < 105; id++) claimsOf(two, id);
+    expect(verdicts.used).toBeLessThanOrEqual(20_000);
+    expect(claimsOf(one, 1)).toBe(second);
+    expect(claimsOf(one, 0)).not.toBe(first);
+  });
+
+  it("count for what their claims take in memory, not only for their length", () => {
+    const used = (claims: object) => {
+      const verdicts = new SharedMemory(1024 * 1024);
+      const exchange = madeUpExchange(bearer(token({ ...CLAIMS, ...claims })));
+      expect(atOnce(exercise(instance(jwt, HS, madeUpTools({ verdicts })), exchange).returned).status).toBe(200);
+      return verdicts.used;
+    };
+    const plain = used({ a: "x".repeat(2_000) });
+    const nested = used({ a: Array.from({ length: 666 }, () => []) });
+    expect(nested).toBeGreaterThan(3 * plain);
+    expect(used({ a: "x".repeat(4_096) })).toBe(0);
+  });
+});
+
+describe("claims that other plugins see", () => {
+  it("cannot be changed at any depth, since later requests with the same token see them too", () => {
+    const { forwarded } = ask({}, bearer(token({ ...CLAIMS, roles: ["a", { b: [1] }], deep: JSON.parse("[".repeat(1_000) + "]".repeat(1_000)) as unknown })));
+    const claims = forwarded!.claims as { roles: [string, { b: number[] }]; deep: unknown };
+    expect(() => claims.roles.push("admin")).toThrow(TypeError);
+    expect(() => claims.roles[1].b.push(2)).toThrow(TypeError);
+    expect(() => ((claims as { sub?: string }).sub = "root")).toThrow(TypeError);
+    for (let at = claims.deep; Array.isArray(at); at = at[0]) expect(Object.isFrozen(at)).toBe(true);
+  });
+});
+
+describe("typ, the type of the token", () => {
+  const fault = (typ: unknown, config: object = {}) => ask(config, bearer(token(CLAIMS, { alg: "HS256", ...(typ !== undefined && { typ }) }))).exchange.call.notes.fault;
+
+  it.each(["at+jwt", "AT+JWT", "application/at+jwt", "JWT", "jwt", "application/jwt", undefined])("may be %s by default", (typ) => {
+    expect(fault(typ)).toBeNull();
+  });
+
+  it.each(["dpop+jwt", "logout+jwt", "secevent+jwt", "id_token", "text/jwt", "", "absent", null, 1, ["JWT"]])("401 token_invalid for %j by default", (typ) => {
+    expect(fault(typ)).toBe("jwt: type");
+  });
+
+  it("is what the configuration says, where it says so", () => {
+    expect([fault("at+jwt", { typ: "at+jwt" }), fault("application/at+jwt", { typ: "AT+jwt" }), fault("at+jwt", { typ: "application/at+jwt" })]).toEqual([null, null, null]);
+    expect([fault("JWT", { typ: "at+jwt" }), fault(undefined, { typ: "at+jwt" })]).toEqual(["jwt: type", "jwt: type"]);
+    expect([fault("logout+jwt", { typ: ["logout+jwt", "absent"] }), fault(undefined, { typ: ["logout+jwt", "absent"] })]).toEqual([null, null]);
+    expect([fault(undefined, { typ: "absent" }), fault("JWT", { typ: "absent" })]).toEqual([null, "jwt: type"]);
   });
 });
 
@@ -162,8 +210,14 @@ describe("401", () => {
     [{ aud: ["x", "z"] }, { aud: "y" }, "token_invalid audience"],
     [{ aud: "x" }, {}, "token_invalid audience"],
     [{ require: ["exp", "jti"] }, {}, "token_invalid incomplete"],
-    [{ require: ["jti"] }, { jti: "1", exp: undefined }, "passes"],
+    [{ require: ["jti"] }, { jti: "1" }, "passes"],
+    [{ require: ["jti"] }, { jti: "1", exp: undefined }, "token_invalid incomplete"],
     [{ require: ["jti"] }, { jti: null }, "token_invalid incomplete"],
+    [{ require: [] }, { exp: undefined }, "token_invalid incomplete"],
+    [{ require: ["jti"], exp: "optional" }, { jti: "1", exp: undefined }, "passes"],
+    [{ require: ["jti"], exp: "optional" }, { exp: undefined }, "token_invalid incomplete"],
+    [{ exp: "optional" }, { exp: NOW - 61 }, "token_expired expired"],
+    [{ exp: "optional" }, { exp: "soon" }, "token_invalid malformed"],
     [{ claims: { plan: "paid" } }, { plan: "paid" }, "passes"],
     [{ claims: { plan: "paid" } }, { plan: ["free", "paid"] }, "passes"],
     [{ claims: { plan: "paid" } }, { plan: "prepaid" }, "token_invalid claims"],
@@ -219,6 +273,8 @@ const rsa = generateKeyPairSync("rsa", { modulusLength: 2048 });
 const pemOf = (key: KeyObject) => key.export({ type: "spki", format: "pem" }) as string;
 const ec = (namedCurve: string) => generateKeyPairSync("ec", { namedCurve });
 const p256 = ec("P-256");
+const p384 = ec("P-384");
+const ed25519 = generateKeyPairSync("ed25519");
 
 function signedBy(privateKey: KeyObject, header: { alg: string; kid?: string }, claims: object = CLAIMS): string {
   const text = `${encode(header)}.${encode(claims)}`;
@@ -297,6 +353,22 @@ describe("jwks_file", () => {
     expect(issuesWith({ alg: "ES256", jwks_file: "k" }, JSON.stringify({ keys: [jwk(other.publicKey, { key_ops: ["sign"] })] }))).toHaveLength(1);
   });
 
+  it.each<[string, { privateKey: KeyObject; publicKey: KeyObject }]>([
+    ["RS256", rsa],
+    ["ES256", p256],
+    ["ES384", p384],
+    ["EdDSA", ed25519],
+  ])("keys without alg verify %s only where their type is the one that it needs", (alg, pair) => {
+    const unnamed = { keys: [rsa, p256, p384, ed25519, generateKeyPairSync("x25519")].map(({ publicKey }) => jwk(publicKey)) };
+    expect(status({ alg }, pair, unnamed)).toBe(200);
+    const others = { keys: unnamed.keys.filter((key) => JSON.stringify(key) !== JSON.stringify(jwk(pair.publicKey))) };
+    expect(issuesWith({ alg, jwks_file: "k" }, JSON.stringify(others))).toEqual([`jwks_file: /etc/k holds no key that can verify ${alg}`]);
+  });
+
+  it.each([{ key_ops: "verify" }, { key_ops: ["sign"] }, { key_ops: null }, { use: "enc" }, { use: null }, { alg: "ES384" }, { alg: null }])("a key with %j verifies nothing", (more) => {
+    expect(issuesWith({ alg: "ES256", jwks_file: "k" }, JSON.stringify({ keys: [jwk(p256.publicKey, more)] }))).toHaveLength(1);
+  });
+
   it("must hold a key that fits", () => {
     expect(issuesWith({ alg: "ES256", jwks_file: "k" }, JSON.stringify(set))).toEqual([]);
     expect(issuesWith({ alg: "RS256", jwks_file: "k" }, JSON.stringify(set))).toEqual(["jwks_file: /etc/k holds no key that can verify RS256"]);
@@ -322,17 +394,38 @@ describe("jwks_uri", () => {
     let close = () => {};
     const keep: typeof tools.keep = (_name, _settings, make) => {
       const made = make();
-      close = () => void made.close();
+      const others = close;
+      close = () => {
+        others();
+        void made.close();
+      };
       onTestFinished(close);
       return made;
     };
-    const middleware = instance(jwt, { alg: "ES256", jwks_uri: `http://127.0.0.1:${port}/keys`, require: [] }, { ...tools, keep });
+    const middleware = instance(jwt, { alg: "ES256", jwks_uri: `http://127.0.0.1:${port}/keys`, exp: "optional" }, { ...tools, keep });
     const request = (kid: string, call?: Call): Reply | Promise<Reply> => {
-      const parts = bearer(tokenFor(kid));
+      const parts = bearer(kid.includes(".") ? kid : tokenFor(kid));
       return exercise(middleware, madeUpExchange(call === undefined ? parts : { ...parts, call })).returned;
     };
     return { request, status: async (kid: string) => (await request(kid)).status, clock, lines: tools.lines, close: () => close() };
   }
+
+  it.each<[string, object, string]>([
+    ["an algorithm that is not configured", { alg: "RS256", kid: "a" }, "algorithm"],
+    ["no algorithm", { kid: "a" }, "algorithm"],
+    ["alg none", { alg: "none" }, "algorithm"],
+    ["a type that is not accepted", { alg: "ES256", typ: "logout+jwt" }, "type"],
+    ["crit", { alg: "ES256", crit: ["x"] }, "critical"],
+    ["a kid that is no text", { alg: "ES256", kid: 7 }, "malformed"],
+  ])("is not fetched for a token with %s, which is refused at once", async (_what, header, why) => {
+    const issuer = await rawBackend((_request, response) => void response.end(published("a")));
+    const { request } = asking(issuer.port);
+    const call = madeUpExchange().call;
+    expect(atOnce(request(token(CLAIMS, header), call)).status).toBe(401);
+    expect(call.notes.fault).toBe(`jwt: ${why}`);
+    expect(atOnce(request("no.token.", madeUpExchange().call)).status).toBe(401);
+    expect(issuer.connections.total).toBe(0);
+  });
 
   it("is fetched with the first token, which waits, and once for all that come meanwhile", async () => {
     const held = gate<() => void>();
@@ -450,7 +543,7 @@ describe("configuration", () => {
   const pem = pemOf(rsa.publicKey);
 
   it("has defaults", () => {
-    expect(checked(jwt.schema, HS).value).toMatchObject({ leewayS: 60, require: ["exp"], from: "header" });
+    expect(checked(jwt.schema, HS).value).toMatchObject({ leewayS: 60, exp: "required", require: [], typ: ["at+jwt", "JWT", "absent"], from: "header" });
   });
 
   const small = generateKeyPairSync("rsa", { modulusLength: 1024 });
@@ -477,6 +570,10 @@ describe("configuration", () => {
     ["a key that is none", { alg: "RS256", public_key: "hello" }, /^public_key: is not a public key in PEM form/],
     ["a URI that is none", { alg: "RS256", jwks_uri: "ftp://a" }, /^jwks_uri: expected an http:\/\/ or https:\/\/ URL/],
     ["a URI with a password", { alg: "RS256", jwks_uri: "https://u:geheim@a/" }, /^jwks_uri: is a URL with a user name or password: leave them out$/],
+    ["exp that is required and optional", { ...HS, exp: "optional", require: ["exp"] }, /^exp: is in "require"/],
+    ["exp that is neither", { ...HS, exp: "never" }, /^exp: expected "required" or "optional"/],
+    ["no typ at all", { ...HS, typ: [] }, /^typ/],
+    ["a typ that is no media type", { ...HS, typ: "a b" }, /^typ: expected/],
     ["another place", { ...HS, from: "header:x" }, /^from: expected/],
     ["a header the gateway sets", { ...HS, claims_to_headers: { sub: "X-Forwarded-For" } }, /^claims_to_headers\.sub: .*the gateway itself decides/],
     ["framing", { ...HS, claims_to_headers: { sub: "Content-Length" } }, /^claims_to_headers\.sub/],

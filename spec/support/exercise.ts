@@ -2,6 +2,7 @@ import { Call, Exchange, type ExchangeParts } from "../../lib/http/exchange.ts";
 import type { Handler, Middleware } from "../../lib/http/handler.ts";
 import type { Reply } from "../../lib/http/reply.ts";
 import type { LogFields } from "../../lib/base/log.ts";
+import { SharedMemory } from "../../lib/base/shared_memory.ts";
 import { formatPath, INVALID, type Schema } from "../../lib/config/schema.ts";
 import { nodeFrom } from "../../lib/config/json.ts";
 import type { AnyPlugin, Tools } from "../../lib/plugins/plugin.ts";
@@ -47,6 +48,7 @@ export function madeUpTools(parts: Partial<Omit<Tools, "scope">> & { readonly id
     clock,
     counters: memoryCounters(clock),
     keep: (_name, _settings, make) => make(),
+    verdicts: new SharedMemory(1024 * 1024),
     gatewayName: "edge-gateway",
     scope: { level: "route", key, id, service: "a", route: "b" },
     log: { debug: at("debug"), info: at("info"), warn: at("warn"), error: at("error") },
