@@ -3,7 +3,7 @@
  * a validation changes. Where replies are kept is `cache_store.ts`; asking the upstream is `response_cache.ts`.
  */
 import { httpDate } from "../http/date.ts";
-import { headerValue, headerValues, tokens, withHeader, withoutHeader, type HeaderList } from "../http/headers.ts";
+import { hasHeader, headerValue, headerValues, tokens, withHeader, withoutHeader, type HeaderList } from "../http/headers.ts";
 import { deltaSeconds, directives, fieldNames, milliseconds, type Directives } from "./cache_control.ts";
 import type { Entry, Terms } from "./cache_store.ts";
 
@@ -117,9 +117,9 @@ export function storable(status: number, given: HeaderList, authorised: boolean,
   if (all.get("private") === null) return null;
   const forAuthorised = all.has("public") || all.has("must-revalidate") || all.has("s-maxage");
   if (authorised && !forAuthorised) return null;
+  // Whatever it says: the next client to get it would be taken for the one that it was made for.
+  if (hasHeader(given, "set-cookie")) return null;
   const headers = keptHeaders(given, all, timing.wall);
-  // Whoever gets it next would be taken for the one it was made for.
-  if (!all.has("public") && headerValue(headers, "set-cookie") !== undefined) return null;
   const vary = tokens(headers, "vary");
   if (vary.includes("*")) return null;
   const explicit = explicitLifetime(given, all, timing.wall);

@@ -122,6 +122,14 @@ describe("the plugin response_cache", () => {
     }
   });
 
+  it("never stores a reply with Set-Cookie, not even a public one, and so gives no client the session of another", async () => {
+    const origin = await backend((_request, response) => void response.writeHead(200, { "cache-control": "public, max-age=60", "set-cookie": `session=${origin.seen.length}` }).end("ok"));
+    const { port } = await running(oneService(origin.port, { plugins: [CACHE] }));
+    const sessions = [];
+    for (let i = 0; i < 3; i++) sessions.push((await ask(port, { path: "/a/x" })).headers["set-cookie"]);
+    expect(sessions).toEqual([["session=1"], ["session=2"], ["session=3"]]);
+  });
+
   it("lets WebSockets, uploads and changes pass", async () => {
     const origin = await backend((_request, response, body) => void response.writeHead(200, { "cache-control": "max-age=60" }).end(`got ${body}`));
     origin.server.on("upgrade", (_request, socket) => {

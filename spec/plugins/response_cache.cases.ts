@@ -122,7 +122,17 @@ export const CASES: readonly Case[] = [
   { section: "3.5", promise: "what was got without credentials is not for those who have some", steps: [{ says: FRESH }, { ask: AUTHORISED, from: "origin" }, { identity: "alice", from: "origin" }, {}] },
   { section: "3.5", promise: "unless it is public", steps: [{ says: { "Cache-Control": "public, max-age=60" } }, { ask: AUTHORISED }, { identity: "alice" }] },
   notKept("7.3", "a reply with Set-Cookie", { ...FRESH, "Set-Cookie": "a=1" }),
-  kept("7.3", "the same with public", { "Cache-Control": "public, max-age=60", "Set-Cookie": "a=1" }),
+  notKept("7.3", "the same with public", { "Cache-Control": "public, max-age=60", "Set-Cookie": "a=1" }),
+  notKept("7.3", "the same to a request with Authorization", { "Cache-Control": "public, s-maxage=60", "set-cookie": "a=1" }, { ask: AUTHORISED }),
+  {
+    section: "7.3",
+    promise: "a 304 with Set-Cookie goes to the client that asked, and ends the storing",
+    steps: [
+      { says: TAGGED },
+      { after: 11, from: "validation", says: { "Cache-Control": "public, max-age=100", "Set-Cookie": "a=1" }, gets: { headers: { "set-cookie": "a=1" } } },
+      { from: "origin", sent: { "if-none-match": null } },
+    ],
+  },
 
   // The target and Vary.
   { section: "2", promise: "another query is another target", steps: [{ says: FRESH }, { target: "/a/b?x=1", from: "origin", says: FRESH }, { like: 1 }, { target: "/a/b?x=1", like: 2 }] },
@@ -259,7 +269,7 @@ export const CASES: readonly Case[] = [
   notKept("5.2.2.4", "no-cache without anything to validate", { "Cache-Control": "max-age=60, no-cache" }),
   { section: "5.2.2.4", promise: "no-cache with names: those are not used again", steps: [{ says: { "Cache-Control": 'max-age=60, no-cache="x-a, X-B"', "X-A": "1", "X-B": "1", "X-C": "1" } }, { gets: { headers: { "x-a": null, "x-b": null, "x-c": "1" } } }] },
   { section: "5.2.2.4", promise: "no-cache with and without names is without", steps: [{ says: { "Cache-Control": 'max-age=60, no-cache="x-a", no-cache', ETag: '"1"' } }, { from: "validation" }] },
-  kept("5.2.2.4", "no-cache that names Set-Cookie", { "Cache-Control": 'max-age=60, no-cache="Set-Cookie"', "Set-Cookie": "a=1" }),
+  notKept("7.3", "the same with no-cache that names it", { "Cache-Control": 'max-age=60, no-cache="Set-Cookie"', "Set-Cookie": "a=1" }),
   notKept("5.2.2.5", "no-store", { "Cache-Control": "max-age=60, no-store" }),
   notKept("5.2.2.5", "no-store in a line of its own", { "Cache-Control": ["max-age=60", "no-store"] }),
   kept("5.2.2.3", "must-understand in place of no-store, where the status is known", { "Cache-Control": "max-age=60, must-understand, no-store" }),
