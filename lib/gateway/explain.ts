@@ -9,6 +9,7 @@ import type { Exchange } from "../http/exchange.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import { RouteMeter } from "../observe/metrics.ts";
+import { runningOrder } from "../plugins/plugin.ts";
 import { readTarget, type Target } from "../route/path.ts";
 import { compileTable } from "../route/table.ts";
 import { refuseFramingOf, refuseSize, UNKNOWN_EXPECTATION, type Inbound, type ReceiveOptions, type Refusal } from "../server/receive.ts";
@@ -94,7 +95,7 @@ export function explain(question: Question, { snapshot, receiving, tools, fleet 
     pattern: patternOf(service, route),
     params: { ...exchange.params },
     forwarded: exchange.upstreamPath + exchange.query,
-    plugins: [...ofLevel("global", shown.global), ...ofLevel("service", service), ...ofLevel("route", route)],
+    plugins: pluginsOf({ global: shown.global, service, route }, snapshot.kinds),
     strategy: service.load_balancing_strategy,
     upstreams: upstreams === undefined ? [] : withShares(upstreams),
   };
@@ -313,9 +314,14 @@ function wantedMethod({ method, headers }: Inbound): string {
   return method === "OPTIONS" ? (headerValue(headers, "access-control-request-method") ?? method) : method;
 }
 
-function* ofLevel(level: ExplainedPlugin["level"], { plugins }: { readonly plugins: readonly ShownPlugin[] }): Iterable<ExplainedPlugin> {
-  for (const { name, id, enabled, config } of plugins) if (enabled) yield { level, name, id: id ?? null, config };
+function pluginsOf(levels: Readonly<Record<ExplainedPlugin["level"], { readonly plugins: readonly ShownPlugin[] }>>, kinds: Snapshot["kinds"]): ExplainedPlugin[] {
+  const written = LEVELS.flatMap((level) =>
+    levels[level].plugins.filter(({ enabled }) => enabled).map((plugin) => ({ level, plugin, kind: kinds.find(({ name }) => name === plugin.name)! })),
+  );
+  return runningOrder(written).map(({ level, plugin: { name, id, config } }) => ({ level, name, id: id ?? null, config }));
 }
+
+const LEVELS = ["global", "service", "route"] as const;
 
 function withShares(fleet: Fleet): Explanation["upstreams"] {
   const { upstreams, circuitBreaker } = fleet.report;

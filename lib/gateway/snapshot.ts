@@ -2,7 +2,7 @@
  * Compiles a valid configuration into what requests are served by: a frozen route table with one folded handler per route.
  * A request takes one snapshot and keeps it to its end; swapping snapshots is `gateway.ts`.
  */
-import { hash } from "node:crypto";
+import { hash, randomUUID } from "node:crypto";
 import { cidrSet } from "../base/cidr.ts";
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
@@ -17,7 +17,7 @@ import type { Metrics, MetricsPlan, RouteMeter } from "../observe/metrics.ts";
 import { behindPlugins, metered } from "../observe/plugin_meter.ts";
 import type { Tracer } from "../observe/trace.ts";
 import { foldBlaming, type Link } from "../plugins/blame.ts";
-import type { AnyPlugin, Scope, Tools } from "../plugins/plugin.ts";
+import { runningOrder, type AnyPlugin, type Scope, type Tools } from "../plugins/plugin.ts";
 import { compileTable, type RouteTable, type TableEntry } from "../route/table.ts";
 import { hostCertificates, type HostCertificates } from "../server/certificates.ts";
 import type { Counters } from "../store/counters.ts";
@@ -49,6 +49,8 @@ export interface Snapshot {
   /** The configuration for display: defaults filled in, references unresolved. */
   readonly shown: Json;
   readonly masked: () => Json;
+  /** All plugin kinds that the configuration can name. */
+  readonly kinds: readonly AnyPlugin[];
   readonly digest: string;
   readonly counts: { readonly services: number; readonly routes: number; readonly upstreams: number };
   readonly inUse: InUse;
@@ -157,6 +159,7 @@ function compileInto(inUse: InUse, loaded: Loaded, workshop: Workshop): Snapshot
     serverTiming: config.global.serverTiming,
     shown: loaded.shown,
     masked: loaded.masked,
+    kinds: workshop.kinds,
     digest: loaded.digest,
     counts: { services: config.services.length, routes: entries.length, upstreams },
     inUse,
@@ -193,7 +196,13 @@ const NOT_TOKEN = /[^!#$%&'*+.^_`|~0-9A-Za-z-]+/g;
 
 interface Outer {
   readonly plugins: readonly PluginInstance[];
-  readonly links: readonly Link[];
+  readonly links: readonly OwnLink[];
+}
+
+interface OwnLink extends Link {
+  readonly kind: AnyPlugin;
+  /** Of guards: a digest that differs where their configuration does. */
+  readonly identity: string;
 }
 
 function routeEntries(
@@ -208,7 +217,7 @@ function routeEntries(
   const outerTakesPreflights = compiler.takesPreflights(outer.plugins);
   return service.routes.map((route) => {
     const own = compiler.create(route.plugins, { level: "route", service: service.name, route: route.name });
-    const links = own.length === 0 ? outer.links : [...outer.links, ...own];
+    const links = runningOrder(own.length === 0 ? outer.links : [...outer.links, ...own]);
     return {
       basePath: service.basePath,
       hosts: service.hosts,
@@ -217,7 +226,7 @@ function routeEntries(
       encodedSlashes: service.encodedSlashes === "allow",
       target: {
         service: name,
-        route: { name: route.name, path: route.path },
+        route: { name: route.name, path: route.path, audience: audienceOf(links, service.name, route.name) },
         pattern: patternOf(name.basePath, route.path),
         handler: folded(links, links.length === 0 ? innermost : behind, service.name, route.name),
         meter: meters.get(route.name)!,
@@ -225,6 +234,12 @@ function routeEntries(
       },
     };
   });
+}
+
+/** See `RouteName`. */
+function audienceOf(links: readonly OwnLink[], service: string, route: string): string {
+  if (!links.some(({ kind }) => kind.stores)) return "";
+  return hash("sha256", JSON.stringify([service, route, links.filter(({ kind }) => kind.guards).map(({ identity }) => identity)]), "base64url");
 }
 
 function folded(links: readonly Link[], innermost: Handler, service: string, route: string): Handler {
@@ -245,7 +260,7 @@ function withoutFinalSlash(path: string): string {
   return path.length > 1 && path.endsWith("/") ? path.slice(0, -1) : path;
 }
 
-const NO_LINKS: readonly Link[] = Object.freeze([]);
+const NO_LINKS: readonly OwnLink[] = Object.freeze([]);
 
 /** Creates the middlewares of one list of plugin instances, each under a key that names it across reloads. */
 class PluginCompiler {
@@ -272,10 +287,10 @@ class PluginCompiler {
     return instances.some(({ name, enabled }) => enabled && kinds.find((kind) => kind.name === name)?.takes === "preflights");
   }
 
-  create(instances: readonly PluginInstance[], place: Pick<Scope, "level" | "service" | "route">): readonly Link[] {
+  create(instances: readonly PluginInstance[], place: Pick<Scope, "level" | "service" | "route">): readonly OwnLink[] {
     if (instances.length === 0) return NO_LINKS;
     const { runtime, kinds, log, metrics, tracer } = this.#workshop;
-    const links: Link[] = [];
+    const links: OwnLink[] = [];
     const seen = new Map<string, number>();
     const counters: Counters = {
       limiter: (key, options) => {
@@ -299,7 +314,7 @@ class PluginCompiler {
         const { clock, verdicts } = runtime;
         const middleware = kind.create(instance.config, { clock, log, counters, gatewayName: this.#gatewayName, scope, keep, verdicts });
         if (typeof middleware !== "function") throw new TypeError('"create" gave no function');
-        const link = { name: instance.name, scope, middleware };
+        const link = { name: instance.name, scope, middleware, kind, identity: kind.guards === true ? identityOf(key, instance.config) : "" };
         const traced = tracer === null ? middleware : tracer.spanned(link, middleware);
         const meter = metrics.planPlugin({ ...scope, name: instance.name, id: instance.id ?? String(nth + 1) }, this.#plan);
         links.push({ ...link, middleware: metered(meter, traced, runtime.clock) });
@@ -309,6 +324,15 @@ class PluginCompiler {
       }
     }
     return links;
+  }
+}
+
+/** A configuration that JSON cannot carry is another one at each reload, so that nothing stored is taken over. */
+function identityOf(key: string, config: unknown): string {
+  try {
+    return hash("sha256", JSON.stringify([key, config]));
+  } catch {
+    return randomUUID();
   }
 }
 

@@ -51,6 +51,11 @@ export interface ServiceName {
 export interface RouteName {
   readonly name: string;
   readonly path: string;
+  /**
+   * Names who may ask here: the same only for the same route with the same guards. A reply that is stored under one answers under no other.
+   * Empty where nothing of the route stores replies.
+   */
+  readonly audience?: string;
 }
 
 export class Exchange implements ExchangeParts {

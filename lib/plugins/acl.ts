@@ -27,6 +27,7 @@ const schema = object(
 export const acl = definePlugin({
   name: "acl",
   schema,
+  guards: true,
   create({ whitelist, blacklist }) {
     const listed = cidrSet(whitelist ?? blacklist ?? []);
     const passes = whitelist !== undefined;

@@ -75,6 +75,7 @@ const OTHER_HASH = /^\$(?:2[abxy]?|apr1|[1567y]|argon2(?:id?|d))\$[\w./+=,$-]{20
 export const basicAuth = definePlugin({
   name: "basic_auth",
   schema,
+  guards: true,
   create(config, tools) {
     const known = usersOf(config);
     // What has been verified stays so over reloads, as long as the users do.

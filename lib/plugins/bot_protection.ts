@@ -33,6 +33,7 @@ const schema = object(
 export const botProtection = definePlugin({
   name: "bot_protection",
   schema,
+  guards: true,
   create({ blacklist, whitelist, allowEmpty }) {
     const good = lowerCase(whitelist ?? []);
     const bad = lowerCase(blacklist ?? []);

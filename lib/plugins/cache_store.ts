@@ -23,6 +23,8 @@ export interface Terms {
 /** A stored reply. Never changed; replaced by another. */
 export interface Entry {
   readonly key: string;
+  /** Of the route that it was asked for by: it answers no request of another one. */
+  readonly audience: string;
   /** Names in Vary, in lower case, and what the request had for each. */
   readonly vary: readonly string[];
   readonly variant: string;
@@ -71,12 +73,12 @@ export class CacheStore {
     return this.#closed;
   }
 
-  /** The newest entry of a target that was made for such a request (RFC 9111 §4.1). */
-  find(key: string, headers: HeaderList): Entry | null {
+  /** The newest entry of a target that was made for such a request (RFC 9111 §4.1), under the same audience. */
+  find(key: string, audience: string, headers: HeaderList): Entry | null {
     const group = this.#groups.get(key);
     if (group === undefined) return null;
     for (const item of group) {
-      if (item.entry === null || variantOf(item.entry.vary, headers) !== item.entry.variant) continue;
+      if (item.entry === null || item.entry.audience !== audience || variantOf(item.entry.vary, headers) !== item.entry.variant) continue;
       this.#order.delete(item);
       this.#order.add(item);
       return item.entry;
@@ -84,16 +86,17 @@ export class CacheStore {
     return null;
   }
 
-  /** The Vary of the newest entry of a target; null when there is none. */
-  varyOf(key: string): readonly string[] | null {
-    for (const { entry } of this.#groups.get(key) ?? NOTHING) if (entry !== null) return entry.vary;
+  /** The Vary of the newest entry of a target under this audience; null when there is none. */
+  varyOf(key: string, audience: string): readonly string[] | null {
+    for (const { entry } of this.#groups.get(key) ?? NOTHING) if (entry?.audience === audience) return entry.vary;
     return null;
   }
 
   /** Takes the place of the entries that such a request would have got. False when there is no room for it. */
   put(entry: Entry, headers: HeaderList): boolean {
     for (const item of [...(this.#groups.get(entry.key) ?? NOTHING)]) {
-      if (item.entry === null || variantOf(item.entry.vary, headers) === item.entry.variant) this.#drop(item);
+      const { entry: other } = item;
+      if (other === null || (other.audience === entry.audience && variantOf(other.vary, headers) === other.variant)) this.#drop(item);
     }
     return this.#add({ key: entry.key, bytes: bytesOf(entry) - (entry.body?.length ?? 0), entry, until: 0 });
   }

@@ -40,6 +40,7 @@ const schema = object(
 export const forwardAuth = definePlugin({
   name: "forward_auth",
   schema,
+  guards: true,
   create(config, tools) {
     const { timeoutMs } = config;
     const url = new URL(config.url);

@@ -129,6 +129,7 @@ function keysProblem({ secret, publicKey: pem, jwksFile }: Config, algorithms: r
 export const jwt = definePlugin({
   name: "jwt",
   schema: schema as Schema<Config>,
+  guards: true,
   create(config, tools) {
     const algorithms = algorithmsOf(config);
     const source = keySource(config, algorithms, tools);

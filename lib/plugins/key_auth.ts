@@ -55,6 +55,7 @@ const schema = object(
 export const keyAuth = definePlugin({
   name: "key_auth",
   schema,
+  guards: true,
   create(config, tools) {
     const { ids, digests } = credentials(config, tools.scope.id ?? "default");
     const headers = ["WWW-Authenticate", `Key realm=${quotedString(tools.gatewayName)}`];

@@ -30,12 +30,16 @@ export type PluginModuleExport = AnyPlugin | readonly AnyPlugin[] | ((kit: Plugi
 /** Undefined when it is one; else what it lacks, for its author. */
 export function kindProblem(value: unknown): string | undefined {
   if (typeof value !== "object" || value === null) return "a plugin is an object with name, schema and create";
-  const { name, schema: own, create, takes } = value as Partial<Record<keyof AnyPlugin, unknown>>;
+  const { name, schema: own, create, takes, ...roles } = value as Partial<Record<keyof AnyPlugin, unknown>>;
   if (typeof name !== "string" || !KIND_NAME.test(name)) return `plugin name ${shown(name)}: use lower-case letters, digits and underscores`;
   const { check, show, jsonSchema } = (own ?? {}) as Partial<Record<string, unknown>>;
   if (![check, show, jsonSchema].every((part) => typeof part === "function")) return `plugin ${name}: "schema" is none: make it with schema.object({ … })`;
   if (typeof create !== "function") return `plugin ${name}: "create" is no function`;
-  return takes === undefined || takes === "preflights" ? undefined : `plugin ${name}: "takes" is ${shown(takes)}; it may be "preflights" only`;
+  if (takes !== undefined && takes !== "preflights") return `plugin ${name}: "takes" is ${shown(takes)}; it may be "preflights" only`;
+  for (const role of ["guards", "stores"] as const) {
+    if (!["undefined", "boolean"].includes(typeof roles[role])) return `plugin ${name}: "${role}" is ${shown(roles[role])}; it is true or false`;
+  }
+  return roles.guards === true && roles.stores === true ? `plugin ${name}: it cannot guard and store: make two kinds of it` : undefined;
 }
 
 const KIND_NAME = /^[a-z][a-z0-9_]*$/;

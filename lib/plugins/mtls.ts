@@ -25,6 +25,7 @@ const schema = object(
 export const mtls = definePlugin({
   name: "mtls",
   schema,
+  guards: true,
   create(config, tools) {
     const isAllowed = config.allow === undefined ? () => true : allowing(config.allow);
     const verdicts = new WeakMap<ClientCertificate, Verdict>();

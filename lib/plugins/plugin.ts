@@ -60,6 +60,13 @@ export interface Plugin<S extends Schema<unknown> = Schema<unknown>> {
    * purpose. Default: they get 405.
    */
   readonly takes?: "preflights";
+  /** Whether it decides who may ask: by credentials, address or whatever else. Default: it does not. */
+  readonly guards?: boolean;
+  /**
+   * Whether it stores replies and answers others from them. Wherever an instance is written, it runs behind the last guard of its route, so
+   * that nobody whom a guard has not admitted is answered from memory. A kind cannot guard and store. Default: it does not.
+   */
+  readonly stores?: boolean;
   create(config: Infer<S>, tools: Tools): Middleware;
 }
 
@@ -69,6 +76,13 @@ export type AnyPlugin = Plugin<Schema<any>>;
 /** Checks nothing at run time: gives `create` its config type from the schema. */
 export function definePlugin<S extends Schema<unknown>>(plugin: Plugin<S>): Plugin<S> {
   return plugin;
+}
+
+/** The enabled instances of a route in the order in which they run: as written, but those that store replies behind the last guard. */
+export function runningOrder<T extends { readonly kind: Pick<AnyPlugin, "guards" | "stores"> }>(written: readonly T[]): readonly T[] {
+  const behind = written.findLastIndex(({ kind }) => kind.guards) + 1;
+  const stores = written.slice(0, behind).filter(({ kind }) => kind.stores);
+  return stores.length === 0 ? written : [...written.slice(0, behind).filter(({ kind }) => !kind.stores), ...stores, ...written.slice(behind)];
 }
 
 /** Folds middlewares around a handler: the first one in the list sees the request first and the reply last. */

@@ -45,6 +45,7 @@ const FRAMING = new Set(["content-length", "trailer", "date", "x-request-id"]);
 export const requestTermination = definePlugin({
   name: "request_termination",
   schema,
+  guards: true,
   create({ status, body, contentType, headers }) {
     const list = Object.entries(headers).flat();
     if (body !== undefined) list.push("Content-Type", contentType);

@@ -42,6 +42,7 @@ const schema = object(
 export const responseCache = definePlugin({
   name: "response_cache",
   schema,
+  stores: true,
   create({ maxBytes, maxObjectBytes, defaultTtlS }, { clock, gatewayName, keep }) {
     const { store, fetches } = keep("cache", { maxBytes, defaultTtlS }, () => new Cache(maxBytes));
     const name = TOKEN.test(gatewayName) ? gatewayName : quotedString(gatewayName);
@@ -140,9 +141,9 @@ class Caching {
     const { store, clock } = this.#parts;
     const now = clock.now();
     const key = keyOf(exchange);
-    const entry = store.find(key, exchange.headers);
+    const entry = store.find(key, audienceOf(exchange), exchange.headers);
     const authorised = wishes.authorised || exchange.identity !== null || exchange.claims !== null || isPersonal(exchange.call);
-    const verdict = entry === null ? (store.varyOf(key) === null ? "uri-miss" : "vary-miss") : rules.judge(entry, wishes, authorised, now);
+    const verdict = entry === null ? (store.varyOf(key, audienceOf(exchange)) === null ? "uri-miss" : "vary-miss") : rules.judge(entry, wishes, authorised, now);
     if (verdict === "use" || verdict === "use stale") return this.#answer(entry!, exchange, wishes, "hit");
     if (verdict === "use and renew") {
       this.#renew({ exchange, key, wishes, authorised, entry, fwd: "stale" });
@@ -154,7 +155,7 @@ class Caching {
     if (exchange.method === "HEAD") return this.#pass(exchange, this.#why(task), (reply) => this.#compare(task, reply));
     if (wishes.noStore) return this.#pass(exchange, this.#why(task), null);
     const waits = !wishes.noCache && !store.isShunned(key, now);
-    const name = this.#awaitedName(key, exchange.headers);
+    const name = this.#awaitedName(key, exchange);
     const other = waits ? this.#parts.fetches.awaited(name) : undefined;
     if (other !== undefined) return this.#waitFor(other, task);
     // With conditions of the client's own, the reply may be a 304 that is of use to nobody else.
@@ -179,7 +180,7 @@ class Caching {
     const outcome = await other.wait(exchange.call);
     // Nobody reads it; the upstream is not to be asked for that.
     if (exchange.call.aborted) return problem(exchange.call, "upstream_reset");
-    const entry = store.find(key, exchange.headers);
+    const entry = store.find(key, audienceOf(exchange), exchange.headers);
     if (entry !== null && outcome === "stored" && rules.judge(entry, wishes, authorised, clock.now()) === "use") {
       return this.#answer(entry, exchange, wishes, `fwd=${task.fwd}; collapsed`);
     }
@@ -192,7 +193,7 @@ class Caching {
   /** Validates in the background what was used while stale; once at a time. */
   #renew(task: Task): void {
     const { fetches, store } = this.#parts;
-    const name = this.#awaitedName(task.key, task.exchange.headers);
+    const name = this.#awaitedName(task.key, task.exchange);
     if (store.closed || fetches.awaited(name) !== undefined) return;
     const exchange = task.exchange.with({ method: "GET", headers: rules.withoutConditions(task.exchange.headers) });
     // Whoever fails has told the log; the next request tries again.
@@ -386,9 +387,10 @@ class Caching {
   }
 
   /** Requests that will probably get the same reply, by what the last one varied on, have one name. */
-  #awaitedName(key: string, headers: HeaderList): string {
-    const vary = this.#parts.store.varyOf(key);
-    return vary === null || vary.length === 0 ? key : `${key}\n${variantOf(vary, headers)}`;
+  #awaitedName(key: string, exchange: Exchange): string {
+    const audience = audienceOf(exchange);
+    const vary = this.#parts.store.varyOf(key, audience);
+    return `${key}\n${audience}\n${vary === null || vary.length === 0 ? "" : variantOf(vary, exchange.headers)}`;
   }
 
   #timing(askedAt: number): Timing {
@@ -414,7 +416,7 @@ function entryOf(
   { status, reason }: Pick<Reply, "status"> & { readonly reason?: string | undefined },
   body: Buffer | null,
 ): Entry {
-  return { key, vary, variant: variantOf(vary, exchange.headers), status, reason, headers, body, terms, cameAt };
+  return { key, audience: audienceOf(exchange), vary, variant: variantOf(vary, exchange.headers), status, reason, headers, body, terms, cameAt };
 }
 
 /** What happened to the request that was sent in its stead is told of this one; an error that the client is spared is none. */
@@ -432,6 +434,10 @@ function noteBack({ call }: Fetch, exchange: Exchange, outcome: "answered" | "sp
 /** Whether an auth plugin, further out or further in, knows the caller. */
 function isPersonal({ notes, personal }: Call): boolean {
   return personal || notes.identity !== null;
+}
+
+function audienceOf({ route }: Exchange): string {
+  return route.audience ?? "";
 }
 
 /** The target as a URI, whatever the method. */

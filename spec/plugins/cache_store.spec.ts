@@ -4,16 +4,16 @@ import { random } from "../support/random.ts";
 
 function entry(key: string, bodyBytes: number, parts: Partial<Entry> = {}): Entry {
   const terms = { lifetime: 1, ageThen: 0, noCache: false, neverStale: false, staleWhileRevalidate: 0, staleIfError: 0, forAuthorised: false };
-  return { key, vary: [], variant: "", status: 200, reason: undefined, headers: [], body: Buffer.alloc(bodyBytes), terms, cameAt: 0, ...parts };
+  return { key, audience: "", vary: [], variant: "", status: 200, reason: undefined, headers: [], body: Buffer.alloc(bodyBytes), terms, cameAt: 0, ...parts };
 }
 
 describe("the store of a cache", () => {
   it("drops what has not been used for longest", () => {
     const store = new CacheStore(3 * bytesOf(entry("a", 1_000)));
     for (const key of ["a", "b", "c"]) expect(store.put(entry(key, 1_000), [])).toBe(true);
-    store.find("a", []);
+    store.find("a", "", []);
     store.put(entry("d", 1_000), []);
-    expect(["a", "b", "c", "d"].map((key) => store.find(key, []) !== null)).toEqual([true, false, true, true]);
+    expect(["a", "b", "c", "d"].map((key) => store.find(key, "", []) !== null)).toEqual([true, false, true, true]);
   });
 
   it("counts headers, keys and every line", () => {
@@ -47,12 +47,12 @@ describe("the store of a cache", () => {
           store.shun(key, i);
           break;
         case 4: {
-          const found = store.find(key, headers);
+          const found = store.find(key, "", headers);
           if (found !== null) store.remove(found);
           break;
         }
         case 5: {
-          const body = store.find(key, headers)?.body;
+          const body = store.find(key, "", headers)?.body;
           if (body) held.push({ body, release: store.hold(body) });
           break;
         }
@@ -60,7 +60,7 @@ describe("the store of a cache", () => {
           if (held.length > 20) held.splice(from.int(0, held.length - 1), 1)[0]!.release();
           break;
         case 7: {
-          const found = store.find(key, headers);
+          const found = store.find(key, "", headers);
           if (found !== null) store.put({ ...found, headers: ["Age", String(i)] }, headers);
           break;
         }
@@ -83,13 +83,25 @@ describe("the store of a cache", () => {
     const store = new CacheStore(10_000);
     store.put(entry("a", 1_000), []);
     expect(store.put(entry("b", 10_000), [])).toBe(false);
-    expect(store.find("a", [])).not.toBe(null);
+    expect(store.find("a", "", [])).not.toBe(null);
+  });
+
+  it("gives an entry to the audience that it was stored for and to no other, and forgets a target for all of them", () => {
+    const store = new CacheStore(1_000_000);
+    const [guarded, open] = [entry("a", 1, { audience: "guarded", vary: ["v"], variant: variantOf(["v"], []) }), entry("a", 1, { audience: "open" })];
+    store.put(guarded, []);
+    store.put(open, []);
+    expect([store.find("a", "guarded", []), store.find("a", "open", []), store.find("a", "", [])]).toEqual([guarded, open, null]);
+    expect([store.varyOf("a", "guarded"), store.varyOf("a", "open"), store.varyOf("a", "")]).toEqual([["v"], [], null]);
+    store.removeAll("a");
+    expect([store.find("a", "guarded", []), store.find("a", "open", [])]).toEqual([null, null]);
+    expect(store.used).toBe(0);
   });
 
   it("keeps 32 variants of a target, the newest", () => {
     const store = new CacheStore(1_000_000);
     for (let i = 0; i < 40; i++) store.put(entry("a", 1, { vary: ["v"], variant: variantOf(["v"], ["V", String(i)]) }), ["V", String(i)]);
-    const known = Array.from({ length: 40 }, (_each, i) => store.find("a", ["V", String(i)]) !== null);
+    const known = Array.from({ length: 40 }, (_each, i) => store.find("a", "", ["V", String(i)]) !== null);
     expect(known.indexOf(true)).toBe(8);
     expect(known.filter(Boolean).length).toBe(32);
   });
@@ -98,7 +110,7 @@ describe("the store of a cache", () => {
     const store = new CacheStore(10_000);
     store.shun("a", 100);
     expect([store.isShunned("a", 99), store.isShunned("a", 100), store.isShunned("b", 0)]).toEqual([true, false, false]);
-    expect(store.varyOf("a")).toBe(null);
+    expect(store.varyOf("a", "")).toBe(null);
     store.put(entry("a", 1), []);
     expect(store.isShunned("a", 99)).toBe(false);
   });

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { Middleware } from "../../lib/http/handler.ts";
 import { builtinPlugins } from "../../lib/plugins/builtin.ts";
-import { definePlugin, fold } from "../../lib/plugins/plugin.ts";
+import { definePlugin, fold, runningOrder } from "../../lib/plugins/plugin.ts";
 import { object } from "../../lib/config/schema.ts";
 import { madeUpExchange, plainReply } from "../support/exercise.ts";
 
@@ -64,5 +64,26 @@ describe("kinds", () => {
   it("definePlugin gives back what it was given", () => {
     const plugin = { name: "x", schema: object({}), create: () => (next: Parameters<Middleware>[0]) => next };
     expect(definePlugin(plugin)).toBe(plugin);
+  });
+});
+
+describe("runningOrder", () => {
+  const kindOf = (name: string) => ({ name, kind: { guards: name.startsWith("g"), stores: name.startsWith("s") } });
+  it.each([
+    ["", ""],
+    ["a b", "a b"],
+    ["s a", "s a"],
+    ["g s", "g s"],
+    ["s g", "g s"],
+    ["a s1 b g1 c s2 g2 d s3 e", "a b g1 c g2 s1 s2 d s3 e"],
+  ])("%s runs as %s: what stores comes behind the last guard, all else stays as written", (written, runs) => {
+    const names = written.split(" ").filter((name) => name !== "");
+    expect(runningOrder(names.map(kindOf)).map(({ name }) => name).join(" ")).toBe(runs);
+  });
+
+  it("knows the built-in kinds that guard, and those that store", () => {
+    const named = (role: "guards" | "stores") => builtinPlugins.filter((kind) => kind[role]).map(({ name }) => name).sort();
+    expect(named("guards")).toEqual(["acl", "basic_auth", "bot_protection", "forward_auth", "jwt", "key_auth", "mtls", "request_termination"]);
+    expect(named("stores")).toEqual(["response_cache"]);
   });
 });
