@@ -3,7 +3,8 @@
  * Which files may be loaded, and that each has its digest, is judged in `config/`; what is told of a bad one is `gateway.ts`'s affair.
  *
  * What runs is what was read and compared with its digest, never the file read a second time. So a module is one file: beside
- * `node:` modules it can import nothing by a relative or bare name, and the digest speaks for all of it.
+ * `node:` modules it can import nothing by a relative or bare name, and by a URL only with a specifier that it computes. Code that it fetches
+ * so, or by `node:module`, `node:vm` and the like, is covered by no digest: a module is trusted with all that the process may do.
  */
 import { pathToFileURL } from "node:url";
 import { kindsWithModules, pluginModulesOf, readConfigFile, type ConfigIssue, type ConfigSource } from "../config/load.ts";
@@ -87,16 +88,36 @@ async function kindsFrom({ path, sha256 }: PluginModule, nth: number): Promise<r
 
 const USAGE = "Its default export has to be a plugin, a list of plugins, or a function that makes them: export default (kit) => kit.definePlugin({ … })";
 
+/**
+ * What a module imports by a URL, which may lead to a file: undefined, or the reason to refuse it. Looks at every text literal behind
+ * `import`, `import(` and `from`, wherever it stands, since an import statement can have nothing else there; so it finds them all.
+ */
+function uncoveredImport(code: string): string | undefined {
+  for (const [, , specifier = ""] of code.matchAll(SPECIFIERS)) {
+    const scheme = /^[a-z][a-z0-9+.-]*:/i.exec(specifier)?.[0].toLowerCase();
+    if (specifier.includes("\\")) return `it imports by a name that is written with escapes. ${ONE_FILE}`;
+    if (scheme !== undefined && scheme !== "node:") return `it imports by a URL that begins with ${scheme}, and its digest does not cover that. ${ONE_FILE}`;
+  }
+  return undefined;
+}
+
+/** Between keyword and text there may be space, comments and, for `import(`, a parenthesis. */
+const SPECIFIERS = /\b(?:(?:import)(?:[\s(]|\/\*(?:[^*]|\*(?!\/))*\*\/|\/\/.*)*|from(?:\s|\/\*(?:[^*]|\*(?!\/))*\*\/|\/\/.*)*)(["'`])((?:\\[^]|(?!\1)[^\\\n\r])*)\1/g;
+
+const ONE_FILE = "A module is one file, which may import node: modules only";
+
 /** Each try is a module of its own: node remembers one that failed, and would fail it again for ever. */
 async function evaluated(path: string, content: Buffer, label: string): Promise<{ readonly default?: unknown }> {
   // The comment has stack traces name the file in the place of a URL that holds all of it.
+  const uncovered = uncoveredImport(content.toString("utf8"));
+  if (uncovered !== undefined) throw new Error(uncovered);
   const code = `${content.toString("utf8")}\n//# sourceURL=${pathToFileURL(path).href}?${label}\n`;
   const url = `data:text/javascript;base64,${Buffer.from(code).toString("base64")}`;
   try {
     return (await import(/* @vite-ignore */ url)) as { readonly default?: unknown };
   } catch (error) {
     if ((error as NodeJS.ErrnoException | null)?.code === "ERR_UNSUPPORTED_RESOLVE_REQUEST" || /Failed to resolve module specifier/.test(messageOf(error))) {
-      throw new Error("it imports another file or package: a module is one file, which may import node: modules only", { cause: error });
+      throw new Error(`it imports another file or package. ${ONE_FILE}`, { cause: error });
     }
     throw error;
   }

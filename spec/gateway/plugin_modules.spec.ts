@@ -71,6 +71,7 @@ describe("a plugin module", () => {
     ["a promise", `export default async (kit) => ${plugin("hello")};`],
     ["a plugin as it is", `const any = { expects: "", describe: undefined, kinds: ["object"], check: () => ({}), show: () => ({}), jsonSchema: () => ({}) };
       export default { name: "hello", schema: any, create: () => () => () => ({ status: 200, headers: [], body: Buffer.from("hello") }) };`],
+    ["a plugin whose texts speak of imports", `const from = "import x from y"; Buffer.from("data:x"); export default (kit) => ${plugin("hello")}; "from ftp://x";`],
     ["a plugin made with node's modules", `import { format } from "node:util"; export default (kit) => ${plugin("hello")}; format("");`],
   ])("may export %s", async (_what, text) => {
     const { file } = folder({ "m.mjs": text });
@@ -102,9 +103,16 @@ describe("a plugin module", () => {
     ["whose plugin guards and stores", 'export default (kit) => ({ name: "hello", schema: kit.schema.object({}), create() {}, guards: true, stores: true });', /cannot guard and store: make two kinds of it/],
     ["whose plugin takes something odd", 'export default (kit) => ({ name: "hello", schema: kit.schema.object({}), create() {}, takes: "all" });', /"takes" is "all"/],
     ["that brings a kind twice", `export default (kit) => [${plugin("hello")}, ${plugin("hello")}];`, /it brings the plugin kind "hello" twice$/],
-    ["that imports another file", 'import "./other.mjs"; export default 1;', /it imports another file or package: a module is one file, which may import node: modules only$/],
+    ["that imports another file", 'import "./other.mjs"; export default 1;', /it imports another file or package\. A module is one file, which may import node: modules only$/],
     ["that imports a package", 'import "vitest"; export default 1;', /it imports another file or package/],
-    ["that imports from the network", 'import "https://127.0.0.1:9/x.mjs"; export default 1;', /Only URLs with a scheme in: file(, data, and node| and data) are supported/],
+    ["that imports from the network", 'import "https://127.0.0.1:9/x.mjs"; export default 1;', /begins with https:, and its digest does not cover that\. A module is one file/],
+    ["that imports a file by its URL", 'import x from "file:///etc/x.mjs"; export default x;', /begins with file:, and its digest/],
+    ["that imports data", `import x from 'data:text/javascript,export { default } from "file:///etc/x.mjs"'; export default x;`, /begins with data:, and its digest/],
+    ["that exports from a file by its URL", 'export * from"FILE:///etc/x.mjs"; export { default } from "node:fs";', /begins with file:/],
+    ["that imports a file behind comments", 'import /* " */ x from // why\n /**/ "file:///etc/x.mjs" with { type: "json" }; export default x;', /begins with file:/],
+    ["that imports a file when it runs", 'export default async () => (await import( /* now */ `file:///etc/x.mjs`)).default;', /begins with file:/],
+    ["that imports a file by a name with escapes", 'import x from "\\x66ile:///etc/x.mjs"; export default x;', /by a name that is written with escapes/],
+    ["that imports a file by a name with an escaped line end", 'import x from "fi\\\nle:///etc/x.mjs"; export default x;', /by a name that is written with escapes/],
   ])("%s is refused, with its file and what is wrong", async (_what, text, message) => {
     const { file, path } = folder({ "m.mjs": text });
     const [issue] = await refused(file);
