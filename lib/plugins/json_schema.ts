@@ -3,24 +3,20 @@
  * that is not known is an error; then run over values, reporting everything that is wrong with them. Where values come from is the kind's.
  *
  * What clients send takes time in proportion to its length: patterns never backtrack (`linear_pattern.ts`), and what a schema asks for in
- * all, `$ref` and choices multiplied, has an upper bound.
+ * all, `$ref` and choices multiplied, has an upper bound. Long work pauses, so that the event loop serves others meanwhile: a check returns
+ * nothing when it is done, or a promise of that once it has had to pause.
  */
 import { suggest } from "../base/suggest.ts";
 import { describeNode, type Json, type JsonNode, type Path } from "../config/json.ts";
 import { INVALID, report, type CheckContext, type Invalid, type JsonSchema, type Schema } from "../config/schema.ts";
 import { FORMATS } from "./json_formats.ts";
+import { andThen, countOf, eachOf, type Check, type Done, type Run } from "./json_run.ts";
 import { escaped } from "./json_text.ts";
-import { linearPattern, type LinearPattern } from "./linear_pattern.ts";
-
-export interface Violation {
-  /** A JSON Pointer (RFC 6901); "" is the whole. */
-  readonly at: string;
-  readonly message: string;
-}
+import { linearPattern, type LinearPattern, type Meter } from "./linear_pattern.ts";
 
 export interface CompiledSchema {
-  /** Adds what is wrong with the value to `run`. */
-  readonly check: (value: unknown, run: Run) => void;
+  /** Adds what is wrong with the value to `run`. Throws, or rejects with, a `TooMuchWork`. */
+  readonly check: (value: unknown, run: Run) => Done;
   /** What texts may stand for in the property of this name: values of a query or header are texts. */
   readonly shapeOf: (name: string) => Shape;
   /** The schema as it is written. */
@@ -32,49 +28,6 @@ export interface Shape {
   readonly types: readonly string[] | null;
   readonly itemTypes: readonly string[] | null;
 }
-
-/** One look at one request: what is wrong with it so far, and how much work may still be done. */
-export class Run {
-  readonly #most: number;
-  readonly #budget: { left: number };
-  #violations: Violation[] | null = null;
-
-  constructor(most: number, budget: { left: number }) {
-    this.#most = most;
-    this.#budget = budget;
-  }
-
-  get violations(): readonly Violation[] {
-    return this.#violations ?? [];
-  }
-
-  get isFull(): boolean {
-    return this.violations.length >= this.#most;
-  }
-
-  spend(steps: number): void {
-    this.#budget.left -= steps;
-    if (this.#budget.left < 0) throw new TooMuchWork();
-  }
-
-  add(at: string, message: string): void {
-    if (!this.isFull) (this.#violations ??= []).push({ at: at.length > MAX_POINTER ? `${at.slice(0, MAX_POINTER)}…` : at, message });
-  }
-
-  /** Whether the value fits, without a word about why not. */
-  fits(check: Check, value: unknown): boolean {
-    const attempt = new Run(1, this.#budget);
-    check(value, "", attempt);
-    return attempt.#violations === null;
-  }
-}
-
-/** Thrown where a value would take longer to check than anything of its length should. */
-export class TooMuchWork extends Error {}
-
-const MAX_POINTER = 500;
-
-type Check = (value: unknown, at: string, run: Run) => void;
 
 /** A field of a configuration that holds a JSON Schema. References to secrets are not resolved in it. */
 export function jsonSchemaField(describe: string): Schema<CompiledSchema, boolean | { readonly [keyword: string]: unknown }> {
@@ -187,10 +140,7 @@ class Compiler {
     ];
     return (value, at, run) => {
       run.spend(costOf(value));
-      for (const check of checks) {
-        if (run.isFull) return;
-        check(value, at, run);
-      }
+      return run.work.isDue ? run.work.pause().then(() => inTurn(checks, value, at, run, 0)) : inTurn(checks, value, at, run, 0);
     };
   }
 
@@ -243,10 +193,10 @@ class Compiler {
     const checks: Check[] = [];
     const among = (literals: readonly JsonNode[], expected: string) => {
       const set = new Set(literals.map((literal) => canonical(plain(literal))));
-      const structures = literals.some(({ kind }) => kind === "array" || kind === "object");
+      const largest = Math.max(...literals.map((literal) => partsOf(plain(literal), Infinity)));
       checks.push((value, pointer, run) => {
-        // Large values are not written out only to see that they are no short text.
-        const fits = typeof value === "object" && value !== null && !structures ? false : set.has(canonical(value, run));
+        // Large values are not written out only to see that they are no small one.
+        const fits = partsOf(value, largest) <= largest && set.has(canonical(value, run));
         if (!fits) run.add(pointer, `expected ${expected}`);
       });
     };
@@ -293,7 +243,7 @@ class Compiler {
     if (source !== undefined && pattern !== undefined) {
       const message = `does not match the pattern ${source.text}`;
       checks.push((value, pointer, run) => {
-        if (typeof value === "string" && !pattern.test(value, run)) run.add(pointer, message);
+        if (typeof value === "string") return andThen(pattern.test(value, run.work), (matches) => (matches ? undefined : run.add(pointer, message)));
       });
     }
     const named = this.#text(node, "format", at);
@@ -322,10 +272,13 @@ class Compiler {
     const first = this.#list(node, "prefixItems", place);
     const rest = this.#one(node, "items", place);
     if (first.length > 0 || rest !== undefined) {
-      checks.push((value, pointer, run) => {
-        if (!Array.isArray(value)) return;
-        for (let i = 0; i < value.length && !run.isFull; i++) (first[i] ?? rest)?.(value[i], `${pointer}/${i}`, run);
-      });
+      const fromItem = (value: readonly unknown[], pointer: string, run: Run, from: number): Done => {
+        for (let i = from; i < value.length && !run.isFull; i++) {
+          const done = (first[i] ?? rest)?.(value[i], `${pointer}/${i}`, run);
+          if (done !== undefined) return done.then(() => fromItem(value, pointer, run, i + 1));
+        }
+      };
+      checks.push((value, pointer, run) => (Array.isArray(value) ? fromItem(value, pointer, run, 0) : undefined));
     }
     const contained = this.#one(node, "contains", place);
     const limits: Check[] = [];
@@ -334,9 +287,10 @@ class Compiler {
     if (contained !== undefined) {
       checks.push((value, pointer, run) => {
         if (!Array.isArray(value)) return;
-        const found = value.filter((item) => run.fits(contained, item)).length;
-        if (found < least) run.add(pointer, `expected at least ${least} item${plural(least)} of the kind that it has to contain, found ${found}`);
-        if (found > most) run.add(pointer, `expected at most ${most} item${plural(most)} of the kind that it may contain, found ${found}`);
+        return andThen(countOf(value.length, Infinity, (i) => run.fits(contained, value[i])), (found) => {
+          if (found < least) run.add(pointer, `expected at least ${least} item${plural(least)} of the kind that it has to contain, found ${found}`);
+          if (found > most) run.add(pointer, `expected at most ${most} item${plural(most)} of the kind that it may contain, found ${found}`);
+        });
       });
     }
     return checks;
@@ -363,7 +317,10 @@ class Compiler {
     if (names !== undefined) {
       checks.push((value, pointer, run) => {
         if (!isObject(value)) return;
-        for (const name of namesOf(value, run)) if (!run.fits(names, name)) run.add(`${pointer}/${escaped(name)}`, "has a name that is not allowed");
+        const given = namesOf(value, run);
+        return eachOf(given.length, run, (i) =>
+          andThen(run.fits(names, given[i]), (fits) => (fits ? undefined : run.add(`${pointer}/${escaped(given[i]!)}`, "has a name that is not allowed"))),
+        );
       });
     }
     return checks;
@@ -398,26 +355,32 @@ class Compiler {
     const others = this.#one(node, "additionalProperties", place);
     const closed = isFalse(node.members.get("additionalProperties")?.value);
     if (named.size === 0 && patterns.length === 0 && others === undefined) return [];
-    return [
-      (value, pointer, run) => {
-        if (!isObject(value)) return;
-        for (const name of namesOf(value, run)) {
-          if (run.isFull) return;
-          const under = `${pointer}/${escaped(name)}`;
-          const own = named.get(name);
-          let known = own !== undefined;
-          own?.(value[name], under, run);
-          for (const { pattern, check } of patterns) {
-            if (!pattern.test(name, run)) continue;
-            known = true;
-            check(value[name], under, run);
-          }
-          if (known) continue;
-          if (closed) run.add(under, "is not a known property");
-          else others?.(value[name], under, run);
-        }
-      },
-    ];
+    const byOthers = (member: unknown, at: string, run: Run): Done => {
+      if (closed) run.add(at, "is not a known property");
+      else return others?.(member, at, run);
+    };
+    const byPatterns = (name: string, isKnown: boolean, member: unknown, at: string, run: Run): Done => {
+      let known = isKnown;
+      const matching = eachOf(patterns.length, run, (i) =>
+        andThen(patterns[i]!.pattern.test(name, run.work), (matches) => {
+          known ||= matches;
+          return matches ? patterns[i]!.check(member, at, run) : undefined;
+        }),
+      );
+      return andThen(matching, () => (known ? undefined : byOthers(member, at, run)));
+    };
+    const fromName = (names: readonly string[], value: Record<string, unknown>, pointer: string, run: Run, from: number): Done => {
+      for (let i = from; i < names.length && !run.isFull; i++) {
+        const name = names[i]!;
+        const member = value[name];
+        const at = `${pointer}/${escaped(name)}`;
+        const own = named.get(name);
+        let done = own === undefined && patterns.length === 0 ? byOthers(member, at, run) : own?.(member, at, run);
+        if (patterns.length > 0) done = andThen(done, () => byPatterns(name, own !== undefined, member, at, run));
+        if (done !== undefined) return done.then(() => fromName(names, value, pointer, run, i + 1));
+      }
+    };
+    return [(value, pointer, run) => (isObject(value) ? fromName(namesOf(value, run), value, pointer, run, 0) : undefined)];
   }
 
   #choices(node: ObjectNode, place: Place): Check[] {
@@ -425,27 +388,30 @@ class Compiler {
     const any = this.#list(node, "anyOf", place);
     if (any.length > 0) {
       checks.push((value, pointer, run) => {
-        if (!any.some((check) => run.fits(check, value))) run.add(pointer, `fits none of the ${any.length} forms that are allowed`);
+        return andThen(countOf(any.length, 1, (i) => run.fits(any[i]!, value)), (fitting) => {
+          if (fitting === 0) run.add(pointer, `fits none of the ${any.length} forms that are allowed`);
+        });
       });
     }
     const one = this.#list(node, "oneOf", place);
     if (one.length > 0) {
       checks.push((value, pointer, run) => {
-        const fitting = one.filter((check) => run.fits(check, value)).length;
-        if (fitting !== 1) run.add(pointer, `fits ${fitting === 0 ? "none" : fitting} of the ${one.length} forms of which it has to fit one`);
+        return andThen(countOf(one.length, Infinity, (i) => run.fits(one[i]!, value)), (fitting) => {
+          if (fitting !== 1) run.add(pointer, `fits ${fitting === 0 ? "none" : fitting} of the ${one.length} forms of which it has to fit one`);
+        });
       });
     }
     const not = this.#one(node, "not", place);
     if (not !== undefined) {
       checks.push((value, pointer, run) => {
-        if (run.fits(not, value)) run.add(pointer, "has a form that is not allowed");
+        return andThen(run.fits(not, value), (fits) => (fits ? run.add(pointer, "has a form that is not allowed") : undefined));
       });
     }
     const condition = this.#one(node, "if", place);
-    const then = this.#one(node, "then", place);
+    const consequence = this.#one(node, "then", place);
     const otherwise = this.#one(node, "else", place);
-    if (condition !== undefined) checks.push((value, pointer, run) => (run.fits(condition, value) ? then : otherwise)?.(value, pointer, run));
-    else if (then !== undefined || otherwise !== undefined) report(this.#context, place.at, node, '"then" and "else" need an "if" beside them');
+    if (condition !== undefined) checks.push((value, pointer, run) => andThen(run.fits(condition, value), (fits) => (fits ? consequence : otherwise)?.(value, pointer, run)));
+    else if (consequence !== undefined || otherwise !== undefined) report(this.#context, place.at, node, '"then" and "else" need an "if" beside them');
     return checks;
   }
 
@@ -523,6 +489,13 @@ class Compiler {
   }
 }
 
+function inTurn(checks: readonly Check[], value: unknown, at: string, run: Run, from: number): Done {
+  for (let i = from; i < checks.length && !run.isFull; i++) {
+    const done = checks[i]!(value, at, run);
+    if (done !== undefined) return done.then(() => inTurn(checks, value, at, run, i + 1));
+  }
+}
+
 const OF_SAME = new Set(["allOf", "anyOf", "oneOf", "not", "if", "then", "else"]);
 
 const NOTHING: Check = () => {};
@@ -561,11 +534,11 @@ function shapesOf(root: JsonNode): (name: string) => Shape {
   for (const [name, node] of membersOf("properties")) if ((named.get(name)?.types ?? null) === null) named.set(name, shape(node));
   const patterns = membersOf("patternProperties").map(([source, node]) => ({ pattern: linearPattern(source) as LinearPattern, shape: shape(node) }));
   const others = shape(schemas.map(({ members }) => members.get("additionalProperties")?.value).find((node) => node?.kind === "object"));
-  return (name) => named.get(name) ?? patterns.find(({ pattern }) => pattern.test(name, FREE))?.shape ?? others;
+  return (name) => named.get(name) ?? patterns.find(({ pattern }) => pattern.test(name, FREE) === true)?.shape ?? others;
 }
 
 /** Names are as short as a query or a line of the head. */
-const FREE = { spend() {} };
+const FREE: Meter = { spend() {}, isDue: false, pause: () => Promise.resolve() };
 
 /** The schema and all others that the same value has to fit as well. */
 function alike(node: JsonNode | undefined, root: JsonNode, found = new Set<ObjectNode>()): ObjectNode[] {
@@ -645,6 +618,17 @@ function namesOf(value: object, run: Run | undefined): string[] {
   return names;
 }
 
+/** How many values there are in it, itself counted; more than `enough` are not counted to their end. */
+function partsOf(value: unknown, enough: number): number {
+  if (typeof value !== "object" || value === null) return 1;
+  let parts = 1;
+  for (const name in value) {
+    parts += partsOf((value as Record<string, unknown>)[name], enough - parts);
+    if (parts > enough) break;
+  }
+  return parts;
+}
+
 /** Equal values as equal texts (JSON Schema Core §4.2.2): members of an object have no order. */
 function canonical(value: unknown, run?: Run): string {
   run?.spend(costOf(value));
@@ -660,12 +644,18 @@ function canonical(value: unknown, run?: Run): string {
 const checkUnique: Check = (value, at, run) => {
   if (!Array.isArray(value)) return;
   const seen = new Map<string, number>();
-  for (let i = 0; i < value.length; i++) {
+  let isOver = false;
+  return eachOf(value.length, run, (i) => {
+    if (isOver) return;
     const text = canonical(value[i], run);
     const first = seen.get(text);
     if (first === undefined) seen.set(text, i);
-    else return run.add(`${at}/${i}`, `is the same as item ${first}`);
-  }
+    else {
+      isOver = true;
+      run.add(`${at}/${i}`, `is the same as item ${first}`);
+    }
+    if (run.work.isDue) return run.work.pause();
+  });
 };
 
 /** Multiples of decimals are meant as they are written: 0.3 is a multiple of 0.1. */

@@ -8,7 +8,8 @@ export type Read = { readonly value: unknown } | { readonly at: string; readonly
 /** Deeper values are refused: many readers have an end of their own, and some crash there. */
 const MAX_DEPTH = 100;
 
-export function readJson(bytes: Buffer): Read {
+/** Yields now and then where the text is long, so that its reader can pause; returns what was read. */
+export function* readJson(bytes: Buffer): Generator<void, Read> {
   let text: string;
   try {
     text = UTF8.decode(bytes);
@@ -21,7 +22,7 @@ export function readJson(bytes: Buffer): Read {
   } catch {
     return { at: "", problem: "is not JSON" };
   }
-  return doubt(text) ?? { value };
+  return (yield* doubt(text)) ?? { value };
 }
 
 /** A byte order mark stays, and is no JSON then. */
@@ -35,10 +36,15 @@ interface Level {
 }
 
 /** One pass over text that is known to be JSON. */
-function doubt(text: string): { readonly at: string; readonly problem: string } | null {
+function* doubt(text: string): Generator<void, { readonly at: string; readonly problem: string } | null> {
   const levels: Level[] = [];
   let awaitsKey = false;
+  let pauseAt = PAUSE_CHARACTERS;
   for (let i = 0; i < text.length; i++) {
+    if (i >= pauseAt) {
+      yield;
+      pauseAt = i + PAUSE_CHARACTERS;
+    }
     switch (text.charCodeAt(i)) {
       case 0x22: {
         const start = i;
@@ -76,6 +82,9 @@ function doubt(text: string): { readonly at: string; readonly problem: string } 
   }
   return null;
 }
+
+/** Between two pauses: about a millisecond. */
+const PAUSE_CHARACTERS = 65_536;
 
 function closingQuote(text: string, opening: number): number {
   for (let i = text.indexOf('"', opening + 1); ; i = text.indexOf('"', i + 1)) {

@@ -7,13 +7,16 @@
  */
 
 export interface LinearPattern {
-  /** Whether it matches anywhere in the text. Throws what `meter` throws. */
-  test(text: string, meter: Meter): boolean;
+  /** Whether it matches anywhere in the text; a promise of that once it has had to pause. Throws what `meter` throws. */
+  test(text: string, meter: Meter): boolean | Promise<boolean>;
 }
 
 export interface Meter {
   /** Told how many ways were looked at, once a character. */
   spend(steps: number): void;
+  /** Whether it is time to pause. */
+  readonly isDue: boolean;
+  pause(): Promise<void>;
 }
 
 /** Compiles, or says what is wrong. */
@@ -179,32 +182,38 @@ function matcher({ states, start }: ReturnType<typeof compiled>): LinearPattern 
       let following: number[] = [];
       const pending: number[] = [];
       let before = -1;
-      for (let at = 0; ; ) {
-        turn++;
-        const codePoint = text.codePointAt(at) ?? -1;
-        following.length = 0;
-        for (const state of current) pending.push(state);
-        // It may begin at any character.
-        pending.push(start);
-        let steps = 0;
-        while (pending.length > 0) {
-          const index = pending.pop()!;
-          if (added[index] === turn) continue;
-          added[index] = turn;
-          steps++;
-          const state = states[index]!;
-          if (state.kind === "match") return true;
-          if (state.kind === "fork") pending.push(...state.next);
-          else if (state.kind === "assert") {
-            if (holds(state.what, before, codePoint)) pending.push(state.next);
-          } else if (codePoint >= 0 && state.fits(codePoint)) following.push(state.next);
+      let at = 0;
+      // Other texts may be tested in a pause: every turn has a number of its own.
+      const goOn = (): boolean | Promise<boolean> => {
+        for (;;) {
+          turn++;
+          const codePoint = text.codePointAt(at) ?? -1;
+          following.length = 0;
+          for (const state of current) pending.push(state);
+          // It may begin at any character.
+          pending.push(start);
+          let steps = 0;
+          while (pending.length > 0) {
+            const index = pending.pop()!;
+            if (added[index] === turn) continue;
+            added[index] = turn;
+            steps++;
+            const state = states[index]!;
+            if (state.kind === "match") return true;
+            if (state.kind === "fork") pending.push(...state.next);
+            else if (state.kind === "assert") {
+              if (holds(state.what, before, codePoint)) pending.push(state.next);
+            } else if (codePoint >= 0 && state.fits(codePoint)) following.push(state.next);
+          }
+          meter.spend(steps);
+          if (codePoint < 0) return false;
+          [current, following] = [following, current];
+          before = codePoint;
+          at += codePoint > 0xffff ? 2 : 1;
+          if (meter.isDue) return meter.pause().then(goOn);
         }
-        meter.spend(steps);
-        if (codePoint < 0) return false;
-        [current, following] = [following, current];
-        before = codePoint;
-        at += codePoint > 0xffff ? 2 : 1;
-      }
+      };
+      return goOn();
     },
   };
 }

@@ -8,11 +8,13 @@
 import { Readable } from "node:stream";
 import type { Clock } from "../base/clock.ts";
 import { Fault } from "../base/errors.ts";
+import { createSlices } from "../base/slices.ts";
 import { integer, object, optional, withDefault } from "../config/schema.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { hasToken, headerValue, headerValues, withoutHeader } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import { jsonSchemaField, Run, TooMuchWork, type CompiledSchema, type Shape, type Violation } from "./json_schema.ts";
+import { Run, TooMuchWork, Work, type Done, type Violation } from "./json_run.ts";
+import { jsonSchemaField, type CompiledSchema, type Shape } from "./json_schema.ts";
 import { readJson } from "./json_text.ts";
 import { definePlugin } from "./plugin.ts";
 
@@ -56,29 +58,40 @@ export const requestValidation = definePlugin({
   schema,
   create({ body: bodySchema, query, headers, maxBytes }, { clock }) {
     const held = { bytes: 0 };
-    const judge = (exchange: Exchange, body: Buffer | null | undefined): Reply | null => {
-      const budget = { left: LEAST_WORK + ((body?.length ?? 0) + exchange.query.length) * WORK_PER_BYTE };
-      if (headers !== undefined) for (const text of exchange.headers) budget.left += text.length * WORK_PER_BYTE;
-      const found: Named[] = [];
-      let looked: Named["in"] = "query";
-      const look = (where: Named["in"], run: (run: Run) => void) => {
-        looked = where;
-        const attempt = new Run(MOST_VIOLATIONS - found.length, budget);
-        run(attempt);
-        found.push(...attempt.violations.map((violation) => ({ in: where, ...violation })));
-      };
-      try {
-        if (query !== undefined) look("query", (run) => checkQuery(exchange.query, query, run));
-        if (headers !== undefined) look("headers", (run) => headers.check(headersObject(exchange, headers), run));
-        if (bodySchema !== undefined && body !== undefined) {
-          look("headers", (run) => checkContentHeaders(exchange, body, run));
-          if (found.every((each) => each.in !== "headers" || !CONTENT.has(each.at))) look("body", (run) => checkBody(body, bodySchema, run));
-        }
-      } catch (error) {
-        if (!(error instanceof TooMuchWork)) throw error;
-        found.push({ in: looked, at: "", message: "takes too long to check" });
+    const nextSlice = createSlices();
+
+    /** Looks at one part of a request after the other; null when all of them have the right form. */
+    const judge = (exchange: Exchange, body: Buffer | null | undefined): Reply | null | Promise<Reply | null> => {
+      const looks: [Named["in"], (run: Run) => Done][] = [];
+      if (query !== undefined) looks.push(["query", (run) => checkQuery(exchange.query, query, run)]);
+      if (headers !== undefined) looks.push(["headers", (run) => headers.check(headersObject(exchange, headers), run)]);
+      if (bodySchema !== undefined && body !== undefined) {
+        looks.push(["headers", (run) => checkContentHeaders(exchange, body, run)]);
+        looks.push(["body", (run) => (found.some((each) => each.in === "headers" && CONTENT.has(each.at)) ? undefined : checkBody(body, bodySchema, run))]);
       }
-      return found.length === 0 ? null : refusal(exchange, found);
+      const work = new Work(mostSteps(exchange, body, headers !== undefined), () => (exchange.call.aborted ? Promise.reject(new TooMuchWork()) : nextSlice()));
+      const found: Named[] = [];
+      const verdict = () => (found.length === 0 ? null : refusal(exchange, found));
+      const from = (nth: number): Done => {
+        for (let i = nth; i < looks.length; i++) {
+          const [where, look] = looks[i]!;
+          const run = new Run(MOST_VIOLATIONS - found.length, work);
+          const note = () => void found.push(...run.violations.map((violation) => ({ in: where, ...violation })));
+          const giveUp = (error: unknown) => {
+            if (!(error instanceof TooMuchWork)) throw error;
+            found.push({ in: where, at: "", message: "takes too long to check" });
+          };
+          try {
+            const done = look(run);
+            if (done !== undefined) return done.then(note).then(() => from(i + 1), giveUp);
+            note();
+          } catch (error) {
+            return giveUp(error);
+          }
+        }
+      };
+      const done = from(0);
+      return done === undefined ? verdict() : done.then(verdict);
     };
 
     const withBody = async (exchange: Exchange, body: Readable, next: (exchange: Exchange) => Reply | Promise<Reply>): Promise<Reply> => {
@@ -95,7 +108,7 @@ export const requestValidation = definePlugin({
         });
         if (read === "too large") return problem(exchange.call, "body_too_large", tooLarge(maxBytes));
         if (read === "busy") return problem(exchange.call, "overloaded", { detail: BUSY });
-        const refused = judge(exchange, mine === 0 && BODILESS.has(exchange.method) ? undefined : Buffer.concat(read));
+        const refused = await judge(exchange, mine === 0 && BODILESS.has(exchange.method) ? undefined : Buffer.concat(read));
         return refused ?? (await next(exchange.with({ body: replayed(read), headers: withoutHeader(exchange.headers, "expect") })));
       } finally {
         held.bytes -= mine;
@@ -106,15 +119,24 @@ export const requestValidation = definePlugin({
       const { body } = exchange;
       if (bodySchema !== undefined && body !== null) return withBody(exchange, body, next);
       const awaitsBody = bodySchema !== undefined && exchange.upgrade === null && !BODILESS.has(exchange.method);
-      return judge(exchange, awaitsBody ? null : undefined) ?? next(exchange);
+      const refused = judge(exchange, awaitsBody ? null : undefined);
+      return refused instanceof Promise ? refused.then((later) => later ?? next(exchange)) : (refused ?? next(exchange));
     };
   },
 });
 
 const MOST_VIOLATIONS = 50;
-/** Subschemas, values compared and characters of patterns that are looked at: many per byte, and no more for choices within choices. */
+/** Subschemas, values compared and characters of patterns that are looked at: many per byte, no more for choices within choices, and never more than the most. */
 const LEAST_WORK = 100_000;
 const WORK_PER_BYTE = 20;
+const MOST_WORK = 10_000_000;
+
+function mostSteps({ query, headers }: Exchange, body: Buffer | null | undefined, withHeaders: boolean): number {
+  let bytes = (body?.length ?? 0) + query.length;
+  if (withHeaders) for (const text of headers) bytes += text.length;
+  return Math.min(LEAST_WORK + bytes * WORK_PER_BYTE, MOST_WORK);
+}
+
 /** Bodies that one instance holds at a time, in bytes. */
 const MOST_HELD = 268_435_456;
 const IDLE_MS = 60_000;
@@ -199,15 +221,20 @@ function isJson(contentType: string): boolean {
   return parameters.every((parameter) => !parameter.startsWith("charset") || parameter === "charset=utf-8" || parameter === 'charset="utf-8"');
 }
 
-function checkBody(body: Buffer | null, schema: CompiledSchema, run: Run): void {
+function checkBody(body: Buffer | null, schema: CompiledSchema, run: Run): Done {
   if (body === null || body.length === 0) return run.add("", "is required");
-  const read = readJson(body);
-  if ("problem" in read) run.add(read.at, read.problem);
-  else schema.check(read.value, run);
+  const reading = readJson(body);
+  const goOn = (): Done => {
+    const { done, value: read } = reading.next();
+    if (done !== true) return run.work.pause().then(goOn);
+    if ("problem" in read) run.add(read.at, read.problem);
+    else return schema.check(read.value, run);
+  };
+  return goOn();
 }
 
 /** Names and values as HTML forms are encoded (URL Standard §5.1). */
-function checkQuery(query: string, schema: CompiledSchema, run: Run): void {
+function checkQuery(query: string, schema: CompiledSchema, run: Run): Done {
   const values = new Map<string, string[]>();
   for (const pair of query.slice(1).split("&")) {
     if (pair === "") continue;
@@ -219,7 +246,7 @@ function checkQuery(query: string, schema: CompiledSchema, run: Run): void {
     if (before === undefined) values.set(name, [value]);
     else before.push(value);
   }
-  schema.check(typedObject(values, schema), run);
+  return schema.check(typedObject(values, schema), run);
 }
 
 function decoded(text: string): string | null {

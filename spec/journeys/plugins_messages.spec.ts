@@ -248,6 +248,25 @@ describe("request_validation", () => {
   const config = (port: number, parts: object = {}) => oneService(port, { plugins: [plugin("request_validation", { body: schema, query: { properties: { page: { type: "integer" } } }, max_bytes: 1000 })], ...parts });
   const json = { "Content-Type": "application/json" };
 
+  it("serves other requests while a long body is checked, and checks it to its end", async () => {
+    const origin = await backend();
+    const items = { anyOf: [...Array<object>(30).fill({ type: "object" }), { type: "integer" }] };
+    const { port } = await running(oneService(origin.port, { plugins: [plugin("request_validation", { body: { items } })] }));
+    const ended: string[] = [];
+    const body = JSON.stringify(Array(100_000).fill(1));
+    const headers = { "Content-Type": "application/json", Connection: "close" };
+    const long = ask(port, { method: "POST", path: "/a/long", headers, body }).then((got) => (ended.push("long"), got.status));
+    // The check begins when the whole body is there, which may be after the first of the short ones.
+    for (let i = 0; i < 4; i++) {
+      expect((await ask(port, { method: "POST", path: "/a/short", headers, body: "[1]" })).status).toBe(200);
+      ended.push("short");
+    }
+    expect(await long).toBe(200);
+    // A hundred pauses, and no reply of a short one takes more than a few turns of the event loop.
+    expect(ended.indexOf("long")).toBeGreaterThan(1);
+    expect(origin.seen).toHaveLength(5);
+  });
+
   it("lets through what fits, byte for byte, and refuses the rest with every violation, over both protocols", async () => {
     const origin = await backend();
     const { both } = await clients(config(origin.port));

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { nodeFrom } from "../../lib/config/json.ts";
-import { jsonSchemaField, Run, TooMuchWork, type CompiledSchema } from "../../lib/plugins/json_schema.ts";
+import { Run, TooMuchWork, Work } from "../../lib/plugins/json_run.ts";
+import { jsonSchemaField, type CompiledSchema } from "../../lib/plugins/json_schema.ts";
 import { checked } from "../support/exercise.ts";
 
 const field = jsonSchemaField("A schema.");
@@ -12,10 +13,20 @@ function compiled(schema: unknown): CompiledSchema {
 }
 
 function violations(schema: unknown, value: unknown, most = 50): string[] {
-  const run = new Run(most, { left: 1_000_000 });
-  compiled(schema).check(value, run);
+  const run = new Run(most, workFor(1_000_000));
+  expect(compiled(schema).check(value, run)).toBeUndefined();
   return run.violations.map(({ at, message }) => `${at}: ${message}`);
 }
+
+/** The same, with a pause wherever there can be one. */
+async function violationsInSlices(schema: unknown, value: unknown): Promise<{ readonly found: string[]; readonly pauses: number }> {
+  let pauses = 0;
+  const run = new Run(50, new Work(1_000_000, async () => void pauses++, 0));
+  await compiled(schema).check(value, run);
+  return { found: run.violations.map(({ at, message }) => `${at}: ${message}`), pauses };
+}
+
+const workFor = (steps: number) => new Work(steps, () => Promise.resolve());
 
 const tree = { $ref: "#/$defs/node", $defs: { node: { type: "object", properties: { value: { type: "integer" }, children: { type: "array", items: { $ref: "#/$defs/node" } } }, required: ["value"] } } };
 
@@ -96,6 +107,49 @@ describe("a value fits, or does not", () => {
     for (const value of fits) expect([value, violations(schema, value)]).toEqual([value, []]);
     for (const value of not) expect([value, violations(schema, value).length > 0]).toEqual([value, true]);
   });
+
+  it.each(CASES.map(([schema, fits, not]) => [JSON.stringify(schema), schema, fits, not] as const))("with the same words when it is looked at in slices: %s", async (_text, schema, fits, not) => {
+    for (const value of [...fits, ...not]) {
+      const { found, pauses } = await violationsInSlices(schema, value);
+      expect([value, found]).toEqual([value, violations(schema, value)]);
+      expect(pauses > 0).toBe(typeof schema === "object");
+    }
+  });
+});
+
+describe("long work pauses", () => {
+  it.each<[string, unknown, unknown]>([
+    ["items", { items: { type: "integer" } }, Array(100_000).fill(1)],
+    ["items among forms", { items: { anyOf: [...Array<object>(12).fill({ type: "object" }), { type: "integer" }] } }, Array(10_000).fill(1)],
+    ["members", { additionalProperties: { type: "integer" } }, Object.fromEntries(Array.from({ length: 50_000 }, (_, i) => [`k${i}`, i]))],
+    ["names", { propertyNames: { maxLength: 9 } }, Object.fromEntries(Array.from({ length: 50_000 }, (_, i) => [`k${i}`, i]))],
+    ["unique items", { uniqueItems: true }, Array.from({ length: 100_000 }, (_, i) => i)],
+    ["items that it has to contain", { contains: { const: 1 }, minContains: 100_000 }, Array(100_000).fill(1)],
+    ["a text under a pattern", { pattern: "^[a-z]*$" }, "a".repeat(50_000)],
+    ["a text under a pattern of a name", { patternProperties: { "^[a-z]*$": true }, additionalProperties: false }, { ["a".repeat(50_000)]: 1 }],
+  ])("at least every 50,000 steps: %s", async (what, schema, value) => {
+    let last = 0;
+    let longest = 0;
+    let pauses = 0;
+    class Counted extends Work {
+      override spend(steps: number): void {
+        super.spend(steps);
+        last += steps;
+        longest = Math.max(longest, last);
+      }
+    }
+    const run = new Run(50, new Counted(10_000_000, async () => void (pauses++, (last = 0))));
+    await compiled(schema).check(value, run);
+    expect(run.violations).toEqual([]);
+    expect(pauses).toBeGreaterThan(1);
+    // The names of an object are gone through at once.
+    expect(longest).toBeLessThan(what === "members" || what === "names" ? 110_000 : 50_000);
+  });
+
+  it("ends when the pause is refused", async () => {
+    const run = new Run(50, new Work(10_000_000, () => Promise.reject(new Error("enough"))));
+    await expect(compiled({ items: { type: "integer" } }).check(Array(100_000).fill(1), run)).rejects.toThrow("enough");
+  });
 });
 
 describe("everything that is wrong is told", () => {
@@ -138,7 +192,7 @@ describe("everything that is wrong is told", () => {
 });
 
 describe("what a schema asks for takes bounded work", () => {
-  const work = (schema: unknown, value: unknown, left: number) => new Promise((resolve) => resolve(compiled(schema).check(value, new Run(50, { left }))));
+  const work = (schema: unknown, value: unknown, left: number) => new Promise((resolve) => resolve(compiled(schema).check(value, new Run(50, workFor(left)))));
 
   it("choices within choices that multiply at each level are given up", async () => {
     const doubling = { $ref: "#/$defs/a", $defs: { a: { anyOf: [{ items: { $ref: "#/$defs/a" }, maxItems: 0 }, { items: { $ref: "#/$defs/a" }, minItems: 5 }, { type: "string" }] } } };
@@ -147,6 +201,12 @@ describe("what a schema asks for takes bounded work", () => {
     for (let i = 0; i < 40; i++) nested = [nested];
     await expect(work(both, nested, 100_000)).rejects.toBeInstanceOf(TooMuchWork);
     await work(doubling, nested, 100_000).catch((error: unknown) => expect(error).toBeInstanceOf(TooMuchWork));
+  });
+
+  it("what cannot pause is given up sooner: one huge value that is compared with others", async () => {
+    await expect(work({ uniqueItems: true }, [Array(600_000).fill(1), 2], 10_000_000)).rejects.toBeInstanceOf(TooMuchWork);
+    await work({ uniqueItems: true }, [Array(100_000).fill(1), 2], 10_000_000);
+    await work({ enum: [[1, [2]]] }, Array(600_000).fill(1), 100_000);
   });
 
   it("so are long texts under a pattern of many ways, and large values that are compared", async () => {

@@ -2,7 +2,15 @@ import { describe, expect, it } from "vitest";
 import { readJson } from "../../lib/plugins/json_text.ts";
 import { random } from "../support/random.ts";
 
-const read = (text: string) => readJson(Buffer.from(text));
+function whole(bytes: Buffer) {
+  const reading = readJson(bytes);
+  for (let pauses = 0; ; pauses++) {
+    const { done, value } = reading.next();
+    if (done === true) return { pauses, read: value };
+  }
+}
+
+const read = (text: string) => whole(Buffer.from(text)).read;
 
 describe("JSON from clients", () => {
   it("is read as what it is", () => {
@@ -23,7 +31,7 @@ describe("JSON from clients", () => {
   });
 
   it("is UTF-8", () => {
-    expect(readJson(Buffer.from([0x22, 0xff, 0x22]))).toEqual({ at: "", problem: "is not encoded in UTF-8" });
+    expect(whole(Buffer.from([0x22, 0xff, 0x22])).read).toEqual({ at: "", problem: "is not encoded in UTF-8" });
   });
 
   it.each([
@@ -40,6 +48,14 @@ describe("JSON from clients", () => {
 
   it.each(['{"a":"a","b":"a"}', '[{"a":1},{"a":1}]', '{"a":{"a":{"a":1}}}', '{"a":["a","a"],"A":"a"}', '{"x":"\\\\","y":"x"}'])("with the same text elsewhere is not: %s", (text) => {
     expect(read(text)).toEqual({ value: JSON.parse(text) });
+  });
+
+  it("is read with a pause every 64 KiB, and the same comes out", () => {
+    const value = Array.from({ length: 20_000 }, (_, i) => ({ id: i, text: '"{[' }));
+    const { pauses, read } = whole(Buffer.from(JSON.stringify(value)));
+    expect(pauses).toBe(Math.floor(JSON.stringify(value).length / 65_536));
+    expect(read).toEqual({ value });
+    expect(whole(Buffer.from("[1]")).pauses).toBe(0);
   });
 
   it("is nested to a hundred levels, and a million brackets crash nothing", () => {

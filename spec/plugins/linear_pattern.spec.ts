@@ -2,9 +2,9 @@ import { describe, expect, it } from "vitest";
 import { linearPattern } from "../../lib/plugins/linear_pattern.ts";
 import { random } from "../support/random.ts";
 
-const free = { spend() {} };
+const free = { spend() {}, isDue: false, pause: () => Promise.resolve() };
 
-function test(source: string, text: string): boolean {
+function test(source: string, text: string): boolean | Promise<boolean> {
   const made = linearPattern(source);
   if (typeof made === "string") throw new Error(made);
   return made.test(text, free);
@@ -41,16 +41,27 @@ describe("it takes time in proportion to the text", () => {
     if (typeof made === "string") throw new Error(made);
     const steps = (length: number) => {
       let sum = 0;
-      made.test(`${(source.includes("s") ? " " : "a").repeat(length)}!`, { spend: (each) => void (sum += each) });
+      made.test(`${(source.includes("s") ? " " : "a").repeat(length)}!`, { ...free, spend: (each) => void (sum += each) });
       return sum;
     };
     expect(steps(20_000) / steps(2_000)).toBeLessThan(11);
+  });
+
+  it("pauses between characters when it is time, and other texts can be tested meanwhile", async () => {
+    const made = linearPattern("^(ab)*$");
+    if (typeof made === "string") throw new Error(made);
+    const others: unknown[] = [];
+    const meter = { spend() {}, isDue: true, pause: async () => void others.push(made.test("abab", free), made.test("aba", free)) };
+    expect(await Promise.all([made.test("ab".repeat(50), meter), made.test(`${"ab".repeat(50)}a`, meter)])).toEqual([true, false]);
+    expect(others.length).toBeGreaterThan(300);
+    expect(others.every((each, i) => each === (i % 2 === 0))).toBe(true);
   });
 
   it("and stops when whoever asks does not let it go on", () => {
     const made = linearPattern("^[^b]*$");
     let left = 1_000;
     const meter = {
+      ...free,
       spend(steps: number) {
         left -= steps;
         if (left < 0) throw new Error("enough");

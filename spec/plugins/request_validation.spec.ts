@@ -125,6 +125,35 @@ describe("the body", () => {
     expect(problem!["detail"]).toMatch(/^The request has at least 50 violations/);
   });
 
+  it("that takes long to check lets the event loop turn meanwhile, and gets the same verdict", async () => {
+    const schema = { items: { anyOf: [...Array<object>(12).fill({ type: "object" }), { type: "integer" }] } };
+    const texts = [JSON.stringify(Array(100_000).fill(1)), JSON.stringify([...Array<unknown>(100_000).fill(1), "x"])];
+    let turns = 0;
+    let isOver = false;
+    const count = () => void (isOver || (turns++, setImmediate(count)));
+    setImmediate(count);
+    const middleware = instance(requestValidation, { body: schema });
+    const replies = await Promise.all(texts.map((text) => exercise(middleware, madeUpExchange(post(text))).returned));
+    isOver = true;
+    expect(replies[0]).toBe(plainReply);
+    expect(problemOf(replies[1]!)["violations"]).toEqual([{ in: "body", at: "/100000", message: "fits none of the 13 forms that are allowed" }]);
+    expect(turns).toBeGreaterThan(80);
+  });
+
+  it("is given up at a bound that does not grow with the body", { timeout: 60_000 }, async () => {
+    const schema = { items: { anyOf: [...Array<object>(50).fill({ type: "object" }), { type: "integer" }] } };
+    const { violations } = await ask({ body: schema, max_bytes: 10_000_000 }, post(JSON.stringify(Array(2_000_000).fill(1))));
+    expect(violations).toEqual(["body : takes too long to check"]);
+  });
+
+  it("is not checked to its end when the client disconnects", async () => {
+    const call = madeUpExchange().call;
+    const { returned, forwarded } = exercise(instance(requestValidation, { body: { items: { type: "integer" } } }), madeUpExchange({ ...post(JSON.stringify(Array(200_000).fill(1))), call }));
+    setImmediate(() => call.abort());
+    expect((await returned).status).not.toBe(200);
+    expect(forwarded).toBeNull();
+  });
+
   it("that multiplies the work of its schema is refused", async () => {
     const schema = { $ref: "#/$defs/a", $defs: { a: { oneOf: [{ items: { $ref: "#/$defs/a" } }, { items: { $ref: "#/$defs/a" } }] } } };
     expect((await ask({ body: schema }, post("[".repeat(60) + "]".repeat(60)))).violations).toEqual(["body : takes too long to check"]);
