@@ -100,6 +100,7 @@ export function configSchema(kinds: readonly PluginKind[]) {
       h2c: s.withDefault(s.boolean({ describe: "Whether plain HTTP ports take HTTP/2 by prior knowledge." }), false),
       dns_ttl_ms: s.withDefault(s.integer({ min: 100, max: 86_400_000, describe: "How often names of upstreams are looked up again, in milliseconds." }), 30_000),
       limits: s.withDefault(LIMITS, {}),
+      underscore_headers: s.withDefault(s.oneOf(["drop", "allow"], { describe: "What becomes of request headers with an underscore in their names." }), "drop"),
     },
     {
       describe: "Gateway-level settings.",

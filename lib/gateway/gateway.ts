@@ -615,8 +615,8 @@ function httpsOf({ cert, ca, path }: TlsFiles): { readonly certificate: ShownCer
 
 const RETRY_SOON: HeaderList = ["Retry-After", "1"];
 
-function receivingBy({ isTrusted, limits }: Snapshot, clock: Clock): ReceiveOptions {
-  return { clock, isTrusted, limits };
+function receivingBy({ isTrusted, limits, underscores }: Snapshot, clock: Clock): ReceiveOptions {
+  return { clock, isTrusted, limits, underscores };
 }
 
 function spansTo(settings: TracingSettings, clock: Clock, log: Log): OtlpExporter {

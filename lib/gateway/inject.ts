@@ -7,15 +7,8 @@ import { Readable } from "node:stream";
 import type { ClientCertificate } from "../http/exchange.ts";
 import { hasHeader, headerValue, withoutNamed, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
-import {
-  receiveParts,
-  refuseFramingOf,
-  refuseSize,
-  withoutCertificateHeaders,
-  type Inbound,
-  type ReceiveOptions,
-  type Refusal,
-} from "../server/receive.ts";
+import { withoutDropped } from "../server/dropped_headers.ts";
+import { receiveParts, refuseFramingOf, refuseSize, type Inbound, type ReceiveOptions, type Refusal } from "../server/receive.ts";
 import { replyHeaders } from "../server/respond.ts";
 
 export interface InjectRequest {
@@ -48,10 +41,12 @@ export interface InjectResponse {
 export function injected(request: InjectRequest, options: ReceiveOptions): Inbound {
   const given = request.headers ?? [];
   const list: HeaderList = Array.isArray(given) ? (given as HeaderList) : Object.entries(given as Record<string, string>).flat();
-  const headers: string[] = [...withoutNamed(withoutCertificateHeaders(list))];
-  if (headerValue(headers, "host") === undefined) headers.unshift("Host", "localhost");
+  const received = [...withoutDropped(list, options.underscores)];
+  if (!hasHeader(received, "host")) received.unshift("Host", "localhost");
   const body = request.body === undefined ? null : Buffer.from(request.body);
-  if (body !== null && headerValue(headers, "content-length") === undefined) headers.push("Content-Length", String(body.length));
+  if (body !== null && !hasHeader(received, "content-length")) received.push("Content-Length", String(body.length));
+  const refusal = refuseMalformed(request, received, body?.length ?? 0) ?? refuseSize(request.path, received, options.limits);
+  const headers = refusal === null ? withoutNamed(received) : received;
   const host = headerValue(headers, "host")!;
   const { remoteAddress = "127.0.0.1", certificate = null } = request;
   const connection = { remoteAddress, encrypted: certificate !== null, certificate: () => certificate, tlsVersion: null };
@@ -64,7 +59,7 @@ export function injected(request: InjectRequest, options: ReceiveOptions): Inbou
     body: body === null || body.length === 0 ? null : Readable.from([body]),
     trailers: () => [],
     upgrade: null,
-    refusal: refuseMalformed(request, headers, body?.length ?? 0) ?? refuseSize(request.path, headers, options.limits),
+    refusal,
   };
 }
 

@@ -35,6 +35,7 @@ export interface Snapshot {
   readonly table: RouteTable<RouteTarget>;
   readonly isTrusted: (address: string) => boolean;
   readonly limits: Config["global"]["limits"];
+  readonly underscores: Config["global"]["underscoreHeaders"];
   /** What the files hold that the configuration names: certificates, keys, authorities, plugins' files and modules. */
   readonly files: readonly NamedFile[];
   /** The plugin modules as they were loaded, whatever their files hold by now. */
@@ -150,6 +151,7 @@ function compileInto(inUse: InUse, loaded: Loaded, workshop: Workshop): Snapshot
     table: compileTable(entries),
     isTrusted: config.global.trustedProxies.length === 0 ? () => false : (address: string) => trusted.has(address),
     limits: config.global.limits,
+    underscores: config.global.underscoreHeaders,
     files: loaded.files,
     modules: config.global.pluginModules.map(({ path }) => path),
     instances: compiler.instances,

@@ -86,6 +86,19 @@ export function tokens(list: HeaderList, lower: string): string[] {
 }
 
 /**
+ * How many options all Connection lines of a message may have; empty ones count. Common messages have one to three. Without a bound, 30 KB
+ * of commas cost milliseconds.
+ */
+export const MOST_CONNECTION_OPTIONS = 100;
+
+/** The number of options in one line of Connection; counted no further than to one more than MOST_CONNECTION_OPTIONS. */
+export function connectionOptions(value: string): number {
+  let options = 1;
+  for (let comma = value.indexOf(","); comma >= 0 && options <= MOST_CONNECTION_OPTIONS; comma = value.indexOf(",", comma + 1)) options++;
+  return options;
+}
+
+/**
  * A copy without what concerns one connection only (RFC 9110 §7.6.1): Connection and every header it names, Keep-Alive,
  * Proxy-Connection, TE, Transfer-Encoding, Upgrade, HTTP2-Settings. The copy may be appended to by the caller.
  */
@@ -101,7 +114,11 @@ export function endToEnd(list: HeaderList): string[] {
     }
     kept.push(name, list[i + 1]!);
   }
-  return named === null ? kept : dropNamed(kept, named);
+  if (named === null) return kept;
+  const drop = new Set(named.map((name) => name.trim()));
+  // `Connection: content-length` must not strip the framing of the message, nor its Host (RFC 9110 §7.6.1 forbids naming them).
+  for (const name of NEVER_NAMED) drop.delete(name);
+  return dropNamed(kept, drop);
 }
 
 /**
@@ -115,15 +132,12 @@ export function withoutNamed(list: HeaderList): HeaderList {
     for (const option of list[i + 1]!.split(",")) if (namesHeader(option.trim().toLowerCase())) named.add(option.trim().toLowerCase());
   }
   if (named.size === 0) return list;
-  const kept: string[] = [];
-  for (let i = 0; i < list.length; i += 2) {
-    const name = list[i]!;
-    if (!sameName(name, "connection")) {
-      if (!named.has(name.toLowerCase())) kept.push(name, list[i + 1]!);
-      continue;
-    }
-    const options = list[i + 1]!.split(",").filter((option) => !named.has(option.trim().toLowerCase()));
-    if (options.length > 0) kept.push(name, options.join(",").trim());
+  const kept = dropNamed(list, named);
+  for (let i = kept.length - 2; i >= 0; i -= 2) {
+    if (!sameName(kept[i]!, "connection")) continue;
+    const options = kept[i + 1]!.split(",").filter((option) => !named.has(option.trim().toLowerCase()));
+    if (options.length > 0) kept[i + 1] = options.join(",").trim();
+    else kept.splice(i, 2);
   }
   return kept;
 }
@@ -133,13 +147,15 @@ function namesHeader(option: string): boolean {
   return option !== "close" && !isHopByHop(option) && !NEVER_NAMED.includes(option);
 }
 
-function dropNamed(list: string[], named: readonly string[]): string[] {
-  const drop = new Set(named.map((name) => name.trim()));
-  // `Connection: content-length` must not strip the framing of the message, nor its Host (RFC 9110 §7.6.1 forbids naming them).
-  for (const name of NEVER_NAMED) drop.delete(name);
+/** A copy without the headers of these names. Most names differ from all of them in their length already. */
+function dropNamed(list: HeaderList, lowerNames: ReadonlySet<string>): string[] {
+  let lengths = 0;
+  for (const name of lowerNames) lengths |= 1 << (name.length & 31);
   const kept: string[] = [];
   for (let i = 0; i < list.length; i += 2) {
-    if (!drop.has(list[i]!.toLowerCase())) kept.push(list[i]!, list[i + 1]!);
+    const name = list[i]!;
+    const isSuspect = ((lengths >> (name.length & 31)) & 1) === 1;
+    if (!isSuspect || !lowerNames.has(name.toLowerCase())) kept.push(name, list[i + 1]!);
   }
   return kept;
 }

@@ -11,17 +11,16 @@ import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import type { Socket } from "node:net";
 import { tellBrokenEnds } from "../http/h2_ends.ts";
 import { hasHeader, headerValues, type HeaderList } from "../http/headers.ts";
+import { isDropped, withoutDropped } from "./dropped_headers.ts";
 import { informStream } from "./h2_respond.ts";
 import type { Limits } from "./limits.ts";
 import {
   boundBody,
   connectionOf,
-  isCertificateHeader,
   isHost,
   receiveParts,
   refuseSize,
   UNKNOWN_EXPECTATION,
-  withoutCertificateHeaders,
   type Inbound,
   type ReceiveOptions,
   type Refusal,
@@ -40,7 +39,7 @@ export function receiveStream(stream: ServerHttp2Stream, block: readonly string[
     if (name.charCodeAt(0) === COLON) setPseudo(pseudo, name, value);
     // One header line for HTTP/1.1 upstreams, whatever the crumbs (RFC 9113 §8.2.3).
     else if (name === "cookie") crumbs = crumbs === undefined ? value : `${crumbs}; ${value}`;
-    else if (!isCertificateHeader(name)) headers.push(name, value);
+    else if (!isDropped(name, options.underscores)) headers.push(name, value);
   }
   if (crumbs !== undefined) headers.push("cookie", crumbs);
   const hosts = headerValues(headers, "host");
@@ -49,7 +48,7 @@ export function receiveStream(stream: ServerHttp2Stream, block: readonly string[
   if (!endOfStream) tellBrokenEnds(stream);
   if (!endOfStream && upgrade === null) {
     stream.once("trailers", (_fields: IncomingHttpHeaders, _flags: number, raw: readonly string[]) => {
-      trailers = withoutCertificateHeaders(raw);
+      trailers = withoutDropped(raw, options.underscores);
     });
   }
   const { call, scheme, authority, clientAddress } = receiveParts(

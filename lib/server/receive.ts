@@ -11,9 +11,10 @@ import type { Clock } from "../base/clock.ts";
 import type { ErrorCode } from "../base/errors.ts";
 import type { Arrival } from "../http/arrival.ts";
 import { Call } from "../http/exchange.ts";
-import { headerValue, tokens, withoutNamed, type HeaderList } from "../http/headers.ts";
+import { connectionOptions, headerValue, MOST_CONNECTION_OPTIONS, tokens, withoutNamed, type HeaderList } from "../http/headers.ts";
 import { LimitedBody } from "../http/limited_body.ts";
 import { noCertificate, tlsFactsOf, type CertificateReader } from "./client_certificate.ts";
+import { isDropped, withoutDropped, type Underscores } from "./dropped_headers.ts";
 import type { Limits } from "./limits.ts";
 
 /** A request before it is matched. */
@@ -35,6 +36,7 @@ export interface ReceiveOptions {
   readonly clock: Clock;
   readonly isTrusted: (address: string) => boolean;
   readonly limits: Limits;
+  readonly underscores?: Underscores;
 }
 
 export interface Connection {
@@ -52,10 +54,10 @@ export function receive(
   inform: (status: number, headers: HeaderList) => void,
 ): Inbound {
   const { httpVersion, rawHeaders } = request;
-  const { limits } = options;
-  const framing = readFraming(rawHeaders, httpVersion);
-  const own = framing.posing ? withoutCertificateHeaders(rawHeaders) : rawHeaders;
-  const headers = framing.hasConnection ? withoutNamed(own) : own;
+  const { limits, underscores } = options;
+  const framing = readFraming(rawHeaders, httpVersion, underscores);
+  const kept = framing.dropsHeaders ? withoutDropped(rawHeaders, underscores) : rawHeaders;
+  const headers = framing.namesOptions ? withoutNamed(kept) : kept;
   const { call, scheme, authority, clientAddress } = receiveParts(headers, connectionOf(request.socket), framing.host ?? "", options, inform);
   // Written out: an object that is spread into another was 8 % of what a small request costs.
   return {
@@ -68,7 +70,7 @@ export function receive(
     httpVersion,
     headers,
     body: framing.hasBody && upgrade === null ? boundBody(request, headers, limits) : null,
-    trailers: () => withoutCertificateHeaders(request.rawTrailers),
+    trailers: () => withoutDropped(request.rawTrailers, underscores),
     upgrade,
     refusal:
       refuseVersion(httpVersion) ?? framing.refusal ?? refuseUpgrade(upgrade, framing.hasBody) ?? refuseSize(request.url!, rawHeaders, limits),
@@ -108,7 +110,7 @@ export function refuseSize(target: string, headers: HeaderList, { maxUriBytes, m
 
 /** What `receive` refuses of headers for where they say that a message ends, and whom it is for; for a head of HTTP/1.1 without a connection. */
 export function refuseFramingOf(headers: HeaderList): Refusal | null {
-  return readFraming(headers, "1.1").refusal;
+  return readFraming(headers, "1.1", "drop").refusal;
 }
 
 /** For an `Expect` other than 100-continue. */
@@ -132,23 +134,24 @@ function refuseUpgrade(upgrade: string | null, hasBody: boolean): Refusal | null
 interface Framing {
   readonly host: string | undefined;
   readonly hasBody: boolean;
-  /** Whether the client says itself what only the gateway may say of certificates. */
-  readonly posing: boolean;
-  readonly hasConnection: boolean;
+  /** Whether lines have to be dropped, see `dropped_headers.ts`. */
+  readonly dropsHeaders: boolean;
+  /** Whether Connection has options to look at. */
+  readonly namesOptions: boolean;
   readonly refusal: Refusal | null;
 }
 
-/** One pass over the headers for those that say where the message ends, and whom it is for (RFC 9112 §3.2, §6), or from. */
-function readFraming(headers: HeaderList, httpVersion: string): Framing {
+/** One pass over the headers for those that say where the message ends, and whom it is for (RFC 9112 §3.2, §6), or that are dropped. */
+function readFraming(headers: HeaderList, httpVersion: string, underscores: Underscores): Framing {
   let host: string | undefined;
   let hosts = 0;
   let length: string | undefined;
   let coding: string | undefined;
-  let disguised = false;
-  let posing = false;
-  let hasConnection = false;
+  let dropsHeaders = false;
+  let options = 0;
   for (let i = 0; i < headers.length; i += 2) {
     const name = headers[i]!;
+    if (!dropsHeaders && isDropped(name, underscores)) dropsHeaders = true;
     switch (name.length) {
       case 4:
         if (name.toLowerCase() === "host") {
@@ -157,27 +160,22 @@ function readFraming(headers: HeaderList, httpVersion: string): Framing {
         }
         break;
       case 10:
-        if (name.toLowerCase() === "connection") hasConnection = true;
+        if (name.toLowerCase() === "connection") options += connectionOptions(headers[i + 1]!);
         break;
       case 14:
         if (name.toLowerCase() === "content-length") length = length === undefined ? headers[i + 1]! : "two";
-        else if (name.toLowerCase() === "content_length") disguised = true;
         break;
       case 17:
         if (name.toLowerCase() === "transfer-encoding") coding = coding === undefined ? headers[i + 1]! : "two";
-        else if (name.toLowerCase() === "transfer_encoding") disguised = true;
-        else if (isCertificateHeader(name)) posing = true;
-        break;
-      default:
-        if (isCertificateHeader(name)) posing = true;
     }
   }
+  const isCrowded = options > MOST_CONNECTION_OPTIONS;
   return {
     host,
-    posing,
-    hasConnection,
+    dropsHeaders,
+    namesOptions: options > 0 && !isCrowded,
     hasBody: coding !== undefined || (length !== undefined && length !== "0"),
-    refusal: disguised ? DISGUISED : refuseFraming(host, hosts, length, coding, httpVersion),
+    refusal: isCrowded ? CROWDED : refuseFraming(host, hosts, length, coding, httpVersion),
   };
 }
 
@@ -205,12 +203,11 @@ function isPlainLength(length: string): boolean {
   return length.length <= 15 && (length.length === 1 || length.charCodeAt(0) !== 0x30);
 }
 
-/** Servers that turn headers into variables (CGI and what came after it) read `_` as `-`. */
-const DISGUISED: Refusal = { code: "bad_request", detail: "Content_Length and Transfer_Encoding are not taken." };
-
 function malformed(detail: string): Refusal {
   return { code: "bad_request", detail };
 }
+
+const CROWDED = malformed(`A request may name ${MOST_CONNECTION_OPTIONS} options in Connection.`);
 
 /**
  * Whether this is a host with an optional port (RFC 3986 §3.2.2, §3.2.3): a name, or an IPv6 address in brackets, then perhaps ":" and
@@ -244,27 +241,6 @@ function isPort(text: string, start: number): boolean {
     if (port > 65_535) return false;
   }
   return true;
-}
-
-/**
- * `X-Client-Cert-…`, by which the gateway tells upstreams who has shown a certificate (`plugins/mtls.ts`). With underscores it is
- * another header to us, and the same one to the many upstreams that read headers as CGI variables.
- */
-export function isCertificateHeader(name: string): boolean {
-  return name.length > 13 && isDash(name.charCodeAt(13)) && isDash(name.charCodeAt(8)) && CERTIFICATE_HEADER.test(name);
-}
-
-function isDash(c: number): boolean {
-  return c === 0x2d || c === 0x5f;
-}
-
-const CERTIFICATE_HEADER = /^x[-_]client[-_]cert[-_]/i;
-
-/** The same list when there are none. */
-export function withoutCertificateHeaders(list: HeaderList): HeaderList {
-  if (list.length === 0) return list;
-  const names = list.filter((_text, i) => i % 2 === 0);
-  return names.some(isCertificateHeader) ? list.filter((_text, i) => !isCertificateHeader(names[i >> 1]!)) : list;
 }
 
 export function connectionOf(socket: Socket): Connection {
@@ -321,7 +297,7 @@ function hopAddress(hop: string): string {
 
 /** Whether there is a body, by what the headers say (RFC 9112 §6.3). */
 export function hasBody({ rawHeaders, httpVersion }: IncomingMessage): boolean {
-  return readFraming(rawHeaders, httpVersion).hasBody;
+  return readFraming(rawHeaders, httpVersion, "allow").hasBody;
 }
 
 /** Whether a request asks for a WebSocket (RFC 6455 §4.1); other upgrades are ignored, as RFC 9110 §7.8 allows. */

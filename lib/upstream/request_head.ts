@@ -69,7 +69,7 @@ function isReplaced(name: string): boolean {
     case 4:
       return name.toLowerCase() === "host";
     case 9:
-      return name.toLowerCase() === "forwarded";
+      return name.toLowerCase() === "forwarded" || name.toLowerCase() === "x-real-ip";
     case 12:
       return name.toLowerCase() === "x-request-id";
     case 15:
@@ -111,6 +111,7 @@ function pushForwarded(headers: string[], exchange: Exchange): void {
     port = headerValue(exchange.headers, "x-forwarded-port");
     prefix = joinPrefixes(headerValue(exchange.headers, "x-forwarded-prefix"), prefix);
     for (const value of headerValues(exchange.headers, "forwarded")) headers.push("Forwarded", value);
+    for (const value of headerValues(exchange.headers, "x-real-ip")) headers.push("X-Real-IP", value);
   }
   headers.push("X-Forwarded-For", chain, "X-Forwarded-Proto", exchange.scheme, "X-Forwarded-Port", port ?? portOf(host, exchange.scheme));
   if (host !== "") headers.push("X-Forwarded-Host", host);

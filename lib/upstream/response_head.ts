@@ -4,7 +4,7 @@
  */
 import type { Readable } from "node:stream";
 import type { Exchange } from "../http/exchange.ts";
-import { endToEnd, headerValue, headerValues, withoutHeader, type HeaderList } from "../http/headers.ts";
+import { connectionOptions, endToEnd, headerValue, headerValues, MOST_CONNECTION_OPTIONS, withoutHeader, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 
 
@@ -24,6 +24,7 @@ export function invalidity(response: ResponseHead): string | null {
   if (response.httpVersion !== "1.1" && response.httpVersion !== "1.0") return `the upstream answered with HTTP/${response.httpVersion}`;
   // `101` without Upgrade comes as an ordinary response; nobody asked for it.
   if (status < 200) return `the upstream answered with status ${status}`;
+  if (connectionOptions(headerValues(response.rawHeaders, "connection").join()) > MOST_CONNECTION_OPTIONS) return CROWDED;
   const codings = headerValues(response.rawHeaders, "transfer-encoding");
   if (codings.length === 0) return null;
   // Passed on without the name of its coding, the body would be taken for what it is not (RFC 9112 §6.1).
@@ -31,6 +32,8 @@ export function invalidity(response: ResponseHead): string | null {
   if (response.httpVersion === "1.0") return "the upstream used a transfer coding with HTTP/1.0";
   return null;
 }
+
+export const CROWDED = `the upstream named more than ${MOST_CONNECTION_OPTIONS} options in Connection`;
 
 /** The response as a Reply with this body, unread. */
 export function replyOf(exchange: Exchange, response: ResponseHead, viaName: string, body: Readable | Buffer, trailers?: () => HeaderList): Reply {

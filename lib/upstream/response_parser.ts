@@ -3,8 +3,8 @@
  * a response means, and who gets it, is `forward_wire.ts`.
  */
 import { LONGEST_TIMER_MS } from "../base/clock.ts";
-import { hasToken } from "../http/headers.ts";
-import type { ResponseHead } from "./response_head.ts";
+import { connectionOptions, hasToken, MOST_CONNECTION_OPTIONS } from "../http/headers.ts";
+import { CROWDED, type ResponseHead } from "./response_head.ts";
 
 /** Hears of what comes, in the order in which it comes. */
 export interface ResponseSink {
@@ -197,6 +197,7 @@ export class ResponseParser {
           coding = value;
       }
     }
+    if (connection !== null && connectionOptions(connection) > MOST_CONNECTION_OPTIONS) return CROWDED;
     const isOld = text.charCodeAt(7) === 0x30;
     if (coding !== null) {
       // Passed on without the name of its coding, the body would be taken for what it is not (RFC 9112 §6.1).

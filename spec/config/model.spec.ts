@@ -48,6 +48,7 @@ describe("configSchema", () => {
     expect(valid({ services: [service()] })).toEqual({
       global: {
         name: "edge-gateway",
+        underscoreHeaders: "drop",
         plugins: [],
         pluginModules: [],
         trustedProxies: [],

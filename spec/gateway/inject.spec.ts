@@ -124,7 +124,7 @@ describe("inject refuses what no parser lets through, and the upstream sees noth
     ["a method that is no token", { method: "GET /x" }],
     ["a header name that is no token", { headers: { "a b": "1" } }],
     ["a line break in a header", { headers: { a: "1\r\nb: 2" } }],
-    ["a length under a name that CGI reads as Content-Length", { headers: { Content_Length: "5" } }],
+    ["more than 100 options in Connection", { headers: { Connection: ",".repeat(100) } }],
     ["a space in the target", { path: "/a/x y" }],
   ])("%s", async (_what, request) => {
     const upstream = await backend();

@@ -1,0 +1,137 @@
+import http2 from "node:http2";
+import { describe, expect, onTestFinished, test } from "vitest";
+import type { ConfigInput } from "../../lib/config/model.ts";
+import { oneService, running } from "../support/gateway.ts";
+import { HANDSHAKE } from "../gateway/plugins.ts";
+import { ask } from "../support/raw_client.ts";
+import { backend, byteBackend, client, codeIn, headBackend } from "./harness.ts";
+
+type Global = NonNullable<ConfigInput["global"]>;
+type Fields = readonly (readonly [string, string])[];
+
+const POSING: Fields = [
+  ["X_Forwarded_For", "1.2.3.4"],
+  ["X-Forwarded_Proto", "https"],
+  ["x_real_ip", "1.2.3.4"],
+  ["X_Request_Id", "forged"],
+  ["X_Client-Cert_Subject", "CN=root"],
+  ["Content_Length", "5"],
+  ["Transfer_Encoding", "chunked"],
+  ["Keep_Alive", "timeout=9"],
+  ["Proxy", "http://evil.example"],
+  ["pROXY", "http://evil.example"],
+];
+const PLAIN: Fields = [["X_Tenant", "acme"], ["_", "1"], ["user_id", "7"]];
+const KEPT: Fields = [["X-Tenant", "acme"], ["Prox", "1"], ["Proxy-Hint", "2"]];
+
+/** What the upstream gets of these fields, in the head and in the trailers. */
+type Send = (port: number, fields: Fields) => Promise<void>;
+
+const overHttp1: Send = async (port, fields) => {
+  const lines = fields.map(([name, value]) => `${name}: ${value}\r\n`).join("");
+  const talk = await client(port);
+  talk.send(`POST /a/x HTTP/1.1\r\nHost: gw.example\r\nTransfer-Encoding: chunked\r\n${lines}\r\n2\r\nhi\r\n0\r\n${lines.replace(/^Transfer-Encoding.*\r\n/gim, "")}\r\n`);
+  await talk.until("\r\nok");
+};
+
+const overHttp2: Send = async (port, fields) => {
+  const session = http2.connect(`http://127.0.0.1:${port}`);
+  onTestFinished(() => session.destroy());
+  const lower: Record<string, string> = {};
+  for (const [name, value] of fields) lower[name.toLowerCase()] = value;
+  const stream = session.request({ ":method": "POST", ":path": "/a/x", ...lower }, { waitForTrailers: true });
+  stream.on("wantTrailers", () => stream.sendTrailers(lower));
+  stream.end("hi");
+  stream.resume();
+  await new Promise((resolve, reject) => stream.on("end", resolve).on("error", reject));
+};
+
+async function passed(send: Send, fields: Fields, global: Global = {}) {
+  const upstream = await backend();
+  const { port } = await running(oneService(upstream.port, {}, { h2c: true, ...global }));
+  await send(port, fields);
+  const [seen] = upstream.seen;
+  const pick = (list: readonly string[]) => list.flatMap((name, i) => (i % 2 === 0 ? [`${name.toLowerCase()}: ${list[i + 1]}`] : []));
+  return { head: pick(seen!.headers), trailers: pick(seen!.trailers), body: seen!.body.toString() };
+}
+
+const lower = (fields: Fields) => fields.map(([name, value]) => `${name.toLowerCase()}: ${value}`);
+
+describe.each([["HTTP/1.1", overHttp1], ["HTTP/2", overHttp2]] as const)("request headers and trailers over %s", (_protocol, send) => {
+  test("with an underscore in their names do not reach the upstream, nor does Proxy", async () => {
+    const { head, trailers, body } = await passed(send, [...POSING, ...PLAIN, ...KEPT]);
+    for (const line of lower([...POSING, ...PLAIN])) expect([...head, ...trailers]).not.toContain(line);
+    expect(head).toEqual(expect.arrayContaining(lower(KEPT)));
+    expect(trailers).toEqual(lower(KEPT));
+    expect(body).toBe("hi");
+  });
+
+  test('pass with "underscore_headers": "allow", except those that read like a header of the gateway or of the framing', async () => {
+    const { head, trailers, body } = await passed(send, [...POSING, ...PLAIN, ...KEPT], { underscore_headers: "allow" });
+    for (const line of lower(POSING)) expect([...head, ...trailers]).not.toContain(line);
+    expect(head).toEqual(expect.arrayContaining(lower([...PLAIN, ...KEPT])));
+    expect(trailers).toEqual(expect.arrayContaining(lower([...PLAIN, ...KEPT])));
+    expect(body).toBe("hi");
+  });
+
+  test("named X-Real-IP reach the upstream from a trusted proxy alone", async () => {
+    const fields: Fields = [["X-Real-IP", "1.2.3.4"]];
+    expect((await passed(send, fields)).head.join()).not.toContain("1.2.3.4");
+    expect((await passed(send, fields, { trusted_proxies: ["127.0.0.1"] })).head).toContain("x-real-ip: 1.2.3.4");
+  });
+});
+
+test("a request for a WebSocket loses its underscore headers as any other", async () => {
+  const upgrades: string[] = [];
+  const upstream = await byteBackend((socket) => void socket.once("data", (chunk) => (upgrades.push(String(chunk)), socket.end("HTTP/1.1 101 x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"))));
+  const { port } = await running(oneService(upstream.port));
+  const talk = await client(port);
+  talk.send(HANDSHAKE.replace("\r\n\r\n", "\r\nX_Forwarded_For: 1.2.3.4\r\nProxy: evil\r\nX-Kept: 1\r\n\r\n"));
+  await talk.until("\r\n\r\n");
+  expect(upgrades[0]).toContain("X-Kept: 1");
+  expect(upgrades[0]).not.toMatch(/1\.2\.3\.4|evil/);
+});
+
+test("a plugin sees no header with an underscore either, so a limit by one counts nobody apart", async () => {
+  const upstream = await backend();
+  const plugins = [{ name: "rate_limit", config: { limit_hour: 1, limit_by: "header:X_User" } }];
+  for (const [underscore_headers, second] of [["drop", 429], ["allow", 200]] as const) {
+    const { port } = await running(oneService(upstream.port, { plugins }, { underscore_headers }));
+    const statuses: number[] = [];
+    for (const user of ["a", "b"]) statuses.push((await ask(port, { path: "/a/x", headers: { X_User: user } })).status);
+    expect(statuses).toEqual([200, second]);
+  }
+});
+
+describe("a Connection header of more than 100 options", () => {
+  const options = (count: number) => Array.from({ length: count }, (_, i) => `h${i}`).join(",");
+  test.each<[string, string, number]>([
+    ["100 options", `Connection: ${options(100)}`, 200],
+    ["101 options", `Connection: ${options(101)}`, 400],
+    ["101 options in two lines", `Connection: ${options(51)}\r\nConnection: ${options(50)}`, 400],
+    ["30 KB of commas", `Connection: ${",".repeat(30_000)}`, 400],
+    ["30 KB of options and a WebSocket", `Upgrade: websocket\r\nConnection: upgrade,${"a,".repeat(15_000)}`, 400],
+  ])("%s: the request gets its status, and what is refused reaches no upstream", async (_title, lines, status) => {
+    const upstream = await backend();
+    const { port, gateway } = await running(oneService(upstream.port));
+    const talk = await client(port);
+    talk.send(`GET /a/x HTTP/1.1\r\nHost: gw.example\r\nh99: 1\r\n${lines}\r\n\r\n`);
+    const text = await talk.until(/HTTP\/1\.1 (?:200[^]*\r\nok|400[^]*\})/);
+    expect(Number(text.slice(9, 12))).toBe(status);
+    expect(upstream.seen.length).toBe(status === 200 ? 1 : 0);
+    if (status === 400) expect(codeIn(text)).toBe("bad_request");
+    else expect(upstream.seen[0]!.headers).not.toContain("h99");
+    const headers = Object.fromEntries(lines.split("\r\n").map((line) => line.split(": ", 2)));
+    if (lines.split("Connection").length === 2) expect(gateway.explain({ method: "GET", url: "/a/x", headers }).outcome).toBe(status === 200 ? "matched" : "refused");
+  });
+
+  test.each(["wire", "node"] as const)("of an upstream's response is a 502 (%s)", async (upstream_client) => {
+    for (const [count, status] of [[100, 200], [101, 502]] as const) {
+      const upstream = await headBackend(({ socket }) => void socket.write(`HTTP/1.1 200 OK\r\nConnection: ${options(count)}\r\nContent-Length: 2\r\n\r\nok`));
+      const { port } = await running(oneService(upstream.port, { upstream_client }));
+      const answer = await ask(port, { path: "/a/x" });
+      expect(answer.status).toBe(status);
+      if (status === 502) expect(JSON.parse(answer.body.toString())).toMatchObject({ code: "upstream_invalid" });
+    }
+  });
+});
