@@ -135,6 +135,7 @@ export function configSchema(kinds: readonly PluginKind[]) {
       plugins: s.withDefault(plugins, []),
       hosts: s.withDefault(s.array(HOST_PATTERN, { describe: "Restricts the service to these Host names; none means all." }), []),
       encoded_slashes: s.withDefault(s.oneOf(["reject", "allow"], { describe: "Whether %2F may stand inside a placeholder." }), "reject"),
+      path_parameters: s.withDefault(s.oneOf(["reject", "allow"], { describe: "Whether /a;x may go to another route than this service's /a." }), "reject"),
       preserve_host: s.withDefault(s.boolean({ describe: "Whether upstreams get the Host header the client sent." }), false),
       timeouts: s.withDefault(TIMEOUTS, {}),
       upstream_client: s.withDefault(s.oneOf(["wire", "node"], { describe: "What speaks HTTP/1.1 to upstreams: the gateway's own exchange, or Node's client." }), "wire"),

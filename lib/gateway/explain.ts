@@ -10,14 +10,14 @@ import { headerValue, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import { RouteMeter } from "../observe/metrics.ts";
 import { runningOrder } from "../plugins/plugin.ts";
-import { readTarget, type Target } from "../route/path.ts";
-import { compileTable } from "../route/table.ts";
+import { ENCODED_SLASH, readTarget, type Target } from "../route/path.ts";
+import { compileTable, type Found } from "../route/table.ts";
 import { refuseFramingOf, refuseSize, UNKNOWN_EXPECTATION, type Inbound, type ReceiveOptions, type Refusal } from "../server/receive.ts";
 import type { Fleet, FleetReport, UpstreamReport } from "../upstream/fleet.ts";
 import { injected } from "./inject.ts";
 import { serve, type ServeTools } from "./serve.ts";
 import type { ShownConfig, ShownPlugin, ShownRoute, ShownService } from "./shown.ts";
-import type { Snapshot } from "./snapshot.ts";
+import type { RouteTarget, Snapshot } from "./snapshot.ts";
 
 /** A request that is not sent. */
 export interface Question {
@@ -71,10 +71,10 @@ export function explain(question: Question, { snapshot, receiving, tools, fleet 
   const target = readTarget(url);
   const asked = "code" in target ? null : { inbound, target, authority: target.authority ?? inbound.authority };
   const shown = snapshot.shown as unknown as ShownConfig;
-  const { exchange, reply } = walk(inbound, snapshot, tools);
+  const { exchange, reply, found } = walk(inbound, snapshot, tools);
   if (exchange === null) {
     const { code, detail } = problemOf(reply);
-    const reasons = [detail, ...(asked === null || inbound.refusal !== null ? [] : [...whyNone(reply.status, asked, shown), ...ofMethod(method)])];
+    const reasons = [detail, ...(asked === null || found === null ? [] : [...whyNone(found, asked, shown), ...ofMethod(method)])];
     return { ...NOTHING, outcome: "refused", status: reply.status, code, reasons, path: asked === null ? null : asked.target.path };
   }
   const service = shown.services.find(({ name }) => name === exchange.service.name)!;
@@ -141,23 +141,32 @@ interface Asked {
 
 const NOTHING = { service: null, route: null, pattern: null, params: {}, forwarded: null, plugins: [], strategy: null, upstreams: [] } as const;
 
-/** Down the data path to where the first plugin would be. `exchange` is null when it did not get there. */
-function walk(inbound: Inbound, snapshot: Snapshot, tools: ServeTools): { readonly exchange: Exchange | null; readonly reply: Reply } {
+interface Walked {
+  /** Null: the request did not get to the first plugin. */
+  readonly exchange: Exchange | null;
+  readonly reply: Reply;
+  /** What the route table answered; null: it was not asked. */
+  readonly found: Found<RouteTarget> | null;
+}
+
+/** Down the data path to where the first plugin would be. */
+function walk(inbound: Inbound, snapshot: Snapshot, tools: ServeTools): Walked {
   let taken: Exchange | null = null;
+  let last: Found<RouteTarget> | null = null;
   const handler = (exchange: Exchange): Reply => {
     taken = exchange;
     return { status: 200, headers: [], body: null };
   };
   const table: Snapshot["table"] = {
     find(...request) {
-      const found = snapshot.table.find(...request);
+      const found = (last = snapshot.table.find(...request));
       return found.kind === "route" ? { ...found, target: { ...found.target, handler, meter: new RouteMeter() } } : found;
     },
   };
   const reply = serve(inbound, { ...snapshot, table }, { ...tools, onFault: () => {} });
   inbound.call.close();
   if (reply instanceof Promise) throw new Error("a request was not looked at in one turn");
-  return { exchange: taken, reply };
+  return { exchange: taken, reply, found: last };
 }
 
 function problemOf({ body }: Reply): { readonly code: string; readonly detail: string } {
@@ -216,12 +225,8 @@ function whyUnserved({ circuitBreaker, upstreams }: FleetReport): string[] {
   return reasons;
 }
 
-function whyNone(status: number, asked: Asked, shown: ShownConfig): string[] {
-  if (status === 405) {
-    const others = placesFor(shown, asked).filter((place) => findIn(place, asked) === "method");
-    return others.slice(0, MOST_NAMED).map((place) => otherMethods(place, asked.inbound.method));
-  }
-  if (status !== 404) return [];
+function whyNone(found: Found<RouteTarget>, asked: Asked, shown: ShownConfig): string[] {
+  if (found.kind === "method" || found.kind === "refused") return whyRefused(found, asked, shown);
   const { path } = asked.target;
   const elsewhere = placesFor(shown, asked, "any host").filter((place) => findIn(place, asked, "any host") !== "none");
   if (elsewhere.length > 0) {
@@ -231,6 +236,20 @@ function whyNone(status: number, asked: Asked, shown: ShownConfig): string[] {
   const near = shown.services.filter((service) => isBelow(service, asked));
   if (near.length === 0) return [...(shown.services.length === 0 ? ["The configuration has no services."] : noBase(path, shown))];
   return near.slice(0, MOST_NAMED).map((service) => noRoute(service, path));
+}
+
+/** The routes that decide, and those that would take the request if the path did not decide alone. */
+function whyRefused(found: Extract<Found<RouteTarget>, { routes: unknown }>, asked: Asked, shown: ShownConfig): string[] {
+  const decide = ({ service, route }: Place) => found.routes.some((target) => target.service.name === service.name && target.route.name === route.name);
+  const deciding = shown.services.flatMap((service) => service.routes.map((route) => ({ service, route }))).filter(decide);
+  const reasons = deciding.slice(0, MOST_NAMED).map((place) => {
+    if (found.kind === "method") return otherMethods(place, asked.inbound.method);
+    if (found.refusal === ENCODED_SLASH) return `${nameOf(place)} fits the path, but its service does not let %2F through ("encoded_slashes").`;
+    return `${nameOf(place)} would fit the path without “;” and what follows it, and its service does not let that go elsewhere ("path_parameters").`;
+  });
+  const others = placesFor(shown, asked).filter((place) => !decide(place) && findIn(place, asked) === "route");
+  for (const place of others.slice(0, MOST_NAMED)) reasons.push(`${nameOf(place)} would take it, but is less specific: host and path alone decide.`);
+  return reasons;
 }
 
 function otherMethods(place: Place, method: string): string {
@@ -265,7 +284,7 @@ function placesFor({ services }: ShownConfig, asked: Asked, hosts: HostRule = "i
     .flatMap((service) => service.routes.map((route) => ({ service, route })));
 }
 
-/** What a table of this one route alone would find. */
+/** What a table of this one route alone would find, however the path is spelt. */
 function findIn({ service, route }: Place, asked: Asked, hosts: HostRule = "its hosts"): "route" | "method" | "none" {
   return lone(service, route.path, methodsOf(route), asked, hosts);
 }
@@ -282,10 +301,12 @@ function lone(service: ShownService, path: string, methods: readonly string[], a
     hosts: hosts === "any host" ? [] : hostsOf(service),
     path,
     methods,
-    encodedSlashes: service.encoded_slashes === "allow",
+    encodedSlashes: true,
+    pathParameters: true,
     target: null,
   };
-  return compileTable([entry]).find(authority, wantedMethod(inbound), target.path, target.encodedSlash).kind;
+  const { kind } = compileTable([entry]).find(authority, wantedMethod(inbound), target.path, target.encodedSlash);
+  return kind === "refused" ? "none" : kind;
 }
 
 /** Seen at a glance, for most routes of a large configuration: a plain segment of the pattern stands where the path has another. */

@@ -9,7 +9,7 @@ import { Exchange } from "../http/exchange.ts";
 import { headerValue } from "../http/headers.ts";
 import { isReply, problem, type Reply } from "../http/reply.ts";
 import { blamed, type Link } from "../plugins/blame.ts";
-import { ENCODED_SLASH, readTarget } from "../route/path.ts";
+import { readTarget } from "../route/path.ts";
 import type { Found } from "../route/table.ts";
 import { isHost, type Inbound } from "../server/receive.ts";
 import type { RouteTarget, Snapshot } from "./snapshot.ts";
@@ -43,7 +43,7 @@ export function serve(inbound: Inbound, snapshot: Snapshot, tools: ServeTools): 
   const asked = method === "OPTIONS" ? preflighted(inbound, (wanted) => snapshot.table.find(authority, wanted, path, encodedSlash)) : null;
   const found = asked ?? snapshot.table.find(authority, method, path, encodedSlash);
   if (found.kind !== "route") {
-    if (target.encodedSlash) return problem(call, ENCODED_SLASH.code, { detail: sentence(ENCODED_SLASH.detail) });
+    if (found.kind === "refused") return problem(call, found.refusal.code, { detail: sentence(found.refusal.detail) });
     if (found.kind === "none") return problem(call, "route_not_found", { detail: "No service and route of this gateway match the path." });
     return problem(call, "method_not_allowed", { detail: `This path accepts ${found.allow}.`, headers: ["Allow", found.allow] });
   }

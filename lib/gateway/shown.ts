@@ -24,6 +24,7 @@ export interface ShownService {
   readonly base_path: string;
   readonly load_balancing_strategy: string;
   readonly encoded_slashes: string;
+  readonly path_parameters: string;
   readonly hosts?: readonly string[];
   readonly routes: readonly ShownRoute[];
   readonly plugins: readonly ShownPlugin[];

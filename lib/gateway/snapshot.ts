@@ -226,6 +226,7 @@ function routeEntries(
       path: route.path,
       methods: route.methods,
       encodedSlashes: service.encodedSlashes === "allow",
+      pathParameters: service.pathParameters === "allow",
       target: {
         service: name,
         route: { name: route.name, path: route.path, audience: audienceOf(links, service.name, route.name) },

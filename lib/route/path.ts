@@ -93,8 +93,10 @@ export function comparable(path: string): string {
   return copied === 0 ? path : result + path.slice(copied);
 }
 
-/** For a path with `%2F` where no service that accepts it matches. */
+/** For a path with `%2F` where its route's service does not accept it, or no route matches. */
 export const ENCODED_SLASH = refusal("path_ambiguous", "the path has an encoded “/”");
+/** For a path that another, more specific route takes once its parameters are cut off. */
+export const PATH_PARAMETERS = refusal("path_ambiguous", "the path has a “;” that other readers cut off, with what follows it in the segment");
 
 const DOT_SEGMENT = refusal("path_ambiguous", "the path has a “.” or “..” segment");
 const BACKSLASH_FOUND = refusal("path_ambiguous", "the path has a “\\”, raw or encoded");

@@ -3,9 +3,9 @@
  * be asked for. Reading the request target is `path.ts`; what the answers 404, 405 and 400 look like is the gateway's affair.
  */
 import type { RouteDeclaration, RouteIssue } from "../config/model.ts";
-import { comparable } from "./path.ts";
+import { comparable, ENCODED_SLASH, PATH_PARAMETERS, type Refusal } from "./path.ts";
 import { parsePattern, placeholderNames, shapeOf, type Segment } from "./pattern.ts";
-import { growTree, lookUp, NONE, Search, type Endpoint, type Tree } from "./tree.ts";
+import { endpointFor, endpointsOf, growTree, lookUp, NONE, Search, type Endpoint, type Tree } from "./tree.ts";
 
 /** One route of one service. */
 export interface TableEntry<T> {
@@ -18,6 +18,8 @@ export interface TableEntry<T> {
   readonly methods: readonly string[];
   /** Whether `%2F` is let through inside placeholders. */
   readonly encodedSlashes: boolean;
+  /** Whether a path that this entry takes without its parameters (`/a` for `/a;x`) may go to a less specific pattern with them. */
+  readonly pathParameters: boolean;
   readonly target: T;
 }
 
@@ -30,14 +32,17 @@ export type Found<T> =
       /** The path below base_path, "/" at least, a trailing "/" kept. */
       readonly upstreamPath: string;
     }
-  /** Routes match the path, none the method; `allow` is the value of the Allow header (RFC 9110 §10.2.1). */
-  | { readonly kind: "method"; readonly allow: string }
+  /** The pattern does not take the method; `allow` is the value of the Allow header (RFC 9110 §10.2.1). */
+  | { readonly kind: "method"; readonly allow: string; readonly routes: readonly T[] }
+  /** The path must not be forwarded as it is spelt. `routes` do not accept the spelling; none where nothing matches the path. */
+  | { readonly kind: "refused"; readonly refusal: Refusal; readonly routes: readonly T[] }
   | { readonly kind: "none" };
 
 export interface RouteTable<T> {
   /**
-   * `authority` is the Host, with or without port, in any case; `path` and `encodedSlash` are those of `readTarget`. When
-   * `encodedSlash` is true only entries that let it through count.
+   * Host and path alone decide which pattern it is; then its routes decide whether they take the method and the spelling. What they refuse
+   * never goes on to a less specific pattern, whose guards may be fewer. `authority` is the Host, with or without port, in any case; `path`
+   * and `encodedSlash` are those of `readTarget`.
    */
   find(authority: string, method: string, path: string, encodedSlash: boolean): Found<T>;
 }
@@ -46,6 +51,7 @@ export interface RouteTable<T> {
 export function compileTable<T>(entries: readonly TableEntry<T>[]): RouteTable<T> {
   // By number, as the trees know an entry: what a search found is two arrays away, and no object of the entry's own lies between.
   const targets = entries.map(({ target }) => target);
+  const slashes = entries.map(({ encodedSlashes }) => encodedSlashes);
   const cuts: Cut[] = [];
   const open: Endpoint[] = [];
   const byHost = new Map<string, Endpoint[]>();
@@ -60,13 +66,34 @@ export function compileTable<T>(entries: readonly TableEntry<T>[]): RouteTable<T
   const hostTrees = new Map<string, Tree>();
   for (const [host, list] of byHost) hostTrees.set(host, growTree(list));
 
+  const match = (authority: string, search: Search) => {
+    if (hostTrees.size === 0 || !lookUpByHost(hostTrees, hostOf(authority), search)) lookUp(openTree, search);
+  };
+  const routesOf = (search: Search) => Array.from(endpointsOf(search).ids, (id) => targets[id]!);
+  /** The routes in whose way the path's parameters are: without them the path is theirs, and they do not let that go elsewhere. */
+  const inTheWay = (authority: string, search: Search): readonly T[] => {
+    const [first] = endpointsOf(search).ids;
+    const bare = new Search(withoutParameters(search, cuts[first!]!.names.length));
+    match(authority, bare);
+    const isOther = bare.leaf !== 0 && (bare.leaf !== search.leaf || bare.tree !== search.tree);
+    return isOther && Array.from(endpointsOf(bare).ids).some((id) => !entries[id]!.pathParameters) ? routesOf(bare) : [];
+  };
+
   return {
     find(authority, method, path, encodedSlash) {
-      const search = new Search(comparable(path), method, encodedSlash);
-      let id = hostTrees.size === 0 ? NONE : lookUpByHost(hostTrees, hostOf(authority), search);
-      if (id === NONE) id = lookUp(openTree, search);
+      const search = new Search(comparable(path));
+      match(authority, search);
+      if (search.leaf === 0) return encodedSlash ? { kind: "refused", refusal: ENCODED_SLASH, routes: [] } : NOTHING;
+      if (search.path.includes(";")) {
+        const routes = inTheWay(authority, search);
+        if (routes.length > 0) return { kind: "refused", refusal: PATH_PARAMETERS, routes };
+        // The marks are the other search's by now.
+        match(authority, search);
+      }
+      const id = endpointFor(search, method);
+      if (encodedSlash && (id === NONE || !slashes[id])) return { kind: "refused", refusal: ENCODED_SLASH, routes: routesOf(search) };
       if (id !== NONE) return answer(targets[id]!, cuts[id]!, search, path);
-      return search.allow === null ? NOTHING : { kind: "method", allow: [...search.allow].sort().join(", ") };
+      return { kind: "method", allow: [...new Set(endpointsOf(search).methods)].sort().join(", "), routes: routesOf(search) };
     },
   };
 }
@@ -128,7 +155,7 @@ interface Shared {
 
 /** How an entry is matched, and what is cut out of a path that matched. */
 function compileEntry(entry: TableEntry<unknown>, id: number, { bases, cuts }: Shared): { endpoint: Endpoint; cut: Cut } {
-  const { basePath, path, methods, encodedSlashes } = entry;
+  const { basePath, path, methods } = entry;
   let base = bases.get(basePath);
   if (base === undefined) {
     const segments = segmentsOf(basePath, "base_path", []);
@@ -141,7 +168,7 @@ function compileEntry(entry: TableEntry<unknown>, id: number, { bases, cuts }: S
   if (cut === undefined) {
     cuts.set(key, (cut = { names, baseMark: 2 * base.names.length - 1, baseLiterals: base.literalsAtEnd }));
   }
-  return { endpoint: { id, segments: base.segments.concat(below), baseLength: base.segments.length, methods, encodedSlashes }, cut };
+  return { endpoint: { id, segments: base.segments.concat(below), baseLength: base.segments.length, methods }, cut };
 }
 
 /** The length of the literal segments, each with its "/", behind the last placeholder. */
@@ -158,15 +185,14 @@ function segmentsOf(text: string, field: "base_path" | "path", taken: readonly s
 }
 
 /** The exact host, then wildcards from the longest: a.b.c is looked up as "a.b.c", ".b.c", ".c". */
-function lookUpByHost(trees: ReadonlyMap<string, Tree>, host: string, search: Search): number {
+function lookUpByHost(trees: ReadonlyMap<string, Tree>, host: string, search: Search): boolean {
   // "*.example.com" needs a name before the dot; and no name is longer than 253 (RFC 1035), so a Host full of dots costs nothing.
-  if (host.charCodeAt(0) === DOT || host.length > 253) return NONE;
+  if (host.charCodeAt(0) === DOT || host.length > 253) return false;
   for (let dot = 0; dot >= 0; dot = host.indexOf(".", dot + 1)) {
     const tree = trees.get(dot === 0 ? host : host.slice(dot));
-    const found = tree === undefined ? NONE : lookUp(tree, search);
-    if (found !== NONE) return found;
+    if (tree !== undefined && lookUp(tree, search)) return true;
   }
-  return NONE;
+  return false;
 }
 
 /** The host of an authority: lower case, without port and trailing dot. `API.example.com.:8008` -> `api.example.com` */
@@ -180,6 +206,20 @@ function hostOf(authority: string): string {
 /** Hosts as they are looked up, each once; "*.example.com" as ".example.com". */
 function hostKeys(hosts: readonly string[]): Set<string> {
   return new Set(hosts.map((host) => hostOf(host.startsWith("*.") ? host.slice(1) : host)));
+}
+
+/**
+ * The path as servers read it that cut the parameters of a segment off (RFC 3986 §3.3): `/admin;x/users` as `/admin/users`. A segment that has
+ * nothing else vanishes. Where the pattern has a literal with `;`, the configuration itself says so, and it stays.
+ */
+function withoutParameters({ path, marks }: Search, placeholders: number): string {
+  let bare = "";
+  let from = 0;
+  for (let i = 0; i < 2 * placeholders; i += 2) {
+    bare += path.slice(from, marks[i]) + path.slice(marks[i], marks[i + 1]).replace(/;[^/]*/g, "");
+    from = marks[i + 1]!;
+  }
+  return (bare + path.slice(from)).replace(/\/\/+/g, "/");
 }
 
 /** Cuts the parameters and the upstream's path out of the path as it was spelt, where it matched as `compared`. */

@@ -1,9 +1,10 @@
 /**
- * The radix tree over base_path + path: finds the most specific pattern that matches a path and takes its method.
+ * The radix tree over base_path + path: finds the most specific pattern that matches a path, and the route that takes a method of it.
  * Which hosts a tree answers for, and what is cut out of the matched path, is `table.ts`.
  *
  * At each segment a literal goes before {name}, and {name} before {name*}; when a branch fails further down, the next is tried, so
- * the order of declaration never matters. Every node lies on one path from the root and is visited at most once in a search.
+ * the order of declaration never matters. Every node lies on one path from the root and is visited at most once in a search. Methods
+ * are no part of the search: if the pattern that was found does not take the method, no other pattern is tried.
  *
  * With ten thousand routes a search spends its time waiting for memory. So the tree is grown from objects and then packed into one
  * array of integers, in which a node, the text it must find, and the routes that end there stand side by side; see `pack`.
@@ -20,8 +21,6 @@ export interface Endpoint {
   readonly baseLength: number;
   /** Empty: all methods. */
   readonly methods: readonly string[];
-  /** Whether paths with `%2F` may come here. */
-  readonly encodedSlashes: boolean;
 }
 
 /** Packed; asked by `lookUp`. */
@@ -43,35 +42,50 @@ export function growTree(endpoints: readonly Endpoint[]): Tree {
   return pack(root);
 }
 
-/** One request as the tree sees it, and what the search learnt on the way. */
+/** One path as the tree sees it, and what the search found. */
 export class Search {
   /** Normalised, and in the spelling in which paths are compared. */
   readonly path: string;
-  readonly method: string;
-  /** Whether the path holds `%2F`: then only endpoints that let it through count. */
-  readonly encodedSlash: boolean;
   /** Where the path ends, a trailing "/" left out; 0 for "/". */
   readonly end: number;
-  /** The methods of patterns that match the path but do not take this method; null while there are none. */
-  allow: Set<string> | null = null;
   /** How many nodes were looked at. */
   visits = 0;
-  /** Where the placeholders of the pattern that was found begin and end in the path, in pairs. The tree's: valid until its next search. */
-  marks: Int32Array = NO_MARKS;
+  /** The tree that was asked last, and the leaf of the pattern that matches; 0: none does. */
+  tree: Tree = NO_TREE;
+  leaf = 0;
 
-  constructor(path: string, method: string, encodedSlash: boolean) {
+  constructor(path: string) {
     this.path = path;
-    this.method = method;
-    this.encodedSlash = encodedSlash;
     const last = path.length - 1;
     this.end = path.charCodeAt(last) === SLASH ? last : path.length;
   }
+
+  /** Where the placeholders of the pattern begin and end in the path, in pairs. The tree's: valid until its next search. */
+  get marks(): Int32Array {
+    return this.tree.marks;
+  }
 }
 
-/** The id of the endpoint with the most specific matching pattern that takes the method, or NONE; then `search.allow` tells why. */
-export function lookUp(tree: Tree, search: Search): number {
-  search.marks = tree.marks;
-  return walk(tree, ROOT, 0, search);
+/** Looks for the most specific pattern that matches the path; says whether there is one. What takes which method of it is `endpointFor`. */
+export function lookUp(tree: Tree, search: Search): boolean {
+  search.tree = tree;
+  search.leaf = walk(tree, ROOT, 0, search);
+  return search.leaf !== 0;
+}
+
+/** The id of the endpoint that takes the method of the pattern that was found; NONE: none does. */
+export function endpointFor({ tree: { cells, methods }, leaf }: Search, method: string): number {
+  const names = methods[cells[leaf + METHODS]!]!;
+  for (let i = 0; i < names.length; i++) if (names[i] === method) return cells[leaf + TAKERS + i]!;
+  return cells[leaf + OTHERS]!;
+}
+
+/** The methods that the pattern takes by name, and the ids of all its endpoints. */
+export function endpointsOf({ tree: { cells, methods }, leaf }: Search): { readonly methods: readonly string[]; readonly ids: ReadonlySet<number> } {
+  const names = methods[cells[leaf + METHODS]!]!;
+  const ids = new Set(names.map((_name, i) => cells[leaf + TAKERS + i]!));
+  const others = cells[leaf + OTHERS]!;
+  return { methods: names, ids: others === NONE ? ids : ids.add(others) };
 }
 
 /**
@@ -97,10 +111,9 @@ const MASK = 2;
 const BRANCHES = 3; // by the bits: a fork, a node (negative), or none
 
 /** The record of a leaf: the endpoints of one pattern by method. */
-const SLASHED = 0; // the leaf of those that let `%2F` through: another, itself, or none
-const OTHERS = 1; // the endpoint that takes all methods not listed, or NONE
-const METHODS = 2; // the list of methods taken by name
-const TAKERS = 3; // the endpoint of each method in the list
+const OTHERS = 0; // the endpoint that takes all methods not listed, or NONE
+const METHODS = 1; // the list of methods taken by name
+const TAKERS = 2; // the endpoint of each method in the list
 
 /** No endpoint. */
 export const NONE = -1;
@@ -111,12 +124,12 @@ const ROOT = 1;
 /** Stands in a text for {name}: one segment, whatever it is. */
 const ANY = 0;
 
-/** `at` is the index of the "/" behind what led to the node, or the end of the path. */
+/** The leaf that the path leads to, or 0. `at` is the index of the "/" behind what led to the node, or the end of the path. */
 function walk(tree: Tree, node: number, at: number, search: Search): number {
   search.visits++;
   const { cells } = tree;
   const { path, end } = search;
-  if (at === end) return choose(tree, cells[node + ENDS]!, search);
+  if (at === end) return cells[node + ENDS]!;
   let literal = cells[node + LITERALS]!;
   while (literal > 0) {
     const place = at + 1 + cells[literal + PLACE]!;
@@ -125,18 +138,18 @@ function walk(tree: Tree, node: number, at: number, search: Search): number {
   }
   if (literal < 0) {
     const found = enter(tree, -literal, at + 1, search);
-    if (found !== NONE) return found;
+    if (found !== 0) return found;
   }
   if (cells[node + ONE] !== 0) {
     // /a/b/z fails under /a/b, try /a/{x}/z
     const found = enter(tree, cells[node + ONE]!, at + 1, search);
-    if (found !== NONE) return found;
+    if (found !== 0) return found;
   }
-  if (cells[node + REST] === 0) return NONE;
+  if (cells[node + REST] === 0) return 0;
   const mark = cells[node + NEXT_MARK]!;
   tree.marks[mark] = at + 1;
   tree.marks[mark + 1] = end;
-  return choose(tree, cells[node + REST]!, search);
+  return cells[node + REST]!;
 }
 
 /** Goes on from a node if its text stands in the path at `at`, where a segment begins. */
@@ -147,10 +160,10 @@ function enter(tree: Tree, node: number, at: number, search: Search): number {
   const to = from + cells[node + LENGTH]!;
   let mark = cells[node + FIRST_MARK]!;
   for (let i = from; i < to; i++) {
-    if (at >= end) return NONE;
+    if (at >= end) return 0;
     const code = chars[i]!;
     if (code !== ANY) {
-      if (path.charCodeAt(at) !== code) return NONE;
+      if (path.charCodeAt(at) !== code) return 0;
       at++;
       continue;
     }
@@ -159,20 +172,7 @@ function enter(tree: Tree, node: number, at: number, search: Search): number {
     marks[mark + 1] = at;
     mark += 2;
   }
-  return at === end || path.charCodeAt(at) === SLASH ? walk(tree, node, at, search) : NONE;
-}
-
-function choose(tree: Tree, either: number, search: Search): number {
-  const { cells } = tree;
-  const leaf = search.encodedSlash && either !== 0 ? cells[either + SLASHED]! : either;
-  if (leaf === 0) return NONE;
-  const methods = tree.methods[cells[leaf + METHODS]!]!;
-  for (let i = 0; i < methods.length; i++) if (methods[i] === search.method) return cells[leaf + TAKERS + i]!;
-  const others = cells[leaf + OTHERS]!;
-  if (others !== NONE) return others;
-  search.allow ??= new Set();
-  for (const method of methods) search.allow.add(method);
-  return NONE;
+  return at === end || path.charCodeAt(at) === SLASH ? walk(tree, node, at, search) : 0;
 }
 
 /** A node as it grows. */
@@ -338,19 +338,16 @@ function packLeaf(packing: Packing, endpoints: readonly Endpoint[]): number {
   if (get !== undefined && !takers.has("HEAD")) takers.set("HEAD", get);
 
   const index = cells.length;
-  cells.push(0, others, listOf(packing, [...takers.keys()]), ...takers.values());
-  const tolerant = endpoints.filter((endpoint) => endpoint.encodedSlashes);
-  if (tolerant.length === endpoints.length) cells[index + SLASHED] = index;
-  else if (tolerant.length > 0) cells[index + SLASHED] = packLeaf(packing, tolerant);
+  cells.push(others, listOf(packing, [...takers.keys()]), ...takers.values());
   return index;
 }
 
 /** As `packLeaf`, for a pattern that is one endpoint's alone, as nearly all are. */
-function packOnly(packing: Packing, { id, methods, encodedSlashes }: Endpoint): number {
+function packOnly(packing: Packing, { id, methods }: Endpoint): number {
   const { cells } = packing;
   const names = methods.includes("GET") && !methods.includes("HEAD") ? [...methods, "HEAD"] : methods;
   const index = cells.length;
-  cells.push(encodedSlashes ? index : 0, methods.length === 0 ? id : NONE, listOf(packing, names));
+  cells.push(methods.length === 0 ? id : NONE, listOf(packing, names));
   for (let i = 0; i < names.length; i++) cells.push(id);
   return index;
 }
@@ -363,6 +360,6 @@ function listOf({ lists, methods }: Packing, names: readonly string[]): number {
   return list;
 }
 
-const NO_MARKS = new Int32Array(0);
+const NO_TREE: Tree = Object.freeze({ cells: new Int32Array(0), chars: new Uint8Array(0), methods: [], marks: new Int32Array(0) });
 const ANY_SEGMENT = String.fromCharCode(ANY);
 const SLASH = 0x2f;

@@ -94,7 +94,7 @@ const BYTE_ROUNDS = 5;
 const LEAST_SLICES = (5 * BATCH) / SLICE;
 
 function entries(routes: readonly RouteOf[]) {
-  return routes.map((route) => ({ basePath: "/", hosts: [], path: route.path, methods: [route.method], encodedSlashes: false, target: route }));
+  return routes.map((route) => ({ basePath: "/", hosts: [], path: route.path, methods: [route.method], encodedSlashes: false, pathParameters: false, target: route }));
 }
 
 function colons(path: string): string {

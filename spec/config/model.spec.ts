@@ -81,6 +81,7 @@ describe("configSchema", () => {
           plugins: [],
           hosts: [],
           encodedSlashes: "reject",
+          pathParameters: "reject",
           preserveHost: false,
           timeouts: { connectMs: 3000, responseMs: 60_000, idleMs: 60_000, totalMs: 0 },
           upstreamClient: "wire",

@@ -141,7 +141,6 @@ describe("a request that is refused", () => {
     expect(reasons).toEqual([
       "This path accepts DELETE, GET, HEAD.",
       'Route "item" of service "shop" (/shop/items/{id}) fits the path, but takes GET, DELETE.',
-      'Route "rest" of service "shop" (/shop/{rest*}) fits the path, but takes only GET.',
     ]);
     expect(explain("delete", "/shop/items/7").reasons[1]).toMatch(/takes GET, DELETE\. Upper and lower case are not the same in methods: write DELETE\.$/);
   });

@@ -6,7 +6,7 @@ import { random, type Random } from "../support/random.ts";
 
 type Entry = TableEntry<string>;
 const entry = (basePath: string, path: string, more: Partial<Entry> = {}): Entry => ({
-  basePath, path, hosts: [], methods: [], encodedSlashes: false, target: `${basePath} ${path}`, ...more,
+  basePath, path, hosts: [], methods: [], encodedSlashes: false, pathParameters: false, target: `${basePath} ${path}`, ...more,
 });
 
 /** Asks as the gateway does: the raw target is read first. */
@@ -18,6 +18,8 @@ function find(entries: readonly Entry[], target: string, method = "GET", authori
 const route = (target: string, upstreamPath: string, params: Record<string, string> = {}) =>
   ({ kind: "route", target, upstreamPath, params });
 const none = { kind: "none" };
+const refused = (...routes: string[]) => ({ kind: "refused", refusal: expect.objectContaining({ code: "path_ambiguous" }), routes });
+const wrongMethod = (allow: string, ...routes: string[]) => ({ kind: "method", allow, routes });
 
 describe("what the upstream is asked for", () => {
   it.each<[base: string, path: string, request: string, upstreamPath: string, params?: Record<string, string>]>([
@@ -74,15 +76,24 @@ describe("answers", () => {
     expect(find([entry("/a", "/b")], "/A/b")).toEqual(none);
   });
 
-  it("the next pattern when the most specific one does not take the method", () => {
-    expect(find(list, "/a/u/me", "DELETE")).toEqual(route("/a /u/{id}", "/u/me", { id: "me" }));
-    expect(find(list, "/a/u/me", "PUT")).toEqual(route("/ /{x*}", "/a/u/me", { x: "a/u/me" }));
+  it("the most specific pattern alone, whatever methods the others take; Allow is its methods", () => {
     expect(find(list, "/a/u/me", "HEAD")).toEqual(route("/a /u/me", "/u/me"));
+    for (const method of ["DELETE", "PUT", "POST"]) expect(find(list, "/a/u/me", method)).toEqual(wrongMethod("GET, HEAD", "/a /u/me"));
+    expect(find(list, "/a/u/7", "DELETE")).toEqual(route("/a /u/{id}", "/u/7", { id: "7" }));
+    expect(find(list, "/a/u/7", "PUT")).toEqual(wrongMethod("DELETE", "/a /u/{id}"));
+    expect(find(list, "/a/v", "PUT")).toEqual(route("/ /{x*}", "/a/v", { x: "a/v" }));
   });
 
-  it("Allow is the sorted union over all patterns that match the path", () => {
-    expect(find(list, "/a/u/me", "POST")).toEqual({ kind: "method", allow: "DELETE, GET, HEAD, PUT" });
-    expect(find(list, "/a/u/7", "POST")).toEqual({ kind: "method", allow: "DELETE, PUT" });
+  it("each method's route where routes share a pattern, in one service or in several", () => {
+    const shared = [
+      entry("/a", "/u/{id}", { methods: ["GET"] }),
+      entry("/a", "/u/{x}", { methods: ["PUT"], target: "put" }),
+      entry("/", "/a/u/{y}", { methods: ["POST", "PUT"], target: "outer" }),
+    ];
+    expect(find(shared, "/a/u/7", "GET")).toMatchObject({ target: "/a /u/{id}" });
+    expect(find(shared, "/a/u/7", "PUT")).toMatchObject({ target: "put" });
+    expect(find(shared, "/a/u/7", "POST")).toMatchObject({ target: "outer" });
+    expect(find(shared, "/a/u/7", "DELETE")).toEqual(wrongMethod("GET, HEAD, POST, PUT", "/a /u/{id}", "put", "outer"));
   });
 
   it("the more specific of two services' patterns wins, at a tie the longer base_path", () => {
@@ -96,10 +107,65 @@ describe("answers", () => {
   it("%2F passes into placeholders of services that let it through, and nowhere else", () => {
     const allowed = entry("/a", "/{x}", { encodedSlashes: true });
     expect(find([allowed], "/a/b%2fc")).toEqual(route("/a /{x}", "/b%2Fc", { x: "b%2Fc" }));
-    expect(find([entry("/a", "/{x}")], "/a/b%2Fc")).toEqual(none);
-    expect(find([entry("/a", "/b/c", { encodedSlashes: true })], "/a/b%2Fc")).toEqual(none);
-    expect(find([allowed], "/a%2Fb")).toEqual(none);
+    expect(find([entry("/a", "/{x}")], "/a/b%2Fc")).toEqual(refused("/a /{x}"));
+    expect(find([entry("/a", "/b/c", { encodedSlashes: true })], "/a/b%2Fc")).toEqual(refused());
+    expect(find([allowed], "/a%2Fb")).toEqual(refused());
     expect(find([allowed], "/a/..%2Fc")).toBe("refused");
+  });
+
+  it("a path with %2F is refused where the most specific pattern does not let it through, whatever the others do", () => {
+    const open = entry("/", "/{x*}", { encodedSlashes: true });
+    const files = [entry("/files", "/{x}", { methods: ["GET"] }), entry("/", "/files/{y}", { methods: ["PUT"], encodedSlashes: true, target: "put" }), open];
+    expect(find(files, "/files/a%2Fb")).toEqual(refused("/files /{x}", "put"));
+    expect(find(files, "/files/a%2Fb", "PUT")).toMatchObject({ kind: "route", target: "put" });
+    expect(find(files, "/files/a%2Fb", "DELETE")).toEqual(refused("/files /{x}", "put"));
+    expect(find(files, "/files/a%2Fb/c")).toMatchObject({ kind: "route", target: "/ /{x*}" });
+    expect(find([...files, entry("/", "/{x}", { hosts: ["h"], target: "host" })], "/a%2Fb", "GET", "h")).toEqual(refused("host"));
+  });
+
+  describe("path parameters", () => {
+    const admin = entry("/admin", "/users", { methods: ["GET"] });
+    const one = entry("/items", "/{id}");
+    const open = entry("/", "/{x*}");
+    const list = [admin, one, open, entry("/", "/")];
+
+    it.each(["/admin;x/users", "/admin/users;a=1;b", "/admin%3Bx/users", "/admin;/users/", "/;x/admin/users", "/admin/;a/;b/users/;c", "//admin;x//users"])(
+      "%s is refused: without them a more specific route takes the path",
+      (path) => {
+        for (const method of ["GET", "POST"]) expect(find(list, path, method)).toEqual(refused("/admin /users"));
+      },
+    );
+
+    it.each<[string, string]>([
+      ["/items/7;v=2", "/items /{id}"],
+      ["/other;x/users", "/ /{x*}"],
+      ["/admin;x/others", "/ /{x*}"],
+      ["/a/b;x/", "/ /{x*}"],
+    ])("%s passes: with them and without them one route takes the path", (path, target) => {
+      expect(find(list, path)).toMatchObject({ kind: "route", target });
+    });
+
+    it("pass where every route of the pattern in the way allows them, and nothing is refused that matches nothing", () => {
+      const allowed = { ...admin, pathParameters: true };
+      expect(find([allowed, open], "/admin;x/users")).toMatchObject({ target: "/ /{x*}", upstreamPath: "/admin;x/users" });
+      expect(find([allowed, entry("/", "/admin/users", { methods: ["PUT"], target: "put" }), open], "/admin;x/users")).toEqual(refused("/admin /users", "put"));
+      expect(find([admin, { ...open, pathParameters: true }], "/admin;x/users")).toEqual(refused("/admin /users"));
+      expect(find([admin], "/admin;x/users")).toEqual(none);
+    });
+
+    it("that a pattern spells out are no parameters", () => {
+      const spelt = [entry("/", "/cars;red/{x}"), entry("/", "/cars/{x}"), entry("/", "/cars;red/a"), open];
+      expect(find(spelt, "/cars;red/b")).toMatchObject({ target: "/ /cars;red/{x}" });
+      expect(find(spelt, "/cars;red/b;c")).toMatchObject({ target: "/ /cars;red/{x}" });
+      expect(find(spelt, "/cars;red/a;c")).toEqual(refused("/ /cars;red/a"));
+      expect(find(spelt, "/cars;blue/b")).toEqual(refused("/ /cars/{x}"));
+    });
+
+    it("are cut off before hosts are told apart too", () => {
+      const hosts = [entry("/", "/{x*}", { hosts: ["h"], target: "all" }), entry("/", "/a", { hosts: ["h"], target: "a" }), entry("/", "/a/b", { target: "open" })];
+      expect(find(hosts, "/a;x", "GET", "h")).toEqual(refused("a"));
+      expect(find(hosts, "/a;x/b", "GET", "h")).toMatchObject({ target: "all" });
+    });
   });
 
   it("a broken pattern is refused when compiled", () => {
@@ -155,11 +221,11 @@ describe("hosts", () => {
     expect(find([hosts("open", "/a", []), hosts("exact", "/{x}", ["h"])], "/a", "GET", "h")).toMatchObject({ target: "exact" });
   });
 
-  it("a host that does not take the method hides none that does; Allow is the union", () => {
+  it("a host decides with the path: another host's route of the pattern does not get what it refuses", () => {
     const two = [hosts("exact", "/a", ["h"], ["GET"]), hosts("open", "/a", [], ["PUT"])];
-    expect(find(two, "/a", "PUT", "h")).toMatchObject({ target: "open" });
-    expect(find(two, "/a", "POST", "h")).toEqual({ kind: "method", allow: "GET, HEAD, PUT" });
-    expect(find(two, "/a", "POST", "other")).toEqual({ kind: "method", allow: "PUT" });
+    expect(find(two, "/a", "PUT", "h")).toEqual(wrongMethod("GET, HEAD", "exact"));
+    expect(find(two, "/a", "PUT", "other")).toMatchObject({ target: "open" });
+    expect(find(two, "/a", "POST", "other")).toEqual(wrongMethod("PUT", "open"));
   });
 });
 
@@ -268,27 +334,28 @@ describe("against a matcher that tries every pattern", () => {
       if (r.chance(0.2)) segments.push("{rest*}");
       const methods = r.chance(0.3) ? [] : r.list(1, 2, () => r.pick(METHODS));
       const path = "/" + segments.join("/");
-      return entry("", "", { ...r.pick(services), path, methods, target: `#${number++}`, encodedSlashes: r.chance(0.3) });
+      return entry("", "", { ...r.pick(services), path, methods, target: `#${number++}`, encodedSlashes: r.chance(0.3), pathParameters: r.chance(0.3) });
     });
   }
 
-  it("finds the same route, parameters, upstream path and Allow", () => {
+  it("finds the same route, parameters, upstream path and Allow, and refuses the same paths", () => {
     const r = random(3);
-    const seen = { route: 0, method: 0, none: 0 };
+    const seen = { route: 0, method: 0, refused: 0, none: 0 };
     for (let n = 0; n < 1_500; n++) {
       const entries = anyEntries(r);
       const table = compileTable(entries);
       for (let m = 0; m < 20; m++) {
-        const parts = r.list(0, 5, () => (r.chance(0.1) ? "d%2Fe" : r.pick([...LITERALS, "d"])));
+        const parts = r.list(0, 5, () => (r.chance(0.1) ? "d%2Fe" : r.chance(0.05) ? "a;d" : r.pick([...LITERALS, "d"])));
         const path = "/" + parts.join("/") + (parts.length > 0 && r.chance(0.25) ? "/" : "");
         const method = r.pick([...METHODS, "DELETE"]);
         const host = r.pick(ASKED);
         const found = table.find(host, method, path, path.includes("%2F"));
-        expect(found, `${method} ${host}${path} of ${JSON.stringify(entries)}`).toEqual(naive(entries, host, method, path));
+        const ordered = found.kind === "method" || found.kind === "refused" ? { ...found, routes: [...found.routes].sort() } : found;
+        expect(ordered, `${method} ${host}${path} of ${JSON.stringify(entries)}`).toEqual(naive(entries, host, method, path));
         seen[found.kind]++;
       }
     }
-    expect(Math.min(seen.route, seen.method, seen.none)).toBeGreaterThan(500);
+    expect(Math.min(...Object.values(seen))).toBeGreaterThan(500);
   });
 });
 
@@ -296,41 +363,64 @@ const split = (path: string) => path.split("/").filter((part) => part !== "");
 const isOne = (part: string) => part.startsWith("{") && !part.endsWith("*}");
 const isRest = (part: string) => part.endsWith("*}");
 
-/** Tries all patterns, then compares those that match, segment by segment. */
-function naive(entries: readonly Entry[], authority: string, method: string, path: string): Found<string> {
+/** The entries of the most specific pattern that matches, the longer base_path first: tries all, then compares those that match, segment by segment. */
+function naiveGroup(entries: readonly Entry[], authority: string, path: string) {
   const parts = split(path);
   const host = authority.toLowerCase().replace(/:\d+$/, "").replace(/\.$/, "");
   const candidates = entries.flatMap((e) => {
     const pattern = [...split(e.basePath), ...split(e.path)];
     const fits =
-      (path.includes("%2F") ? e.encodedSlashes : true) &&
       pattern.every((p, i) => (isRest(p) ? parts.length > i : isOne(p) ? i < parts.length : p === parts[i])) &&
       (isRest(pattern.at(-1) ?? "") || parts.length === pattern.length);
     const rank = pattern.map((p) => (isRest(p) ? 2 : isOne(p) ? 1 : 0)).join("");
     const base = split(e.basePath).length;
-    const group = (hostRank: number) => `${String(hostRank).padStart(4, "0")} ${rank}`;
-    return fits ? hostRanks(e.hosts, host).map((hostRank) => ({ e, pattern, group: group(hostRank), base })) : [];
+    const shape = pattern.map((p) => (isRest(p) ? "{*}" : isOne(p) ? "{}" : p)).join("/");
+    const ranked = (hostRank: number) => ({ group: `${String(hostRank).padStart(4, "0")} ${rank}`, shape: `${hostRank} ${shape}` });
+    return fits ? hostRanks(e.hosts, host).map((hostRank) => ({ e, pattern, base, ...ranked(hostRank) })) : [];
   });
   candidates.sort((a, b) => (a.group < b.group ? -1 : a.group > b.group ? 1 : b.base - a.base));
+  return candidates.filter(({ group }) => group === candidates[0]!.group);
+}
 
-  const taker = (group: typeof candidates, wanted: string) => group.find(({ e }) => e.methods.length === 0 || e.methods.includes(wanted));
-  for (const group of grouped(candidates)) {
-    let winner = taker(group, method);
-    // HEAD goes where it is declared by name, else with GET.
-    if (method === "HEAD" && !winner?.e.methods.includes("HEAD")) winner = taker(group, "GET");
-    if (winner === undefined) continue;
-    const params: Record<string, string> = {};
-    winner.pattern.forEach((p, i) => {
-      if (isRest(p)) params[p.slice(1, -2)] = parts.slice(i).join("/");
-      else if (isOne(p)) params[p.slice(1, -1)] = parts[i]!;
-    });
-    const below = parts.slice(winner.base);
-    const upstreamPath = "/" + below.join("/") + (below.length > 0 && path.endsWith("/") ? "/" : "");
-    return { kind: "route", target: winner.e.target, params, upstreamPath };
+function naive(entries: readonly Entry[], authority: string, method: string, path: string): Found<string> {
+  const group = naiveGroup(entries, authority, path);
+  const encodedSlash = path.includes("%2F");
+  const asRefused = (those: typeof group) => refused(...reached(those).sort()) as unknown as Found<string>;
+  if (group.length === 0) return encodedSlash ? asRefused([]) : { kind: "none" };
+
+  const bare = naiveGroup(entries, authority, path.replace(/;[^/]*/g, ""));
+  const inTheWay = new Set(reached(bare));
+  const isOther = bare.length > 0 && bare[0]!.shape !== group[0]!.shape;
+  if (isOther && bare.some(({ e }) => inTheWay.has(e.target) && !e.pathParameters)) return asRefused(bare);
+
+  const winner = taker(group, method);
+  if (encodedSlash && winner?.e.encodedSlashes !== true) return asRefused(group);
+  if (winner === undefined) {
+    const allow = new Set(group.flatMap(({ e }) => (e.methods.includes("GET") ? [...e.methods, "HEAD"] : e.methods)));
+    return { kind: "method", allow: [...allow].sort().join(", "), routes: reached(group).sort() };
   }
-  if (candidates.length === 0) return { kind: "none" };
-  const allow = new Set(candidates.flatMap(({ e }) => (e.methods.includes("GET") ? [...e.methods, "HEAD"] : e.methods)));
-  return { kind: "method", allow: [...allow].sort().join(", ") };
+  const parts = split(path);
+  const params: Record<string, string> = {};
+  winner.pattern.forEach((p, i) => {
+    if (isRest(p)) params[p.slice(1, -2)] = parts.slice(i).join("/");
+    else if (isOne(p)) params[p.slice(1, -1)] = parts[i]!;
+  });
+  const below = parts.slice(winner.base);
+  const upstreamPath = "/" + below.join("/") + (below.length > 0 && path.endsWith("/") ? "/" : "");
+  return { kind: "route", target: winner.e.target, params, upstreamPath };
+}
+
+/** HEAD goes where it is declared by name, else with GET. */
+function taker(group: ReturnType<typeof naiveGroup>, method: string) {
+  const first = (wanted: string) => group.find(({ e }) => e.methods.length === 0 || e.methods.includes(wanted));
+  const winner = first(method);
+  return method === "HEAD" && !winner?.e.methods.includes("HEAD") ? first("GET") : winner;
+}
+
+/** The targets that some method leads to: an entry all of whose methods another one takes is not among them. */
+function reached(group: ReturnType<typeof naiveGroup>): string[] {
+  const methods = ["GET", "HEAD", "PUT", "POST", "DELETE"];
+  return [...new Set(methods.flatMap((method) => taker(group, method)?.e.target ?? []))];
 }
 
 /** 0 for the exact host, more the shorter a matching wildcard is, 1000 for a service without hosts. */
@@ -339,12 +429,6 @@ function hostRanks(hosts: readonly string[], host: string): number[] {
   const below = (wildcard: string) => wildcard.startsWith("*") && host.endsWith(wildcard.slice(1)) && host.length >= wildcard.length;
   const ranks = hosts.map((h) => (h === host ? 0 : below(h) ? 500 - h.length : -1));
   return [...new Set(ranks.filter((rank) => rank >= 0))];
-}
-
-function grouped<C extends { group: string }>(candidates: readonly C[]): C[][] {
-  const groups = new Map<string, C[]>();
-  for (const candidate of candidates) groups.set(candidate.group, [...(groups.get(candidate.group) ?? []), candidate]);
-  return [...groups.values()];
 }
 
 describe("what a backend sees that decodes the path once", () => {

@@ -1,0 +1,124 @@
+import { describe, expect, test } from "vitest";
+import type { ConfigInput } from "../../lib/config/model.ts";
+import { running } from "../support/gateway.ts";
+import { ask } from "../support/raw_client.ts";
+import { backend, client } from "./harness.ts";
+
+const GUARD = [{ name: "key_auth", config: { key: "secret" } }];
+const CORS = [{ name: "cors", config: { allow_origins: ["https://a.example"] } }];
+
+type Service = ConfigInput["services"][number];
+
+/** Guarded routes in one service, an open catch-all in another, as teams write them. */
+async function guarded(parts: { readonly routes?: Service["routes"]; readonly admin?: Partial<Service>; readonly open?: Partial<Service> } = {}) {
+  const [inner, outer] = [await backend(), await backend()];
+  const { gateway, port } = await running({
+    services: [
+      {
+        name: "inner",
+        base_path: "/",
+        upstreams: [{ host: "127.0.0.1", port: inner.port }],
+        routes: parts.routes ?? [
+          { name: "users", path: "/admin/users", methods: ["GET"], plugins: GUARD },
+          { name: "file", path: "/files/{x}", plugins: GUARD },
+        ],
+        ...parts.admin,
+      },
+      { name: "outer", base_path: "/", upstreams: [{ host: "127.0.0.1", port: outer.port }], encoded_slashes: "allow", routes: [{ name: "rest", path: "/{rest*}" }], ...parts.open },
+    ],
+  });
+  const answer = async (request: string, headers: readonly string[] = []) => {
+    const talk = await client(port);
+    talk.send(`${request} HTTP/1.1\r\nHost: gw.example\r\nConnection: close\r\n${headers.map((line) => `${line}\r\n`).join("")}\r\n`);
+    const text = await talk.closed();
+    return { status: Number(text.slice(9, 12)), code: /"code":"(\w+)"/.exec(text)?.[1], allow: /\r\nAllow: (.*)\r/.exec(text)?.[1], text };
+  };
+  return { gateway, port, inner, outer, answer };
+}
+
+describe("what a guarded route does not take", () => {
+  test("for its method is answered with 405 and reaches no open route", async () => {
+    const { answer, inner, outer } = await guarded();
+    for (const method of ["POST", "DELETE", "PATCH", "OPTIONS", "PROPFIND"]) {
+      expect(await answer(`${method} /admin/users`), method).toMatchObject({ status: 405, code: "method_not_allowed", allow: "GET, HEAD" });
+    }
+    for (const method of ["GET", "HEAD"]) expect((await answer(`${method} /admin/users`)).status, method).toBe(401);
+    expect([...inner.seen, ...outer.seen]).toEqual([]);
+  });
+
+  test.each([
+    ["/files/a%2Fb", "path_ambiguous"],
+    ["/files/a%2fb", "path_ambiguous"],
+    ["/files%2Fa/../b", "path_ambiguous"],
+    ["/admin;x/users", "path_ambiguous"],
+    ["/admin/users;jsessionid=1", "path_ambiguous"],
+    ["/admin%3bx/users", "path_ambiguous"],
+    ["/;/admin/users", "path_ambiguous"],
+    ["/admin/;a/users/", "path_ambiguous"],
+    ["/files;a/b", "path_ambiguous"],
+  ])("for its spelling, %s, is answered with 400 and reaches no open route", async (path, code) => {
+    const { answer, inner, outer, gateway } = await guarded();
+    for (const method of ["GET", "POST"]) {
+      expect(await answer(`${method} ${path}`), method).toMatchObject({ status: 400, code });
+      expect(gateway.explain({ method, url: path })).toMatchObject({ outcome: "refused", status: 400, code });
+    }
+    expect([...inner.seen, ...outer.seen]).toEqual([]);
+  });
+
+  test("for its host's sake does not go to the same path of all hosts", async () => {
+    const { port, outer } = await guarded({ admin: { hosts: ["gw.example"] } });
+    expect((await ask(port, { method: "POST", path: "/admin/users", headers: { Host: "gw.example" } })).status).toBe(405);
+    expect((await ask(port, { method: "POST", path: "/admin/users", headers: { Host: "other.example" } })).status).toBe(200);
+    expect(outer.seen.length).toBe(1);
+  });
+});
+
+describe("what no guarded route stands before", () => {
+  test.each(["/other", "/admin", "/admin/users/7", "/files", "/a;x/b", "/a%2Fb", "/admin/others;x"])("%s reaches the open route as it is", async (path) => {
+    const { answer, outer } = await guarded();
+    expect((await answer(`POST ${path}`)).status).toBe(200);
+    expect(outer.seen.map(({ url }) => url)).toEqual([path]);
+  });
+
+  test("goes by its method where routes share a pattern", async () => {
+    const routes = [
+      { name: "read", path: "/admin/users", methods: ["GET"] },
+      { name: "write", path: "/admin/users", methods: ["POST", "PUT"], plugins: GUARD },
+    ];
+    const { answer } = await guarded({ routes });
+    expect((await answer("GET /admin/users")).status).toBe(200);
+    expect((await answer("POST /admin/users")).status).toBe(401);
+    expect(await answer("DELETE /admin/users")).toMatchObject({ status: 405, allow: "GET, HEAD, POST, PUT" });
+  });
+
+  test('keeps its path parameters where the stricter service says "path_parameters": "allow", and only there', async () => {
+    const { answer, outer } = await guarded({ admin: { path_parameters: "allow" } });
+    expect((await answer("GET /admin;x/users")).status).toBe(200);
+    expect(outer.seen.map(({ url }) => url)).toEqual(["/admin;x/users"]);
+    const { answer: other } = await guarded({ open: { path_parameters: "allow" } });
+    expect((await other("GET /admin;x/users")).status).toBe(400);
+  });
+});
+
+describe("a CORS preflight", () => {
+  const preflight = (method: string) => ["Origin: https://a.example", `Access-Control-Request-Method: ${method}`];
+
+  test("is answered by the cors plugin of the route that takes the method it asks about", async () => {
+    const { answer } = await guarded({ routes: [{ path: "/admin/users", methods: ["GET"], plugins: CORS }], open: { plugins: CORS } });
+    expect(await answer("OPTIONS /admin/users", preflight("GET"))).toMatchObject({ status: 204 });
+    expect(await answer("OPTIONS /admin/users", preflight("POST"))).toMatchObject({ status: 405, allow: "GET, HEAD" });
+    expect(await answer("OPTIONS /admin", preflight("POST"))).toMatchObject({ status: 204 });
+  });
+});
+
+test("explain names the route that decides, and the routes that would take the request if it did not", async () => {
+  const { gateway } = await guarded();
+  const why = (method: string, url: string) => gateway.explain({ method, url }).reasons.slice(1);
+  const rest = 'Route "rest" of service "outer" (/{rest*}) would take it, but is less specific: host and path alone decide.';
+  expect(why("POST", "/admin/users")).toEqual(['Route "users" of service "inner" (/admin/users) fits the path, but takes only GET.', rest]);
+  expect(why("GET", "/files/a%2Fb")).toEqual(['Route "file" of service "inner" (/files/{x}) fits the path, but its service does not let %2F through ("encoded_slashes").', rest]);
+  expect(why("GET", "/admin;x/users")).toEqual([
+    'Route "users" of service "inner" (/admin/users) would fit the path without “;” and what follows it, and its service does not let that go elsewhere ("path_parameters").',
+    rest,
+  ]);
+});
