@@ -10,10 +10,13 @@ import type { Exchange } from "../http/exchange.ts";
 import { headerValue, quotedString } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import type { Decision, Window } from "../store/counters.ts";
+import { bytesOfCaller } from "../store/memory.ts";
 import { definePlugin, type Tools } from "./plugin.ts";
 
 /** The largest integer of a structured field (RFC 9651 §3.3.1), in which limits are told to clients. */
 const MOST = 999_999_999_999_999;
+/** What the callers of one instance may take at most, in bytes. */
+const MOST_BYTES = 2_000_000_000;
 
 const schema = object(
   {
@@ -33,14 +36,19 @@ const schema = object(
       "enforce",
     ),
     max_callers: withDefault(
-      integer({ min: 1, max: 10_000_000, describe: "How many callers are remembered; beyond that, new ones share one allowance." }),
+      integer({ min: 1, max: 10_000_000, describe: "How many callers are remembered; beyond that, new ones start with less of their limits." }),
       100_000,
     ),
   },
   {
     describe: "Limits request counts per time window.",
     refine(value, report) {
-      if (windowsOf(value).length === 0) report('needs "limit_second", "limit_min" or "limit_hour"');
+      const windows = windowsOf(value);
+      if (windows.length === 0) report('needs "limit_second", "limit_min" or "limit_hour"');
+      const each = bytesOfCaller(windows);
+      if (each * value.maxCallers <= MOST_BYTES) return;
+      const reckoning = `${value.maxCallers} callers of up to ${each} bytes each could take ${((each * value.maxCallers) / 1e9).toFixed(1)} GB`;
+      report(`${reckoning}, more than ${MOST_BYTES / 1e9} GB: with these limits at most ${Math.floor(MOST_BYTES / each)}`, "max_callers");
     },
   },
 );

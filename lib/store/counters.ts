@@ -13,7 +13,7 @@ export interface Window {
 
 export interface LimiterOptions {
   readonly windows: readonly Window[];
-  /** How many callers are remembered before new ones share one overflow allowance. */
+  /** How many callers are remembered; beyond that, some who have used little are forgotten, or new ones share one overflow allowance. */
   readonly maxCallers: number;
 }
 

@@ -14,10 +14,9 @@ import { randomInt } from "node:crypto";
 import type { Clock } from "../base/clock.ts";
 import { Blocks, within } from "./blocks.ts";
 import type { Counters, Decision, Limiter, LimiterOptions, Window } from "./counters.ts";
-import { countOf, Name, type Secret } from "./names.ts";
+import { countOf, MOST_INTS, Name, type Secret } from "./names.ts";
 import { Places } from "./places.ts";
-
-const MOST_MARKS = 64;
+import { atLeast, MOST_MARKS, regrouped, ringBits, type Ring } from "./rings.ts";
 
 export interface MemoryLimiter extends Limiter {
   decide(caller: string): Decision;
@@ -58,6 +57,12 @@ export function memoryCounters(clock: Clock, secret: Secret = [randomInt(2 ** 32
   };
 }
 
+/** The most memory that a caller may take, in bytes: every window full, and the longest name. */
+export function bytesOfCaller(windows: readonly Window[]): number {
+  const inRings = windows.reduce((sum, { limit }) => sum + (1 << ringBits(limit)), 0);
+  return 8 * (WINDOWS + 2 * windows.length + inRings + Math.ceil(MOST_INTS / 2) + 1) + Places.BYTES;
+}
+
 /** Windows with what follows from them. */
 class Plan {
   readonly windows: readonly Window[];
@@ -91,13 +96,11 @@ function ringOf(bits: number, oldest: number, length: number): number {
   return (bits << 14) | (oldest << 7) | length;
 }
 
-/** A ring outside a block, oldest mark first. */
-interface Ring {
-  readonly times: readonly number[];
-  readonly newest: number;
-}
-
 const NOBODY = new Int32Array(0);
+/** How many callers a full limiter looks at to forget one. Were nine in ten of no use, it would still find one more often than not. */
+const CANDIDATES = 8;
+/** Share of a limit beyond which a caller is not forgotten. */
+const MOST_EVICTED = 0.5;
 
 /** All callers of one plugin instance. */
 class Ledger {
@@ -106,18 +109,20 @@ class Ledger {
   readonly places = new Places(this.blocks, PLACE);
   plan: Plan;
   /**
-   * What callers without a place of their own are counted in together. A caller who gets a place begins with what stands here,
-   * since it may have been him: so moving there buys no quota. On an ordinary day nothing stands here.
+   * At least what each caller without a place of his own has used. A caller who gets a place begins with what stands here, since it may
+   * have been him: so moving there buys no quota. On an ordinary day nothing stands here.
    */
   overflow: number;
   /** Decisions that were made by it. */
   shared = 0;
   /** The name that was looked for last. */
   readonly #name: Name;
+  #dice: number;
 
   constructor(windows: readonly Window[], secret: Secret) {
     this.plan = new Plan(windows);
     this.#name = new Name(secret);
+    this.#dice = secret[0];
     this.overflow = this.#write(this.plan, -Infinity, NOBODY, windows.map(() => ({ times: [], newest: 0 })));
   }
 
@@ -130,8 +135,7 @@ class Ledger {
     for (let i = 0; i < 2; i++) {
       const { first } = this.places;
       if (first === 0 || now - this.#last(first) < longestMs) return;
-      this.places.remove(first);
-      this.blocks.give(first, this.#moved);
+      this.#drop(first);
     }
   }
 
@@ -148,6 +152,23 @@ class Ledger {
     const block = this.#write(this.blocks.page(overflow).kind, this.#last(overflow), name, this.#rings(overflow));
     this.places.add(this.#name, block);
     return block;
+  }
+
+  /** The place of any caller. There is one. */
+  anyPlace(): number {
+    this.#dice = (Math.imul(this.#dice, 1_664_525) + 1_013_904_223) | 0;
+    return 1 + Math.floor(((this.#dice >>> 0) / 2 ** 32) * this.places.callers);
+  }
+
+  /** Forgets a caller who is live: the overflow holds at least what he has used from now on. Both are written by the same plan. */
+  evict(block: number): void {
+    const { kind } = this.blocks.page(block);
+    const own = this.#rings(block);
+    const merged = this.#rings(this.overflow).map((ring, w) => atLeast(ring, own[w]!, kind.batch[w]!));
+    const last = Math.max(this.#last(block), this.#last(this.overflow));
+    this.#drop(block);
+    this.overflow = this.#replace(this.overflow, kind, merged);
+    this.blocks.page(this.overflow).numbers[within(this.overflow) + LAST] = last;
   }
 
   /** Writes a caller anew, so that there is room for one more mark in each ring. */
@@ -176,6 +197,11 @@ class Ledger {
     const gone = (block: number) => now - this.#last(block) >= this.blocks.page(block).kind.longestMs;
     const { last } = this.places;
     return (last === 0 || gone(last)) && gone(this.overflow);
+  }
+
+  #drop(block: number): void {
+    this.places.remove(block);
+    this.blocks.give(block, this.#moved);
   }
 
   #replace(block: number, plan: Plan, rings: readonly Ring[]): number {
@@ -260,18 +286,54 @@ class View implements MemoryLimiter {
     const ledger = this.#ledger;
     const plan = this.#plan;
     ledger.forget(now, plan.longestMs);
-    // Whoever is not known is judged by the overflow; only if that admits him does he get a place, or share it.
+    // A caller who is not known is judged by the overflow; only if that admits him does he get a place, or share it.
     let block = ledger.find(name);
     if (ledger.blocks.page(block).kind !== plan) block = ledger.convert(block, plan);
     const room = this.#look(block, now);
     if (this.#decision.admitted) {
-      if (block === ledger.overflow && ledger.places.callers < this.#maxCallers) block = ledger.add();
-      else if (room === "full") block = ledger.widen(block);
+      const isNew = block === ledger.overflow;
+      if (isNew && (ledger.places.callers < this.#maxCallers || this.#evict(now))) block = ledger.add();
+      else {
+        if (isNew) block = ledger.overflow; // it may have been moved
+        if (room === "full") block = ledger.widen(block);
+      }
       this.#record(block, now);
       if (block !== ledger.overflow) ledger.places.touch(block);
     }
     if (block === ledger.overflow) ledger.shared++;
     return this.#decision;
+  }
+
+  /**
+   * Forgets, of a few callers, the one who has used the smallest share of a limit, so that a flood of new callers does not lock others out.
+   * No caller is forgotten who has used more than half of a limit: new callers start with what a forgotten one has used, and at least half of
+   * each limit is to be left to them. Returns false when nobody is forgotten. The decision is about the overflow afterwards, as before.
+   */
+  #evict(now: number): boolean {
+    const ledger = this.#ledger;
+    let victim = 0;
+    let least = MOST_EVICTED;
+    for (let i = 0; i < CANDIDATES; i++) {
+      const place = ledger.anyPlace();
+      let block = ledger.places.blockAt(place);
+      if (ledger.blocks.page(block).kind !== this.#plan) block = ledger.convert(block, this.#plan);
+      this.#look(block, now);
+      const used = this.#share();
+      if (used > least || (used === least && victim !== 0)) continue;
+      least = used;
+      victim = place;
+    }
+    if (victim !== 0) ledger.evict(ledger.places.blockAt(victim));
+    this.#look(ledger.overflow, now);
+    return victim !== 0;
+  }
+
+  /** How much of a limit is used by the decision's account, from 0 to 1; of the limit of which it is most. */
+  #share(): number {
+    const { remaining } = this.#decision;
+    let most = 0;
+    for (let w = 0; w < remaining.length; w++) most = Math.max(most, 1 - remaining[w]! / this.#plan.windows[w]!.limit);
+    return most;
   }
 
   /** Drops the marks that have left their windows, and fills in the decision. Whether a ring is too small for one more admission. */
@@ -333,36 +395,4 @@ class View implements MemoryLimiter {
     }
     numbers[at + LAST] = now;
   }
-}
-
-/** The least power of two that so many marks fit in, as an exponent; there are never more than MOST_MARKS. */
-function ringBits(marks: number): number {
-  let bits = 0;
-  while (1 << bits < Math.min(marks, MOST_MARKS)) bits++;
-  return bits;
-}
-
-/** The newest `limit` admissions of a ring in marks of `before`, in marks of `batch`. */
-function regrouped(ring: Ring, before: number, limit: number, batch: number): Ring {
-  const times: number[] = [];
-  let newest = batch;
-  const length = ring.times.length;
-  let skip = Math.max(0, (length - 1) * before + ring.newest - limit);
-  for (let i = 0; i < length; i++) {
-    const time = ring.times[i]!;
-    const admissions = i === length - 1 ? ring.newest : before;
-    let left = admissions - Math.min(skip, admissions);
-    skip -= admissions - left;
-    while (left > 0) {
-      if (newest === batch) {
-        times.push(time);
-        newest = 0;
-      }
-      const taken = Math.min(left, batch - newest);
-      newest += taken;
-      left -= taken;
-      times[times.length - 1] = time;
-    }
-  }
-  return { times, newest };
 }

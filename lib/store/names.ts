@@ -6,6 +6,8 @@ import { hash } from "node:crypto";
 
 /** Longer names are kept as their hash, so that a caller cannot choose how much memory he costs. */
 const LONGEST = 64;
+/** Most whole numbers of four bytes that a name takes. */
+export const MOST_INTS = LONGEST / 2 + 1;
 /** Set beside the length when a number holds two code units instead of four. */
 const WIDE = 128;
 
@@ -15,7 +17,7 @@ export type Secret = readonly [number, number];
 /** One name at a time, read anew for each decision. */
 export class Name {
   /** Four characters in each, or two when some are beyond Latin-1; in the last what is left, with the length above. */
-  readonly ints = new Int32Array(LONGEST / 2 + 1);
+  readonly ints = new Int32Array(MOST_INTS);
   count = 0;
   hash = 0;
   readonly #secret: Secret;

@@ -20,6 +20,9 @@ const HASH = 3;
 const FEWEST = 4;
 
 export class Places {
+  /** Most memory for a caller, in bytes: a place, and 8/3 numbers of the table; while they are doubled, three times as much. */
+  static readonly BYTES = 4 * 3 * CELL + 4 * 8;
+
   readonly #blocks: Blocks<unknown>;
   /** Where in a block, in numbers of four bytes, its place is written. */
   readonly #placeAt: number;
@@ -48,6 +51,11 @@ export class Places {
   /** The block of the caller who was admitted last; 0 when there is nobody. */
   get last(): number {
     return this.#cells[this.#cells[PREVIOUS]! * CELL + BLOCK]!;
+  }
+
+  /** The block of the caller at a place, from 1 to `callers`. */
+  blockAt(place: number): number {
+    return this.#cells[place * CELL + BLOCK]!;
   }
 
   /** The block of a caller, or 0. */

@@ -69,10 +69,10 @@ describe("what is admitted", () => {
     expect([status({ limit_min: 3 }), status({ limit_min: 3 })]).toEqual([200, 429]);
   });
 
-  it("max_callers bounds who is remembered: the others share one allowance", () => {
-    const { tools, ask } = limited({ limit_min: 2, max_callers: 3 });
+  it("max_callers bounds who is remembered: where all have used up a limit, new callers share one allowance", () => {
+    const { tools, ask } = limited({ limit_min: 1, max_callers: 3 });
     const statuses = Array.from({ length: 9 }, (_, i) => ask({ clientAddress: `192.0.2.${i}` }).status);
-    expect(statuses).toEqual([200, 200, 200, 200, 200, 429, 429, 429, 429]);
+    expect(statuses).toEqual([200, 200, 200, 200, 429, 429, 429, 429, 429]);
     expect((tools.counters as unknown as { size: { callers: number } }).size.callers).toBe(3);
   });
 });
@@ -286,6 +286,12 @@ describe("configuration", () => {
     ["an unknown caller", { limit_min: 1, limit_by: "ip" }, /limit_by: expected "client_ip"/],
     ["an unknown mode", { limit_min: 1, mode: "shadows" }, /mode: expected .*did you mean "shadow"/],
     ["no callers", { limit_min: 1, max_callers: 0 }, /max_callers: expected an integer/],
+    [
+      "more callers than may take memory",
+      { limit_second: 64, limit_min: 1000, limit_hour: 100_000, max_callers: 10_000_000 },
+      /max_callers: 10000000 callers of up to 1824 bytes each could take 18\.2 GB, more than 2 GB: with these limits at most 1096491$/,
+    ],
+    ["more callers than fit for one small limit", { limit_min: 1, max_callers: 10_000_000 }, /at most 7\d{6}$/],
     ["an unknown field", { limit_minute: 1, limit_hour: 2 }, /limit_minute: is not a known field; did you mean "limit_min"/],
   ])("%s is an error", (_, config, message) => {
     const { issues } = checked(rateLimit.schema, config);

@@ -1,7 +1,7 @@
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { describe, expect, it } from "vitest";
-import { memoryCounters, type MemoryLimiter } from "../../lib/store/memory.ts";
+import { bytesOfCaller, memoryCounters, type MemoryLimiter } from "../../lib/store/memory.ts";
 import type { Window } from "../../lib/store/counters.ts";
 import { manualClock, type ManualClock } from "../support/clock.ts";
 import { random, type Random } from "../support/random.ts";
@@ -13,7 +13,7 @@ const hour = (limit: number): Window => ({ name: "hour", limit, ms: 3_600_000 })
 
 function limiterOf(windows: readonly Window[], maxCallers = 100) {
   const clock = manualClock();
-  const counters = memoryCounters(clock);
+  const counters = memoryCounters(clock, [5, 6]);
   return { clock, counters, limiter: counters.limiter("k", { windows, maxCallers }) };
 }
 
@@ -287,6 +287,17 @@ describe("memory", () => {
     }
   });
 
+  it("a caller takes no more than the reckoning says, with every window full and the longest of names", () => {
+    const windows = [second(64), minute(64), hour(64)];
+    const { limiter } = limiterOf(windows, 2_000);
+    const before = collect();
+    for (let i = 0; i < 2_000; i++) admitted(limiter, `\u{100}${i}`.padEnd(64, "x"), 64);
+    const taken = collect() - before;
+    const [page, spare] = [256 * 1024, 256 * 1024]; // the last page is not full, and one is kept
+    expect(taken).toBeGreaterThan(2_000 * 1_500);
+    expect(taken).toBeLessThanOrEqual(2_000 * bytesOfCaller(windows) + page + spare);
+  });
+
   it("the busiest caller keeps at most 64 marks a window", () => {
     const { clock, counters, limiter } = limiterOf([hour(1_000_000)]);
     const before = collect();
@@ -321,14 +332,43 @@ describe("memory", () => {
 });
 
 describe("more callers than places", () => {
-  it("new ones share one allowance, and those with a place keep theirs", () => {
+  it("new ones share one allowance where all others have used more than half of a limit, and those with a place keep theirs", () => {
     const { counters, limiter } = limiterOf([minute(5)], 3);
-    for (const known of ["a", "b", "c"]) limiter.decide(known);
+    for (const known of ["a", "b", "c"]) admitted(limiter, known, 3);
     let strangers = 0;
     for (let i = 0; i < 1_000; i++) strangers += admitted(limiter, `stranger ${i}`, 1);
     expect(strangers).toBe(5);
     expect(counters.size.callers).toBe(3);
-    for (const known of ["a", "b", "c"]) expect(admitted(limiter, known, 9)).toBe(4);
+    for (const known of ["a", "b", "c"]) expect(admitted(limiter, known, 9)).toBe(2);
+  });
+
+  it("one who has used little is forgotten for a new one, who starts with what the forgotten one has used", () => {
+    const { clock, counters, limiter } = limiterOf([minute(10), hour(100)], 3);
+    for (const [name, times] of [["a", 9], ["b", 4], ["c", 6]] as const) admitted(limiter, name, times);
+    clock.advance(1_000);
+    expect(limiter.decide("d").remaining).toEqual([5, 95]); // b is forgotten
+    expect(counters.size.callers).toBe(3);
+    expect(limiter.decide("a").remaining).toEqual([0, 90]);
+    expect(limiter.decide("c").remaining).toEqual([3, 93]);
+    clock.advance(59_000); // what b had used leaves the minute
+    expect(limiter.decide("d").remaining).toEqual([8, 94]);
+  });
+
+  it("a flood of new names a hundred times as long as there are places locks out neither new callers nor known ones", () => {
+    const { counters, limiter } = limiterOf([hour(1_000)], 100);
+    for (let i = 0; i < 50; i++) admitted(limiter, `known ${i}`, 5);
+    for (let i = 0; i < 10_000; i++) expect(limiter.decide(`flood ${i}`).admitted).toBe(true);
+    expect(counters.size.callers).toBe(100);
+    expect(limiter.decide("new").remaining[0]).toBeGreaterThan(500);
+    for (let i = 0; i < 50; i++) expect(limiter.decide(`known ${i}`).remaining[0]).toBeGreaterThan(500);
+  });
+
+  it("a flood leaves half of a limit to new callers, until they share what is left of it", () => {
+    const { limiter } = limiterOf([hour(10)], 20);
+    let flood = 0;
+    while (limiter.decide(`flood ${flood}`).admitted) flood++;
+    // Nearly every place is filled by half before the allowance that all share is used.
+    expect(flood).toBeGreaterThan(20 * 5);
   });
 
   it("a flood buys nobody a fresh quota", () => {
@@ -341,7 +381,7 @@ describe("more callers than places", () => {
 
   it("moving from the shared allowance to a place buys no quota either", () => {
     const { clock, limiter } = limiterOf([minute(5)], 1);
-    limiter.decide("a");
+    admitted(limiter, "a", 3);
     clock.advance(59_000);
     expect(admitted(limiter, "b", 9)).toBe(5);
     clock.advance(1_000); // a is forgotten, b has a place to go to
@@ -352,15 +392,15 @@ describe("more callers than places", () => {
 
   it("what they share is told apart from a caller's own where it was moved into the block of one who was forgotten", () => {
     const { clock, limiter } = limiterOf([minute(5)], 1);
-    admitted(limiter, "a", 2);
+    admitted(limiter, "a", 3);
     clock.advance(59_000);
     expect(admitted(limiter, "b", 3)).toBe(3); // as large now as what is kept of a
     clock.advance(1_000);
     expect(limiter.decide("b").remaining).toEqual([1]); // a is forgotten
     clock.advance(60_000);
-    expect(admitted(limiter, "b", 2)).toBe(2); // where the shared ones stood before
+    expect(admitted(limiter, "b", 3)).toBe(3); // where the shared ones stood before
     expect(limiter.decide("c").remaining).toEqual([4]);
-    expect(limiter.decide("b").remaining).toEqual([2]);
+    expect(limiter.decide("b").remaining).toEqual([1]);
   });
 
   it("after the flood has run out, everybody has his own quota again", () => {
@@ -371,21 +411,46 @@ describe("more callers than places", () => {
     expect(admitted(limiter, "c", 9)).toBe(5);
   });
 
-  it("no caller gets more than N in any window, whatever the crowd does", () => {
-    for (let seed = 0; seed < 20; seed++) {
+  it("no caller gets more than N in any window, whatever the crowd does and however often it is forgotten", () => {
+    let forgotten = 0;
+    for (let seed = 0; seed < 40; seed++) {
       const from = random(seed);
-      const window = minute(from.pick([1, 3, 70]));
-      const { clock, counters, limiter } = limiterOf([window, second(50)], 4);
+      const windows = from.pick([[minute(from.pick([1, 3, 70])), second(50)], [second(from.int(2, 12)), minute(from.int(10, 40)), hour(from.int(30, 300))], [hour(from.pick([2, 64, 65, 200]))]]);
+      const maxCallers = from.int(1, 6);
+      const { clock, counters, limiter } = limiterOf(windows, maxCallers);
+      const [crowd, pace] = [from.int(2, 30), from.pick([20, 400, 20_000])];
       const logs = new Map<string, number[]>();
-      for (let i = 0; i < 4_000; i++) {
-        clock.advance(from.chance(0.05) ? from.next() * 40_000 : from.next() * 20);
-        const caller = `c${from.int(0, 8)}`;
+      for (let i = 0; i < 2_000; i++) {
+        clock.advance(from.chance(0.05) ? from.next() * 40_000 : from.next() * pace);
+        // Some come often, some once in a while, some once.
+        const caller = from.chance(0.1) ? `once ${i}` : `c${Math.trunc(crowd ** from.next())}`;
+        const isFull = counters.size.callers >= maxCallers;
         if (!limiter.decide(caller).admitted) continue;
+        if (isFull && !logs.has(caller)) forgotten++;
         if (!logs.has(caller)) logs.set(caller, []);
         logs.get(caller)!.push(clock.now());
       }
-      expect(counters.size.callers).toBeLessThanOrEqual(4);
-      for (const log of logs.values()) expect(densest(log, window.ms)).toBeLessThanOrEqual(window.limit);
+      expect(counters.size.callers).toBeLessThanOrEqual(maxCallers);
+      for (const log of logs.values()) for (const { limit, ms } of windows) expect(densest(log, ms), `seed ${seed}`).toBeLessThanOrEqual(limit);
+    }
+    expect(forgotten).toBeGreaterThan(1_000);
+  });
+
+  it("no caller gets more than the higher limit in any window, whatever reloads come between", () => {
+    for (let seed = 0; seed < 30; seed++) {
+      const from = random(seed + 500);
+      const limits = [from.int(1, 200), from.int(1, 200)] as const;
+      const { clock, counters } = limiterOf([], 4);
+      let limiter = counters.limiter("k2", { windows: [minute(limits[0])], maxCallers: 4 });
+      const logs = new Map<string, number[]>();
+      for (let i = 0; i < 1_000; i++) {
+        clock.advance(from.next() * 60);
+        // Up only: of what stood beyond a lowered limit nothing is remembered.
+        if (i === 500) limiter = counters.limiter("k2", { windows: [second(1_000), minute(Math.max(...limits))], maxCallers: from.int(2, 6) });
+        const caller = `c${Math.trunc(12 ** from.next())}`;
+        if (limiter.decide(caller).admitted) logs.set(caller, (logs.get(caller) ?? []).concat(clock.now()));
+      }
+      for (const log of logs.values()) expect(densest(log, 60_000), `seed ${seed}`).toBeLessThanOrEqual(Math.max(...limits));
     }
   });
 });
@@ -433,17 +498,17 @@ describe("a reload", () => {
 
   it("converts the shared allowance too", () => {
     const { counters, limiter } = limiterOf([minute(5)], 1);
-    limiter.decide("a");
+    admitted(limiter, "a", 4);
     expect(admitted(limiter, "b", 9)).toBe(5);
     const after = counters.limiter("k", { windows: [minute(6)], maxCallers: 1 });
     expect(admitted(after, "b", 9)).toBe(1);
   });
 
-  it("to fewer callers forgets nobody who is live; new ones share until there is room", () => {
-    const { clock, counters, limiter } = limiterOf([minute(2)], 10);
-    for (let i = 0; i < 10; i++) limiter.decide(`a${i}`);
-    const after = counters.limiter("k", { windows: [minute(2)], maxCallers: 3 });
-    expect(admitted(after, "x", 9) + admitted(after, "y", 9)).toBe(2);
+  it("to fewer callers forgets nobody who has used more than half of a limit; new ones share until there is room", () => {
+    const { clock, counters, limiter } = limiterOf([minute(3)], 10);
+    for (let i = 0; i < 10; i++) admitted(limiter, `a${i}`, 2);
+    const after = counters.limiter("k", { windows: [minute(3)], maxCallers: 3 });
+    expect(admitted(after, "x", 9) + admitted(after, "y", 9)).toBe(3);
     for (let i = 0; i < 10; i++) expect(admitted(after, `a${i}`, 9)).toBe(1);
     clock.advance(60_000);
     for (let i = 0; i < 5; i++) after.decide("x");
