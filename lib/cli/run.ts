@@ -144,11 +144,12 @@ function announce({ gateway, http, https, adminUrl, managerUrl }: Started, setti
   }
 }
 
-/** What the configuration asks for and the settings do not make possible is said once; GET /gateway/status says it as long as it is so. */
+/** What is weak in the configuration, or not made possible by the settings, is said once; GET /gateway/status says it as long as it is so. */
 function warnOfIdle({ gateway }: Started, log: Log): void {
-  for (const { code, message } of gateway.status.warnings) if (code === "certificates_unused" || code === "mtls_idle") log.warn(message);
+  for (const { code, message } of gateway.status.warnings) if (SAID_AT_START.has(code)) log.warn(message);
 }
 
+const SAID_AT_START: ReadonlySet<string> = new Set(["certificates_unused", "mtls_idle", "limit_by_any_header"]);
 /** The first nghttp2 that HTTP/2 clients cannot abort the process with (CVE-2026-27135). */
 const FIXED_NGHTTP2 = [1, 68, 1];
 

@@ -39,7 +39,10 @@ export type JsonNode = { readonly position: Position | null } & (
 
 const MAX_DEPTH = 100;
 
-/** The document, or null after a syntax error (then there is exactly one issue). Duplicate keys are issues; the first one is kept. */
+/**
+ * The document, or null after a syntax error (then there is exactly one issue). Duplicate keys are issues; the first one is kept. So are
+ * strings with half a surrogate pair: UTF-8 cannot hold it, and two names that differ in it alone are the same in logs and metrics.
+ */
 export function parseJson(input: Buffer | string, maxDepth = MAX_DEPTH): { node: JsonNode | null; issues: readonly Issue[] } {
   const text = typeof input === "string" ? input : decode(input);
   if (typeof text !== "string") return { node: null, issues: [text] };
@@ -60,7 +63,7 @@ export function nodeFrom(value: unknown, position: Position | null = null, depth
     case "boolean":
       return { kind: "boolean", value, position };
     case "string":
-      return { kind: "string", value, position };
+      return HALF_PAIR.test(value) ? other("a string with half a surrogate pair") : { kind: "string", value, position };
     case "number":
       return Number.isFinite(value) ? { kind: "number", value, text: String(value), position } : other(String(value));
     case "object":
@@ -74,6 +77,7 @@ export function nodeFrom(value: unknown, position: Position | null = null, depth
   if (prototype !== null && Object.getPrototypeOf(prototype) !== null) return other(`an instance of ${value.constructor.name}`);
   const members = new Map<string, Member>();
   for (const [key, item] of Object.entries(value)) {
+    if (HALF_PAIR.test(key)) return other("an object with half a surrogate pair in a key");
     members.set(key, { keyPosition: position, value: nodeFrom(item, position, depth + 1) });
   }
   return { kind: "object", members, position };
@@ -165,6 +169,8 @@ class SyntaxFault extends Error {
   }
 }
 
+const HALF_PAIR = /\p{Surrogate}/u;
+const HALF_PAIR_FOUND = "holds half a surrogate pair: write the character itself, or both halves of it (\\uD83D\\uDE00)";
 const NUMBER = /-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?/y;
 const WORD = /[A-Za-z_$][\w$-]*/y;
 const KEY = /"[^"\n]{0,40}"?|[\w$.+-]{1,40}/y;
@@ -294,6 +300,7 @@ class Reader {
       const char = this.#text[this.#offset];
       if (char === '"') {
         this.#offset++;
+        if (HALF_PAIR.test(value)) this.issues.push({ at: [...this.#path], message: HALF_PAIR_FOUND, position: this.#position(start) });
         return value;
       }
       if (char === "\\") value += this.#escape();

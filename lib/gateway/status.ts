@@ -81,6 +81,7 @@ export type WarningCode =
   | "certificate_expires"
   | "certificates_unused"
   | "mtls_idle"
+  | "limit_by_any_header"
   | "no_upstream"
   | "upstream_down"
   | "upstream_ejected"

@@ -20,7 +20,7 @@ const MOST = 100;
 
 export function warningsOf(source: WarningsSource): readonly Warning[] {
   const ofServices = source.fleets.flatMap((fleet) => [...ofService(fleet)]);
-  const warnings = [...ofReload(source), ...ofCertificates(source), ...ofIdle(source), ...ofServices, ...ofPlugins(source)];
+  const warnings = [...ofReload(source), ...ofCertificates(source), ...ofIdle(source), ...ofLimits(source), ...ofServices, ...ofPlugins(source)];
   if (warnings.length <= MOST) return warnings;
   const more = warnings.length - MOST;
   return [...warnings.slice(0, MOST), warning("more", `There are ${more} more warnings like these; GET /gateway/health tells of every upstream.`)];
@@ -64,6 +64,42 @@ function* ofIdle({ listeners, shown: { global, services } }: WarningsSource): It
   if (asks(global) || services.some((service) => asks(service) || service.routes.some(asks))) {
     yield warning("mtls_idle", "the plugin mtls refuses every request: clients are asked for a certificate only with CA_CERT_PATH, on HTTPS");
   }
+}
+
+/** The kinds that decide who may pass. */
+const GUARDS = new Set(["key_auth", "basic_auth", "jwt", "mtls", "forward_auth", "acl", "bot_protection", "request_termination"]);
+
+/** Limits by a header in front of every guard: a client that changes the header with each request has no limit, and fills the table. */
+function* ofLimits({ shown: { global, services } }: WarningsSource): Iterable<Warning> {
+  const outer = openLimits(global.plugins, false);
+  for (const header of outer.headers) yield openLimit(header, "the global level");
+  for (const service of services) {
+    const inner = openLimits(service.plugins, outer.isGuarded);
+    for (const header of inner.headers) yield openLimit(header, `service "${service.name}"`, service.name);
+    for (const route of service.routes) {
+      const { headers } = openLimits(route.plugins, inner.isGuarded);
+      for (const header of headers) yield openLimit(header, `route "${route.name}" of service "${service.name}"`, service.name, route.name);
+    }
+  }
+}
+
+/** The headers by which limits of one level count without a guard before them, and whether a guard stands before what comes behind it. */
+function openLimits(plugins: readonly ShownPlugin[], guardedBefore: boolean): { readonly headers: readonly string[]; readonly isGuarded: boolean } {
+  const headers: string[] = [];
+  let isGuarded = guardedBefore;
+  for (const { name, enabled, config } of plugins) {
+    if (!enabled) continue;
+    isGuarded ||= GUARDS.has(name);
+    const by = name === "rate_limit" && !isGuarded ? String(config["limit_by"]) : "";
+    if (by.startsWith("header:")) headers.push(by.slice("header:".length));
+  }
+  return { headers, isGuarded };
+}
+
+function openLimit(header: string, place: string, service: string | null = null, route: string | null = null): Warning {
+  const danger = `counts callers by the header ${header}, which any client can change with each request: no guard stands before it`;
+  const remedy = "move it behind key_auth or another guard, add a limit by client_ip, or have a proxy in front set the header";
+  return warning("limit_by_any_header", `A rate_limit of ${place} ${danger}. To bound what one client can do, ${remedy}.`, service, route);
 }
 
 function* ofService({ name, circuitBreaker, upstreams }: FleetReport): Iterable<Warning> {

@@ -196,6 +196,12 @@ describe("a start", () => {
     expect(warned).toEqual([expect.stringMatching(/^global\.certificates are shown to nobody/), expect.stringMatching(/^the plugin mtls refuses every request/)]);
   });
 
+  it("warns of a limit by a header that any client can choose", async () => {
+    const running = await runningProgram(oneService(9, { plugins: [{ name: "rate_limit", config: { limit_min: 5, limit_by: "header:X-Tenant" } }] }));
+    await running.says(/A rate_limit of service .* counts callers by the header X-Tenant.*\n/);
+    expect(logLines(running.stderr()).filter(({ level }) => level === "warn")).toHaveLength(1);
+  });
+
   it("warns of neither where they are of use, or switched off", async () => {
     const files = pem({ cert: SERVER.cert, key: SERVER.key, ca: CA.cert });
     const tls = { SERVER_CERT_PATH: files.cert!, SERVER_KEY_PATH: files.key! };

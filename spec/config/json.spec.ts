@@ -104,6 +104,24 @@ describe("parseJson", () => {
     expect(plain(node!)).toEqual({ a: 1, b: { c: 1 } });
   });
 
+  it("reports every string and key with half a surrogate pair where it stands, and reads on; whole pairs are characters", () => {
+    const { node, issues } = parseJson('{"a": "x\\ud800y", "pair": "\\ud83d\\ude00",\n "\\udc00": ["\\ude00\\ud83d"]}');
+    const message = expect.stringMatching(/^holds half a surrogate pair: write the character itself/);
+    expect(issues).toEqual([
+      { at: ["a"], message, position: { line: 1, column: 7 } },
+      { at: [], message, position: { line: 2, column: 2 } },
+      { at: ["\udc00", 0], message, position: { line: 2, column: 13 } },
+    ]);
+    expect(plain(node!)).toMatchObject({ pair: "\u{1f600}" });
+    expect(parseJson('["\ud800"]').issues).toHaveLength(1);
+  });
+
+  it("does not take values of a program with half a surrogate pair for strings", () => {
+    expect(nodeFrom("a\ud800")).toEqual({ kind: "other", text: "a string with half a surrogate pair", position: null });
+    expect(nodeFrom({ "\ud800": 1 })).toMatchObject({ kind: "other" });
+    expect(nodeFrom({ "\u{1f600}": "\u{1f600}" })).toMatchObject({ kind: "object" });
+  });
+
   it("takes __proto__ and constructor for keys like any other", () => {
     const root = parsed('{"__proto__": {"x": 1}, "constructor": 2}');
     expect(root.kind === "object" && [...root.members.keys()]).toEqual(["__proto__", "constructor"]);

@@ -29,6 +29,17 @@ function said(text: string, more: Partial<LoadOptions> = {}): string[] {
 }
 
 describe("loadConfig", () => {
+  it("refuses names with half a surrogate pair, which logs and metrics would show alike, with line and column", () => {
+    const text = GOOD.replace('"name": "a"', '"name": "shop\\ud800"').replace('"path": "/b/{id}"', '"name": "r\\udfff", "path": "/b/{id}"');
+    expect(said(text).map((line) => line.split(/ {2,}/))).toEqual([
+      ["gw.json:4:15", "services[0].name", expect.stringMatching(/^holds half a surrogate pair/)],
+      ["gw.json:5:28", "services[0].routes[0].name", expect.stringMatching(/^holds half a surrogate pair/)],
+    ]);
+    const value = { services: [{ name: "a\ud800", base_path: "/a", upstreams: [{ host: "h", port: 1 }], routes: [] }] };
+    const result = loadConfig({ value }, options);
+    expect(result.ok ? [] : result.issues.map(({ message }) => message)).toEqual(["expected a name of 1–200 characters without control characters, found a string with half a surrogate pair"]);
+  });
+
   it("gives the configuration with secrets, and the display without", () => {
     const result = load(GOOD);
     if (!result.ok) throw new Error("not ok");

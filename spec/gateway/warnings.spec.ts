@@ -103,6 +103,30 @@ describe("the gateway's status", () => {
     }
   });
 
+  it("warns of limits by a header that stand before every guard, at whatever level, and of no other limits", async () => {
+    const limit = (limit_by = "header:X-Tenant") => ({ name: "rate_limit", config: { limit_min: 5, limit_by } });
+    const guard = (enabled = true) => ({ name: "key_auth", enabled, config: { key: "k" } });
+    const warned = async (global: object[], service: object[], route: object[]) => {
+      const config = oneService(9, { plugins: service, routes: [{ path: "/x", name: "x", plugins: route }] } as never, { plugins: global } as never);
+      const { gateway } = await running(config);
+      return gateway.status.warnings.map(({ code, service: of, route: at }) => [code, of, at]);
+    };
+    const code = "limit_by_any_header";
+    expect(await warned([limit()], [limit()], [limit()])).toEqual([[code, null, null], [code, "s", null], [code, "s", "x"]]);
+    expect(await warned([limit(), guard()], [limit()], [limit()])).toEqual([[code, null, null]]);
+    expect(await warned([], [guard(false), limit()], [guard(), limit()])).toEqual([[code, "s", null]]);
+    expect(await warned([guard()], [limit()], [limit()])).toEqual([]);
+    expect(await warned([], [], [limit("client_ip"), limit("credential"), limit("all"), { ...limit(), enabled: false }])).toEqual([]);
+  });
+
+  it("says of a limit by an open header where it stands, which header it is, and what to do", async () => {
+    const { gateway } = await running(oneService(9, { plugins: [{ name: "rate_limit", config: { limit_min: 5, limit_by: "header:X-Tenant" } }] } as never));
+    expect(gateway.status.warnings[0]!.message).toBe(
+      'A rate_limit of service "s" counts callers by the header X-Tenant, which any client can change with each request: no guard stands before it. ' +
+        "To bound what one client can do, move it behind key_auth or another guard, add a limit by client_ip, or have a proxy in front set the header.",
+    );
+  });
+
   it("warns of what goes wrong at run time, and no more once it is right again", async () => {
     const clock = manualClock();
     const broken = definePlugin({ name: "broken", schema: schema.object({}), create: () => () => () => { throw new Error("no"); } });
