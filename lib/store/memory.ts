@@ -164,10 +164,11 @@ class Ledger {
   evict(block: number): void {
     const { kind } = this.blocks.page(block);
     const own = this.#rings(block);
-    const merged = this.#rings(this.overflow).map((ring, w) => atLeast(ring, own[w]!, kind.batch[w]!));
+    const before = this.#rings(this.overflow);
+    const merged = before.map((ring, w) => atLeast(ring, own[w]!, kind.batch[w]!));
     const last = Math.max(this.#last(block), this.#last(this.overflow));
     this.#drop(block);
-    this.overflow = this.#replace(this.overflow, kind, merged);
+    if (merged.some((ring, w) => ring !== before[w])) this.overflow = this.#replace(this.overflow, kind, merged);
     this.blocks.page(this.overflow).numbers[within(this.overflow) + LAST] = last;
   }
 
@@ -311,9 +312,11 @@ class View implements MemoryLimiter {
    */
   #evict(now: number): boolean {
     const ledger = this.#ledger;
+    // Who has used no more than new callers start with loses nothing: no better one is looked for.
+    const enough = this.#share();
     let victim = 0;
     let least = MOST_EVICTED;
-    for (let i = 0; i < CANDIDATES; i++) {
+    for (let i = 0; i < CANDIDATES && (victim === 0 || least > enough); i++) {
       const place = ledger.anyPlace();
       let block = ledger.places.blockAt(place);
       if (ledger.blocks.page(block).kind !== this.#plan) block = ledger.convert(block, this.#plan);

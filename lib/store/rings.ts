@@ -47,18 +47,22 @@ export function regrouped(ring: Ring, before: number, limit: number, batch: numb
 
 /**
  * The marks of a caller who has used at least what either of two callers has, at every moment until the last mark leaves the window, and as
- * little more as marks of `batch` admissions can tell: the k-th newest admission is the later one of both k-th newest.
+ * little more as marks of `batch` admissions can tell: the k-th newest admission is the later one of both k-th newest. `a` itself where `b`
+ * adds nothing to it.
  */
 export function atLeast(a: Ring, b: Ring, batch: number): Ring {
   const total = Math.max(admissions(a, batch), admissions(b, batch));
   const length = Math.ceil(total / batch);
   const newest = total - Math.max(0, length - 1) * batch;
-  // A mark bears the time of its latest admission. The newest mark begins with admission 0, the one before it with admission `newest`.
-  const times = Array.from({ length }, (_, i) => {
+  let isSame = length === a.times.length && newest === a.newest;
+  const times: number[] = [];
+  for (let i = 0; i < length; i++) {
+    // A mark bears the time of its latest admission. The newest mark begins with admission 0, the one before it with admission `newest`.
     const first = i === length - 1 ? 0 : newest + (length - 2 - i) * batch;
-    return Math.max(timeOf(a, first, batch), timeOf(b, first, batch));
-  });
-  return { times, newest };
+    times.push(Math.max(timeOf(a, first, batch), timeOf(b, first, batch)));
+    isSame &&= times[i] === a.times[i];
+  }
+  return isSame ? a : { times, newest };
 }
 
 function admissions({ times, newest }: Ring, batch: number): number {
