@@ -60,6 +60,15 @@ export const ERRORS = Object.freeze({
 
 export type ErrorCode = keyof typeof ERRORS;
 
+/** What was thrown, as text; plugins may throw anything, values without a text included. Never throws. */
+export function wordsOf(thrown: unknown, form: "message" | "stack" = "message"): string {
+  try {
+    return thrown instanceof Error ? String((form === "stack" ? thrown.stack : null) ?? thrown.message) : String(thrown);
+  } catch {
+    return "a value that has no text was thrown";
+  }
+}
+
 /** A fault that carries its place in the table. Thrown between modules; `message` is for the log, never for the client. */
 export class Fault extends Error {
   readonly code: ErrorCode;

@@ -163,7 +163,7 @@ function walk(inbound: Inbound, snapshot: Snapshot, tools: ServeTools): Walked {
       return found.kind === "route" ? { ...found, target: { ...found.target, handler, meter: new RouteMeter() } } : found;
     },
   };
-  const reply = serve(inbound, { ...snapshot, table }, { ...tools, onFault: () => {} });
+  const reply = serve(inbound, { ...snapshot, table }, tools);
   inbound.call.close();
   if (reply instanceof Promise) throw new Error("a request was not looked at in one turn");
   return { exchange: taken, reply, found: last };

@@ -30,7 +30,7 @@ import { Stats, type GatewayStats, type StatsExtent } from "../observe/stats.ts"
 import { Tracer } from "../observe/trace.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
-import type { Link } from "../plugins/blame.ts";
+import type { OnFault } from "../plugins/blame.ts";
 import { kindProblem } from "../plugins/kit.ts";
 import { checkRoutes } from "../route/table.ts";
 import { createListener, type Listener } from "../server/listener.ts";
@@ -44,7 +44,7 @@ import { collected, injected, type InjectRequest, type InjectResponse } from "./
 import { families } from "./metrics.ts";
 import { PluginModules } from "./plugin_modules.ts";
 import { Runtime } from "./runtime.ts";
-import { serve, type ServeTools } from "./serve.ts";
+import { logFault, serve, type ServeTools } from "./serve.ts";
 import type { ShownConfig } from "./shown.ts";
 import { compile, type Loaded, type Snapshot } from "./snapshot.ts";
 import type { GatewayStatus, LastReload, PluginFaults, Reloaded, ReloadCause, ShownCertificate, State } from "./status.ts";
@@ -154,7 +154,7 @@ export class Gateway {
     this.#modules = options.modules ?? new PluginModules();
     this.#log = options.log ?? silentLog;
     this.#clock = options.clock ?? systemClock;
-    this.#tools = { clock: this.#clock, log: this.#log, onFault: this.#onFault };
+    this.#tools = { clock: this.#clock, log: this.#log };
     this.#startedAt = this.#clock.now();
     this.#loadedAt = this.#clock.wall();
     this.#runtime = new Runtime({ clock: this.#clock, log: this.#log, ...(options.lookup === undefined ? {} : { lookup: options.lookup }) });
@@ -489,7 +489,10 @@ export class Gateway {
     return serve(inbound, this.#snapshot, this.#tools);
   }
 
-  readonly #onFault = ({ name, scope: { key, id, level, service, route } }: Link): void => {
+  readonly #onFault: OnFault = (link, call, error) => {
+    logFault(this.#log, call, error, link);
+    const { name, scope } = link;
+    const { key, id, level, service, route } = scope;
     // A request may have outlived the configuration it came under.
     if (!this.#snapshot.instances.has(key)) return;
     const count = (this.#pluginFaults.get(key)?.count ?? 0) + 1;
@@ -582,7 +585,7 @@ export class Gateway {
 
   #compile(loaded: LoadedWhole): Snapshot {
     const { kinds } = loaded;
-    return compile(loaded, { runtime: this.#runtime, metrics: this.#metrics, kinds, log: this.#log, tracer: this.#tracer });
+    return compile(loaded, { runtime: this.#runtime, metrics: this.#metrics, kinds, log: this.#log, tracer: this.#tracer, onFault: this.#onFault });
   }
 }
 

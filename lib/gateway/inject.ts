@@ -8,8 +8,8 @@ import type { ClientCertificate } from "../http/exchange.ts";
 import { hasHeader, headerValue, withoutNamed, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import { withoutDropped } from "../server/dropped_headers.ts";
+import { replyHeaders } from "../server/outgoing.ts";
 import { receiveParts, refuseFramingOf, refuseSize, type Inbound, type ReceiveOptions, type Refusal } from "../server/receive.ts";
-import { replyHeaders } from "../server/respond.ts";
 
 export interface InjectRequest {
   /** Default "GET". */

@@ -3,24 +3,20 @@
  * back as a Reply. Receiving and sending bytes is `server/`.
  */
 import type { Clock } from "../base/clock.ts";
-import { ERRORS, Fault } from "../base/errors.ts";
+import { wordsOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { Exchange } from "../http/exchange.ts";
+import { Exchange, type Call } from "../http/exchange.ts";
 import { headerValue } from "../http/headers.ts";
-import { isReply, problem, type Reply } from "../http/reply.ts";
-import { blamed, type Link } from "../plugins/blame.ts";
+import { faultReply, problem, type Reply } from "../http/reply.ts";
+import type { Link } from "../plugins/blame.ts";
 import { readTarget } from "../route/path.ts";
 import type { Found } from "../route/table.ts";
 import { isHost, type Inbound } from "../server/receive.ts";
 import type { RouteTarget, Snapshot } from "./snapshot.ts";
 
-/** Told of every plugin that was at fault for a request. */
-export type OnFault = (link: Link) => void;
-
 export interface ServeTools {
   readonly clock: Clock;
   readonly log: Log;
-  readonly onFault: OnFault;
 }
 
 /** Never throws, and its promise never rejects: whatever goes wrong inside is a 500 without a word about the inside. */
@@ -77,13 +73,13 @@ export function serve(inbound: Inbound, snapshot: Snapshot, tools: ServeTools): 
   });
   try {
     const reply = handler(exchange);
-    if (!(reply instanceof Promise)) return checked(inbound, reply, tools);
+    if (!(reply instanceof Promise)) return answered(inbound, reply, tools.clock);
     return reply.then(
-      (later) => checked(inbound, later, tools),
-      (error: unknown) => fault(inbound, error, tools),
+      (later) => answered(inbound, later, tools.clock),
+      (error: unknown) => fault(inbound, error, tools.log),
     );
   } catch (error) {
-    return fault(inbound, error, tools);
+    return fault(inbound, error, tools.log);
   }
 }
 
@@ -95,30 +91,26 @@ function preflighted({ headers }: Inbound, find: (method: string) => Found<Route
   return found.kind === "route" && found.target.takesPreflights ? found : null;
 }
 
-/** A plugin that returns something else (`next(exchange)` without `return`) is at fault for its own request, and for no other. */
-function checked(inbound: Inbound, reply: Reply, tools: ServeTools): Reply {
-  const { notes } = inbound.call;
-  if (notes.logged || notes.plugin !== null) notes.answeredAt = tools.clock.now();
-  if (isReply(reply)) return reply;
-  const { body } = (reply ?? {}) as { body?: { destroy?: unknown } | null };
-  if (typeof body?.destroy === "function") body.destroy();
-  return fault(inbound, new TypeError("a plugin returned no Reply: it gives back what next(exchange) does, or a Reply of its own"), tools, reply);
+function answered({ call: { notes } }: Inbound, reply: Reply, clock: Clock): Reply {
+  if (notes.logged || notes.plugin !== null) notes.answeredAt = clock.now();
+  return reply;
 }
 
-/** `outcome` is what came out of the plugins: the error, or what they gave in the place of a Reply. */
-function fault({ call }: Inbound, error: unknown, { log, onFault }: ServeTools, outcome: unknown = error): Reply {
-  // A plugin that reads the body meets its limits: the client is at fault, not the plugin.
-  if (error instanceof Fault && ERRORS[error.code].side === "client") return problem(call, error.code, { why: error.message });
-  const link = blamed(call, outcome);
-  if (link !== null) onFault(link);
+/** What no plugin was at fault for: those that were have given their own reply. */
+function fault({ call }: Inbound, error: unknown, log: Log): Reply {
+  logFault(log, call, error, null);
+  return faultReply(call, error);
+}
+
+/** `link`: the plugin at fault; null where it was none. */
+export function logFault(log: Log, call: Call, error: unknown, link: Link | null): void {
   log.error("a plugin or the gateway failed", {
     request_id: call.id,
     service: call.notes.service,
     route: call.notes.route,
     ...(link === null ? null : { plugin: link.name, plugin_id: link.scope.id, plugin_level: link.scope.level }),
-    error: error instanceof Error ? (error.stack ?? error.message) : String(error),
+    error: wordsOf(error, "stack"),
   });
-  return problem(call, "internal", { why: error instanceof Error ? error.message : String(error) });
 }
 
 /** Details of the router are clauses: "the path has a “..” segment". */

@@ -5,6 +5,7 @@
 import { hash, randomUUID } from "node:crypto";
 import { cidrSet } from "../base/cidr.ts";
 import type { Clock } from "../base/clock.ts";
+import { wordsOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { factsOf } from "../base/pem.ts";
 import type { Json } from "../config/json.ts";
@@ -16,7 +17,7 @@ import type { Handler } from "../http/handler.ts";
 import type { Metrics, MetricsPlan, RouteMeter } from "../observe/metrics.ts";
 import { behindPlugins, metered } from "../observe/plugin_meter.ts";
 import type { Tracer } from "../observe/trace.ts";
-import { foldBlaming, type Link } from "../plugins/blame.ts";
+import { foldBlaming, type Link, type OnFault } from "../plugins/blame.ts";
 import { runningOrder, type AnyPlugin, type Scope, type Tools } from "../plugins/plugin.ts";
 import { compileTable, type RouteTable, type TableEntry } from "../route/table.ts";
 import { hostCertificates, type HostCertificates } from "../server/certificates.ts";
@@ -92,6 +93,8 @@ export interface Workshop {
   readonly log: Log;
   /** Null: requests are not traced. */
   readonly tracer: Tracer | null;
+  /** Told of every plugin that is at fault for a request. */
+  readonly onFault: OnFault;
 }
 
 /** Throws when a plugin cannot be created; nothing in force has been touched then. */
@@ -138,6 +141,7 @@ function compileInto(inUse: InUse, loaded: Loaded, workshop: Workshop): Snapshot
       totalMs: service.timeouts.totalMs,
       breaker: breaker?.breaker ?? null,
       meter,
+      log,
       retries: policy === null ? null : { policy, budget: fleet.budget, memory: runtime.replayMemory },
     });
     const outer = {
@@ -231,7 +235,7 @@ function routeEntries(
         service: name,
         route: { name: route.name, path: route.path, audience: audienceOf(links, service.name, route.name) },
         pattern: patternOf(name.basePath, route.path),
-        handler: folded(links, links.length === 0 ? innermost : behind, service.name, route.name),
+        handler: compiler.fold(links, links.length === 0 ? innermost : behind, { service: service.name, route: route.name }),
         meter: meters.get(route.name)!,
         takesPreflights: outerTakesPreflights || compiler.takesPreflights(route.plugins),
       },
@@ -243,14 +247,6 @@ function routeEntries(
 function audienceOf(links: readonly OwnLink[], service: string, route: string): string {
   if (!links.some(({ kind }) => kind.stores)) return "";
   return hash("sha256", JSON.stringify([service, route, links.filter(({ kind }) => kind.guards).map(({ identity }) => identity)]), "base64url");
-}
-
-function folded(links: readonly Link[], innermost: Handler, service: string, route: string): Handler {
-  try {
-    return foldBlaming(links, innermost);
-  } catch (error) {
-    throw new Error(`the plugins of ${whereIs({ level: "route", service, route })} cannot be put together: ${wordsOf(error)}`, { cause: error });
-  }
 }
 
 /** `/a/{rest*}`; route `/` under base_path `/a` is `/a`, as it is asked for. */
@@ -288,6 +284,14 @@ class PluginCompiler {
   takesPreflights(instances: readonly PluginInstance[]): boolean {
     const { kinds } = this.#workshop;
     return instances.some(({ name, enabled }) => enabled && kinds.find((kind) => kind.name === name)?.takes === "preflights");
+  }
+
+  fold(links: readonly Link[], innermost: Handler, of: { readonly service: string; readonly route: string }): Handler {
+    try {
+      return foldBlaming(links, innermost, this.#workshop.onFault);
+    } catch (error) {
+      throw new Error(`the plugins of ${whereIs({ level: "route", ...of })} cannot be put together: ${wordsOf(error)}`, { cause: error });
+    }
   }
 
   create(instances: readonly PluginInstance[], place: Pick<Scope, "level" | "service" | "route">): readonly OwnLink[] {
@@ -337,10 +341,6 @@ function identityOf(key: string, config: unknown): string {
   } catch {
     return randomUUID();
   }
-}
-
-function wordsOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }
 
 function whereIs(scope: Pick<Scope, "level" | "service" | "route">): string {

@@ -1,43 +1,104 @@
 /**
- * Moves a body from a stream to a sink with back-pressure, and counts one. Who owns them, and what an early end means, is the callers'
- * affair.
+ * Moves a body from a stream to a sink with back-pressure, checks it on the way, and counts one. The caller owns both, and decides what
+ * a body that breaks off means.
  */
-import type { Readable, Writable } from "node:stream";
+import { PassThrough, type Readable, type Writable } from "node:stream";
+import { Fault } from "../base/errors.ts";
+
+/** Where a body goes. */
+export interface Sink {
+  /** False: the sink wants no more until it has called what `onceDrained` was given last. */
+  write(chunk: Buffer): boolean;
+  onceDrained(run: () => void): void;
+}
 
 export interface PumpEnd {
   /** All of the source has been written; the sink is not ended. */
   readonly done: () => void;
-  /** The source broke off: what has been written is not the whole. Called at most once, and never after `done`. */
+  /** What has been written is not the whole. Called at most once, and never after `done`. */
   readonly broken: (cause: Error | null) => void;
-  /** Hears of each chunk that is written, by its length. */
+  /** Called for each chunk that is written, with its length in bytes. */
   readonly passed?: (bytes: number) => void;
 }
 
-/** Writes every chunk of `source` to `sink`, pausing the source while the sink is full. */
-export function pump(source: Readable, sink: Writable, end: PumpEnd): void {
+export function sinkOf(stream: Writable): Sink {
+  return { write: (chunk) => stream.write(chunk), onceDrained: (run) => void stream.once("drain", run) };
+}
+
+/**
+ * Writes every chunk of `source` to `sink`, pausing the source while the sink is full. `length`: the bytes that Content-Length promises,
+ * Infinity without one. A body of another length breaks off with a `Fault` "internal", and no byte beyond the promised ones is written: the
+ * recipient would read it as the next message. So does a stream that yields something other than bytes or text. Returns what stops it;
+ * neither `done` nor `broken` is called after that.
+ */
+export function pump(source: Readable, sink: Sink, end: PumpEnd, length = Infinity): () => void {
   let over = false;
-  const resume = () => source.resume();
-  const stop = (cause: Error | null) => {
-    if (over) return;
+  let left = length;
+  const { passed } = end;
+  const stop = () => {
     over = true;
+    source.removeListener("data", write);
+  };
+  const broken = (cause: Error | null) => {
+    if (over) return;
+    stop();
     end.broken(cause);
   };
-  const { passed } = end;
-  source.on("data", (chunk: Buffer) => {
-    passed?.(chunk.length);
-    if (!sink.write(chunk)) {
-      source.pause();
-      sink.once("drain", resume);
-    }
-  });
+  const resume = () => {
+    if (!over) source.resume();
+  };
+  const write = (chunk: unknown) => {
+    if (over) return;
+    const bytes = bytesOf(chunk);
+    if (bytes === null) return broken(new Fault("internal", `the body's stream yields ${typeof chunk} values: it has to yield bytes or text`));
+    left -= bytes.length;
+    if (left < 0) return broken(new Fault("internal", `the body is longer than its Content-Length of ${length} bytes`));
+    passed?.(bytes.length);
+    if (sink.write(bytes)) return;
+    source.pause();
+    sink.onceDrained(resume);
+  };
+  // A plugin may have read the body and passed it on all the same: its end would never be heard of.
+  if (source.readableEnded || source.destroyed) {
+    process.nextTick(broken, new Error("the body was read or destroyed before it was sent"));
+    return stop;
+  }
+  source.on("data", write);
   source.on("end", () => {
     if (over) return;
-    over = true;
+    if (left > 0 && left !== Infinity) return broken(new Fault("internal", `the body is ${left} bytes shorter than its Content-Length of ${length}`));
+    stop();
     end.done();
   });
-  source.on("error", stop);
-  source.on("close", () => stop(null));
+  source.on("error", broken);
+  source.on("close", () => broken(null));
+  return stop;
 }
+
+/** Text as its UTF-8 bytes: its length in characters would frame it wrongly. Null for what is neither bytes nor text. */
+function bytesOf(chunk: unknown): Buffer | null {
+  if (Buffer.isBuffer(chunk)) return chunk;
+  if (typeof chunk === "string") return Buffer.from(chunk);
+  return chunk instanceof Uint8Array ? Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength) : null;
+}
+
+/**
+ * The same body as a stream of bytes, for all that read it: a stream in object mode (as `Readable.from` makes them) may yield anything, and
+ * one that decodes text yields strings. Every other stream is returned as it is.
+ */
+export function byteStream(body: Readable): Readable {
+  if (!body.readableObjectMode && body.readableEncoding === null) return body;
+  const bytes = new PassThrough();
+  bytes.on("error", ignore);
+  pump(body, sinkOf(bytes), {
+    done: () => bytes.end(),
+    broken: (cause) => void bytes.destroy(cause ?? new Error("the body broke off")),
+  });
+  bytes.once("close", () => void body.destroy());
+  return bytes;
+}
+
+function ignore(): void {}
 
 /** Tells `passed` of all that comes of a body, read or not, where it comes in: to listen to it would be to read it. */
 export function countBytes(body: Readable, passed: (bytes: number) => void): void {

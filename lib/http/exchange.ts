@@ -2,9 +2,10 @@
  * One request as plugins and forwarders see it: read-only, changed by passing a changed copy on.
  * Where it comes from is `server/receive*.ts`; what answers it is a `Handler`.
  */
-import type { Readable } from "node:stream";
-import type { ErrorCode } from "../base/errors.ts";
-import type { HeaderList } from "./headers.ts";
+import { Readable } from "node:stream";
+import { wordsOf, type ErrorCode } from "../base/errors.ts";
+import { byteStream } from "./body.ts";
+import { hasHeader, isWritable, type HeaderList } from "./headers.ts";
 
 /** The parts of an Exchange; all of them may be replaced with `exchange.with({ … })`, except `call`. */
 export interface ExchangeParts {
@@ -103,7 +104,10 @@ export class Exchange implements ExchangeParts {
   /** A copy with some parts replaced: `next(exchange.with({ headers }))`. */
   with(changes: Partial<Omit<ExchangeParts, "call">>): Exchange {
     // Assigned over a copy: spread into one, the parts are gathered twice, which takes three times as long.
-    return Object.assign(new Exchange(this), changes);
+    const copy = Object.assign(new Exchange(this), changes);
+    // A body of a plugin's own: all that read it look for bytes.
+    if (changes.body instanceof Readable) (copy as { body: Readable | null }).body = byteStream(changes.body);
+    return copy;
   }
 
   /** The id that stands in X-Request-Id, in problem documents and in the logs. */
@@ -266,12 +270,18 @@ export class Call {
    * caller alone. An identity says as much.
    */
   personal = false;
-  /** Sends an informational response (RFC 9110 §15.2: 100, 103) ahead of the reply; does nothing once that has begun. */
-  readonly inform: (status: number, headers: HeaderList) => void;
+  /**
+   * When the reply has to be out, body included; monotonic, 0: no such moment. Set where an upstream is asked (`timeouts.total_ms`), for what
+   * a client has yet to read when the upstream is done.
+   */
+  endsAt = 0;
+  /** What the innermost handler so far has returned: a plugin that returns the same has only passed it on (`plugins/blame.ts`). */
+  passed: unknown = NOTHING;
   /** The client's certificate on this connection (not through a proxy), or null when it has shown none. */
   readonly certificate: () => ClientCertificate | null;
   /** Of this connection (not of one through a proxy): "TLSv1.3"; null without TLS. */
   readonly tlsVersion: string | null;
+  readonly #inform: (status: number, headers: HeaderList) => void;
   #state: "open" | "aborted" | "closed" = "open";
   #listeners: (() => void)[] | null = null;
   #endings: (() => void)[] | null = null;
@@ -282,9 +292,21 @@ export class Call {
     this.remoteAddress = options.remoteAddress;
     this.trustedRemote = options.trustedRemote;
     this.startedAt = options.startedAt;
-    this.inform = options.inform;
+    this.#inform = options.inform;
     this.certificate = options.certificate ?? noCertificate;
     this.tlsVersion = options.tlsVersion ?? null;
+  }
+
+  /**
+   * Sends an informational response (RFC 9110 §15.2: 100, 102 to 199) ahead of the reply; does nothing once that has begun. Being a hint,
+   * one that HTTP cannot carry is dropped.
+   */
+  inform(status: number, headers: HeaderList): void {
+    try {
+      if (isInformational(status) && isWritable(headers) && !isFramed(headers)) this.#inform(status, headers);
+    } catch {
+      // Its connection is at its end.
+    }
   }
 
   /** True once the client has gone away before its reply was complete. */
@@ -334,6 +356,7 @@ export class Call {
   #end(): void {
     const endings = this.#endings;
     this.#endings = null;
+    this.passed = NOTHING;
     this.#runAll(endings);
   }
 
@@ -344,7 +367,7 @@ export class Call {
       try {
         run();
       } catch (error) {
-        this.notes.fault ??= `what a plugin does at the end of a request failed: ${error instanceof Error ? error.message : String(error)}`;
+        this.notes.fault ??= `what a plugin does at the end of a request failed: ${wordsOf(error)}`;
       }
     }
   }
@@ -356,6 +379,19 @@ export class Call {
     if (why !== undefined) this.notes.fault = why;
   }
 }
+
+/** Other than 101, which is no hint but the end of HTTP on its connection. */
+function isInformational(status: number): boolean {
+  return Number.isInteger(status) && status >= 100 && status < 200 && status !== 101;
+}
+
+/** An informational response has no body to speak of (RFC 9110 §15.2). */
+function isFramed(headers: HeaderList): boolean {
+  return hasHeader(headers, "content-length") || hasHeader(headers, "transfer-encoding");
+}
+
+/** What no handler can return. */
+const NOTHING = Object.freeze({});
 
 function noCertificate(): null {
   return null;

@@ -187,6 +187,19 @@ export function quotedString(text: string): string {
   return `"${text.replace(/[^\x20-\x7e]/g, "?").replace(/["\\]/g, "\\$&")}"`;
 }
 
+/** Whether HTTP can carry the list: names are tokens, values Latin-1 text without control characters (RFC 9110 §5.5, §5.6.2). */
+export function isWritable(list: HeaderList): boolean {
+  if (!Array.isArray(list) || list.length % 2 !== 0) return false;
+  for (let i = 0; i < list.length; i += 2) {
+    const [name, value] = [list[i] as unknown, list[i + 1] as unknown];
+    if (typeof name !== "string" || typeof value !== "string" || !TOKEN.test(name) || !VALUE.test(value)) return false;
+  }
+  return true;
+}
+
+const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
+const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
+
 /** Compares a name as received with one in lower case; most comparisons end at the length. */
 function sameName(name: string, lower: string): boolean {
   return name.length === lower.length && (name === lower || name.toLowerCase() === lower);

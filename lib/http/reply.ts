@@ -2,7 +2,7 @@
  * What answers an exchange, and how the gateway's own errors look (RFC 9457). Writing a Reply to the client is `server/respond*.ts`.
  */
 import type { Duplex, Readable } from "node:stream";
-import { ERRORS, type ErrorCode } from "../base/errors.ts";
+import { ERRORS, Fault, wordsOf, type ErrorCode } from "../base/errors.ts";
 import type { Call } from "./exchange.ts";
 import type { HeaderList } from "./headers.ts";
 
@@ -33,17 +33,32 @@ export interface Tunnel {
 /** Whether a value that is said to be a Reply is one that can be sent. */
 export function isReply(reply: Reply): boolean {
   if (typeof reply !== "object" || reply === null) return false;
-  const { status, headers, body } = reply;
-  if (!Number.isInteger(status) || !Array.isArray(headers) || status > 999) return false;
-  if (status < 200 && (status !== 101 || reply.tunnel === undefined)) return false;
+  const { status, headers, body, trailers, tunnel } = reply;
+  if (!Number.isInteger(status) || !Array.isArray(headers) || status > 999 || headers.length % 2 !== 0) return false;
+  for (const each of headers as readonly unknown[]) if (typeof each !== "string") return false;
+  if ((status < 200 && status !== 101) || (status === 101) !== (tunnel !== undefined)) return false;
+  if (tunnel !== undefined && typeof (tunnel as Partial<Tunnel> | null)?.socket?.pipe !== "function") return false;
+  if (trailers !== undefined && typeof trailers !== "function") return false;
   return body === null || Buffer.isBuffer(body) || typeof (body as { pipe?: unknown } | undefined)?.pipe === "function";
 }
 
-/** Gives up a Reply that will not be sent, and frees what it holds (an unread body holds its pooled connection for ever). */
-export function discard(reply: Reply): void {
-  if (reply.body !== null && !Buffer.isBuffer(reply.body)) reply.body.destroy();
-  reply.tunnel?.socket.destroy();
+/** Gives up a Reply that will not be sent, and frees what it holds (an unread body holds its pooled connection for ever). Never throws. */
+export function discard({ body, tunnel }: Reply): void {
+  if (body !== null && !Buffer.isBuffer(body)) giveUp(body);
+  if (tunnel !== undefined) giveUp(tunnel.socket);
 }
+
+/** A stream of a plugin's may fail as it is destroyed, at once or later: without a listener that would end the process. */
+function giveUp(stream: Readable | Duplex): void {
+  try {
+    if (stream.listenerCount("error") === 0) stream.on("error", ignore);
+    stream.destroy();
+  } catch {
+    // What it held is its own affair.
+  }
+}
+
+function ignore(): void {}
 
 export interface ProblemOptions {
   /** For the client to read: what happened and what to do. Nothing about the inside of the gateway. */
@@ -59,6 +74,16 @@ export interface ProblemOptions {
 export function problem(call: Call, code: ErrorCode, options: ProblemOptions = {}): Reply {
   const kind = ERRORS[code];
   return problemReply(call, { code, status: kind.status, title: kind.title }, options);
+}
+
+/** Whether what a plugin threw is the client's fault: a plugin that reads the body meets its limits. */
+export function isClients(error: unknown): error is Fault {
+  return error instanceof Fault && ERRORS[error.code].side === "client";
+}
+
+/** The reply to what was thrown: the client's own fault, else a 500 without a word about the inside. */
+export function faultReply(call: Call, error: unknown): Reply {
+  return problem(call, isClients(error) ? error.code : "internal", { why: wordsOf(error) });
 }
 
 /** A problem document whose code is not of the table: for plugins that bring their own. */

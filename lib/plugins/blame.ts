@@ -1,12 +1,12 @@
 /**
- * Finds out which plugin of a chain was at fault, for the log and the counts. Answering for it is `gateway/`.
+ * Keeps a plugin's fault to its own request, and reports which plugin of a chain it was. Logging and counting faults is `gateway/`.
  *
- * A reply that passes through a plugin as it came costs a comparison. Only a promise that a plugin makes itself is looked at twice,
- * by a reaction beside it: what the chain returns, and when, stays the same.
+ * A reply that passes through a plugin as it came costs a comparison.
  */
-import type { Call } from "../http/exchange.ts";
+import { byteStream } from "../http/body.ts";
+import type { Call, Exchange } from "../http/exchange.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
-import { isReply, type Reply } from "../http/reply.ts";
+import { discard, faultReply, isClients, isReply, type Reply } from "../http/reply.ts";
 import { fold, type Scope } from "./plugin.ts";
 
 /** One instance in the chain of a route. */
@@ -17,67 +17,66 @@ export interface Link {
   readonly middleware: Middleware;
 }
 
-/** Folds like `fold`, so that `blamed` can tell afterwards who threw, rejected, or gave no Reply. */
-export function foldBlaming(links: readonly Link[], innermost: Handler): Handler {
+/** Told of every plugin that was at fault, with what it threw. */
+export type OnFault = (link: Link, call: Call, error: unknown) => void;
+
+/**
+ * Folds like `fold`, so that a fault costs its own request only: what a plugin throws, rejects with, or gives in the place of a Reply becomes
+ * the reply to its own request where it happens. The plugins around it see that reply like any other, and add what they add to all.
+ */
+export function foldBlaming(links: readonly Link[], innermost: Handler, onFault: OnFault): Handler {
   if (links.length === 0) return innermost;
-  // What the handler within has just returned: whoever returns the same has only passed it on.
-  let passed: Reply | Promise<Reply> | null = null;
   const guards = links.map((link): Middleware => (next) => {
     const handler = handlerOf(link, next);
+    const replyTo = (exchange: Exchange, error: unknown): Reply => {
+      const { call } = exchange;
+      if (!isClients(error)) onFault(link, call, error);
+      return faultReply(call, error);
+    };
+    const checked = (exchange: Exchange, reply: Reply): Reply => {
+      try {
+        if (isReply(reply) && (reply.tunnel === undefined || exchange.upgrade !== null)) return withSafeBody(reply);
+        // What it holds must not be held for ever.
+        if (typeof reply === "object" && reply !== null) discard(reply);
+      } catch (error) {
+        return replyTo(exchange, error);
+      }
+      return replyTo(exchange, new TypeError(NO_REPLY));
+    };
     return (exchange) => {
-      let returned;
+      const { call } = exchange;
+      let returned: Reply | Promise<Reply>;
       try {
         returned = handler(exchange);
       } catch (error) {
-        blame(exchange.call, link, error, "error");
-        throw error;
+        returned = replyTo(exchange, error);
       }
-      if (returned === passed) return returned;
-      watch(returned, exchange.call, link);
-      return (passed = returned);
+      // Whoever returns what the handler within has just returned has only passed it on.
+      if (returned === call.passed) return returned;
+      const own = returned instanceof Promise ? returned.then((reply) => checked(exchange, reply), (error: unknown) => replyTo(exchange, error)) : checked(exchange, returned);
+      call.passed = own;
+      return own;
     };
   });
-  const chain = fold(guards, (exchange) => (passed = innermost(exchange)));
-  return (exchange) => {
-    const returned = chain(exchange);
-    passed = null; // or it would hold the reply until the next one
+  return fold(guards, (exchange) => {
+    const returned = innermost(exchange);
+    exchange.call.passed = returned;
     return returned;
-  };
+  });
 }
 
-/** Who is to blame for what came out of the chain, an error or something that is no Reply; null when it was no plugin. */
-export function blamed(call: Call, outcome: unknown): Link | null {
-  const found = BLAME.get(call);
-  // Whatever a plugin does with something that is no Reply, the one that gave it is at fault.
-  return found !== undefined && (found.kind === "no reply" || found.outcome === outcome) ? found.link : null;
+/** A body of a plugin's own: it may break off before anybody listens, and be no stream of bytes. */
+function withSafeBody(reply: Reply): Reply {
+  const { body } = reply;
+  if (body === null || Buffer.isBuffer(body)) return reply;
+  if (body.listenerCount("error") === 0) body.on("error", ignore);
+  const bytes = byteStream(body);
+  return bytes === body ? reply : { ...reply, body: bytes };
 }
 
-interface Blame {
-  readonly link: Link;
-  readonly outcome: unknown;
-  readonly kind: "error" | "no reply";
-}
+const NO_REPLY = "a plugin returned no Reply: it gives back what next(exchange) does, or a Reply of its own";
 
-const BLAME = new WeakMap<Call, Blame>();
-
-function blame(call: Call, link: Link, outcome: unknown, kind: Blame["kind"]): void {
-  const before = BLAME.get(call);
-  // The same error meets every plugin around the one that threw it.
-  if (before === undefined || (before.kind === "error" && before.outcome !== outcome)) BLAME.set(call, { link, outcome, kind });
-}
-
-function watch(returned: Reply | Promise<Reply>, call: Call, link: Link): void {
-  if (!(returned instanceof Promise)) {
-    if (!isReply(returned)) blame(call, link, returned, "no reply");
-    return;
-  }
-  returned.then(
-    (reply) => {
-      if (!isReply(reply)) blame(call, link, reply, "no reply");
-    },
-    (error: unknown) => blame(call, link, error, "error"),
-  );
-}
+function ignore(): void {}
 
 function handlerOf({ name, middleware }: Link, next: Handler): Handler {
   const handler: unknown = middleware(next);

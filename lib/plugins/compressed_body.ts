@@ -4,7 +4,7 @@
  */
 import type { Readable, Transform } from "node:stream";
 import zlib from "node:zlib";
-import { pump } from "../http/body.ts";
+import { pump, sinkOf } from "../http/body.ts";
 
 export type Coding = "zstd" | "br" | "gzip";
 
@@ -63,7 +63,7 @@ export function compressStream(source: Readable | Buffer, coding: Coding, flushe
     return encoder;
   }
   if (flushes) flushPauses(source, encoder, flush);
-  pump(source, encoder, {
+  pump(source, sinkOf(encoder), {
     done: () => encoder.end(),
     broken: (cause) => void encoder.destroy(cause ?? new Error("the body broke off")),
   });

@@ -2,54 +2,62 @@
  * Replies on a bare HTTP/1 socket, where node offers no ServerResponse: upgrades, CONNECT, and requests that could not be parsed.
  * Every such reply ends the connection, except a 101, after which the socket is a tunnel.
  */
-import { STATUS_CODES, validateHeaderName, validateHeaderValue } from "node:http";
+import { STATUS_CODES } from "node:http";
 import type { Duplex } from "node:stream";
 import type { Clock } from "../base/clock.ts";
-import { ERRORS, type ErrorCode } from "../base/errors.ts";
+import { ERRORS, Fault, type ErrorCode } from "../base/errors.ts";
 import { pump } from "../http/body.ts";
 import type { Call } from "../http/exchange.ts";
-import { hasHeader, withoutHeader, type HeaderList } from "../http/headers.ts";
+import { isWritable, withoutHeader, type HeaderList } from "../http/headers.ts";
 import { discard, problem, problemDocument, type Reply } from "../http/reply.ts";
+import { Delivery, type DeliveryOptions } from "./delivery.ts";
 import { endSoon } from "./linger.ts";
-import { breakOff, replyHeaders, spoiltReply, withLength } from "./respond.ts";
+import { hasContent, replyHeaders, spoiltReply, statedLength, withLength } from "./outgoing.ts";
+import { breakOff } from "./respond.ts";
 
 /** The answer to an upgrade request. True when it was a 101 and the socket now belongs to the tunnel. */
-export function respondBare(socket: Duplex, call: Call, reply: Reply, clock: Clock): boolean {
+export function respondBare(socket: Duplex, call: Call, reply: Reply, options: DeliveryOptions): boolean {
   if (call.aborted || !socket.writable) {
     discard(reply);
     return false;
   }
   const spoilt = spoiltReply(call, reply);
-  if (spoilt !== null) return respondBare(socket, call, spoilt, clock);
+  if (spoilt !== null) return respondBare(socket, call, spoilt, options);
   call.notes.status = reply.status;
   const switches = reply.status === 101 && reply.tunnel !== undefined;
-  const { body } = reply;
+  const body = hasContent("GET", reply) ? reply.body : null;
   // Trailers cannot follow what is not chunked.
-  const headers = withoutHeader(withLength(replyHeaders(reply, call.id), body), "trailer").slice();
+  const headers = withoutHeader(withLength(replyHeaders(reply, call.id), "GET", reply), "trailer").slice();
   if (!switches) headers.push("Connection", "close");
-  if (!isWritable(reply.reason, headers)) {
+  if (!isWritable(headers) || !isWritable(["Reason", reply.reason ?? ""])) {
     discard(reply);
-    return respondBare(socket, call, problem(call, "internal", { why: "the reply's head cannot be written" }), clock);
+    return respondBare(socket, call, problem(call, "internal", { why: "the reply's head cannot be written" }), options);
   }
   socket.write(head(`HTTP/1.1 ${reply.status} ${reply.reason ?? STATUS_CODES[reply.status] ?? ""}`, headers), "latin1");
   if (switches) return true;
   call.notes.sent = 0;
   if (body === null || Buffer.isBuffer(body)) {
-    if (body !== null) {
+    if (body === null) discard(reply);
+    else {
       call.notes.sent = body.length;
       socket.write(body);
     }
-    endSoon(socket, clock);
+    endSoon(socket, options.clock);
     return false;
   }
   call.onAbort(() => body.destroy());
   // Delimited by its Content-Length or by the end of the connection (RFC 9112 §6.3).
-  const delimited = hasHeader(headers, "content-length");
-  pump(body, socket, {
-    passed: (bytes) => (call.notes.sent! += bytes),
-    done: () => endSoon(socket, clock),
-    broken: () => breakOff(socket, delimited ? "delimited" : "until close"),
-  });
+  const length = statedLength(headers);
+  const cut = () => breakOff(socket, length === Infinity ? "until close" : "delimited");
+  const end = {
+    passed: (bytes: number) => (call.notes.sent! += bytes),
+    done: () => endSoon(socket, options.clock),
+    broken(cause: Error | null) {
+      call.fail(cause instanceof Fault ? cause.code : "upstream_reset", cause?.message ?? "the body broke off");
+      cut();
+    },
+  };
+  pump(body, new Delivery(call, { to: socket, outlet: socket, cut }, options), end, length);
   return false;
 }
 
@@ -64,20 +72,6 @@ export function refuseBare(socket: Duplex, code: ErrorCode, options: { requestId
   socket.write(head(`HTTP/1.1 ${status} ${STATUS_CODES[status]}`, headers), "latin1");
   socket.write(body);
   endSoon(socket, clock);
-}
-
-/** Whether HTTP can carry these headers: a plugin's value may hold a line break, which would start a header of its own. */
-function isWritable(reason: string | undefined, headers: HeaderList): boolean {
-  try {
-    if (reason !== undefined) validateHeaderValue("reason", reason);
-    for (let i = 0; i < headers.length; i += 2) {
-      validateHeaderName(headers[i]!);
-      validateHeaderValue(headers[i]!, headers[i + 1]!);
-    }
-    return true;
-  } catch {
-    return false;
-  }
 }
 
 /** The head of a message as bytes will have it, Latin-1. */

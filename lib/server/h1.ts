@@ -11,11 +11,14 @@ import type { Clock, Timer } from "../base/clock.ts";
 import type { Departures } from "../base/departures.ts";
 import { ERRORS, type ErrorCode } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
+import { Watch } from "../base/watch.ts";
 import type { Call, Notes } from "../http/exchange.ts";
 import { type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import { head, refuseBare, respondBare } from "./bare.ts";
+import type { DeliveryOptions } from "./delivery.ts";
 import { createUploads, guard, isLive, type Limits } from "./limits.ts";
+import { endSoon } from "./linger.ts";
 import { hasBody, isWebSocket, receive, UNKNOWN_EXPECTATION, type Inbound, type ReceiveOptions } from "./receive.ts";
 import { respond } from "./respond.ts";
 import { createTurns } from "./turns.ts";
@@ -74,6 +77,7 @@ export function createHttp1(options: Http1Options): Http1 {
   const fresh = new Set<Socket>();
   const turns = createTurns();
   const uploads = createUploads(clock);
+  const delivery: DeliveryOptions = { clock, watch: new Watch(clock), idleMs: CLIENT_IDLE_MS };
   /** The exchange under way on each HTTP/1 connection, upgrades left out. */
   const current = new WeakMap<Duplex, Under>();
   /** Connections whose clients' end is heard of here before it is by node. */
@@ -151,7 +155,7 @@ export function createHttp1(options: Http1Options): Http1 {
     const send = (reply: Reply) => {
       // A client that was not told to continue may send its body or not: where its next request starts is open (RFC 9110 §10.1.1).
       const lastOne = leaving || !told || inbound.refusal !== null || lossy.has(request);
-      respond(request, response, call, reply, { clock, departures, body: inbound.body, idleMs: CLIENT_IDLE_MS, heldUp, lastOne });
+      respond(request, response, call, reply, { ...delivery, departures, body: inbound.body, heldUp, lastOne });
     };
     options.answer(inbound, send, () => response.destroy());
   }
@@ -196,7 +200,7 @@ export function createHttp1(options: Http1Options): Http1 {
     });
     const send = (reply: Reply) => {
       const held = release();
-      tunnelled = respondBare(socket, call, reply, clock);
+      tunnelled = respondBare(socket, call, reply, delivery);
       if (!tunnelled) return;
       call.close();
       options.join(socket, held, reply.tunnel!, call.notes);
@@ -225,6 +229,9 @@ export function createHttp1(options: Http1Options): Http1 {
   function giveUp(socket: Duplex, { response, call }: Under, error: NodeJS.ErrnoException): void {
     // One that has ended its side in the middle has gone; all else is us ending it, and the access log has to say so.
     const gone = error.code === "HPE_INVALID_EOF_STATE";
+    // A reply that is whole may wait for the end of this round. It is the answer: nobody wants the rest of the request.
+    departures.now();
+    if (response.writableEnded) return endSoon(socket, clock);
     const code = clientErrorCode(error, options.receiving().limits.maxUriBytes);
     if (!gone) call.fail(code, error.message);
     if (response.headersSent) return void socket.destroy();

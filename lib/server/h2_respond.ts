@@ -3,23 +3,23 @@
  * the connection alone. Taking the request is `h2_receive.ts`.
  */
 import http2, { type OutgoingHttpHeaders, type ServerHttp2Stream } from "node:http2";
-import type { Readable } from "node:stream";
+import { Readable } from "node:stream";
 import { Fault } from "../base/errors.ts";
 import { pump } from "../http/body.ts";
+import type { Call } from "../http/exchange.ts";
 import { grpcReply } from "../http/grpc.ts";
 import { h2Fields } from "../http/h2_fields.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { ownBody } from "../http/lent_body.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
+import { Delivery, type DeliveryOptions } from "./delivery.ts";
 import { letFlow } from "./linger.ts";
+import { hasContent, replyHeaders, replyTrailers, spoiltReply, statedLength, withLength } from "./outgoing.ts";
 import type { Inbound } from "./receive.ts";
-import { replyHeaders, spoiltReply, withLength } from "./respond.ts";
 
-export interface StreamOptions {
-  /** Milliseconds a client may leave the rest of a finished reply unread before the stream is reset. */
-  readonly idleMs: number;
-  /** Resets the stream for a fault that is not the client's. */
-  readonly giveUp: () => void;
+export interface StreamOptions extends DeliveryOptions {
+  /** Resets the stream with an error code of HTTP/2; default: INTERNAL_ERROR, for a fault that is not the client's. */
+  readonly giveUp: (code?: number) => void;
 }
 
 /** Sends `reply` on the stream. True when it opened a tunnel and the stream now belongs to that. */
@@ -27,6 +27,12 @@ export function respondStream(stream: ServerHttp2Stream, inbound: Inbound, given
   const { call } = inbound;
   if (call.aborted || stream.destroyed || stream.closed) {
     discard(given);
+    return false;
+  }
+  if (stream.headersSent) {
+    // Sending another reply has failed half-way: what is out cannot be taken back.
+    discard(given);
+    options.giveUp();
     return false;
   }
   const reply = grpcReply(call, inbound.headers, given);
@@ -38,17 +44,17 @@ export function respondStream(stream: ServerHttp2Stream, inbound: Inbound, given
     return respondStream(stream, inbound, problem(call, "upstream_invalid", { why: `status ${reply.status}` }), options);
   }
   // Node keeps what it is given until the client's windows let it go: nothing to lend for so long.
-  const body = ownBody(reply.body);
-  const bodiless = inbound.method === "HEAD" || body === null;
+  const body = hasContent(inbound.method, reply) ? ownBody(reply.body) : null;
+  const bodiless = body === null;
   const switches = reply.tunnel !== undefined;
-  const list = withLength(replyHeaders(reply, call.id), body);
+  const list = withLength(replyHeaders(reply, call.id), inbound.method, reply);
   const fields = switches ? switchFields(list) : fieldsOf(list, reply.status);
   if (fields === null) {
     discard(reply);
     return respondStream(stream, inbound, problem(call, "internal", { why: "the reply's head cannot be written" }), options);
   }
   call.notes.status = reply.status;
-  const streams = !bodiless && !Buffer.isBuffer(body);
+  const streams = body !== null && !Buffer.isBuffer(body);
   stream.respond(fields, { endStream: bodiless && !switches, waitForTrailers: streams && reply.trailers !== undefined });
   if (switches) return true;
   call.notes.sent = 0;
@@ -56,14 +62,21 @@ export function respondStream(stream: ServerHttp2Stream, inbound: Inbound, given
   if (inbound.body !== null || inbound.upgrade !== null) stream.once("finish", () => setImmediate(stopUpload, stream, inbound.body));
   if (bodiless) {
     discard(reply);
-  } else if (Buffer.isBuffer(body)) {
+  } else if (Buffer.isBuffer(body) && body.length <= PIECE_BYTES) {
     call.notes.sent = body.length;
     stream.end(body);
-    expectRead(stream, options);
+    if (stream.writableLength > 0) deliveryOn(stream, call, options).ended();
   } else {
-    sendBody(stream, body, inbound, reply, options);
+    sendBody(stream, Buffer.isBuffer(body) ? Readable.from(piecesOf(body), { objectMode: false }) : body, inbound, reply, options);
   }
   return false;
+}
+
+/** Most bytes that are written at once: only when all of them have left does node tell that the client has taken any. */
+const PIECE_BYTES = 64 * 1024;
+
+function* piecesOf(body: Buffer): Generator<Buffer> {
+  for (let at = 0; at < body.length; at += PIECE_BYTES) yield body.subarray(at, at + PIECE_BYTES);
 }
 
 /** Sends informational responses ahead of the reply. Being hints, all but a few are dropped: an upstream could send them without end. */
@@ -80,30 +93,31 @@ const MAX_INFORMATIONS = 16;
 
 function sendBody(stream: ServerHttp2Stream, body: Readable, { call }: Inbound, reply: Reply, options: StreamOptions): void {
   if (reply.trailers !== undefined) {
-    const { trailers } = reply;
     stream.once("wantTrailers", () => {
       // Trailers that HTTP/2 cannot carry are left out; the body is whole without them.
-      stream.sendTrailers(fieldsOf(trailers(), null) ?? {});
+      stream.sendTrailers(fieldsOf(replyTrailers(call, reply), null) ?? {});
     });
   }
   call.onAbort(() => body.destroy());
-  pump(body, stream, {
-    passed: (bytes) => (call.notes.sent! += bytes),
+  const delivery = deliveryOn(stream, call, options);
+  const end = {
+    passed: (bytes: number) => (call.notes.sent! += bytes),
     done() {
       stream.end();
-      expectRead(stream, options);
+      delivery.ended();
     },
-    broken(cause) {
+    broken(cause: Error | null) {
       // The client must not take the part it has for the whole: no END_STREAM.
       call.fail(cause instanceof Fault ? cause.code : "upstream_reset", cause?.message ?? "the body broke off");
       options.giveUp();
     },
-  });
+  };
+  pump(body, delivery, end, statedLength(reply.headers));
 }
 
-/** The upstream is done with; a client that takes no byte of what is left must not hold the stream for ever. */
-function expectRead(stream: ServerHttp2Stream, { idleMs }: StreamOptions): void {
-  if (stream.writableLength > 0) stream.setTimeout(idleMs, () => stream.close(http2.constants.NGHTTP2_CANCEL));
+/** node's own timeout of a stream is put off by whatever the connection sends, answers to PINGs included. */
+function deliveryOn(stream: ServerHttp2Stream, call: Call, options: StreamOptions): Delivery {
+  return new Delivery(call, { to: stream, outlet: stream, cut: () => options.giveUp(http2.constants.NGHTTP2_CANCEL) }, options);
 }
 
 /** Not before the END_STREAM is out: nghttp2 sends a reset first, and a reply without its end looks broken. */

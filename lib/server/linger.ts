@@ -2,17 +2,18 @@
  * Deals with clients that are still sending when their reply is out. A connection closed at once would answer their bytes with a reset,
  * and a reset takes the reply from a client that has not read it yet (RFC 9112 §9.6). When one has to end is decided by the callers.
  */
+import { Socket } from "node:net";
 import type { Duplex, Readable } from "node:stream";
 import type { Clock } from "../base/clock.ts";
 
-/** What a client may leave of the last reply unread, in time. */
+/** Milliseconds a client may leave the last reply unread. Any byte it takes counts anew. */
 const MAX_UNREAD_MS = 60_000;
 /** What is read and thrown away before the connection is cut after all. */
 const MAX_LINGER_MS = 5_000;
 const MAX_LINGER_BYTES = 1024 * 1024;
 
 /** Sends what is written and our end, reads on for a while, and destroys the socket at the latest then. */
-export function endSoon(socket: Duplex & { setTimeout?(ms: number, run?: () => void): void }, clock: Clock): void {
+export function endSoon(socket: Duplex & { setTimeout?(ms: number): void }, clock: Clock): void {
   if (socket.destroyed) return;
   const cut = () => void socket.destroy();
   let discarded = 0;
@@ -21,15 +22,34 @@ export function endSoon(socket: Duplex & { setTimeout?(ms: number, run?: () => v
     if (discarded > MAX_LINGER_BYTES) cut();
   });
   socket.resume();
-  const wait = () => {
-    socket.setTimeout?.(0);
-    const timer = clock.after(MAX_LINGER_MS, cut);
-    socket.once("close", () => timer.cancel());
+  // Not the socket's own timeout: bytes that the client sends would put it off, while it reads nothing.
+  socket.setTimeout?.(0);
+  let before = taken(socket);
+  const look = () => {
+    const now = taken(socket);
+    if (now === before) return cut();
+    before = now;
+    timer = clock.after(MAX_UNREAD_MS, look);
   };
-  socket.setTimeout?.(MAX_UNREAD_MS, cut);
+  let timer = clock.after(MAX_UNREAD_MS, look);
+  socket.once("close", () => timer.cancel());
+  const wait = () => {
+    timer.cancel();
+    timer = clock.after(MAX_LINGER_MS, cut);
+  };
   socket.end();
   if (socket.writableFinished) wait();
   else socket.once("finish", wait);
+}
+
+/**
+ * A figure that changes whenever the other side takes bytes of what was written: those that have left us, and on a socket those that the
+ * system has yet to send.
+ */
+export function taken(outlet: Duplex): number {
+  if (!(outlet instanceof Socket)) return -outlet.writableLength;
+  const { _handle: handle } = outlet as { _handle?: { readonly writeQueueSize?: number } | null };
+  return outlet.bytesWritten - outlet.writableLength - (handle?.writeQueueSize ?? 0);
 }
 
 /**

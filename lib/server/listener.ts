@@ -12,6 +12,8 @@ import tls from "node:tls";
 import type { Clock } from "../base/clock.ts";
 import { Departures } from "../base/departures.ts";
 import type { Log } from "../base/log.ts";
+import { Watch } from "../base/watch.ts";
+import { wordsOf } from "../base/errors.ts";
 import type { Notes } from "../http/exchange.ts";
 import { resetStream } from "../http/h2_ends.ts";
 import { problem, type Reply } from "../http/reply.ts";
@@ -32,7 +34,7 @@ export interface ListenerOptions {
   readonly log: Log;
   /** With what replies leave; default: with each other. */
   readonly departures?: Departures;
-  /** Answers a request. Must not throw; a rejected promise closes the connection. */
+  /** Answers a request. What it throws or rejects with is logged, and answered with 500. */
   readonly serve: (inbound: Inbound) => Reply | Promise<Reply>;
   /** What to believe at this moment; asked once a request. */
   readonly receiving: () => ReceiveOptions;
@@ -88,6 +90,7 @@ export function createListener(options: ListenerOptions): Listener {
   const http1 = createHttp1({ clock, log, departures, receiving: options.receiving, answer, ended: options.ended, join: options.join, admitted });
   const limits = () => options.receiving().limits;
   const uploads = createUploads(clock);
+  const watch = new Watch(clock);
   const http2Sessions = createSessions({ clock, log, limits, keepAliveMs: KEEP_ALIVE_MS, onStream });
   const h2c = createH2c({
     clock,
@@ -103,9 +106,9 @@ export function createListener(options: ListenerOptions): Listener {
     const inbound = receiveStream(stream, block, endOfStream, rules);
     const { call } = inbound;
     let state: "open" | "tunnel" | "given up" = "open";
-    const giveUp = () => {
+    const giveUp = (code: number = http2.constants.NGHTTP2_INTERNAL_ERROR) => {
       state = "given up";
-      resetStream(stream, http2.constants.NGHTTP2_INTERNAL_ERROR);
+      resetStream(stream, code);
     };
     // Ahead of the `end` that node gives the body of a stream that is reset: half a request must not go on as a whole one.
     stream.once("aborted", () => call.abort());
@@ -119,7 +122,7 @@ export function createListener(options: ListenerOptions): Listener {
       options.ended(inbound);
     });
     const send = (reply: Reply) => {
-      if (!respondStream(stream, inbound, reply, { idleMs: CLIENT_IDLE_MS, giveUp })) return;
+      if (!respondStream(stream, inbound, reply, { clock, watch, idleMs: CLIENT_IDLE_MS, giveUp })) return;
       state = "tunnel";
       call.close();
       options.join(stream, NOTHING, reply.tunnel!, call.notes);
@@ -129,20 +132,24 @@ export function createListener(options: ListenerOptions): Listener {
         send(problem(call, "request_timeout", { detail: "The request did not arrive in time.", why }));
         return call.abort();
       }
+      // The reply is whole: its end tells the client that nobody reads on.
+      if (stream.writableEnded) return;
       call.fail("request_timeout", why);
-      state = "given up";
-      resetStream(stream, http2.constants.NGHTTP2_CANCEL);
+      giveUp(http2.constants.NGHTTP2_CANCEL);
     };
     if (inbound.body !== null) watchStream({ stream, headers: inbound.headers, limits: rules.limits, tooSlow }, uploads, clock);
     answer(inbound, send, giveUp);
   }
 
-  /** Hands the request on and its reply back; waits only where a promise comes. What cannot be sent at all is given up. */
+  /** Hands the request on and its reply back; waits only where a promise comes. A reply that cannot be sent is a 500, or given up once it has begun. */
   function answer(inbound: Inbound, send: (reply: Reply) => void, giveUp: () => void): void {
     const failed = (error: unknown) => {
-      const said = error instanceof Error ? (error.stack ?? error.message) : String(error);
-      log.error("a reply could not be sent", { request_id: inbound.call.id, error: said });
-      giveUp();
+      log.error("a reply could not be sent", { request_id: inbound.call.id, error: wordsOf(error, "stack") });
+      try {
+        send(problem(inbound.call, "internal", { why: wordsOf(error) }));
+      } catch {
+        giveUp();
+      }
     };
     const attempt = (reply: Reply) => {
       try {
@@ -151,9 +158,13 @@ export function createListener(options: ListenerOptions): Listener {
         failed(error);
       }
     };
-    const reply = options.serve(inbound);
-    if (reply instanceof Promise) reply.then(attempt, failed);
-    else attempt(reply);
+    try {
+      const reply = options.serve(inbound);
+      if (reply instanceof Promise) reply.then(attempt, failed);
+      else attempt(reply);
+    } catch (error) {
+      failed(error);
+    }
   }
 
   /** A TLS connection was counted when its TCP connection came. */

@@ -6,25 +6,23 @@ import { ServerResponse, type IncomingMessage } from "node:http";
 import { Socket } from "node:net";
 import type { Duplex, Readable } from "node:stream";
 import { TLSSocket } from "node:tls";
-import type { Clock } from "../base/clock.ts";
 import type { Departures } from "../base/departures.ts";
 import { Fault } from "../base/errors.ts";
 import { pump } from "../http/body.ts";
 import type { Call } from "../http/exchange.ts";
 import { grpcReply } from "../http/grpc.ts";
-import { hasHeader, headerValue, pairs, withHeader, withoutHeader, type HeaderList } from "../http/headers.ts";
+import { pairs, withoutHeader, type HeaderList } from "../http/headers.ts";
 import { LentBody, ownBody } from "../http/lent_body.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
+import { Delivery, type DeliveryOptions } from "./delivery.ts";
 import { endSoon, letFlow } from "./linger.ts";
+import { hasContent, replyHeaders, replyTrailers, spoiltReply, statedLength, withLength } from "./outgoing.ts";
 
-export interface RespondOptions {
-  readonly clock: Clock;
+export interface RespondOptions extends DeliveryOptions {
   /** With what a reply leaves of which all is at hand. */
   readonly departures: Departures;
   /** The body as it was given to whoever answered: the request itself, a view of it, or null where there is none. */
   readonly body: Readable | null;
-  /** Milliseconds a client may leave the rest of a finished reply unread before it is cut off. */
-  readonly idleMs: number;
   /** Told that all of the reply is written, and its client has yet to take some of it. */
   readonly heldUp: (response: ServerResponse) => void;
   /** True when the connection ends with this reply: the gateway shuts down, or where the next request starts is in doubt. */
@@ -34,18 +32,24 @@ export interface RespondOptions {
 /** Sends `reply`. The call is closed when it is out, aborted when the client goes first. */
 export function respond(request: IncomingMessage, response: ServerResponse, call: Call, given: Reply, options: RespondOptions): void {
   if (call.aborted || response.destroyed) return discard(given);
+  if (response.headersSent) {
+    // Sending another reply has failed half-way: what is out cannot be taken back.
+    discard(given);
+    return void response.destroy();
+  }
   const reply = grpcReply(call, request.rawHeaders, given);
   const spoilt = spoiltReply(call, reply);
   if (spoilt !== null) return respond(request, response, call, spoilt, options);
-  const isLent = reply.body instanceof LentBody && reply.body.isUntouched && request.method !== "HEAD" && tellsWhenSent(response);
-  const lent = isLent ? (reply.body as LentBody) : null;
-  const body = lent ?? ownBody(reply.body);
+  const sent = hasContent(request.method, reply) ? reply.body : null;
+  const lent = sent instanceof LentBody && sent.isUntouched && tellsWhenSent(response) ? sent : null;
+  const body = lent ?? ownBody(sent);
   call.notes.status = reply.status;
-  const stream = body !== null && lent === null && !Buffer.isBuffer(body) && request.method !== "HEAD" ? body : null;
-  const delimited = hasHeader(reply.headers, "content-length");
+  const stream = body !== null && lent === null && !Buffer.isBuffer(body) ? body : null;
+  const length = stream === null ? 0 : statedLength(reply.headers);
+  const delimited = length !== Infinity;
   // Without a word from the upstream on how long the body is, it is chunked, or ends with the connection for HTTP/1.0.
   const chunked = stream !== null && request.httpVersion !== "1.0" && !delimited;
-  const headers = withLength(replyHeaders(reply, call.id), body);
+  const headers = withLength(replyHeaders(reply, call.id), request.method, reply);
   if (options.lastOne) headers.push("Connection", "close");
   try {
     response.writeHead(reply.status, reply.reason, (chunked ? headers : withoutHeader(headers, "trailer")) as string[]);
@@ -66,26 +70,32 @@ export function respond(request: IncomingMessage, response: ServerResponse, call
     return sendWhole(request, response, call, lent.lend(), options);
   }
   if (stream === null) {
-    const whole = Buffer.isBuffer(body) && request.method !== "HEAD" ? body : null;
+    const whole = Buffer.isBuffer(body) ? body : null;
     if (whole === null) discard(reply);
     return options.departures.add(() => sendDeparting(request, response, call, whole, options));
   }
   call.onAbort(() => stream.destroy());
   sendHeadSoon(stream, response);
-  pump(stream, response, {
-    passed: (bytes) => (call.notes.sent! += bytes),
+  const cut = () => {
+    breakOff(request.socket, chunked || delimited ? "delimited" : "until close");
+    response.destroy();
+  };
+  const delivery = new Delivery(call, { to: response, outlet: request.socket, cut }, options);
+  const end = {
+    passed: (bytes: number) => (call.notes.sent! += bytes),
     done() {
-      if (chunked) addTrailers(response, reply.trailers?.() ?? []);
+      if (chunked) addTrailers(response, replyTrailers(call, reply));
       response.end();
+      if (delivery.ended()) options.heldUp(response);
       finish(request, response, options);
     },
-    broken(cause) {
+    broken(cause: Error | null) {
       // The client must not take the part it has for the whole: no clean end.
       call.fail(cause instanceof Fault ? cause.code : "upstream_reset", cause?.message ?? "the body broke off");
-      breakOff(request.socket, chunked || delimited ? "delimited" : "until close");
-      response.destroy();
+      cut();
     },
-  });
+  };
+  pump(stream, delivery, end, length);
 }
 
 /** All of the body, or null where there is none, with the head. */
@@ -94,6 +104,11 @@ function sendWhole(request: IncomingMessage, response: ServerResponse, call: Cal
   else {
     call.notes.sent = whole.length;
     response.end(whole);
+  }
+  const { socket } = request;
+  if (socket.writableLength > 0) {
+    new Delivery(call, { to: response, outlet: socket, cut: () => void response.destroy() }, options).ended();
+    options.heldUp(response);
   }
   finish(request, response, options);
 }
@@ -109,35 +124,6 @@ function sendDeparting(request: IncomingMessage, response: ServerResponse, call:
     call.fail("internal", `the reply could not be sent: ${(error as Error).message}`);
     response.destroy();
   }
-}
-
-/**
- * What to send instead of a reply whose body has broken off, was read by a plugin, or sent already, before anything was sent: such a
- * stream would never be heard of again. Null when the body can be sent.
- */
-export function spoiltReply(call: Call, { body }: Reply): Reply | null {
-  if (body === null || Buffer.isBuffer(body)) return null;
-  // A plugin may give two clients the same reply: a second one has nothing to be sent of what the first was.
-  const isTaken = body instanceof LentBody && body.isTaken;
-  if (!body.destroyed && !body.readableEnded && !isTaken) return null;
-  if (isTaken) return problem(call, "internal", { why: "the reply's body had been sent to another client" });
-  if (body.readableEnded) return problem(call, "internal", { why: "the reply's body had been read to its end" });
-  const cause = body.errored;
-  return problem(call, cause instanceof Fault ? cause.code : "upstream_reset", { why: cause?.message ?? "the body broke off" });
-}
-
-/** End-to-end headers of a reply with one request id. The caller may append to the list. */
-export function replyHeaders(reply: Reply, callId: string): string[] {
-  const headers = withoutHeader(reply.headers, "x-request-id").slice();
-  headers.push("X-Request-Id", reply.requestId ?? callId);
-  return headers;
-}
-
-/** A body at hand is as long as it is, whatever its headers say: bytes beyond a stated length would be read as the next reply. */
-export function withLength(headers: string[], body: Reply["body"]): string[] {
-  if (!Buffer.isBuffer(body) && !(body instanceof LentBody)) return headers;
-  const length = String(body.byteLength);
-  return headerValue(headers, "content-length") === length ? headers : (withHeader(headers, "Content-Length", length) as string[]);
 }
 
 /**
@@ -186,14 +172,9 @@ function addTrailers(response: ServerResponse, trailers: HeaderList): void {
 const MAX_DISCARDED_BYTES = 1024 * 1024;
 const MAX_DISCARD_MS = 5_000;
 
-/** After the last byte was handed over: the client must take it, and stop sending what nobody reads. */
+/** After the last byte was handed over: the client must stop sending what nobody reads. */
 function finish(request: IncomingMessage, response: ServerResponse, options: RespondOptions): void {
   const { socket } = request;
-  // node sets its own keep-alive timeout once everything is flushed; until then this one runs, and destroys the socket.
-  if (socket.writableLength > 0) {
-    socket.setTimeout(options.idleMs);
-    options.heldUp(response);
-  }
   // A view that has read a part of it would hold back the rest.
   if (options.body !== request) options.body?.destroy();
   if (request.complete) {

@@ -3,7 +3,8 @@
  * the bytes go is `forward.ts`; when a try is repeated is `retries.ts`.
  */
 import type { Readable } from "node:stream";
-import { ERRORS, Fault, type ErrorCode } from "../base/errors.ts";
+import { ERRORS, Fault, wordsOf, type ErrorCode } from "../base/errors.ts";
+import type { Log } from "../base/log.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import { headerValue } from "../http/headers.ts";
@@ -22,6 +23,8 @@ export interface AttemptsOptions {
   /** Milliseconds for the whole exchange, all tries and the response's body included; 0: no limit. */
   readonly totalMs: number;
   readonly breaker: Breaker | null;
+  /** Where faults of the gateway itself are reported. Default: nowhere. */
+  readonly log?: Log;
   /** Default: nothing is counted. */
   readonly meter?: AttemptsMeter;
   /** Null: every request is tried once. */
@@ -41,13 +44,16 @@ export function attempts(options: AttemptsOptions): Handler {
   return breaker === null ? innermost : guarded(innermost, breaker);
 }
 
-function once({ picker, forwarding, totalMs, meter }: AttemptsOptions): Handler {
+function once({ picker, forwarding, totalMs, meter, log }: AttemptsOptions): Handler {
   const { clock } = forwarding;
-  const only: Attempt = { forwarding, endsAt: 0, meter, failed: faultReply };
+  const only: Attempt = { forwarding, endsAt: 0, meter, failed: (exchange, error) => faultReply(exchange, error, log) };
   return (exchange) => {
     const peer = picker.pick(exchange, NOBODY);
     if (peer === null) return nobodyThere(exchange);
-    return attempt(exchange, peer, totalMs === 0 ? only : { ...only, endsAt: clock.now() + totalMs });
+    if (totalMs === 0) return attempt(exchange, peer, only);
+    const endsAt = clock.now() + totalMs;
+    exchange.call.endsAt = endsAt;
+    return attempt(exchange, peer, { ...only, endsAt });
   };
 }
 
@@ -104,13 +110,14 @@ function rethrow(_exchange: Exchange, error: unknown): never {
 }
 
 /** Each time another upstream, never after a reply has been given back. */
-function repeatedly({ picker, forwarding, totalMs, meter }: AttemptsOptions, { policy, budget, memory }: NonNullable<AttemptsOptions["retries"]>): Handler {
+function repeatedly({ picker, forwarding, totalMs, meter, log }: AttemptsOptions, { policy, budget, memory }: NonNullable<AttemptsOptions["retries"]>): Handler {
   const { clock } = forwarding;
   return async (exchange) => {
     budget.request();
     const first = picker.pick(exchange, NOBODY);
     if (first === null) return nobodyThere(exchange);
     const endsAt = totalMs === 0 ? 0 : clock.now() + totalMs;
+    exchange.call.endsAt = endsAt;
     const replay = replayOf(exchange, policy, memory);
     const each: Attempt = { forwarding, endsAt, meter, failed: rethrow };
     const tried: Peer[] = [first];
@@ -128,7 +135,7 @@ function repeatedly({ picker, forwarding, totalMs, meter }: AttemptsOptions, { p
           if (!retriesStatus(policy, exchange.method, reply.status) || (next = another()) === null) return reply;
           giveUp(reply, exchange);
         } catch (error) {
-          if (!(error instanceof Fault) || !retriesFault(policy, exchange.method, error) || (next = another()) === null) return faultReply(exchange, error);
+          if (!(error instanceof Fault) || !retriesFault(policy, exchange.method, error) || (next = another()) === null) return faultReply(exchange, error, log);
         }
         tried.push(next);
         meter?.retried();
@@ -202,8 +209,13 @@ function nobodyThere(exchange: Exchange): Reply {
   return problem(exchange.call, "upstream_unavailable", { detail: "None of the servers behind this route can be used at the moment." });
 }
 
-function faultReply(exchange: Exchange, error: unknown): Reply {
-  if (!(error instanceof Fault)) throw error;
+/** Answered here, and not thrown: the plugins around it would be blamed for it. */
+function faultReply(exchange: Exchange, error: unknown, log: Log | undefined): Reply {
+  if (!(error instanceof Fault)) {
+    const { id, notes } = exchange.call;
+    log?.error("a plugin or the gateway failed", { request_id: id, service: notes.service, route: notes.route, error: wordsOf(error, "stack") });
+    return problem(exchange.call, "internal", { why: wordsOf(error) });
+  }
   const detail = DETAILS[error.code];
   return problem(exchange.call, error.code, { why: error.message, ...(detail === undefined ? {} : { detail }) });
 }

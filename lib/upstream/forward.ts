@@ -8,6 +8,7 @@ import type { Socket } from "node:net";
 import type { Duplex, Readable } from "node:stream";
 import type { Timer } from "../base/clock.ts";
 import { Fault } from "../base/errors.ts";
+import { pump, type PumpEnd, type Sink } from "../http/body.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { hasToken, headerValue, pairs } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
@@ -20,8 +21,8 @@ import { connectFailure } from "./resolve.ts";
 import { informationHeaders, invalidity, replyHeaders, replyOf, switchHeaders } from "./response_head.ts";
 import { MAX_RESPONSE_HEAD_BYTES } from "./response_parser.ts";
 import { trailerFields } from "./trailers.ts";
-import { clientGone, faultCode, isStale, newTry, sendAgain, underLease, type ForwardOptions, type Try } from "./try.ts";
-import { overdueUpload, stalledUpload, upload, type UploadSink } from "./upload.ts";
+import { clientGone, DRAIN_MS, faultCode, isStale, newTry, sendAgain, underLease, type ForwardOptions, type Try } from "./try.ts";
+import { overdueUpload, stalledUpload } from "./upload.ts";
 
 /**
  * Resolves with the peer's final response, whose body has to be read or destroyed; rejects with a `Fault`. Informational responses
@@ -107,14 +108,20 @@ function send(one: Try<Pool>): Promise<Reply> {
     // Not before there is a connection: a body nobody has read from can still be sent elsewhere, however long it is.
     const sendBody = (body: Readable) => {
       // Behind a whole response node no longer tells the request that its socket has drained.
-      const sink: UploadSink = { write: (chunk) => request.write(chunk), onceDrained: (run) => void socket!.once("drain", run) };
-      stopUpload = upload(body, sink, {
+      const sink: Sink = { write: (chunk) => request.write(chunk), onceDrained: (run) => void socket!.once("drain", run) };
+      const length = head.framing === "length" ? Number(headerValue(head.headers, "content-length")) : Infinity;
+      const end: PumpEnd = {
         done() {
-          if (head.framing === "chunked") request.addTrailers(pairs(trailerFields(exchange.trailers())));
+          try {
+            if (head.framing === "chunked") request.addTrailers(pairs(trailerFields(exchange.trailers())));
+          } catch (error) {
+            return fail(new Fault("internal", "the request's trailers could not be written", error));
+          }
           request.end();
         },
         broken: (cause) => fail(cause instanceof Fault ? cause : new Fault("bad_request", "the request body broke off", cause)),
-      });
+      };
+      stopUpload = pump(body, sink, end, length);
       // By the next tick a small body that came with the head is in the same write; a slow one must not hold the head back.
       process.nextTick(() => {
         if (!request.writableEnded && !request.destroyed) request.write(NOTHING);
@@ -155,6 +162,9 @@ function send(one: Try<Pool>): Promise<Reply> {
       if (exchange.upgrade !== null) pool.leave(socket!);
       const unguard = guardEnd(socket!, received);
       request.once("close", unguard);
+      received.once("end", () => {
+        if (!request.writableFinished && phase === "receiving") arm(DRAIN_MS, () => void request.destroy());
+      });
       resolve(replyOf(exchange, received, options.viaName, received, () => trailerFields(received.rawTrailers)));
     });
     request.once("upgrade", (received: IncomingMessage, upgraded: Duplex, behind: Buffer) => {
@@ -191,6 +201,7 @@ function send(one: Try<Pool>): Promise<Reply> {
     });
     request.once("close", () => {
       stopUpload();
+      timer?.cancel();
       bounds.over();
       if (leaseHeldBy === "request") pool.release();
       if (phase === "receiving") {

@@ -5,6 +5,7 @@
 import http2, { type ClientHttp2Session, type ClientHttp2Stream, type IncomingHttpHeaders, type OutgoingHttpHeaders } from "node:http2";
 import type { Clock, Timer } from "../base/clock.ts";
 import { Fault, type ErrorCode } from "../base/errors.ts";
+import { pump, sinkOf, type PumpEnd } from "../http/body.ts";
 import type { Call, Exchange } from "../http/exchange.ts";
 import { isClosed, keepOpenUntilRead, resetStream, tellBrokenEnds } from "../http/h2_ends.ts";
 import { h2Fields } from "../http/h2_fields.ts";
@@ -17,8 +18,8 @@ import { requestHead } from "./request_head.ts";
 import { informationHeaders, switchHeaders } from "./response_head.ts";
 import type { Session, Sessions } from "./sessions.ts";
 import { trailerFields } from "./trailers.ts";
-import { clientGone, connectTimeLeft, isReplayable, newTry, type ForwardOptions, type Try } from "./try.ts";
-import { overdueUpload, sinkOf, stalledUpload, upload } from "./upload.ts";
+import { clientGone, connectTimeLeft, DRAIN_MS, isReplayable, newTry, type ForwardOptions, type Try } from "./try.ts";
+import { overdueUpload, stalledUpload } from "./upload.ts";
 import { isWebsocketKey, websocketAccept } from "./websocket.ts";
 
 const { NGHTTP2_CANCEL, NGHTTP2_FLAG_END_STREAM, NGHTTP2_PROTOCOL_ERROR, NGHTTP2_REFUSED_STREAM } = http2.constants;
@@ -116,6 +117,7 @@ function send({ exchange, to, options, tryEndsAt, endsAt }: Try<Sessions>, sessi
     let stopUpload = ignore;
     let stream: ClientHttp2Stream;
     let mayTrail: boolean;
+    let bodyLength = Infinity;
     try {
       const head = requestHead(exchange, to, options);
       const fields = requestFields(exchange, to, head.headers);
@@ -123,6 +125,7 @@ function send({ exchange, to, options, tryEndsAt, endsAt }: Try<Sessions>, sessi
         session.release();
         return resolve(problem(call, "headers_too_large", { detail: HEAD_TOO_LARGE, why: "nghttp2 sends no more than 64 KiB in one head" }));
       }
+      if (head.framing === "length") bodyLength = Number(headerValue(head.headers, "content-length"));
       // A body of stated length has trailers only where the client speaks HTTP/2 too; asking for them costs a frame.
       mayTrail = head.framing === "chunked" || (head.framing === "length" && exchange.httpVersion === "2.0");
       stream = open(session.http2!, fields, { endStream: body === null && exchange.upgrade === null, waitForTrailers: mayTrail });
@@ -162,6 +165,17 @@ function send({ exchange, to, options, tryEndsAt, endsAt }: Try<Sessions>, sessi
       arm(options.responseMs, () => fail(new Fault("upstream_timeout", `no response within ${options.responseMs} ms`)));
     };
 
+    /** The response is whole: an upload that goes on must not hold the lease for long. */
+    const giveUpUpload = () => {
+      if (stream.writableEnded || phase !== "receiving") return;
+      arm(DRAIN_MS, () => {
+        phase = "over";
+        bounds.over();
+        stopUpload();
+        resetStream(stream, NGHTTP2_CANCEL);
+      });
+    };
+
     stream.once("finish", awaitResponse);
     stream.setTimeout(options.idleMs);
     stream.on("timeout", () => {
@@ -192,6 +206,7 @@ function send({ exchange, to, options, tryEndsAt, endsAt }: Try<Sessions>, sessi
       heard = -1;
       // A refused WebSocket is an answered request: nothing more follows on it.
       if (exchange.upgrade !== null) stream.end();
+      if (body !== null) stream.once("end", giveUpUpload);
       resolve(replyOf(exchange, stream, (flags & NGHTTP2_FLAG_END_STREAM) !== 0, raw, options.viaName, () => trailerFields(trailers)));
     });
     stream.once("trailers", (_fields: IncomingHttpHeaders, _flags: number, raw: readonly string[]) => {
@@ -221,11 +236,20 @@ function send({ exchange, to, options, tryEndsAt, endsAt }: Try<Sessions>, sessi
 
     if (body === null) return awaitResponse();
     if (call.aborted) return;
-    if (mayTrail) stream.once("wantTrailers", () => stream.sendTrailers(h2Fields(trailerFields(exchange.trailers())) ?? {}));
-    stopUpload = upload(body, sinkOf(stream), {
+    if (mayTrail) {
+      stream.once("wantTrailers", () => {
+        try {
+          stream.sendTrailers(h2Fields(trailerFields(exchange.trailers())) ?? {});
+        } catch (error) {
+          fail(new Fault("internal", "the request's trailers could not be written", error));
+        }
+      });
+    }
+    const end: PumpEnd = {
       done: () => void stream.end(),
       broken: (cause) => fail(cause instanceof Fault ? cause : new Fault("bad_request", "the request body broke off", cause)),
-    });
+    };
+    stopUpload = pump(body, sinkOf(stream), end, bodyLength);
   });
 }
 

@@ -4,6 +4,8 @@
  */
 import { Readable } from "node:stream";
 import { Fault } from "../base/errors.ts";
+import type { Watched } from "../base/watch.ts";
+import { pump, type Sink } from "../http/body.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { hasToken, headerValue } from "../http/headers.ts";
 import type { LentBody } from "../http/lent_body.ts";
@@ -18,9 +20,8 @@ import { connectFailure } from "./resolve.ts";
 import { informationHeaders, replyHeaders, replyOf, switchHeaders, type ResponseHead } from "./response_head.ts";
 import type { ResponseSink } from "./response_parser.ts";
 import { trailerFields } from "./trailers.ts";
-import { clientGone, faultCode, isStale, newTry, sendAgain, underLease, type ForwardOptions, type Try } from "./try.ts";
-import { overdueUpload, stalledUpload, upload, type UploadSink } from "./upload.ts";
-import type { Watched } from "./watch.ts";
+import { clientGone, DRAIN_MS, faultCode, isStale, newTry, sendAgain, underLease, type ForwardOptions, type Try } from "./try.ts";
+import { overdueUpload, stalledUpload } from "./upload.ts";
 
 /** As `forward` of `forward.ts`. */
 export function forwardWire(exchange: Exchange, peer: Destination<Pool>, options: ForwardOptions, endsAt: number): Promise<Reply> {
@@ -51,7 +52,7 @@ function send(one: Try<Pool>): Promise<Reply> {
 /** "draining": the response is whole, the request is not. */
 type Phase = "connecting" | "sending" | "waiting" | "receiving" | "draining" | "over";
 
-class WireExchange implements Occupant, ResponseSink, Watched, UploadSink {
+class WireExchange implements Occupant, ResponseSink, Watched, Sink {
   readonly #try: Try<Pool>;
   readonly #connection: Connection;
   readonly #head: RequestHead;
@@ -72,8 +73,6 @@ class WireExchange implements Occupant, ResponseSink, Watched, UploadSink {
   #hasDeparted = false;
   /** Whether all of the request has been written. */
   #isWritten = false;
-  /** Bytes of the body that its Content-Length still promises; Infinity where it has none. */
-  #unsent = Infinity;
   #onDrain: (() => void) | null = null;
   #response: ResponseHead | null = null;
   /** What has come of the body while nobody has the reply yet. */
@@ -156,11 +155,14 @@ class WireExchange implements Occupant, ResponseSink, Watched, UploadSink {
 
   failed(error: NodeJS.ErrnoException): void {
     if (this.#phase === "over") return;
-    if (!this.#heard && isStale(this.#try, this.#connection.isReused ? "reused" : "fresh", error)) {
+    // On a kept connection nothing leaves before its turn: until then no upstream can have seen the request.
+    const connection = !this.#connection.isReused ? "fresh" : this.#hasDeparted ? "reused" : "unsent";
+    if (!this.#heard && isStale(this.#try, connection, error)) {
       this.#leave("spent");
       return this.#resolve(sendAgain(this.#try, send));
     }
-    this.#fail(new Fault(faultCode(error, this.#phase === "connecting"), connectFailure(error), error));
+    const code = faultCode(error, this.#phase === "connecting");
+    this.#fail(connection === "unsent" ? new Unsent(code, connectFailure(error), error) : new Fault(code, connectFailure(error), error));
   }
 
   closed(): void {
@@ -178,6 +180,7 @@ class WireExchange implements Occupant, ResponseSink, Watched, UploadSink {
   }
 
   overdue(now: number): void {
+    if (this.#phase === "draining") return this.#leave("spent");
     const { options, tryEndsAt, endsAt } = this.#try;
     if (endsAt !== 0 && endsAt <= now) return this.#outOfTime("the time for the whole exchange is over");
     if (tryEndsAt !== 0 && this.#response === null && tryEndsAt <= now) return this.#outOfTime("no response within the time of one try");
@@ -215,32 +218,26 @@ class WireExchange implements Occupant, ResponseSink, Watched, UploadSink {
   #sendBody(body: Readable): void {
     const { exchange } = this.#try;
     const { socket } = this.#connection;
-    const length = this.#head.framing === "length" ? headerValue(this.#head.headers, "content-length") : undefined;
-    if (length !== undefined) this.#unsent = Number(length);
+    const length = this.#head.framing === "length" ? Number(headerValue(this.#head.headers, "content-length")) : Infinity;
     this.#awaitsContinue = hasToken(headerValue(exchange.headers, "expect"), "100-continue");
     // By the time it departs a small body that came with the head is in the same write; a slow one does not hold the head back.
     socket.cork();
     socket.write(this.#text, "latin1");
-    this.#stopUpload = upload(body, this, {
+    const end = {
       done: () => this.#endBody(),
-      broken: (cause) => this.#fail(cause instanceof Fault ? cause : new Fault("bad_request", "the request body broke off", cause)),
-    });
+      broken: (cause: Error | null) => this.#fail(cause instanceof Fault ? cause : new Fault("bad_request", "the request body broke off", cause)),
+    };
+    this.#stopUpload = pump(body, this, end, length);
     this.#try.to.pool.departures.add(() => {
       this.#hasDeparted = true;
       socket.uncork();
     });
   }
 
-  /** As a stream's, for `upload`. */
+  /** As a stream's, for `pump`. */
   write(chunk: Buffer): boolean {
     const { socket } = this.#connection;
-    if (this.#head.framing === "length") {
-      this.#unsent -= chunk.length;
-      if (this.#unsent >= 0) return socket.write(chunk);
-      // It would be read as the next request.
-      this.#fail(new Fault("internal", "the request's body is longer than its Content-Length"));
-      return false;
-    }
+    if (this.#head.framing === "length") return socket.write(chunk);
     // A chunk of no bytes is the last one.
     if (chunk.length === 0) return true;
     socket.cork();
@@ -266,8 +263,6 @@ class WireExchange implements Occupant, ResponseSink, Watched, UploadSink {
         return this.#fail(new Fault("internal", "the request's trailers could not be written", error));
       }
       socket.write(last, "latin1");
-    } else if (this.#unsent > 0) {
-      return this.#fail(new Fault("internal", "the request's body is shorter than its Content-Length"));
     }
     this.#isWritten = true;
     if (this.#phase === "draining") return this.#leave();
@@ -352,9 +347,14 @@ class WireExchange implements Occupant, ResponseSink, Watched, UploadSink {
     if (!isWhole && this.#body === null) this.#openBody();
     this.#phase = "draining";
     const body = this.#body;
-    if (isSpent || this.#isWritten) this.#leave(isSpent ? "spent" : "kept");
-    // Left paused by the last of the body, it would hide what comes behind until another exchange has it.
-    else if (this.#connection.socket.isPaused()) this.#connection.socket.resume();
+    // Answered before a byte of it had left, the request may still leave: over a kept connection its answer would be the next exchange's.
+    if (isSpent || !this.#hasDeparted) this.#leave("spent");
+    else if (this.#isWritten) this.#leave();
+    else {
+      this.#watch(DRAIN_MS);
+      // Left paused by the last of the body, the socket would hide what comes behind until another exchange has it.
+      if (this.#connection.socket.isPaused()) this.#connection.socket.resume();
+    }
     if (body !== null) body.complete();
     // All of it came at once: there is nothing to stream.
     else this.#resolve(replyOf(this.#try.exchange, this.#response!, this.#try.options.viaName, this.#whole ?? this.#first ?? NOTHING));

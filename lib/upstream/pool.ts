@@ -17,7 +17,7 @@ import { Inlet } from "./inlet.ts";
 import { towards, type Address, type Name } from "./resolve.ts";
 import { tlsOptions, type UpstreamTls } from "./tls.ts";
 import { WaitingLine } from "./waiting.ts";
-import { Watch } from "./watch.ts";
+import { Watch } from "../base/watch.ts";
 
 export interface PoolOptions {
   readonly protocol: "http" | "https";

@@ -63,10 +63,12 @@ export function underLease(one: Try<Pool>, send: Send): Promise<Reply> {
 
 /**
  * Whether to send once more, on a fresh connection: the peer closed an idle one just as it was reused, before any byte of a response, and
- * the request can be sent again (RFC 9112 §9.3.1). Once more means once.
+ * the request can be sent again (RFC 9112 §9.3.1). "unsent": on a kept connection that broke before a byte of the request had left, so that
+ * any method can be sent again. Once more means once.
  */
-export function isStale({ exchange, isSecond }: Try<Pool>, connection: "fresh" | "reused", error: NodeJS.ErrnoException): boolean {
-  return !isSecond && connection === "reused" && isReset(error) && isReplayable(exchange);
+export function isStale({ exchange, isSecond }: Try<Pool>, connection: "fresh" | "reused" | "unsent", error: NodeJS.ErrnoException): boolean {
+  if (isSecond || connection === "fresh" || !isReset(error)) return false;
+  return connection === "unsent" ? exchange.body === null && !exchange.call.aborted : isReplayable(exchange);
 }
 
 export function sendAgain(one: Try<Pool>, send: Send): Promise<Reply> {
@@ -74,6 +76,9 @@ export function sendAgain(one: Try<Pool>, send: Send): Promise<Reply> {
   one.to.pool.dropIdle();
   return underLease({ ...one, isSecond: true }, send);
 }
+
+/** Milliseconds that the rest of an upload may take behind a whole response before its connection is given up, and with it the lease. */
+export const DRAIN_MS = 100;
 
 function waitForLease(one: Try<Pool>): Promise<void> {
   return one.to.pool.waitForLease(connectTimeLeft(one), (run) => one.exchange.call.onAbort(run));

@@ -6,7 +6,7 @@ import { constants, type Http2Stream } from "node:http2";
 import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { TLSSocket } from "node:tls";
-import { pump } from "../http/body.ts";
+import { pump, sinkOf } from "../http/body.ts";
 import type { Notes } from "../http/exchange.ts";
 import { resetStream } from "../http/h2_ends.ts";
 import type { Tunnel } from "../http/reply.ts";
@@ -33,7 +33,7 @@ export function joinTunnel(client: Duplex, clientHead: Buffer, tunnel: Tunnel, n
 }
 
 function carry(from: Duplex, to: Duplex, passed: (bytes: number) => void): void {
-  pump(from, to, {
+  pump(from, sinkOf(to), {
     passed,
     // An orderly end of one side is passed on; the other may still be talking.
     done: () => (wasReset(from) ? reset(to) : to.end()),

@@ -42,7 +42,7 @@ export async function chain([given = "100000"]: readonly string[]): Promise<bool
     ["all, not timed", links],
     ["all, as served", timed],
   ];
-  const chained = (some: readonly Link[], innermost: Handler) => ({ handler: foldBlaming(some, some === timed ? behindPlugins(innermost, systemClock) : innermost), rounds: [] });
+  const chained = (some: readonly Link[], innermost: Handler) => ({ handler: foldBlaming(some, some === timed ? behindPlugins(innermost, systemClock) : innermost, ignore), rounds: [] });
   const measures: Measured[] = rows.map(([title, some]) => ({
     title,
     atOnce: chained(some, () => REPLY),
@@ -146,3 +146,5 @@ function told(measures: readonly Measured[], missing: readonly string[]): boolea
 function median(values: readonly number[]): number {
   return [...values].sort((a, b) => a - b)[values.length >> 1]!;
 }
+
+function ignore(): void {}

@@ -1,15 +1,12 @@
 import { PassThrough, Readable, Writable } from "node:stream";
 import { describe, expect, test } from "vitest";
-import { pump, type PumpEnd } from "../../lib/http/body.ts";
-import { sinkOf, upload } from "../../lib/upstream/upload.ts";
+import { Fault } from "../../lib/base/errors.ts";
+import { byteStream, pump, sinkOf, type PumpEnd } from "../../lib/http/body.ts";
 import { random } from "../support/random.ts";
 
 type Move = (source: Readable, sink: Writable, end: PumpEnd) => unknown;
 
-const implementations: [string, Move][] = [
-  ["pump", pump],
-  ["upload", (source, sink, end) => upload(source, sinkOf(sink), end)],
-];
+const move: Move = (source, sink, end) => pump(source, sinkOf(sink), end);
 
 /** Resolves with how it ended. */
 function moved(move: Move, source: Readable, sink: Writable): Promise<string> {
@@ -34,7 +31,7 @@ function slowSink(highWaterMark: number) {
 
 const turn = () => new Promise<void>((resolve) => setImmediate(resolve));
 
-describe.each(implementations)("a body moved by %s", (_name, move) => {
+describe("a body that is moved", () => {
   test("arrives whole and in order, and the sink is left open", async () => {
     const sink = new PassThrough();
     const received: Buffer[] = [];
@@ -117,7 +114,7 @@ describe.each(implementations)("a body moved by %s", (_name, move) => {
   });
 });
 
-describe("upload", () => {
+describe("moving a body", () => {
   const never: PumpEnd = {
     done: () => expect.unreachable("done"),
     broken: () => expect.unreachable("broken"),
@@ -126,7 +123,7 @@ describe("upload", () => {
   test("stopped, it writes nothing more, tells nothing, and leaves the rest to others", async () => {
     const source = new Readable({ read() {} });
     const sink = new PassThrough();
-    const stop = upload(source, sinkOf(sink), never);
+    const stop = pump(source, sinkOf(sink), never);
     source.push("one");
     await turn();
     stop();
@@ -143,7 +140,7 @@ describe("upload", () => {
 
   test("stopped, a later failure of the body ends nothing", async () => {
     const source = new Readable({ read() {} });
-    const stop = upload(source, sinkOf(new PassThrough()), never);
+    const stop = pump(source, sinkOf(new PassThrough()), never);
     stop();
     source.destroy(new Error("late"));
     await turn();
@@ -157,8 +154,63 @@ describe("upload", () => {
     destroyed.destroy();
     await turn();
     for (const source of [read, destroyed]) {
-      const ended = moved((from, to, end) => upload(from, sinkOf(to), end), source, new PassThrough());
+      const ended = moved((from, to, end) => pump(from, sinkOf(to), end), source, new PassThrough());
       expect(await ended).toMatch(/^broken: the body was read or destroyed/);
     }
+  });
+});
+
+describe("a body of stated length", () => {
+  const all = async (parts: readonly string[], length: number) => {
+    const sink = new PassThrough();
+    const chunks: Buffer[] = [];
+    sink.on("data", (chunk: Buffer) => chunks.push(chunk));
+    const outcome = await new Promise<string>((resolve) => {
+      const broken = (cause: Error | null) => resolve(`${(cause as Fault).code}: ${cause?.message}`);
+      pump(Readable.from(parts.map((part) => Buffer.from(part))), sinkOf(sink), { done: () => resolve("done"), broken }, length);
+    });
+    await turn();
+    return [outcome, Buffer.concat(chunks).toString()];
+  };
+
+  test("that is longer breaks off, and no byte beyond its length is written", async () => {
+    expect(await all(["four", "more"], 4)).toEqual(["internal: the body is longer than its Content-Length of 4 bytes", "four"]);
+    expect(await all(["fourmore"], 4)).toEqual(["internal: the body is longer than its Content-Length of 4 bytes", ""]);
+  });
+
+  test("that is shorter breaks off at its end", async () => {
+    expect(await all(["four", "more"], 10)).toEqual(["internal: the body is 2 bytes shorter than its Content-Length of 10", "fourmore"]);
+  });
+
+  test("that is as long is done", async () => {
+    expect(await all(["four", "", "more"], 8)).toEqual(["done", "fourmore"]);
+  });
+});
+
+describe("a stream of a plugin's own", () => {
+  test("that yields text or views of bytes is sent as its bytes, measured in bytes", async () => {
+    const chunks: Buffer[] = [];
+    const sink = new PassThrough();
+    sink.on("data", (chunk: Buffer) => chunks.push(chunk));
+    const source = Readable.from(["é", new Uint8Array([0x62]), Buffer.from("c")]);
+    expect(await new Promise((resolve) => pump(source, sinkOf(sink), { done: () => resolve("done"), broken: resolve }, 4))).toBe("done");
+    await turn();
+    expect(Buffer.concat(chunks).toString()).toBe("ébc");
+  });
+
+  test.each([[{}], [5], [true], [[1]], [Symbol("x")]])("that yields %o breaks off: internal", async (chunk) => {
+    expect(await moved(move, Readable.from([chunk]), new PassThrough())).toMatch(/^broken: the body's stream yields \w+ values/);
+  });
+
+  test("becomes a stream of bytes for all that read it, and breaks off where it yields none", async () => {
+    const plain = new PassThrough();
+    expect(byteStream(plain)).toBe(plain);
+    expect((await byteStream(Readable.from(["é", Buffer.from("b")])).toArray()).every((chunk) => Buffer.isBuffer(chunk))).toBe(true);
+    await expect(byteStream(Readable.from([{}])).toArray()).rejects.toThrow("the body's stream yields object values");
+    const source = new Readable({ objectMode: true, read() {} });
+    const bytes = byteStream(source);
+    bytes.destroy();
+    await turn();
+    expect(source.destroyed).toBe(true);
   });
 });

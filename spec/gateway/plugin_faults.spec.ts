@@ -108,27 +108,37 @@ describe("faults of plugins", () => {
     return { status, faults, lines, gateway };
   };
 
-  it("that another plugin handles are none", async () => {
+  it.each([
+    ["throws", throwing],
+    ["rejects", plugin("faulty", () => async () => lost())],
+    ["returns nothing", plugin("faulty", () => () => none)],
+  ])("reach the plugins around the one that %s as a reply with status 500, never as an error, which can be replaced", async (_what, faulty) => {
+    const seen: number[] = [];
     const handling = plugin("handles", (next) => async (exchange) => {
-      try {
-        return await next(exchange);
-      } catch {
-        return problem(exchange.call, "forbidden");
-      }
+      const reply = await next(exchange);
+      seen.push(reply.status);
+      return problem(exchange.call, "forbidden");
     });
-    const { status, faults, lines } = await ask500([handling, plugin("faulty", () => async () => lost())], ["handles", "faulty"]);
-    expect([status, faults, lines]).toEqual([403, [], []]);
+    const { status, faults, lines } = await ask500([handling, ...around, faulty], ["handles", "looks", "faulty"]);
+    expect([status, seen, faults, lines.length]).toEqual([403, [500], ["faulty"], 1]);
   });
 
-  it("are those of the plugin that makes a new one of another's", async () => {
-    const wrapping = plugin("wraps", (next) => async (exchange) => {
-      try {
-        return await next(exchange);
-      } catch (cause) {
-        throw new Error("worse", { cause });
-      }
-    });
-    expect((await ask500([wrapping, throwing], ["wraps", "faulty"])).faults).toEqual(["wraps"]);
+  it.each([
+    ["throws", throwing],
+    ["rejects", plugin("faulty", () => async () => lost())],
+    ["resolves with nothing", plugin("faulty", () => async () => none)],
+  ])("have CORS and RateLimit headers and those of response_headers: the plugins around the one that %s add them", async (_what, faulty) => {
+    const outer = [
+      { name: "cors", config: { allow_origins: ["https://app.example"] } },
+      { name: "rate_limit", config: { limit_min: 10 } },
+      { name: "response_headers", config: { set: { "X-Frame-Options": "DENY" } } },
+    ];
+    const gateway = createGateway({ config: oneService(9, { plugins: [...outer, { name: "faulty" }] }), plugins: [faulty] });
+    const answer = await gateway.inject({ path: "/a/y?x", headers: { Origin: "https://app.example" } });
+    expect([answer.status, answer.json()]).toEqual([500, expect.objectContaining({ code: "internal" })]);
+    const names = ["Access-Control-Allow-Origin", "RateLimit", "X-Frame-Options"];
+    expect(names.map((name) => answer.header(name))).toEqual(["https://app.example", expect.stringContaining("r=9"), "DENY"]);
+    await gateway.close(0);
   });
 
   it("are forgotten with the instance, and stay with the one that stays", async () => {

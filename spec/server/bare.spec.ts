@@ -1,11 +1,14 @@
 import { PassThrough, Readable } from "node:stream";
 import { describe, expect, test } from "vitest";
+import { Watch } from "../../lib/base/watch.ts";
 import { Call } from "../../lib/http/exchange.ts";
 import type { Reply } from "../../lib/http/reply.ts";
 import { head, refuseBare, respondBare } from "../../lib/server/bare.ts";
 import { manualClock } from "../support/clock.ts";
 
 const call = () => new Call({ id: "id-1", remoteAddress: "", trustedRemote: false, startedAt: 0, inform: () => {} });
+
+const delivery = (clock = manualClock()) => ({ clock, watch: new Watch(clock), idleMs: 60_000 });
 
 /** What a reply looks like on the wire. */
 async function written(reply: Reply, its = call()): Promise<string> {
@@ -17,7 +20,7 @@ async function written(reply: Reply, its = call()): Promise<string> {
     socket.on("data", (chunk: Buffer) => chunks.push(chunk));
     socket.on("close", () => resolve(Buffer.concat(chunks).toString("latin1")));
   });
-  respondBare(socket, its, reply, clock);
+  respondBare(socket, its, reply, delivery(clock));
   return collected;
 }
 
@@ -64,7 +67,7 @@ describe("a reply on a bare socket", () => {
     const socket = new PassThrough();
     const tunnel = { socket: new PassThrough(), head: Buffer.alloc(0), idleMs: 1 };
     const headers = ["Connection", "Upgrade", "Upgrade", "websocket"];
-    expect(respondBare(socket, call(), { status: 101, headers, body: null, tunnel }, manualClock())).toBe(true);
+    expect(respondBare(socket, call(), { status: 101, headers, body: null, tunnel }, delivery())).toBe(true);
     expect(String(socket.read())).toBe("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nX-Request-Id: id-1\r\n\r\n");
     expect(socket.writableEnded).toBe(false);
   });
@@ -74,8 +77,8 @@ describe("a reply on a bare socket", () => {
     its.abort();
     const tunnel = { socket: new PassThrough(), head: Buffer.alloc(0), idleMs: 1 };
     const body = new PassThrough();
-    expect(respondBare(new PassThrough(), its, { status: 101, headers: [], body: null, tunnel }, manualClock())).toBe(false);
-    expect(respondBare(new PassThrough(), its, { status: 200, headers: [], body }, manualClock())).toBe(false);
+    expect(respondBare(new PassThrough(), its, { status: 101, headers: [], body: null, tunnel }, delivery())).toBe(false);
+    expect(respondBare(new PassThrough(), its, { status: 200, headers: [], body }, delivery())).toBe(false);
     expect([tunnel.socket.destroyed, body.destroyed]).toEqual([true, true]);
   });
 });

@@ -1,25 +1,27 @@
 import http2, { type ServerHttp2Stream } from "node:http2";
 import type { AddressInfo } from "node:net";
-import { Readable } from "node:stream";
+import { PassThrough, Readable } from "node:stream";
 import { expect, onTestFinished, test } from "vitest";
+import { Watch } from "../../lib/base/watch.ts";
 import { resetStream } from "../../lib/http/h2_ends.ts";
 import type { Reply } from "../../lib/http/reply.ts";
 import { receiveStream } from "../../lib/server/h2_receive.ts";
 import { informStream, respondStream } from "../../lib/server/h2_respond.ts";
 import { manualClock } from "../support/clock.ts";
-import { CODES, DATA, END_STREAM, GET, HEADERS, rawSession, RST_STREAM, type RawSession } from "../support/h2_raw.ts";
+import { ACK, CODES, DATA, END_STREAM, frame, GET, HEADERS, number32, PING, rawSession, RST_STREAM, WINDOW_UPDATE, type RawSession } from "../support/h2_raw.ts";
+import { eventually } from "../support/raw_client.ts";
 import { defaultLimits } from "../support/limits.ts";
 
 /** One GET, answered with `reply` to a client that sends no window update. */
-async function answered(reply: Reply, before: (stream: ServerHttp2Stream) => void = () => {}): Promise<RawSession> {
+async function answered(reply: Reply, before: (stream: ServerHttp2Stream) => void = () => {}, clock = manualClock()): Promise<RawSession> {
   const server = http2.createServer();
   server.on("session", (session) => session.on("error", () => {}));
   server.on("stream", (stream: ServerHttp2Stream, _headers: object, _flags: number, block: string[]) => {
     stream.on("error", () => {});
-    const options = { clock: manualClock(), isTrusted: () => false, limits: defaultLimits };
+    const options = { clock, isTrusted: () => false, limits: defaultLimits };
     const inbound = receiveStream(stream, block, true, options);
     before(stream);
-    respondStream(stream, inbound, reply, { idleMs: 60, giveUp: () => resetStream(stream, CODES.INTERNAL_ERROR) });
+    respondStream(stream, inbound, reply, { clock, watch: new Watch(clock), idleMs: 60_000, giveUp: (code = CODES.INTERNAL_ERROR) => resetStream(stream, code) });
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const talk = await rawSession((server.address() as AddressInfo).port);
@@ -33,13 +35,61 @@ async function answered(reply: Reply, before: (stream: ServerHttp2Stream) => voi
 
 const large = Buffer.alloc(70_000);
 
-test.each<[string, Reply]>([
-  ["at hand", { status: 200, headers: [], body: large }],
-  ["from a stream that has ended", { status: 200, headers: [], body: Readable.from([large]) }],
-])("a client that leaves the rest of a body %s unread for idleMs has its stream reset: CANCEL", async (_which, reply) => {
-  const talk = await answered(reply);
+const sent = (talk: RawSession) => talk.frames.filter(({ type }) => type === DATA).reduce((sum, { payload }) => sum + payload.length, 0);
+
+function number64(value: number): Buffer {
+  return Buffer.concat([Buffer.alloc(4), number32(value)]);
+}
+
+
+test.each<[string, () => Reply]>([
+  ["at hand", () => ({ status: 200, headers: [], body: large })],
+  ["from a stream that has ended", () => ({ status: 200, headers: [], body: Readable.from([large]) })],
+  ["from a stream that goes on", () => ({ status: 200, headers: [], body: new PassThrough({ highWaterMark: 1 }).on("newListener", function (this: PassThrough, name) { if (name === "data") this.write(large); }) })],
+])("a client that leaves the rest of a body %s unread for idleMs has its stream reset, whatever PINGs it sends: CANCEL", async (_which, reply) => {
+  const clock = manualClock();
+  const talk = await answered(reply(), undefined, clock);
+  await talk.until(() => sent(talk) === 65_535);
+  await eventually(() => clock.pending > 0, "the deadline");
+  for (let at = 0; at < 60_000; at += 10_000) {
+    expect(talk.frames.some(({ type }) => type === RST_STREAM)).toBe(false);
+    talk.send(frame(PING, 0, 0, number64(at)));
+    await talk.until(({ type, flags, payload }) => type === PING && (flags & ACK) !== 0 && payload.equals(number64(at)));
+    clock.advance(10_000);
+  }
   expect(await talk.reset(1)).toBe(CODES.CANCEL);
-  expect(talk.frames.filter(({ type }) => type === DATA).reduce((sum, { payload }) => sum + payload.length, 0)).toBe(65_535);
+  expect(sent(talk)).toBe(65_535);
+});
+
+test("a client that takes some of a body every now and then is not cut off", async () => {
+  const clock = manualClock();
+  const talk = await answered({ status: 200, headers: [], body: Buffer.alloc(200_000) }, undefined, clock);
+  for (const all of [65_535, 131_070, 196_605]) {
+    await talk.until(() => sent(talk) === all);
+    clock.advance(59_000);
+    talk.send(frame(WINDOW_UPDATE, 0, 0, number32(65_535)), frame(WINDOW_UPDATE, 0, 1, number32(65_535)));
+  }
+  await talk.until(({ type, flags }) => type === DATA && (flags & END_STREAM) !== 0);
+  expect(sent(talk)).toBe(200_000);
+});
+
+test.each<[string, string, string[]]>([
+  ["longer", "4", ["four"]],
+  ["shorter", "12", ["four", "more"]],
+])("a stream that is %s than its Content-Length: INTERNAL_ERROR, no END_STREAM, and no byte too many", async (_how, length, parts) => {
+  const body = Readable.from(["four", "more"].map((part) => Buffer.from(part)));
+  const talk = await answered({ status: 200, headers: ["Content-Length", length], body });
+  expect(await talk.reset(1)).toBe(CODES.INTERNAL_ERROR);
+  const data = talk.frames.filter(({ type }) => type === DATA);
+  expect(parts.join("")).toContain(Buffer.concat(data.map(({ payload }) => payload)).toString());
+  expect(data.some(({ flags }) => (flags & END_STREAM) !== 0)).toBe(false);
+});
+
+test.each([[204], [205], [304]])("a %i has no body, whatever a plugin gives", async (status) => {
+  const body = Readable.from([Buffer.from("four")]);
+  const talk = await answered({ status, headers: [], body });
+  await talk.until(({ type, flags }) => type === HEADERS && (flags & END_STREAM) !== 0);
+  expect(body.destroyed).toBe(true);
 });
 
 test("a body at hand is as long as it is, whatever its Content-Length says", async () => {

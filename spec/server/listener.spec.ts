@@ -65,12 +65,13 @@ test("a call is aborted when its client goes, closed when its reply is out", asy
 
 test.each([
   ["a promise that is rejected", () => Promise.reject(new Error("no"))],
+  ["an error that is thrown", () => { throw new Error("no"); }],
   ["a reply that is none", () => undefined as never],
-])("%s closes the connection, is logged, and the next is served", async (_what, bad) => {
+])("%s is answered with 500 and logged, and the next request is served", async (_what, bad) => {
   const { port, errors } = await listening((inbound) => (inbound.target === "/bad" ? bad() : fine()));
   const talk = await client(port);
   talk.send(get("/bad"));
-  expect(await talk.closed()).toBe("");
+  expect(await talk.until("internal")).toMatch(/^HTTP\/1\.1 500 /);
   expect(errors).toEqual(["a reply could not be sent"]);
   const next = await client(port);
   next.send(get("/"));

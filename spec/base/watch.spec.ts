@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { Watch, type Watched } from "../../lib/upstream/watch.ts";
+import { Watch, type Watched } from "../../lib/base/watch.ts";
 import { manualClock } from "../support/clock.ts";
 
 function made() {

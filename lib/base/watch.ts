@@ -1,8 +1,7 @@
 /**
- * One timer for the deadlines of all exchanges of a pool, set to the first of them: a timer of its own for each would be made and thrown
- * away with every request. What a deadline means is `forward_wire.ts`.
+ * One timer for many deadlines, set to the first of them: a timer for each would be made and thrown away with every request.
  */
-import type { Clock, Timer } from "../base/clock.ts";
+import type { Clock, Timer } from "./clock.ts";
 
 export interface Watched {
   /** Moment of the monotonic clock; Infinity: none. */

@@ -1,0 +1,105 @@
+/**
+ * Sends the bytes of one reply to its client, and gives the reply up when the client reads nothing of it, or when the time for its
+ * exchange is over. Every sender of replies uses it, whatever the protocol.
+ */
+import type { Duplex, Writable } from "node:stream";
+import type { Clock } from "../base/clock.ts";
+import type { Watch, Watched } from "../base/watch.ts";
+import type { Sink } from "../http/body.ts";
+import type { Call } from "../http/exchange.ts";
+import { taken } from "./linger.ts";
+
+export interface DeliveryOptions {
+  readonly clock: Clock;
+  /** The deadlines of all replies of a listener. */
+  readonly watch: Watch;
+  /** Milliseconds a client may leave a reply unread, whether or not the upstream has finished it. Any byte it takes counts anew. */
+  readonly idleMs: number;
+}
+
+export interface Recipient {
+  /** What the reply is written to: a response, a stream or a socket. */
+  readonly to: Writable;
+  /** Where it leaves: the connection of HTTP/1, the stream of HTTP/2. */
+  readonly outlet: Duplex;
+  /** Ends the reply, its connection or stream included. */
+  readonly cut: () => void;
+}
+
+export class Delivery implements Sink, Watched {
+  /** As `Watched`. */
+  place = -1;
+  readonly #call: Call;
+  readonly #recipient: Recipient;
+  readonly #options: DeliveryOptions;
+  /** Moment of the monotonic clock at which the exchange has to be over; Infinity: none. */
+  readonly #endsAt: number;
+  /** Since when the client has taken nothing; Infinity while it is not behind. */
+  #behindSince = Infinity;
+  /** What the client had taken then. */
+  #taken = 0;
+  #resume: () => void = ignore;
+
+  constructor(call: Call, recipient: Recipient, options: DeliveryOptions) {
+    this.#call = call;
+    this.#recipient = recipient;
+    this.#options = options;
+    // A reply that says that the time is over has its own.
+    this.#endsAt = call.endsAt > options.clock.now() ? call.endsAt : Infinity;
+  }
+
+  write(chunk: Buffer): boolean {
+    return this.#recipient.to.write(chunk);
+  }
+
+  onceDrained(run: () => void): void {
+    this.#resume = run;
+    this.#waitForClient();
+    this.#recipient.to.once("drain", this.#drained);
+  }
+
+  /** All of the reply has been written: true where the client has yet to take some of it. */
+  ended(): boolean {
+    if (this.#recipient.outlet.writableLength === 0) return false;
+    this.#waitForClient();
+    return true;
+  }
+
+  get dueAt(): number {
+    return Math.min(this.#endsAt, this.#behindSince + this.#options.idleMs);
+  }
+
+  overdue(now: number): void {
+    if (this.#endsAt <= now) {
+      this.#call.fail("upstream_timeout", "the time for the whole exchange was over before its client had read the reply");
+      return this.#giveUp();
+    }
+    const before = this.#taken;
+    this.#taken = taken(this.#recipient.outlet);
+    this.#behindSince = now;
+    if (this.#taken !== before) return;
+    this.#call.fail("request_timeout", `the client read nothing of the reply for ${this.#options.idleMs} ms`);
+    this.#giveUp();
+  }
+
+  #waitForClient(): void {
+    const { watch, clock } = this.#options;
+    const now = clock.now();
+    this.#behindSince = now;
+    this.#taken = taken(this.#recipient.outlet);
+    if (this.place < 0) this.#call.onEnd(() => watch.remove(this));
+    if (!this.#recipient.outlet.destroyed) watch.add(this, now);
+  }
+
+  readonly #drained = (): void => {
+    this.#behindSince = Infinity;
+    this.#resume();
+  };
+
+  #giveUp(): void {
+    this.#options.watch.remove(this);
+    this.#recipient.cut();
+  }
+}
+
+function ignore(): void {}
