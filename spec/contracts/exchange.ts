@@ -279,6 +279,8 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       const answer = await sending.answer;
       expect(answer.status).toBe(413);
       expect(answer.body.toString()).toBe("early");
+      // However long the rest of the upload takes.
+      await eventually(() => gateway.stats.services[0]!.upstreams[0]!.inFlight === 0, "the lease coming back");
       body.end();
     });
 

@@ -5,6 +5,7 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { Departures } from "../../lib/base/departures.ts";
 import { Fault } from "../../lib/base/errors.ts";
 import type { ExchangeParts } from "../../lib/http/exchange.ts";
+import { Unsent } from "../../lib/upstream/faults.ts";
 import { forwarding } from "../contracts/forwarding.ts";
 import { manualClock } from "../support/clock.ts";
 import { madeUpExchange } from "../support/exercise.ts";
@@ -33,7 +34,7 @@ async function bench(talk: (socket: Socket, text: string) => void, idleMs = 60_0
   const options = { clock, client: "wire", connectMs: 5000, responseMs: 5000, idleMs, tryMs: 0, preserveHost: false, viaName: "gw" } as const;
   const send = (parts: Partial<ExchangeParts> = {}) => madeUpPeer("u", pool).forward(madeUpExchange(parts), options, 0);
   const code = (parts: Partial<ExchangeParts>) => send(parts).then(({ status }) => String(status), (fault: Fault) => fault.code);
-  return { upstream, pool, heard, send, code };
+  return { upstream, pool, heard, send, code, clock };
 }
 
 /** Lets nothing leave until it is told to. */
@@ -50,11 +51,13 @@ class Held extends Departures {
 }
 
 describe("the request", () => {
-  test("is answered by nothing that comes on a kept connection before it has left: it goes over another one", async () => {
+  /** A connection that has served one exchange, and nothing leaves any more until it is told to. */
+  async function kept() {
     const departures = new Held();
-    const { upstream, pool, heard, send } = await bench((socket, text) => {
-      socket.write(`${HEAD}Content-Length: 1\r\n\r\n${/^GET \/(\w)/.exec(text)?.[1]}`);
+    const made = await bench((socket, text) => {
+      socket.write(`${HEAD}Content-Length: 1\r\n\r\n${/^\w+ \/(\w)/.exec(text)?.[1]}`);
     }, 60_000, departures);
+    const { upstream, send } = made;
     const first = send({ upstreamPath: "/1" });
     await eventually(() => upstream.sockets.size === 1, "a connection");
     const [kept] = upstream.sockets;
@@ -62,14 +65,70 @@ describe("the request", () => {
     onTestFinished(() => clearInterval(leave));
     expect(String((await first).body)).toBe("1");
     clearInterval(leave);
-    const second = send({ upstreamPath: "/2" });
-    kept!.write(`${HEAD}Content-Length: 1\r\n\r\nx`);
-    await once(kept!, "close");
+    return { ...made, departures, kept: kept! };
+  }
+
+  const EARLY: readonly [string, (socket: Socket) => void][] = [
+    ["is answered too early", (socket) => void socket.write(`${HEAD}Content-Length: 1\r\n\r\nx`)],
+    ["ends", (socket) => void socket.end()],
+  ];
+
+  test.each(EARLY.flatMap(([what, act]) => ["GET", "POST", "PATCH"].map((method) => [method, what, act] as const)))("%s, on a kept connection that %s before the request has left, goes over another one", async (method, _what, act) => {
+    const { upstream, pool, heard, send, departures, kept: before } = await kept();
+    const second = send({ method, upstreamPath: "/2" });
+    act(before);
+    await once(before, "close");
     departures.now();
     await eventually(() => upstream.sockets.size === 1, "another connection");
     await eventually(() => (departures.now(), heard.length === 2), "the request");
     expect(String((await second).body)).toBe("2");
     expect(pool.leased).toBe(0);
+  });
+
+  test("with a body, on a kept connection that is answered too early, fails as one that was not sent", async () => {
+    const { send, kept: before, pool, heard } = await kept();
+    const body = new PassThrough();
+    body.end("body");
+    const second = send({ method: "POST", upstreamPath: "/2", body, headers: ["Content-Length", "4"] });
+    before.write(`${HEAD}Content-Length: 1\r\n\r\nx`);
+    await expect(second).rejects.toBeInstanceOf(Unsent);
+    expect([pool.leased, heard.length]).toEqual([0, 1]);
+  });
+
+  test("that is answered on a fresh connection before it has left does not keep that connection: the next one would get its answer", async () => {
+    const departures = new Held();
+    const { upstream, pool, heard, send } = await bench((socket, text) => {
+      socket.write(`${HEAD}Content-Length: 1\r\n\r\n${/^\w+ \/(\w)/.exec(text)?.[1]}`);
+    }, 60_000, departures);
+    const body = new PassThrough();
+    body.end("body");
+    const first = send({ method: "POST", upstreamPath: "/1", body, headers: ["Content-Length", "4"] });
+    await eventually(() => upstream.sockets.size === 1, "a connection");
+    // Written, and not sent: what has come of the body is known then.
+    await eventually(() => body.readableEnded, "the body being written");
+    [...upstream.sockets][0]!.write(`${HEAD}Content-Length: 1\r\n\r\n?`);
+    expect(String((await first).body)).toBe("?");
+    expect(pool).toMatchObject({ leased: 0, open: 0 });
+    departures.now();
+    const second = send({ upstreamPath: "/2" });
+    await eventually(() => (departures.now(), heard.length > 0), "the second request");
+    expect(String((await second).body)).toBe("2");
+    expect(heard).toHaveLength(1);
+  });
+
+  test("that goes on behind a whole response gives its lease back after 100 ms, and its connection up", async () => {
+    const { pool, send, upstream, clock } = await bench((socket, text) => {
+      if (text.startsWith("POST")) socket.write(`${HEAD}Content-Length: 2\r\n\r\nok`);
+    });
+    const body = new PassThrough();
+    body.write("half");
+    expect(String((await send({ method: "POST", body, headers: ["Content-Length", "8"] })).body)).toBe("ok");
+    clock.advance(99);
+    expect(pool.leased).toBe(1);
+    clock.advance(1);
+    expect([pool.leased, pool.open, clock.pending]).toEqual([0, 0, 0]);
+    await eventually(() => upstream.sockets.size === 0, "the end of the connection");
+    body.end("half");
   });
 
   test("goes out in one piece: the head, and a body that is there", async () => {

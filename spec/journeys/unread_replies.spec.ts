@@ -1,0 +1,156 @@
+/** Replies that their clients do not read, and uploads that go on behind their reply: every wait has an end. */
+import http2 from "node:http2";
+import type { AddressInfo } from "node:net";
+import { Readable } from "node:stream";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { discard, withoutHeader, type Reply } from "../../lib/index.ts";
+import { behaving, HANDSHAKE } from "../gateway/plugins.ts";
+import { manualClock } from "../support/clock.ts";
+import { oneService, running } from "../support/gateway.ts";
+import { ACK, CODES, DATA, frame, GET, number32, PING, rawSession, SETTINGS } from "../support/h2_raw.ts";
+import { eventually } from "../support/raw_client.ts";
+import { backend, client, get, rawBackend } from "./harness.ts";
+
+/** More than the system keeps between two sockets. */
+const CHUNK = Buffer.alloc(64 * 1024);
+const CHUNKS = 400;
+const endless = () => Readable.from(Array.from({ length: CHUNKS }, () => CHUNK), { objectMode: false });
+
+/** A gateway whose replies are all long, and finished as far as their upstream is concerned. */
+async function long(body: () => Reply["body"], timeouts: object = {}) {
+  const clock = manualClock();
+  const lines: string[] = [];
+  const upstream = await backend();
+  const plugin = behaving((next) => async (exchange) => {
+    const reply = await next(exchange);
+    discard(reply);
+    return { ...reply, headers: withoutHeader(reply.headers, "content-length"), body: body() };
+  });
+  const global = { access_log: { enabled: true }, limits: { max_requests_in_flight: 1 } };
+  const config = oneService(upstream.port, { plugins: [{ name: "behave" }], timeouts }, global);
+  const made = await running(config, { clock, plugins: [plugin], accessLog: (text) => void lines.push(...text.trimEnd().split("\n")) });
+  /** A client that asks and reads nothing; resolves when the gateway waits for it. */
+  const stalled = async (request = get()) => {
+    const talk = await client(made.port);
+    talk.socket.pause();
+    talk.send(request);
+    await eventually(() => made.gateway.inFlight === 1, "the request");
+    // What the system takes for the client, it takes at once; later on it may make room for some more.
+    for (let turns = 0; turns < 50; turns++) await new Promise((resolve) => setImmediate(resolve));
+    return talk;
+  };
+  return { ...made, clock, lines, stalled };
+}
+
+const BODIES: readonly [string, () => Reply["body"]][] = [
+  ["a stream that has ended", endless],
+  ["a body at hand", () => Buffer.alloc(CHUNK.length * CHUNKS)],
+];
+
+describe.each(BODIES)("a client of HTTP/1.1 that reads nothing of %s", (_what, body) => {
+  test("is cut off after a minute, whatever it sends meanwhile, and the log says why", async () => {
+    const { gateway, clock, stalled, lines } = await long(body);
+    const talk = await stalled();
+    for (let at = 0; at < 50_000; at += 10_000) {
+      talk.send("GET /a/later HTTP/1.1\r\n");
+      clock.advance(10_000);
+    }
+    expect(gateway.inFlight).toBe(1);
+    for (let minutes = 0; minutes < 3 && gateway.inFlight > 0; minutes++) {
+      clock.advance(60_000);
+      for (let turns = 0; turns < 5; turns++) await new Promise((resolve) => setImmediate(resolve));
+    }
+    expect(gateway.inFlight).toBe(0);
+    clock.advance(1_000);
+    await eventually(() => lines.length > 0, "the access log");
+    expect(JSON.parse(lines[0]!)).toMatchObject({ status: 200, code: "request_timeout", fault: "the client read nothing of the reply for 60000 ms" });
+  });
+
+  test("is cut off at total_ms", async () => {
+    const { gateway, clock, stalled } = await long(body, { total_ms: 5_000 });
+    await stalled();
+    clock.advance(4_999);
+    expect(gateway.inFlight).toBe(1);
+    clock.advance(1);
+    await eventually(() => gateway.inFlight === 0, "the end of the reply");
+  });
+});
+
+test("a client that is refused a WebSocket with a long body, and reads nothing of it, is cut off", async () => {
+  const { gateway, clock, stalled } = await long(endless);
+  await stalled(HANDSHAKE);
+  clock.advance(59_000);
+  expect(gateway.inFlight).toBe(1);
+  for (let minutes = 0; minutes < 3 && gateway.inFlight > 0; minutes++) {
+    clock.advance(60_000);
+    for (let turns = 0; turns < 5; turns++) await new Promise((resolve) => setImmediate(resolve));
+  }
+  expect(gateway.inFlight).toBe(0);
+});
+
+test("a client of HTTP/2 with a window of 0 gives its place up after a minute, whatever PINGs it sends", async () => {
+  const clock = manualClock();
+  const upstream = await rawBackend((_request, response) => void response.end(Buffer.alloc(60_000)));
+  const config = oneService(upstream.port, {}, { h2c: true, limits: { max_requests_in_flight: 1 } });
+  const { port, gateway } = await running(config, { clock });
+  const talk = await rawSession(port, { settings: Buffer.concat([Buffer.from([0, 4]), number32(0)]) });
+  onTestFinished(() => void talk.socket.destroy());
+  await talk.until(({ type, flags }) => type === SETTINGS && (flags & ACK) !== 0);
+  talk.headers(1, GET);
+  await eventually(() => gateway.stats.total.requestsPerS > 0 || upstream.connections.open === 1, "the upstream");
+  await eventually(() => gateway.stats.services[0]!.upstreams[0]!.inFlight === 0 && talk.frames.some(({ stream }) => stream === 1), "the whole response");
+  for (let turns = 0; turns < 20; turns++) await new Promise((resolve) => setImmediate(resolve));
+  const payload = Buffer.alloc(8);
+  for (let seconds = 0; seconds < 60; seconds += 10) {
+    expect(gateway.inFlight).toBe(1);
+    payload.writeUInt32BE(seconds);
+    talk.send(frame(PING, 0, 0, payload));
+    await talk.until((got) => got.type === PING && (got.flags & ACK) !== 0 && got.payload.equals(payload));
+    clock.advance(10_000);
+  }
+  expect(await talk.reset(1)).toBe(CODES.CANCEL);
+  expect(talk.frames.some(({ type }) => type === DATA)).toBe(false);
+  await eventually(() => gateway.inFlight === 0, "the place");
+});
+
+describe("an upload that goes on behind its whole reply", () => {
+  async function early(protocol: "http" | "h2c"): Promise<number> {
+    if (protocol === "http") {
+      const upstream = await rawBackend((request, response) => {
+        request.resume();
+        response.writeHead(413, { "content-length": 5 }).end("early");
+      });
+      return upstream.port;
+    }
+    const server = http2.createServer();
+    const sessions = new Set<http2.ServerHttp2Session>();
+    server.on("session", (session) => void sessions.add(session.on("error", () => {})));
+    server.on("stream", (stream) => {
+      stream.on("error", () => {}).resume();
+      stream.respond({ ":status": 413 });
+      stream.end("early");
+    });
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    onTestFinished(() => {
+      for (const session of sessions) session.destroy();
+      server.close();
+    });
+    return (server.address() as AddressInfo).port;
+  }
+
+  test.each([
+    ["http", "wire"],
+    ["http", "node"],
+    ["h2c", "wire"],
+  ] as const)("does not hold its place at the upstream (%s, %s)", async (protocol, upstream_client) => {
+    const { port, gateway } = await running(oneService(await early(protocol), { protocol, upstream_client }));
+    const talk = await client(port);
+    talk.send("POST /a/x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n");
+    await talk.until("early");
+    // The client has five seconds to finish, which is more than this waits.
+    await eventually(() => gateway.stats.services[0]!.upstreams[0]!.inFlight === 0, "the lease coming back");
+    expect(talk.socket.destroyed).toBe(false);
+    talk.send("0\r\n\r\n" + get("/none"));
+    await talk.until("route_not_found");
+  });
+});
