@@ -60,7 +60,7 @@ export function pump(source: Readable, sink: Sink, end: PumpEnd, length = Infini
   };
   // A plugin may have read the body and passed it on all the same: its end would never be heard of.
   if (source.readableEnded || source.destroyed) {
-    process.nextTick(broken, new Error("the body was read or destroyed before it was sent"));
+    process.nextTick(broken, source.errored ?? new Error("the body was read or destroyed before it was sent"));
     return stop;
   }
   source.on("data", write);
@@ -83,10 +83,12 @@ function bytesOf(chunk: unknown): Buffer | null {
 }
 
 /**
- * The same body as a stream of bytes, for all that read it: a stream in object mode (as `Readable.from` makes them) may yield anything, and
- * one that decodes text yields strings. Every other stream is returned as it is.
+ * A plugin's body as a stream of bytes, for all that read it: a stream in object mode (as `Readable.from` makes them) may yield anything, and
+ * one that decodes text yields strings. Every other stream is returned as it is. One that breaks off before anybody listens does not end
+ * the process.
  */
 export function byteStream(body: Readable): Readable {
+  if (body.listenerCount("error") === 0) body.on("error", ignore);
   if (!body.readableObjectMode && body.readableEncoding === null) return body;
   const bytes = new PassThrough();
   bytes.on("error", ignore);

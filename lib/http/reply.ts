@@ -43,18 +43,20 @@ export function isReply(reply: Reply): boolean {
 }
 
 /** Gives up a Reply that will not be sent, and frees what it holds (an unread body holds its pooled connection for ever). Never throws. */
-export function discard({ body, tunnel }: Reply): void {
-  if (body !== null && !Buffer.isBuffer(body)) giveUp(body);
-  if (tunnel !== undefined) giveUp(tunnel.socket);
+export function discard(reply: Reply): void {
+  giveUp(reply, "body");
+  giveUp(reply, "tunnel");
 }
 
-/** A stream of a plugin's may fail as it is destroyed, at once or later: without a listener that would end the process. */
-function giveUp(stream: Readable | Duplex): void {
+/** A plugin's stream may fail as it is destroyed, at once or later: without a listener that would end the process. */
+function giveUp(reply: Reply, member: "body" | "tunnel"): void {
   try {
+    const stream = member === "body" ? reply.body : reply.tunnel?.socket;
+    if (stream === null || stream === undefined || Buffer.isBuffer(stream)) return;
     if (stream.listenerCount("error") === 0) stream.on("error", ignore);
     stream.destroy();
   } catch {
-    // What it held is its own affair.
+    // What it holds is its own affair.
   }
 }
 

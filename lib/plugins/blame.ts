@@ -36,11 +36,11 @@ export function foldBlaming(links: readonly Link[], innermost: Handler, onFault:
     const checked = (exchange: Exchange, reply: Reply): Reply => {
       try {
         if (isReply(reply) && (reply.tunnel === undefined || exchange.upgrade !== null)) return withSafeBody(reply);
-        // What it holds must not be held for ever.
-        if (typeof reply === "object" && reply !== null) discard(reply);
       } catch (error) {
+        discard(reply);
         return replyTo(exchange, error);
       }
+      discard(reply);
       return replyTo(exchange, new TypeError(NO_REPLY));
     };
     return (exchange) => {
@@ -65,18 +65,15 @@ export function foldBlaming(links: readonly Link[], innermost: Handler, onFault:
   });
 }
 
-/** A body of a plugin's own: it may break off before anybody listens, and be no stream of bytes. */
+/** A body of a plugin's own may be no stream of bytes. */
 function withSafeBody(reply: Reply): Reply {
   const { body } = reply;
   if (body === null || Buffer.isBuffer(body)) return reply;
-  if (body.listenerCount("error") === 0) body.on("error", ignore);
   const bytes = byteStream(body);
   return bytes === body ? reply : { ...reply, body: bytes };
 }
 
 const NO_REPLY = "a plugin returned no Reply: it gives back what next(exchange) does, or a Reply of its own";
-
-function ignore(): void {}
 
 function handlerOf({ name, middleware }: Link, next: Handler): Handler {
   const handler: unknown = middleware(next);

@@ -46,12 +46,13 @@ function send(one: Try<Pool>): Promise<Reply> {
     let response: IncomingMessage | null = null;
     let leaseHeldBy: "request" | "tunnel" = "request";
     // The client holds its body back until the upstream asks for it; cleared by the upstream's 100.
-    let awaitsContinue = exchange.body !== null && hasToken(headerValue(exchange.headers, "expect"), "100-continue");
+    let awaitsContinue = false;
     let stopUpload = ignore;
     let head: RequestHead;
     let request: ClientRequest;
     try {
       head = requestHead(exchange, peer, options);
+      awaitsContinue = exchange.body !== null && hasToken(headerValue(exchange.headers, "expect"), "100-continue");
       request = (pool.options.protocol === "https" ? https : http).request({
         agent: pool.agent,
         host: peer.host,
@@ -131,6 +132,9 @@ function send(one: Try<Pool>): Promise<Reply> {
     request.once("socket", (assigned: Socket) => {
       socket = assigned;
       bytesBefore = assigned.bytesRead;
+      // Not the request's own event, which comes once only: it may have come while the response was awaited.
+      assigned.on("timeout", silent);
+      request.once("close", () => assigned.removeListener("timeout", silent));
       if (request.reusedSocket || !assigned.connecting) return connected();
       arm(options.connectMs, () => fail(new Unsent("upstream_timeout", `no connection within ${options.connectMs} ms`)));
       assigned.once(pool.options.protocol === "https" ? "secureConnect" : "connect", connected);
@@ -138,13 +142,13 @@ function send(one: Try<Pool>): Promise<Reply> {
     request.on("finish", () => {
       if (phase === "sending") awaitResponse();
     });
-    request.on("timeout", () => {
+    const silent = () => {
       if (phase === "sending") {
         fail(stalledUpload(request, awaitsContinue, options.idleMs));
       } else if (phase === "receiving") {
         fail(new Fault("upstream_timeout", `no byte either way for ${options.idleMs} ms`));
       }
-    });
+    };
     request.on("information", (info) => {
       if (phase === "over") return;
       if (info.statusCode === 100) awaitsContinue = false;

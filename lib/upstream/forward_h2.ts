@@ -111,7 +111,7 @@ function send({ exchange, to, options, tryEndsAt, endsAt }: Try<Sessions>, sessi
     let timer: Timer | null = null;
     let trailers: HeaderList = [];
     // The client holds its body back until the upstream asks for it; cleared by the upstream's 100.
-    let awaitsContinue = body !== null && hasToken(headerValue(exchange.headers, "expect"), "100-continue");
+    let awaitsContinue = false;
     // What had come from the peer when the whole request was out.
     let heard = -1;
     let stopUpload = ignore;
@@ -120,6 +120,7 @@ function send({ exchange, to, options, tryEndsAt, endsAt }: Try<Sessions>, sessi
     let bodyLength = Infinity;
     try {
       const head = requestHead(exchange, to, options);
+      awaitsContinue = body !== null && hasToken(headerValue(exchange.headers, "expect"), "100-continue");
       const fields = requestFields(exchange, to, head.headers);
       if (listBytes(fields) > MAX_HEAD_BYTES) {
         session.release();
@@ -176,6 +177,17 @@ function send({ exchange, to, options, tryEndsAt, endsAt }: Try<Sessions>, sessi
       });
     };
 
+    /** The client has its reply, and nobody reads this one: to node, which has stopped its own timeout, the stream would never end. */
+    const watchUnread = () => {
+      if (phase !== "receiving" || call.aborted) return;
+      arm(options.idleMs, () => {
+        if (stream.readableDidRead || stream.readableFlowing !== null) return;
+        phase = "over";
+        bounds.over();
+        stream.destroy();
+      });
+    };
+
     stream.once("finish", awaitResponse);
     stream.setTimeout(options.idleMs);
     stream.on("timeout", () => {
@@ -207,6 +219,7 @@ function send({ exchange, to, options, tryEndsAt, endsAt }: Try<Sessions>, sessi
       // A refused WebSocket is an answered request: nothing more follows on it.
       if (exchange.upgrade !== null) stream.end();
       if (body !== null) stream.once("end", giveUpUpload);
+      call.onEnd(watchUnread);
       resolve(replyOf(exchange, stream, (flags & NGHTTP2_FLAG_END_STREAM) !== 0, raw, options.viaName, () => trailerFields(trailers)));
     });
     stream.once("trailers", (_fields: IncomingHttpHeaders, _flags: number, raw: readonly string[]) => {

@@ -2,7 +2,7 @@
  * The head of the request as the upstream gets it: what concerns the client's connection goes, what tells of the way here comes
  * (SPEC: hop-by-hop, X-Forwarded-*, Via, X-Request-Id, and traceparent where the gateway has a part in traces). Sending it is `forward.ts`.
  */
-import type { Readable } from "node:stream";
+import { Readable } from "node:stream";
 import type { Exchange } from "../http/exchange.ts";
 import { endToEnd, hasToken, headerValue, headerValues, withoutHeader, type HeaderList } from "../http/headers.ts";
 import type { Destination } from "./destination.ts";
@@ -157,7 +157,7 @@ function frame(exchange: Exchange, headers: string[]): RequestHead["framing"] {
     if (length === undefined && expectsBody(exchange.method)) headers.push("Content-Length", "0");
     return "none";
   }
-  if (typeof (exchange.body as Partial<Readable>).on !== "function") throw new TypeError("the body of the request is no stream");
+  if (!(exchange.body instanceof Readable)) throw new TypeError("the body of the request is no stream of node:stream");
   if (length !== undefined) {
     if (!LENGTH.test(length) || headerValues(headers, "content-length").length > 1) throw new TypeError("the Content-Length of the request is no plain number");
     return "length";

@@ -206,6 +206,20 @@ export function forwarding(client: "wire" | "node"): void {
     });
   });
 
+  test("a body that falls silent ends after idle_ms, although the response took longer than that to begin", async () => {
+    const { upstream } = await bench(() => {});
+    const clock = manualClock();
+    const pool = madeUpPool({ port: upstream.port, keepaliveIdleMs: 30_000 }, 1, clock);
+    onTestFinished(() => pool.destroy());
+    const options = { clock, client, connectMs: 100, responseMs: 60_000, idleMs: 30, tryMs: 0, preserveHost: false, viaName: "gw" };
+    const answered = madeUpPeer("u", pool).forward(madeUpExchange(), options, 0);
+    await eventually(() => upstream.sockets.size === 1, "the request");
+    await new Promise<void>((resolve) => [...upstream.sockets][0]!.setTimeout(90, resolve));
+    [...upstream.sockets][0]!.write("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nha");
+    await expect(read(await answered)).rejects.toMatchObject({ code: "upstream_timeout" });
+    await eventually(() => pool.leased === 0, "the lease coming back");
+  });
+
   test("a reused connection that breaks is replaced once, without a second lease", async () => {
     let served = 0;
     let goOn = () => {};
