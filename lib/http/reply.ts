@@ -15,6 +15,7 @@ export interface Reply {
   readonly headers: HeaderList;
   /** X-Request-Id, where whoever answered knows the request by an id of its own, in its log and documents; default: the call's. */
   readonly requestId?: string | undefined;
+  /** A stream has to yield bytes or text, as many bytes as Content-Length says where that stands there; else it breaks off. */
   readonly body: Buffer | Readable | null;
   /** Trailers, complete once the body has ended; sent where the client's protocol can carry them. */
   readonly trailers?: () => HeaderList;

@@ -48,7 +48,8 @@ export interface Kept {
 /**
  * A plugin kind. `create` runs once per instance when a configuration is compiled; the function it returns wraps the rest of the
  * chain. A plugin refuses by returning a Reply (`problem(exchange.call, "forbidden")`) and throws only for faults, which become
- * a 500. One that only looks at the request returns `next(exchange)` without awaiting. Whoever replaces a Reply discards the old one.
+ * a 500 there: `next` itself neither throws nor rejects. One that only looks at the request returns `next(exchange)` without awaiting. A
+ * plugin that replaces a Reply must discard the old one.
  */
 export interface Plugin<S extends Schema<unknown> = Schema<unknown>> {
   /** The `name` by which configurations ask for it; lower-case letters, digits and underscores. */

@@ -5,18 +5,19 @@ import net from "node:net";
 import { PassThrough } from "node:stream";
 import tls from "node:tls";
 import { describe, expect, onTestFinished, test } from "vitest";
+import { Departures } from "../../lib/base/departures.ts";
 import { createGateway } from "../../lib/index.ts";
 import type { Reply } from "../../lib/http/reply.ts";
 import { createListener, type ListenerOptions } from "../../lib/server/listener.ts";
 import type { Inbound } from "../../lib/server/receive.ts";
 import { client, get, statusesIn } from "../journeys/harness.ts";
-import { manualClock } from "../support/clock.ts";
+import { manualClock, type ManualClock } from "../support/clock.ts";
 import { CA, SERVER } from "../support/certs.ts";
 import { backend, hosted, oneService } from "../support/gateway.ts";
 import { defaultLimits } from "../support/limits.ts";
 import { connect, eventually, overSocket, refused, type RawConnection } from "../support/raw_client.ts";
 
-async function listening(serve: ListenerOptions["serve"], handshakeMs?: number, h2c = false) {
+async function listening(serve: ListenerOptions["serve"], handshakeMs?: number, h2c = false, departures = new Departures()) {
   const clock = manualClock();
   const ended: Inbound[] = [];
   const errors: string[] = [];
@@ -25,6 +26,7 @@ async function listening(serve: ListenerOptions["serve"], handshakeMs?: number, 
     clock,
     log,
     serve,
+    departures,
     receiving: () => ({ clock, isTrusted: () => false, limits: defaultLimits }),
     h2c: () => h2c,
     certificates: () => ({ find: () => undefined }),
@@ -115,6 +117,31 @@ function countParsed(port: number): () => number {
   onTestFinished(() => void unsubscribe("http.server.request.start", count));
   return () => parsed;
 }
+
+test.each<[string, string, (talk: RawConnection, clock: ManualClock) => void]>([
+  ["arrives too slowly", "Content-Length: 100\r\n\r\nhalf", (_talk, clock) => clock.advance(30_000)],
+  ["is found to be broken", "Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n", (talk) => talk.send("no size\r\n")],
+])("a whole reply that waits to leave reaches its client although its upload %s in the same round", async (_what, upload, act) => {
+  class Held extends Departures {
+    readonly held: (() => void)[] = [];
+    override add(send: () => void): void {
+      this.held.push(send);
+    }
+    override now(): void {
+      for (const send of this.held.splice(0)) send();
+    }
+  }
+  const departures = new Held();
+  const { port, clock } = await listening(({ body }) => (body!.resume(), fine()), undefined, false, departures);
+  const talk = await client(port);
+  talk.send(`POST / HTTP/1.1\r\nHost: h\r\n${upload}`);
+  await eventually(() => departures.held.length === 1, "the reply");
+  for (let turns = 0; turns < 5; turns++) await new Promise((resolve) => setImmediate(resolve));
+  act(talk, clock);
+  expect(statusesIn(await talk.until(/ok$/))).toEqual([200]);
+  talk.socket.end();
+  await talk.closed();
+});
 
 test("an upload nobody reads is cut after five seconds", async () => {
   const { port, clock } = await listening(fine);

@@ -1,0 +1,108 @@
+/** A plugin's reply whose body is not as long as it says: the client's connection stays in step, or ends. */
+import { Readable } from "node:stream";
+import { describe, expect, test } from "vitest";
+import type { Reply } from "../../lib/index.ts";
+import { behaving, HANDSHAKE } from "../gateway/plugins.ts";
+import { oneService, running } from "../support/gateway.ts";
+import { client, get, statusesIn } from "./harness.ts";
+
+/** A gateway that answers with `reply`, and with "fine" under /a/fine. */
+async function answering(reply: () => Partial<Reply>) {
+  const lines: string[] = [];
+  const fine: Reply = { status: 200, headers: [], body: Buffer.from("fine") };
+  const plugin = behaving(() => (exchange) => (exchange.path === "/a/fine" ? fine : { status: 200, headers: [], body: null, ...reply() }));
+  return { lines, ...(await running(oneService(9, { plugins: [{ name: "behave" }] }), { plugins: [plugin] })) };
+}
+
+const parts = (...texts: string[]) => Readable.from(texts.map((text) => Buffer.from(text)), { objectMode: false });
+const FINE = get("/a/fine");
+
+describe("a stream", () => {
+  test.each<[string, string, string]>([
+    ["longer", "4", "four"],
+    ["shorter", "12", "fourmore"],
+  ])("that is %s than its Content-Length ends the connection, and not a byte behind that length is sent", async (_how, length, body) => {
+    const { port, gateway } = await answering(() => ({ headers: ["Content-Length", length], body: parts("four", "more") }));
+    const talk = await client(port);
+    talk.send(get() + FINE);
+    const text = await talk.closed();
+    expect(statusesIn(text).length).toBeLessThan(2);
+    expect(body.startsWith(text.split("\r\n\r\n")[1] ?? "")).toBe(true);
+    expect(gateway.inFlight).toBe(0);
+  });
+
+  test.each<[string, string]>([
+    ["longer", "4"],
+    ["shorter", "12"],
+  ])("that is %s than its Content-Length, in answer to an upgrade, ends the connection without a byte behind that length", async (_how, length) => {
+    const { port } = await answering(() => ({ headers: ["Content-Length", length], body: parts("four", "more") }));
+    const talk = await client(port);
+    talk.send(HANDSHAKE);
+    expect("fourmore".slice(0, Number(length)).startsWith((await talk.closed()).split("\r\n\r\n")[1] ?? "")).toBe(true);
+  });
+
+  test.each(["HEAD", "GET"])("that yields no bytes costs its own request: %s", async (method) => {
+    const { port } = await answering(() => ({ body: Readable.from([{}]) }));
+    const talk = await client(port);
+    talk.send(get().replace("GET", method));
+    talk.send(FINE);
+    if (method === "HEAD") expect(statusesIn(await talk.until("fine"))).toEqual([200, 200]);
+    else expect(statusesIn(await talk.closed()).length).toBeLessThan(2);
+    const next = await client(port);
+    next.send(FINE);
+    await next.until("fine");
+  });
+});
+
+describe("on the same connection comes the next reply behind", () => {
+  test.each<[string, Partial<Reply>, string]>([
+    ["a reply to HEAD that says a length", { headers: ["Content-Length", "12"], body: null }, "HEAD"],
+    ["a reply to HEAD that has a body all the same", { headers: ["Content-Length", "4"], body: parts("four", "more") }, "HEAD"],
+    ["a 204 with a length and a body", { status: 204, headers: ["Content-Length", "8"], body: parts("four", "more") }, "GET"],
+    ["a 204 with bytes", { status: 204, body: Buffer.from("four") }, "GET"],
+    ["a 205 with a body", { status: 205, body: parts("four") }, "GET"],
+    ["a 304 with a length and a body", { status: 304, headers: ["Content-Length", "8"], body: parts("four", "more") }, "GET"],
+    ["a reply without a body that says a length", { headers: ["Content-Length", "12"], body: null }, "GET"],
+    ["bytes of another length", { headers: ["Content-Length", "12"], body: Buffer.from("four") }, "GET"],
+    ["a framing of the plugin's own", { headers: ["Transfer-Encoding", "gzip, chunked"], body: parts("four") }, "GET"],
+  ])("%s", async (_what, reply, method) => {
+    const { port } = await answering(() => reply);
+    const talk = await client(port);
+    talk.send(get().replace("GET", method) + FINE);
+    const text = await talk.until(/fine$/);
+    expect(statusesIn(text)).toEqual([reply.status ?? 200, 200]);
+    expect(text.match(/transfer-encoding: gzip/i)).toBeNull();
+    if (reply.status === 204) expect(text.split("HTTP/1.1 200")[0]).not.toMatch(/content-length|four/i);
+  });
+});
+
+test.each([
+  [["Content-Length", "4", "content-length", "4"]],
+  [["Content-Length", "4, 4"]],
+  [["Content-Length", "-4"]],
+  [["Content-Length", "four"]],
+  [["Content-Length", "9007199254740993"]],
+])("a reply with %j is a 500", async (headers) => {
+  const { port } = await answering(() => ({ headers, body: parts("four") }));
+  const talk = await client(port);
+  talk.send(get() + FINE);
+  expect(statusesIn(await talk.until(/fine$/))).toEqual([500, 200]);
+});
+
+test.each<[string, (call: { inform(status: number, headers: readonly string[]): void }) => void]>([
+  ["a final status", (call) => call.inform(200, [])],
+  ["a 101", (call) => call.inform(101, [])],
+  ["a line break", (call) => call.inform(103, ["Link", "a\r\n\r\nHTTP/1.1 200 OK"])],
+  ["a length", (call) => call.inform(103, ["Content-Length", "5"])],
+  ["no list", (call) => call.inform(103, { a: "b" } as never)],
+])("an informational response with %s is not sent", async (_what, inform) => {
+  const plugin = behaving(() => (exchange) => {
+    inform(exchange.call);
+    exchange.call.inform(103, ["Link", "</a.css>"]);
+    return { status: 200, headers: [], body: Buffer.from("fine") };
+  });
+  const { port } = await running(oneService(9, { plugins: [{ name: "behave" }] }), { plugins: [plugin] });
+  const talk = await client(port);
+  talk.send(get());
+  expect(statusesIn(await talk.until("fine"))).toEqual([103, 200]);
+});
