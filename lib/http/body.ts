@@ -89,7 +89,8 @@ function bytesOf(chunk: unknown): Buffer | null {
  */
 export function byteStream(body: Readable): Readable {
   if (body.listenerCount("error") === 0) body.on("error", ignore);
-  if (!body.readableObjectMode && body.readableEncoding === null) return body;
+  // One that is over already is found to be by whoever sends it.
+  if ((!body.readableObjectMode && body.readableEncoding === null) || body.destroyed || body.readableDidRead) return body;
   const bytes = new PassThrough();
   bytes.on("error", ignore);
   pump(body, sinkOf(bytes), {

@@ -53,7 +53,13 @@ export function foldBlaming(links: readonly Link[], innermost: Handler, onFault:
       }
       // Whoever returns what the handler within has just returned has only passed it on.
       if (returned === call.passed) return returned;
-      const own = returned instanceof Promise ? returned.then((reply) => checked(exchange, reply), (error: unknown) => replyTo(exchange, error)) : checked(exchange, returned);
+      const own =
+        returned instanceof Promise
+          ? returned.then(
+              (reply) => checked(exchange, reply),
+              (error: unknown) => replyTo(exchange, error),
+            )
+          : checked(exchange, returned);
       call.passed = own;
       return own;
     };

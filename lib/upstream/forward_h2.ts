@@ -179,9 +179,10 @@ function send({ exchange, to, options, tryEndsAt, endsAt }: Try<Sessions>, sessi
 
     /** The client has its reply, and nobody reads this one: to node, which has stopped its own timeout, the stream would never end. */
     const watchUnread = () => {
-      if (phase !== "receiving" || call.aborted) return;
+      const isRead = () => stream.readableDidRead || stream.readableFlowing !== null;
+      if (phase !== "receiving" || call.aborted || isRead()) return;
       arm(options.idleMs, () => {
-        if (stream.readableDidRead || stream.readableFlowing !== null) return;
+        if (isRead()) return;
         phase = "over";
         bounds.over();
         stream.destroy();
