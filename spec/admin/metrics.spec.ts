@@ -92,7 +92,7 @@ describe("GET /metrics", () => {
     const socket = net.connect(port, "127.0.0.1");
     onTestFinished(() => void socket.destroy());
     await once(socket.on("error", () => {}), "connect");
-    socket.pause().write(`GET /metrics HTTP/1.1\r\nHost: a\r\nAuthorization: ${RIGHT}\r\n\r\n`);
+    socket.pause().write(`GET /metrics HTTP/1.1\r\nHost: localhost\r\nAuthorization: ${RIGHT}\r\n\r\n`);
   }
 
   it("makes no more for a scraper that does not read than what fits on the way to it", async () => {
