@@ -240,7 +240,8 @@ export class Gateway {
     const https = this.#https;
     const listeners = this.#hasPlain ? { https: https !== null, asksForCertificates: https?.asksForCertificates === true } : null;
     const shown = this.shownConfig as unknown as ShownConfig;
-    return { ...told, warnings: warningsOf({ ...told, fleets: this.#runtime.health, shown, listeners, wall: this.#clock.wall() }) };
+    const guards = new Set(this.#snapshot.kinds.filter((kind) => kind.guards === true).map(({ name }) => name));
+    return { ...told, warnings: warningsOf({ ...told, fleets: this.#runtime.health, shown, listeners, guards, wall: this.#clock.wall() }) };
   }
 
   /** How every upstream is, and every circuit breaker. */

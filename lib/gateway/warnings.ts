@@ -11,6 +11,8 @@ export interface WarningsSource extends Pick<GatewayStatus, "lastReload" | "dige
   readonly shown: ShownConfig;
   /** Of the gateway's own listeners; null: it has none, so what they would do is a host's affair. */
   readonly listeners: { readonly https: boolean; readonly asksForCertificates: boolean } | null;
+  /** The kinds of plugins that decide who may pass. */
+  readonly guards: ReadonlySet<string>;
   /** Milliseconds since 1970. */
   readonly wall: number;
 }
@@ -66,34 +68,36 @@ function* ofIdle({ listeners, shown: { global, services } }: WarningsSource): It
   }
 }
 
-/** The kinds that decide who may pass. */
-const GUARDS = new Set(["key_auth", "basic_auth", "jwt", "mtls", "forward_auth", "acl", "bot_protection", "request_termination"]);
-
 /** Limits by a header in front of every guard: a client that changes the header with each request has no limit, and fills the table. */
-function* ofLimits({ shown: { global, services } }: WarningsSource): Iterable<Warning> {
-  const outer = openLimits(global.plugins, false);
+function* ofLimits({ shown: { global, services }, guards }: WarningsSource): Iterable<Warning> {
+  const outer = openLimits(global.plugins, guards, false);
   for (const header of outer.headers) yield openLimit(header, "the global level");
   for (const service of services) {
-    const inner = openLimits(service.plugins, outer.isGuarded);
+    const inner = openLimits(service.plugins, guards, outer.isGuarded);
     for (const header of inner.headers) yield openLimit(header, `service "${service.name}"`, service.name);
     for (const route of service.routes) {
-      const { headers } = openLimits(route.plugins, inner.isGuarded);
+      const { headers } = openLimits(route.plugins, guards, inner.isGuarded);
       for (const header of headers) yield openLimit(header, `route "${route.name}" of service "${service.name}"`, service.name, route.name);
     }
   }
 }
 
 /** The headers by which limits of one level count without a guard before them, and whether a guard stands before what comes behind it. */
-function openLimits(plugins: readonly ShownPlugin[], guardedBefore: boolean): { readonly headers: readonly string[]; readonly isGuarded: boolean } {
+function openLimits(plugins: readonly ShownPlugin[], guards: ReadonlySet<string>, guardedBefore: boolean): OpenLimits {
   const headers: string[] = [];
   let isGuarded = guardedBefore;
   for (const { name, enabled, config } of plugins) {
     if (!enabled) continue;
-    isGuarded ||= GUARDS.has(name);
+    isGuarded ||= guards.has(name);
     const by = name === "rate_limit" && !isGuarded ? String(config["limit_by"]) : "";
     if (by.startsWith("header:")) headers.push(by.slice("header:".length));
   }
   return { headers, isGuarded };
+}
+
+interface OpenLimits {
+  readonly headers: readonly string[];
+  readonly isGuarded: boolean;
 }
 
 function openLimit(header: string, place: string, service: string | null = null, route: string | null = null): Warning {

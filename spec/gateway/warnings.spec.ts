@@ -2,6 +2,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { definePlugin, schema } from "../../lib/index.ts";
+import { builtinPlugins } from "../../lib/plugins/builtin.ts";
 import { warningsOf, type WarningsSource } from "../../lib/gateway/warnings.ts";
 import { CA, SERVER } from "../support/certs.ts";
 import { manualClock } from "../support/clock.ts";
@@ -21,6 +22,7 @@ const quiet: WarningsSource = {
   fleets: [],
   shown: { global: { certificates: [], plugins: [] }, services: [] },
   listeners: null,
+  guards: new Set(builtinPlugins.filter(({ guards }) => guards === true).map(({ name }) => name)),
   wall: NOW,
 };
 

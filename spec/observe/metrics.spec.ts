@@ -237,7 +237,8 @@ describe("what is counted of plugins, bodies and connections", () => {
     const limit = { limit_min: 2, limit_by: "header:x-caller", max_callers: 2 };
     const { gateway } = await running(oneService(port, { plugins: [{ name: "rate_limit", config: limit }] }));
     const send = (caller: string) => gateway.inject({ path: "/a/x", headers: { Host: "h", "X-Caller": caller } });
-    for (const caller of ["a", "b"]) await send(caller);
+    // Callers who have used up their limit are never forgotten.
+    for (const caller of ["a", "b", "a", "b"]) await send(caller);
     const labels = { plugin: "rate_limit", level: "service", service: "s", route: "", id: "1" };
     const told = () => ["callers", "shared_total"].map((what) => read(gateway).one(`edge_gateway_rate_limit_${what}`, labels));
     expect(told()).toEqual([2, 0]);
