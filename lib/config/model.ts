@@ -97,6 +97,7 @@ export function configSchema(kinds: readonly PluginKind[]) {
       access_log: s.withDefault(ACCESS_LOG, {}),
       server_timing: s.withDefault(s.boolean({ describe: "Whether clients are told in Server-Timing where the time of a request went." }), false),
       certificates: s.withDefault(s.array(CERTIFICATE, { describe: "Server certificates by host name (SNI), beside the default one." }), []),
+      http1: s.withDefault(s.oneOf(["wire", "node"], { describe: "What serves HTTP/1.1 to clients: the gateway's own codec, or Node's server." }), "wire"),
       h2c: s.withDefault(s.boolean({ describe: "Whether plain HTTP ports take HTTP/2 by prior knowledge." }), false),
       dns_ttl_ms: s.withDefault(s.integer({ min: 100, max: 86_400_000, describe: "How often names of upstreams are looked up again, in milliseconds." }), 30_000),
       limits: s.withDefault(LIMITS, {}),

@@ -176,6 +176,7 @@ export class Gateway {
       log: this.#log,
       departures: this.#runtime.departures,
       receiving: () => this.#receiving,
+      http1: () => this.#snapshot.http1,
       h2c: () => this.#snapshot.h2c,
       certificates: () => this.#snapshot.certificates,
       serve: (inbound) => {

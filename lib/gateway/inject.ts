@@ -8,8 +8,9 @@ import type { ClientCertificate } from "../http/exchange.ts";
 import { hasHeader, headerValue, withoutNamed, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import { withoutDropped } from "../server/dropped_headers.ts";
+import type { Refusal } from "../server/framing.ts";
 import { replyHeaders } from "../server/outgoing.ts";
-import { receiveParts, refuseFramingOf, refuseSize, type Inbound, type ReceiveOptions, type Refusal } from "../server/receive.ts";
+import { receiveParts, refuseFramingOf, refuseSize, type Inbound, type ReceiveOptions } from "../server/receive.ts";
 
 export interface InjectRequest {
   /** Default "GET". */

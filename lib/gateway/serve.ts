@@ -11,7 +11,8 @@ import { faultReply, problem, type Reply } from "../http/reply.ts";
 import type { Link } from "../plugins/blame.ts";
 import { readTarget } from "../route/path.ts";
 import type { Found } from "../route/table.ts";
-import { isHost, type Inbound } from "../server/receive.ts";
+import { isHost } from "../server/framing.ts";
+import type { Inbound } from "../server/receive.ts";
 import type { RouteTarget, Snapshot } from "./snapshot.ts";
 
 export interface ServeTools {

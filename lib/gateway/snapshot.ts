@@ -45,6 +45,7 @@ export interface Snapshot {
   readonly instances: ReadonlySet<string>;
   readonly certificates: HostCertificates;
   /** Whether plain ports take HTTP/2 by prior knowledge. */
+  readonly http1: "wire" | "node";
   readonly h2c: boolean;
   readonly accessLog: Config["global"]["accessLog"];
   readonly serverTiming: boolean;
@@ -160,6 +161,7 @@ function compileInto(inUse: InUse, loaded: Loaded, workshop: Workshop): Snapshot
     modules: config.global.pluginModules.map(({ path }) => path),
     instances: compiler.instances,
     certificates: hostCertificates(config.global.certificates, workshop.log, runtime.clock),
+    http1: config.global.http1,
     h2c: config.global.h2c,
     accessLog: config.global.accessLog,
     serverTiming: config.global.serverTiming,

@@ -2,7 +2,7 @@
  * Sends the bytes of one reply to its client, and gives the reply up when the client reads nothing of it, or when the time for its
  * exchange is over. Every sender of replies uses it, whatever the protocol.
  */
-import type { Duplex, Writable } from "node:stream";
+import type { Duplex } from "node:stream";
 import type { Clock } from "../base/clock.ts";
 import type { Watch, Watched } from "../base/watch.ts";
 import type { Sink } from "../http/body.ts";
@@ -18,8 +18,8 @@ export interface DeliveryOptions {
 }
 
 export interface Recipient {
-  /** What the reply is written to: a response, a stream or a socket. */
-  readonly to: Writable;
+  /** What the reply is written to: a response, a stream, a socket, or what frames the body on the way to one. */
+  readonly to: { write(chunk: Buffer): boolean; once(event: "drain", run: () => void): unknown };
   /** Where it leaves: the connection of HTTP/1, the stream of HTTP/2. */
   readonly outlet: Duplex;
   /** Ends the reply, its connection or stream included. */

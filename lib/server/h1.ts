@@ -7,49 +7,25 @@ import http, { type IncomingMessage, type ServerResponse } from "node:http";
 import type { Server, Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { TLSSocket } from "node:tls";
-import type { Clock, Timer } from "../base/clock.ts";
-import type { Departures } from "../base/departures.ts";
+import type { Timer } from "../base/clock.ts";
 import { ERRORS, type ErrorCode } from "../base/errors.ts";
-import type { Log } from "../base/log.ts";
-import { Watch } from "../base/watch.ts";
-import type { Call, Notes } from "../http/exchange.ts";
-import { type HeaderList } from "../http/headers.ts";
+import type { Call } from "../http/exchange.ts";
+import type { HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
-import { head, refuseBare, respondBare } from "./bare.ts";
-import type { DeliveryOptions } from "./delivery.ts";
-import { createUploads, guard, isLive, type Limits } from "./limits.ts";
+import { head, refuseBare } from "./bare.ts";
+import { readFraming, type Framing } from "./framing.ts";
+import { clientErrorDetail, KEEP_ALIVE_MS, type Http1, type Http1Options } from "./http1.ts";
+import { createUploads, isLive, type Limits } from "./limits.ts";
 import { endSoon } from "./linger.ts";
-import { hasBody, isWebSocket, receive, UNKNOWN_EXPECTATION, type Inbound, type ReceiveOptions } from "./receive.ts";
+import { receive } from "./receive.ts";
 import { respond } from "./respond.ts";
 import { createTurns } from "./turns.ts";
+import { answerUpgrade } from "./upgrade.ts";
 
-export interface Http1Options {
-  readonly clock: Clock;
-  readonly departures: Departures;
-  readonly log: Log;
-  /** What to believe at this moment; asked once a request. */
-  readonly receiving: () => ReceiveOptions;
-  /** Has a request answered: its reply is sent, or it is given up, once. */
-  readonly answer: (inbound: Inbound, send: (reply: Reply) => void, giveUp: () => void) => void;
-  /** Called once for each request, when its reply is out or its client is gone. */
-  readonly ended: (inbound: Inbound) => void;
-  readonly join: (client: Duplex, behind: Buffer, tunnel: NonNullable<Reply["tunnel"]>, notes: Notes) => void;
-  /** Whether a connection is taken; asked whenever one comes, or comes back. */
-  readonly admitted: (socket: Socket) => "new" | "known" | "refused";
-}
-
-export interface Http1 {
-  /** A server that takes HTTP/1 from its own port, and from any socket it is given as a `connection` event. */
-  createServer(): http.Server;
+export interface NodeHttp1 extends Http1 {
+  /** For a host's own `http.Server`. */
   readonly onRequest: (request: IncomingMessage, response: ServerResponse) => void;
   readonly onUpgrade: (request: IncomingMessage, socket: Duplex, behind: Buffer) => void;
-  /** Whether replies from now on ask their clients to connect anew. */
-  sendAway(away: boolean): void;
-  /**
-   * Ends connections with their next reply, and those that have none to get once no reply has gone out for `lingerMs`: a request on its
-   * way to a connection that is closed under it is lost, and its client cannot know whether it was served.
-   */
-  drain(lingerMs: number): void;
 }
 
 const CONNECTIONS_CHECK_MS = 1_000;
@@ -59,25 +35,19 @@ const CONNECTIONS_CHECK_MS = 1_000;
  * what was read behind its body it loses the rest, so that such a request has to be the last one.
  */
 const HIDES_UPGRADED = Number.parseInt(process.versions.node, 10) >= 25;
-/** How long an idle client connection is kept, in milliseconds. Longer than the 60 s that load balancers before us usually keep theirs. */
-export const KEEP_ALIVE_MS = 75_000;
-/** What a client may leave unread, in time. */
-export const CLIENT_IDLE_MS = 60_000;
-
 interface Under {
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
   readonly call: Call;
 }
 
-export function createHttp1(options: Http1Options): Http1 {
-  const { clock, log, departures } = options;
-  const servers: http.Server[] = [];
+export function createNodeHttp1(options: Http1Options): NodeHttp1 {
+  const { clock, log, departures, delivery } = options;
+  let own: http.Server | null = null;
   /** HTTP/1 connections that have not asked for anything yet: before Node 26 they are not among those that it counts as idle. */
   const fresh = new Set<Socket>();
   const turns = createTurns();
   const uploads = createUploads(clock);
-  const delivery: DeliveryOptions = { clock, watch: new Watch(clock), idleMs: CLIENT_IDLE_MS };
   /** The exchange under way on each HTTP/1 connection, upgrades left out. */
   const current = new WeakMap<Duplex, Under>();
   /** Connections whose clients' end is heard of here before it is by node. */
@@ -120,12 +90,11 @@ export function createHttp1(options: Http1Options): Http1 {
     if (error !== undefined && !request.complete) return refuse(socket, error);
     let told = expects === "nothing";
     const rules = options.receiving();
-    const received = receive(request, null, rules, (status, headers) => {
+    const inbound = receive(request, rules, (status, headers) => {
       if (status !== 100) return writeInformation(request, response, status, headers);
       if (!told && !response.headersSent) response.writeContinue();
       told = true;
     });
-    const inbound: Inbound = expects === "unknown" ? { ...received, refusal: received.refusal ?? UNKNOWN_EXPECTATION } : received;
     const { call } = inbound;
     const under: Under = { request, response, call };
     current.set(socket, under);
@@ -157,7 +126,7 @@ export function createHttp1(options: Http1Options): Http1 {
       const lastOne = leaving || !told || inbound.refusal !== null || lossy.has(request);
       respond(request, response, call, reply, { ...delivery, departures, body: inbound.body, heldUp, lastOne });
     };
-    options.answer(inbound, send, () => response.destroy());
+    options.answer(inbound, { send, giveUp: () => void response.destroy() });
   }
 
   function onUpgrade(request: IncomingMessage, socket: Duplex, behind: Buffer): void {
@@ -174,7 +143,7 @@ export function createHttp1(options: Http1Options): Http1 {
     fresh.delete(request.socket);
     // Not `socket`, which may be a view of it.
     turns.take(request.socket, () => {
-      if (isWebSocket(request)) return acceptUpgrade(request, socket, behind);
+      if (framingOf(request).upgrade !== null) return acceptUpgrade(request, socket, behind);
       if (socket !== request.socket) {
         const detail = "An Upgrade other than to a WebSocket cannot have a body here.";
         return refuseBare(socket, "bad_request", { requestId: randomUUID(), clock, detail });
@@ -186,27 +155,7 @@ export function createHttp1(options: Http1Options): Http1 {
   }
 
   function acceptUpgrade(request: IncomingMessage, socket: Duplex, behind: Buffer): void {
-    const inbound = receive(request, "websocket", options.receiving(), ignore);
-    const { call } = inbound;
-    let tunnelled = false;
-    socket.once("close", () => {
-      if (!tunnelled && !socket.writableFinished) call.abort();
-      else call.close();
-      options.ended(inbound);
-    });
-    const release = holdBack(socket, behind, () => {
-      call.abort();
-      socket.destroy();
-    });
-    const send = (reply: Reply) => {
-      const held = release();
-      tunnelled = respondBare(socket, call, reply, delivery);
-      if (!tunnelled) return;
-      call.close();
-      options.join(socket, held, reply.tunnel!, call.notes);
-      socket.resume();
-    };
-    options.answer(inbound, send, () => socket.destroy());
+    answerUpgrade(socket, behind, receive(request, options.receiving(), ignore), options);
   }
 
   function onClientError(error: NodeJS.ErrnoException, socket: Duplex): void {
@@ -248,7 +197,8 @@ export function createHttp1(options: Http1Options): Http1 {
   }
 
   function asUpgrade(request: IncomingMessage): boolean {
-    if (isWebSocket(request) || !hasBody(request)) return true;
+    const { upgrade, bodyLength } = framingOf(request);
+    if (upgrade !== null || bodyLength === 0) return true;
     lossy.add(request);
     return false;
   }
@@ -263,16 +213,6 @@ export function createHttp1(options: Http1Options): Http1 {
       noDelay: true,
     });
     server.maxHeadersCount = 0; // counted in receive.ts; node would drop the surplus in silence
-    guard(server, (socket) => {
-      const how = options.admitted(socket);
-      if (how === "new") {
-        fresh.add(socket);
-        endIdleLater?.restart();
-        socket.once("close", () => fresh.delete(socket));
-      }
-      enforce(server, options.receiving().limits);
-      return how !== "refused";
-    });
     server.on("request", onRequest);
     server.on("checkContinue", (request: IncomingMessage, response: ServerResponse) => enqueue(request, response, "continue"));
     server.on("checkExpectation", (request: IncomingMessage, response: ServerResponse) => enqueue(request, response, "unknown"));
@@ -285,7 +225,8 @@ export function createHttp1(options: Http1Options): Http1 {
       turns.take(request.socket, () => refuseBare(socket, "bad_request", { requestId: randomUUID(), clock, detail }));
     });
     server.on("clientError", onClientError);
-    servers.push(server);
+    // node looks for requests that never come whole once a server is said to listen.
+    server.emit("listening");
     return server;
   }
 
@@ -297,7 +238,7 @@ export function createHttp1(options: Http1Options): Http1 {
   function endIdle(): void {
     // Node counts a connection as idle once its reply is written, whatever the client has yet to take of it.
     for (const response of onTheirWay) response.finished = false;
-    for (const server of servers) server.closeIdleConnections();
+    own?.closeIdleConnections();
     for (const response of onTheirWay) response.finished = true;
     // One that has sent the beginning of a request may finish it.
     for (const socket of fresh) if (socket.bytesRead === 0 || socket instanceof TLSSocket) socket.destroy();
@@ -306,7 +247,15 @@ export function createHttp1(options: Http1Options): Http1 {
   return {
     onRequest,
     onUpgrade,
-    createServer,
+    serve(socket) {
+      own ??= createServer();
+      fresh.add(socket);
+      endIdleLater?.restart();
+      socket.once("close", () => fresh.delete(socket));
+      enforce(own, options.receiving().limits);
+      own.emit("connection", socket);
+    },
+    destroy: () => void own?.close(),
     sendAway(away) {
       leaving = away;
     },
@@ -340,30 +289,6 @@ function withoutUpgrade(connection: string): string {
   return options.filter((option) => !/^(upgrade|http2-settings)$/i.test(option)).join(", ");
 }
 
-/** Most bytes a client may send behind its upgrade request before the answer; the rest stays unread till then. */
-const MAX_HELD_BYTES = 64 * 1024;
-
-/**
- * Reads an upgrading socket while its answer is awaited, for only a socket that is read tells of its end. Returns what stops that
- * and gives what was read. A client that ends its side before it is answered has gone.
- */
-function holdBack(socket: Duplex, behind: Buffer, gone: () => void): () => Buffer {
-  const chunks = [behind];
-  let size = behind.length;
-  const keep = (chunk: Buffer) => {
-    chunks.push(chunk);
-    size += chunk.length;
-    if (size > MAX_HELD_BYTES) socket.pause();
-  };
-  socket.on("data", keep);
-  socket.on("end", gone);
-  return () => {
-    socket.removeListener("data", keep);
-    socket.removeListener("end", gone);
-    return Buffer.concat(chunks);
-  };
-}
-
 /** A socket without an `error` listener ends the process. One connection may come here many times. */
 function quiet(socket: Duplex): void {
   if (!socket.listeners("error").includes(ignore)) socket.on("error", ignore);
@@ -375,6 +300,10 @@ function enforce(server: http.Server & { maxHeaderSize?: number }, { maxHeaderBy
   server.requestTimeout = requestTimeoutMs;
   // node exchanges the two where the head may take longer than the whole.
   server.headersTimeout = requestTimeoutMs === 0 ? headersTimeoutMs : Math.min(headersTimeoutMs, requestTimeoutMs);
+}
+
+function framingOf({ method, rawHeaders, httpVersion }: IncomingMessage): Framing {
+  return readFraming(method!, rawHeaders, httpVersion, undefined);
 }
 
 type Expects = "nothing" | "continue" | "unknown";
@@ -399,12 +328,6 @@ function isLongTarget(packet: Buffer | undefined, maxUriBytes: number): boolean 
   if (packet === undefined || !/^[A-Z]+ [/h]/.test(packet.toString("latin1", 0, 32))) return false;
   const end = packet.indexOf("\n");
   return end < 0 || end > maxUriBytes;
-}
-
-function clientErrorDetail(code: ErrorCode, { maxHeaderBytes, maxUriBytes }: Limits): string | undefined {
-  if (code === "headers_too_large") return `The request line and header fields may have ${maxHeaderBytes} bytes together.`;
-  if (code === "uri_too_long") return `The request target may have ${maxUriBytes} bytes.`;
-  return code === "request_timeout" ? "The request did not arrive in time." : "The request is not valid HTTP/1.1.";
 }
 
 /** As node says it of a head that is too slow. One object for all: it is made once, and its stack says nothing. */

@@ -14,16 +14,15 @@ import { hasHeader, headerValues, type HeaderList } from "../http/headers.ts";
 import { isDropped, withoutDropped } from "./dropped_headers.ts";
 import { informStream } from "./h2_respond.ts";
 import type { Limits } from "./limits.ts";
+import { isHost, type Refusal } from "./framing.ts";
 import {
   boundBody,
   connectionOf,
-  isHost,
   receiveParts,
   refuseSize,
   UNKNOWN_EXPECTATION,
   type Inbound,
   type ReceiveOptions,
-  type Refusal,
 } from "./receive.ts";
 
 /** `block` is node's flat list, the pseudo-headers in front. */

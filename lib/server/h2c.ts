@@ -2,17 +2,11 @@
  * Tells HTTP/2 by prior knowledge (RFC 9113 §3.3) from HTTP/1 on a plain port, by the first bytes of a connection. What is spoken
  * then is the callers' affair.
  */
-import type { Server, Socket } from "node:net";
-import { TLSSocket } from "node:tls";
+import type { Socket } from "node:net";
 import type { Clock, Timer } from "../base/clock.ts";
-import { takeConnections } from "./limits.ts";
 
 export interface H2cOptions {
   readonly clock: Clock;
-  /** Whether connections that begin now may speak HTTP/2. */
-  readonly enabled: () => boolean;
-  /** Whether a connection is taken; asked whenever one comes, or comes back. */
-  readonly admitted: (socket: Socket) => "new" | "known" | "refused";
   /** Milliseconds that a client may take for its first bytes. */
   readonly timeoutMs: () => number;
   readonly tooLate: (socket: Socket) => void;
@@ -20,8 +14,8 @@ export interface H2cOptions {
 }
 
 export interface H2c {
-  /** Looks at connections to `server` before its own listeners get those that are HTTP/1. */
-  divert(server: Server): void;
+  /** Reads what a connection begins with; calls `serveHttp1` for those that are not HTTP/2. */
+  look(socket: Socket, serveHttp1: (socket: Socket) => void): void;
   /** Ends connections that have sent nothing yet. */
   drain(): void;
 }
@@ -33,14 +27,14 @@ export function createH2c(options: H2cOptions): H2c {
   /** Connections of which it is not known yet what they speak. */
   const silent = new Set<Socket>();
 
-  function look(socket: Socket, serveHttp1: () => void): void {
+  function look(socket: Socket, serveHttp1: (socket: Socket) => void): void {
     silent.add(socket);
     const tooLate: Timer = options.clock.after(options.timeoutMs(), () => decide(() => options.tooLate(socket)));
     let seen: Buffer = Buffer.alloc(0);
     const onReadable = () => {
       for (let chunk = read(socket); chunk !== null; chunk = read(socket)) seen = seen.length === 0 ? chunk : Buffer.concat([seen, chunk]);
       const length = Math.min(seen.length, PREFACE.length);
-      if (seen.compare(PREFACE, 0, length, 0, length) !== 0) decide(serveHttp1);
+      if (seen.compare(PREFACE, 0, length, 0, length) !== 0) decide(() => serveHttp1(socket));
       else if (length === PREFACE.length) decide(() => options.serveHttp2(socket));
     };
     // Part of a preface at most, and nothing to come.
@@ -60,19 +54,7 @@ export function createH2c(options: H2cOptions): H2c {
   }
 
   return {
-    divert(server) {
-      const serve = takeConnections(server);
-      server.on("connection", (socket: Socket) => {
-        const serveHttp1 = () => serve(socket);
-        // One from the TLS listener has chosen by ALPN; one that comes back speaks HTTP/1.
-        if (!options.enabled() || socket instanceof TLSSocket) return serveHttp1();
-        const how = options.admitted(socket);
-        if (how === "known") return serveHttp1();
-        if (how === "refused") return;
-        socket.on("error", ignore);
-        look(socket, serveHttp1);
-      });
-    },
+    look,
     drain() {
       for (const socket of silent) if (socket.bytesRead === 0) socket.destroy();
     },
@@ -82,5 +64,3 @@ export function createH2c(options: H2cOptions): H2c {
 function read(socket: Socket): Buffer | null {
   return socket.read() as Buffer | null;
 }
-
-function ignore(): void {}

@@ -3,12 +3,10 @@
  * `serve`, and answered. What `serve` does is `gateway/serve.ts`.
  */
 import { randomUUID } from "node:crypto";
-import type http from "node:http";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import http2, { type ServerHttp2Stream } from "node:http2";
 import net, { type AddressInfo, type Server, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
-import tls from "node:tls";
 import type { Clock } from "../base/clock.ts";
 import { Departures } from "../base/departures.ts";
 import type { Log } from "../base/log.ts";
@@ -18,13 +16,15 @@ import type { Notes } from "../http/exchange.ts";
 import { resetStream } from "../http/h2_ends.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { refuseBare } from "./bare.ts";
-import { CLIENT_IDLE_MS, createHttp1, KEEP_ALIVE_MS } from "./h1.ts";
+import { createNodeHttp1 } from "./h1.ts";
 import { receiveStream } from "./h2_receive.ts";
 import { respondStream } from "./h2_respond.ts";
 import { createSessions } from "./h2_sessions.ts";
 import { watchStream } from "./h2_upload.ts";
 import { createH2c } from "./h2c.ts";
 import type { HostCertificates } from "./certificates.ts";
+import { CLIENT_IDLE_MS, KEEP_ALIVE_MS, type Responder } from "./http1.ts";
+import { createWireHttp1 } from "./http1_wire.ts";
 import { createDoor, createUploads, guard, type Door } from "./limits.ts";
 import type { Inbound, ReceiveOptions } from "./receive.ts";
 import { createTlsServers, type TlsFiles } from "./tls.ts";
@@ -38,6 +38,8 @@ export interface ListenerOptions {
   readonly serve: (inbound: Inbound) => Reply | Promise<Reply>;
   /** What to believe at this moment; asked once a request. */
   readonly receiving: () => ReceiveOptions;
+  /** Which codec serves HTTP/1 connections that begin now. Default: our own. */
+  readonly http1?: () => "wire" | "node";
   /** Whether plain connections that begin now may speak HTTP/2 by prior knowledge. */
   readonly h2c: () => boolean;
   /** Milliseconds a client has for its TLS handshake. Default 10 000. */
@@ -78,7 +80,6 @@ export interface Listener {
 export function createListener(options: ListenerOptions): Listener {
   const { clock, log, departures = new Departures() } = options;
   const servers: Server[] = [];
-  const plainServers: http.Server[] = [];
   const sockets = new Set<Socket>();
   /** TCP connections whose TLS handshake has not finished, by their addresses. */
   const handshakes = new Map<string, Socket>();
@@ -87,15 +88,15 @@ export function createListener(options: ListenerOptions): Listener {
   const tlsServers = createTlsServers(options.certificates, clock, options.handshakeMs);
   const door = createDoor(options.receiving, log, clock);
   let allGone: (() => void) | null = null;
-  const http1 = createHttp1({ clock, log, departures, receiving: options.receiving, answer, ended: options.ended, join: options.join, admitted });
+  const delivery = { clock, watch: new Watch(clock), idleMs: CLIENT_IDLE_MS };
+  const http1Options = { clock, log, departures, delivery, receiving: options.receiving, answer, ended: options.ended, join: options.join };
+  const codecs = { wire: createWireHttp1(http1Options), node: createNodeHttp1(http1Options) };
+  const serveHttp1 = (socket: Socket) => codecs[options.http1?.() ?? "wire"].serve(socket);
   const limits = () => options.receiving().limits;
   const uploads = createUploads(clock);
-  const watch = new Watch(clock);
   const http2Sessions = createSessions({ clock, log, limits, keepAliveMs: KEEP_ALIVE_MS, onStream });
   const h2c = createH2c({
     clock,
-    enabled: options.h2c,
-    admitted,
     timeoutMs: () => limits().headersTimeoutMs,
     tooLate: (socket) => refuseBare(socket, "request_timeout", { requestId: randomUUID(), clock, detail: "The request head did not arrive in time." }),
     serveHttp2: (socket) => http2Sessions.take(socket),
@@ -122,7 +123,7 @@ export function createListener(options: ListenerOptions): Listener {
       options.ended(inbound);
     });
     const send = (reply: Reply) => {
-      if (!respondStream(stream, inbound, reply, { clock, watch, idleMs: CLIENT_IDLE_MS, giveUp })) return;
+      if (!respondStream(stream, inbound, reply, { ...delivery, giveUp })) return;
       state = "tunnel";
       call.close();
       options.join(stream, NOTHING, reply.tunnel!, call.notes);
@@ -138,22 +139,22 @@ export function createListener(options: ListenerOptions): Listener {
       giveUp(http2.constants.NGHTTP2_CANCEL);
     };
     if (inbound.body !== null) watchStream({ stream, headers: inbound.headers, limits: rules.limits, tooSlow }, uploads, clock);
-    answer(inbound, send, giveUp);
+    answer(inbound, { send, giveUp });
   }
 
   /** Hands the request on and its reply back; waits only where a promise comes. A reply that cannot be sent is a 500, or given up once it has begun. */
-  function answer(inbound: Inbound, send: (reply: Reply) => void, giveUp: () => void): void {
+  function answer(inbound: Inbound, responder: Responder): void {
     const failed = (error: unknown) => {
       log.error("a reply could not be sent", { request_id: inbound.call.id, error: wordsOf(error, "stack") });
       try {
-        send(problem(inbound.call, "internal", { why: wordsOf(error) }));
+        responder.send(problem(inbound.call, "internal", { why: wordsOf(error) }));
       } catch {
-        giveUp();
+        responder.giveUp();
       }
     };
     const attempt = (reply: Reply) => {
       try {
-        send(reply);
+        responder.send(reply);
       } catch (error) {
         failed(error);
       }
@@ -167,12 +168,11 @@ export function createListener(options: ListenerOptions): Listener {
     }
   }
 
-  /** A TLS connection was counted when its TCP connection came. */
-  function admitted(socket: Socket): "new" | "known" | "refused" {
-    if (sockets.has(socket)) return "known";
-    if (!(socket instanceof tls.TLSSocket) && !door.admit(socket)) return "refused";
+  /** Whether a connection is taken. Over TLS its TCP connection is asked about. */
+  function admitted(socket: Socket): boolean {
+    if (!door.admit(socket)) return false;
     track(socket);
-    return "new";
+    return true;
   }
 
   function track(socket: Socket): void {
@@ -190,31 +190,24 @@ export function createListener(options: ListenerOptions): Listener {
     for (const socket of handshakes.values()) socket.destroy();
   }
 
-  /** Where no port is plain, one without a port. node looks for requests that never come whole once a server is said to listen. */
-  function behindTls(): http.Server {
-    if (plainServers[0] !== undefined) return plainServers[0];
-    const server = http1.createServer();
-    server.emit("listening");
-    plainServers.push(server);
-    servers.push(server);
-    return server;
-  }
-
   return {
-    onRequest: http1.onRequest,
-    onUpgrade: http1.onUpgrade,
+    onRequest: codecs.node.onRequest,
+    onUpgrade: codecs.node.onUpgrade,
     async listenPlain(host, port) {
-      const server = http1.createServer();
-      h2c.divert(server);
+      const server = net.createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
+        if (!admitted(socket)) return;
+        socket.on("error", ignore);
+        if (options.h2c()) h2c.look(socket, serveHttp1);
+        else serveHttp1(socket);
+      });
       const address = await listen(server, host, port);
-      plainServers.push(server);
       servers.push(server);
       return address;
     },
     async listenSecure(host, port, files) {
       const server = tlsServers.create(files);
       guard(server, (socket) => {
-        if (admitted(socket) === "refused") return false;
+        if (!admitted(socket)) return false;
         const addresses = addressesOf(socket);
         handshakes.set(addresses, socket);
         socket.once("close", () => handshakes.delete(addresses));
@@ -226,8 +219,7 @@ export function createListener(options: ListenerOptions): Listener {
         socket.allowHalfOpen = true;
         socket.on("error", ignore);
         if (socket.alpnProtocol === "h2") http2Sessions.take(socket);
-        // Any plain server serves HTTP/1.1 on a socket it is given; the first one does, with all its limits.
-        else behindTls().emit("connection", socket);
+        else serveHttp1(socket);
       });
       server.on("tlsClientError", (error, socket) => {
         log.debug("TLS handshake failed", { error: error.message });
@@ -243,16 +235,15 @@ export function createListener(options: ListenerOptions): Listener {
     renewTls: (files) => tlsServers.renew(files),
     announceStop() {
       announced = true;
-      http1.sendAway(true);
+      for (const codec of Object.values(codecs)) codec.sendAway(true);
     },
     async drain(lingerMs) {
       // Who is sent away while the port is open comes back to it, and must not do so just when it closes.
-      if (announced) http1.sendAway(false);
+      if (announced) for (const codec of Object.values(codecs)) codec.sendAway(false);
       if (lingerMs > 0 && servers.length > 0) await untilNoneComes(() => taken, announced ? { pauseMs: 20, most: lingerMs / 20 } : WAITING_ALREADY);
-      // node's http.Server would end idle connections with it, and no longer look for requests that never come whole.
-      for (const server of servers) net.Server.prototype.close.call(server);
+      for (const server of servers) server.close();
       http2Sessions.drain();
-      http1.drain(lingerMs);
+      for (const codec of Object.values(codecs)) codec.drain(lingerMs);
       if (lingerMs === 0) endSilent();
       else clock.after(lingerMs, endSilent);
       if (sockets.size === 0) return;
@@ -263,6 +254,7 @@ export function createListener(options: ListenerOptions): Listener {
     destroy() {
       for (const server of servers) server.close();
       http2Sessions.destroy();
+      for (const codec of Object.values(codecs)) codec.destroy();
       for (const socket of sockets) socket.destroy();
     },
   };

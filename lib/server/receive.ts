@@ -4,17 +4,18 @@
  */
 import { randomUUID } from "node:crypto";
 import type { IncomingMessage } from "node:http";
-import { isIP, isIPv6, type Socket } from "node:net";
+import { isIP, type Socket } from "node:net";
 import type { Readable } from "node:stream";
 import type { TLSSocket } from "node:tls";
 import type { Clock } from "../base/clock.ts";
-import type { ErrorCode } from "../base/errors.ts";
 import type { Arrival } from "../http/arrival.ts";
+import { NO_TRAILERS } from "../http/body_reader.ts";
 import { Call } from "../http/exchange.ts";
-import { connectionOptions, headerValue, MOST_CONNECTION_OPTIONS, tokens, withoutNamed, type HeaderList } from "../http/headers.ts";
+import { headerValue, withoutNamed, type HeaderList } from "../http/headers.ts";
 import { LimitedBody } from "../http/limited_body.ts";
 import { noCertificate, tlsFactsOf, type CertificateReader } from "./client_certificate.ts";
-import { isDropped, withoutDropped, type Underscores } from "./dropped_headers.ts";
+import { withoutDropped, type Underscores } from "./dropped_headers.ts";
+import { malformed, readFraming, type Framing, type Refusal } from "./framing.ts";
 import type { Limits } from "./limits.ts";
 
 /** A request before it is matched. */
@@ -26,11 +27,6 @@ export interface Inbound extends Arrival {
   readonly refusal: Refusal | null;
 }
 
-export interface Refusal {
-  readonly code: ErrorCode;
-  readonly detail: string;
-}
-
 /** What the gateway believes and measures by; taken from the snapshot in force. */
 export interface ReceiveOptions {
   readonly clock: Clock;
@@ -39,6 +35,7 @@ export interface ReceiveOptions {
   readonly underscores?: Underscores;
 }
 
+/** What is known of a client's connection, the same for all of its requests. */
 export interface Connection {
   readonly remoteAddress: string | undefined;
   readonly encrypted: boolean;
@@ -46,35 +43,73 @@ export interface Connection {
   readonly certificate: CertificateReader;
 }
 
-/** An HTTP/1 request. `inform` sends an informational response on its connection. */
+/** The head of an HTTP/1 request, whichever codec has read it. */
+export interface RequestHead {
+  readonly method: string;
+  /** The request target as it was sent. */
+  readonly target: string;
+  readonly httpVersion: string;
+  readonly headers: HeaderList;
+  readonly framing: Framing;
+}
+
+export interface RequestContent {
+  readonly body: Readable | null;
+  /** Called when the body has ended. */
+  readonly trailers: () => HeaderList;
+}
+
+/** An HTTP/1 request that node's parser has read. `inform` sends an informational response on its connection. */
 export function receive(
   request: IncomingMessage,
-  upgrade: "websocket" | null,
   options: ReceiveOptions,
   inform: (status: number, headers: HeaderList) => void,
 ): Inbound {
   const { httpVersion, rawHeaders } = request;
-  const { limits, underscores } = options;
-  const framing = readFraming(rawHeaders, httpVersion, underscores);
-  const kept = framing.dropsHeaders ? withoutDropped(rawHeaders, underscores) : rawHeaders;
+  const method = request.method!;
+  const framing = readFraming(method, rawHeaders, httpVersion, options.underscores);
+  const body = framing.bodyLength !== 0 && framing.upgrade === null ? boundBody(request, rawHeaders, options.limits) : null;
+  const head: RequestHead = { method, target: request.url!, httpVersion, headers: rawHeaders, framing };
+  return receiveHead(head, connectionOf(request.socket), { body, trailers: () => request.rawTrailers }, options, inform);
+}
+
+/** A request on a connection. */
+export function receiveHead(
+  head: RequestHead,
+  connection: Connection,
+  content: RequestContent,
+  options: ReceiveOptions,
+  inform: (status: number, headers: HeaderList) => void,
+): Inbound {
+  const { method, target, httpVersion, framing } = head;
+  const { underscores } = options;
+  const kept = framing.dropsHeaders ? withoutDropped(head.headers, underscores) : head.headers;
   const headers = framing.namesOptions ? withoutNamed(kept) : kept;
-  const { call, scheme, authority, clientAddress } = receiveParts(headers, connectionOf(request.socket), framing.host ?? "", options, inform);
+  const { call, scheme, authority, clientAddress } = receiveParts(headers, connection, framing.host ?? "", options, inform);
+  const { trailers } = content;
   // Written out: an object that is spread into another was 8 % of what a small request costs.
   return {
     call,
     scheme,
     authority,
     clientAddress,
-    method: request.method!,
-    target: request.url!,
+    method,
+    target,
     httpVersion,
     headers,
-    body: framing.hasBody && upgrade === null ? boundBody(request, headers, limits) : null,
-    trailers: () => withoutDropped(request.rawTrailers, underscores),
-    upgrade,
+    body: content.body,
+    trailers: content.body === null ? noTrailers : () => withoutDropped(trailers(), underscores),
+    upgrade: framing.upgrade,
     refusal:
-      refuseVersion(httpVersion) ?? framing.refusal ?? refuseUpgrade(upgrade, framing.hasBody) ?? refuseSize(request.url!, rawHeaders, limits),
+      refuseVersion(httpVersion) ??
+      framing.refusal ??
+      refuseSize(target, head.headers, options.limits) ??
+      (framing.expects === "unknown" ? UNKNOWN_EXPECTATION : null),
   };
+}
+
+function noTrailers(): HeaderList {
+  return NO_TRAILERS;
 }
 
 /** What every protocol's request has: identity, and who it comes from. */
@@ -110,7 +145,7 @@ export function refuseSize(target: string, headers: HeaderList, { maxUriBytes, m
 
 /** What `receive` refuses of headers for where they say that a message ends, and whom it is for; for a head of HTTP/1.1 without a connection. */
 export function refuseFramingOf(headers: HeaderList): Refusal | null {
-  return readFraming(headers, "1.1", "drop").refusal;
+  return readFraming("", headers, "1.1", "drop").refusal;
 }
 
 /** For an `Expect` other than 100-continue. */
@@ -124,123 +159,6 @@ export function boundBody(body: Readable, headers: HeaderList, { maxBodyBytes }:
 /** node's parser lets `HTTP/0.9` and `HTTP/2.0` pass in an HTTP/1 request line. */
 function refuseVersion(httpVersion: string): Refusal | null {
   return httpVersion === "1.1" || httpVersion === "1.0" ? null : malformed("The protocol version is neither HTTP/1.1 nor HTTP/1.0.");
-}
-
-/** Behind an upgrade come the other protocol's bytes: whether a body comes first, two readers may see in two ways. */
-function refuseUpgrade(upgrade: string | null, hasBody: boolean): Refusal | null {
-  return upgrade !== null && hasBody ? malformed("A request for a WebSocket cannot have a body.") : null;
-}
-
-interface Framing {
-  readonly host: string | undefined;
-  readonly hasBody: boolean;
-  /** Whether lines have to be dropped, see `dropped_headers.ts`. */
-  readonly dropsHeaders: boolean;
-  /** Whether Connection has options to look at. */
-  readonly namesOptions: boolean;
-  readonly refusal: Refusal | null;
-}
-
-/** One pass over the headers for those that say where the message ends, and whom it is for (RFC 9112 §3.2, §6), or that are dropped. */
-function readFraming(headers: HeaderList, httpVersion: string, underscores: Underscores): Framing {
-  let host: string | undefined;
-  let hosts = 0;
-  let length: string | undefined;
-  let coding: string | undefined;
-  let dropsHeaders = false;
-  let options = 0;
-  for (let i = 0; i < headers.length; i += 2) {
-    const name = headers[i]!;
-    if (!dropsHeaders && isDropped(name, underscores)) dropsHeaders = true;
-    switch (name.length) {
-      case 4:
-        if (name.toLowerCase() === "host") {
-          host = headers[i + 1]!;
-          hosts++;
-        }
-        break;
-      case 10:
-        if (name.toLowerCase() === "connection") options += connectionOptions(headers[i + 1]!);
-        break;
-      case 14:
-        if (name.toLowerCase() === "content-length") length = length === undefined ? headers[i + 1]! : "two";
-        break;
-      case 17:
-        if (name.toLowerCase() === "transfer-encoding") coding = coding === undefined ? headers[i + 1]! : "two";
-    }
-  }
-  const isCrowded = options > MOST_CONNECTION_OPTIONS;
-  return {
-    host,
-    dropsHeaders,
-    namesOptions: options > 0 && !isCrowded,
-    hasBody: coding !== undefined || (length !== undefined && length !== "0"),
-    refusal: isCrowded ? CROWDED : refuseFraming(host, hosts, length, coding, httpVersion),
-  };
-}
-
-function refuseFraming(
-  host: string | undefined,
-  hosts: number,
-  length: string | undefined,
-  coding: string | undefined,
-  httpVersion: string,
-): Refusal | null {
-  if (hosts > 1) return malformed("The request has more than one Host header.");
-  if (host === undefined && httpVersion !== "1.0") return malformed("The request has no Host header.");
-  if (host !== undefined && !isHost(host)) return malformed("The Host header is not a host name with an optional port.");
-  if (length === "two") return malformed("The request has more than one Content-Length header.");
-  if (length !== undefined && !isPlainLength(length)) return malformed("The Content-Length is not a plain number below 10^15.");
-  if (coding === undefined) return null;
-  if (length !== undefined) return malformed("The request has both Content-Length and Transfer-Encoding.");
-  if (httpVersion === "1.0") return malformed("An HTTP/1.0 request cannot have a Transfer-Encoding.");
-  if (coding.toLowerCase() !== "chunked") return malformed("The only Transfer-Encoding accepted is chunked.");
-  return null;
-}
-
-/** `0010` may be read as eight, and 2^64 as nothing at all. Node's parser has seen to it that there are only digits. */
-function isPlainLength(length: string): boolean {
-  return length.length <= 15 && (length.length === 1 || length.charCodeAt(0) !== 0x30);
-}
-
-function malformed(detail: string): Refusal {
-  return { code: "bad_request", detail };
-}
-
-const CROWDED = malformed(`A request may name ${MOST_CONNECTION_OPTIONS} options in Connection.`);
-
-/**
- * Whether this is a host with an optional port (RFC 3986 §3.2.2, §3.2.3): a name, or an IPv6 address in brackets, then perhaps ":" and
- * up to 65535. An empty one is allowed (RFC 9110 §7.2).
- */
-export function isHost(host: string): boolean {
-  let end = host.length;
-  const colon = host.lastIndexOf(":");
-  if (colon >= 0 && !host.endsWith("]")) {
-    if (!isPort(host, colon + 1)) return false;
-    end = colon;
-  }
-  if (host.charCodeAt(0) === 0x5b) return host.charCodeAt(end - 1) === 0x5d && isIPv6(host.slice(1, end - 1));
-  for (let i = 0; i < end; i++) {
-    const c = host.charCodeAt(i);
-    const alphanumeric = (c >= 0x30 && c <= 0x39) || (c >= 0x41 && c <= 0x5a) || (c >= 0x61 && c <= 0x7a);
-    if (!alphanumeric && !HOST_MARKS.includes(host[i]!)) return false;
-  }
-  return true;
-}
-
-/** "%" is not among them: nothing that we match or forward to is named with it. */
-const HOST_MARKS = "-._~!$&'()*+,;=";
-
-function isPort(text: string, start: number): boolean {
-  let port = 0;
-  for (let i = start; i < text.length; i++) {
-    const digit = text.charCodeAt(i) - 0x30;
-    if (digit < 0 || digit > 9) return false;
-    port = port * 10 + digit;
-    if (port > 65_535) return false;
-  }
-  return true;
 }
 
 export function connectionOf(socket: Socket): Connection {
@@ -293,19 +211,4 @@ function hopAddress(hop: string): string {
   if (hop.startsWith("[")) return hop.slice(1, Math.max(hop.indexOf("]"), 1));
   const colon = hop.indexOf(":");
   return colon > 0 && colon === hop.lastIndexOf(":") ? hop.slice(0, colon) : hop;
-}
-
-/** Whether there is a body, by what the headers say (RFC 9112 §6.3). */
-export function hasBody({ rawHeaders, httpVersion }: IncomingMessage): boolean {
-  return readFraming(rawHeaders, httpVersion, "allow").hasBody;
-}
-
-/** Whether a request asks for a WebSocket (RFC 6455 §4.1); other upgrades are ignored, as RFC 9110 §7.8 allows. */
-export function isWebSocket(request: IncomingMessage): boolean {
-  return (
-    request.method === "GET" &&
-    request.httpVersion === "1.1" &&
-    tokens(request.rawHeaders, "upgrade").includes("websocket") &&
-    tokens(request.rawHeaders, "connection").includes("upgrade")
-  );
 }

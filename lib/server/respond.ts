@@ -169,8 +169,8 @@ function addTrailers(response: ServerResponse, trailers: HeaderList): void {
 }
 
 /** Bytes of an unwanted request body that are read and thrown away so that the connection can go on. */
-const MAX_DISCARDED_BYTES = 1024 * 1024;
-const MAX_DISCARD_MS = 5_000;
+export const MAX_DISCARDED_BYTES = 1024 * 1024;
+export const MAX_DISCARD_MS = 5_000;
 
 /** After the last byte was handed over: the client must stop sending what nobody reads. */
 function finish(request: IncomingMessage, response: ServerResponse, options: RespondOptions): void {

@@ -3,18 +3,17 @@
  * a response means, and who gets it, is `forward_wire.ts`.
  */
 import { LONGEST_TIMER_MS } from "../base/clock.ts";
+import { BodyReader, NO_TRAILERS, trimmed, type BodySink } from "../http/body_reader.ts";
 import { connectionOptions, hasToken, MOST_CONNECTION_OPTIONS } from "../http/headers.ts";
 import { CROWDED, type ResponseHead } from "./response_head.ts";
 
 /** Hears of what comes, in the order in which it comes. */
-export interface ResponseSink {
+export interface ResponseSink extends BodySink {
   /** 100, 102, 103 and the like. */
   informed(head: ResponseHead): void;
   /** A 101 that names a protocol; whatever comes behind it is no HTTP, and `behind` the first of it. */
   switched(head: ResponseHead, behind: Buffer): void;
   answered(head: ResponseHead): void;
-  /** Some of the body, never empty. */
-  body(bytes: Buffer): void;
   /**
    * The response is whole. "kept": the connection can have another one; "spent": it cannot, by what was said or because more came than was
    * asked for.
@@ -25,13 +24,7 @@ export interface ResponseSink {
 /** Node's default of 16 KiB, doubled: large cookies and policies are common on the way back. Beyond it: 502 upstream_invalid. */
 export const MAX_RESPONSE_HEAD_BYTES = 32 * 1024;
 
-/** Most that the trailers of one response may take, and all that is said beside the sizes of its chunks: node refuses beyond 16 KiB. */
-const MAX_TRAILER_BYTES = 16 * 1024;
-const MAX_EXTENSION_BYTES = 8 * 1024;
-/** A chunk's size in hexadecimal, and its extensions. */
-const MAX_CHUNK_LINE = 1024;
-
-type State = "idle" | "head" | "length" | "size" | "chunk" | "chunk end" | "trailers" | "until close";
+type State = "idle" | "head" | "body";
 
 export class ResponseParser {
   /** For how long an idle connection is kept by the last response's `Keep-Alive: timeout=N`, in milliseconds; Infinity where it says nothing. */
@@ -41,11 +34,7 @@ export class ResponseParser {
   #isHead = false;
   /** The beginning of a head or of a line whose end has not come. */
   #rest: Buffer | null = null;
-  /** Bytes of the body, or of the chunk with its CRLF, that have yet to come. */
-  #left = 0;
-  #extensionBytes = 0;
-  #trailerBytes = 0;
-  #trailers: string[] = NONE;
+  readonly #body = new BodyReader();
   #reusable = false;
 
   /** Whether a response is awaited or under way. */
@@ -53,9 +42,9 @@ export class ResponseParser {
     return this.#state !== "idle";
   }
 
-  /** Whether a body that says how long it is has been given to the sink to its last byte. */
+  /** True while the sink receives the last bytes of a body of known length. */
   get isAtEnd(): boolean {
-    return this.#state === "length" && this.#left === 0;
+    return this.#body.isAtEnd;
   }
 
   /** One response comes next, and `sink` hears of it. */
@@ -72,51 +61,20 @@ export class ResponseParser {
       this.#rest = null;
     }
     let at = 0;
-    const { length } = chunk;
-    while (at < length) {
-      switch (this.#state) {
-        case "head": {
-          const invalid = this.#readHead(chunk, at);
-          if (invalid !== null) return invalid === UNFINISHED ? null : invalid;
-          at = this.#at;
-          break;
-        }
-        case "length":
-        case "chunk": {
-          const end = Math.min(at + this.#left, length);
-          this.#left -= end - at;
-          const bytes = at === 0 && end === length ? chunk : chunk.subarray(at, end);
-          at = end;
-          this.#sink!.body(bytes);
-          if (this.#left > 0) break;
-          if (this.#state === "length") this.#end(at < length);
-          else this.#state = "chunk end";
-          break;
-        }
-        case "until close":
-          this.#sink!.body(at === 0 ? chunk : chunk.subarray(at));
-          return null;
-        case "chunk end":
-          if (length - at === 1 && chunk[at] === CR) return this.#keep(chunk, at);
-          if (chunk[at] !== CR || chunk[at + 1] !== LF) return "a chunk is longer than its size";
-          at += 2;
-          this.#state = "size";
-          break;
-        case "size": {
-          const invalid = this.#readSize(chunk, at);
-          if (invalid !== null) return invalid === UNFINISHED ? null : invalid;
-          at = this.#at;
-          break;
-        }
-        case "trailers": {
-          const invalid = this.#readTrailer(chunk, at);
-          if (invalid !== null) return invalid === UNFINISHED ? null : invalid;
-          at = this.#at;
-          break;
-        }
-        default:
-          // Behind the end of a response: `ended` has said that the connection is spent.
-          return null;
+    while (at < chunk.length) {
+      if (this.#state === "head") {
+        const invalid = this.#readHead(chunk, at);
+        if (invalid !== null) return invalid === UNFINISHED ? null : invalid;
+        at = this.#at;
+      } else if (this.#state === "body") {
+        const end = this.#body.read(chunk, at, this.#sink!);
+        if (end < 0) return this.#body.fault;
+        if (this.#body.isOver) this.#end(end < chunk.length);
+        else if (end < chunk.length) return this.#keep(chunk, end);
+        at = end;
+      } else {
+        // Behind the end of a response: `ended` has said that the connection is spent.
+        return null;
       }
     }
     return null;
@@ -124,8 +82,9 @@ export class ResponseParser {
 
   /** The connection has ended in good order: whether that is the end of the response. */
   endOfConnection(): boolean {
-    if (this.#state !== "until close") return false;
+    if (this.#state !== "body" || !this.#body.isUntilClose) return false;
     this.#reusable = false;
+    this.#body.end();
     this.#end(false);
     return true;
   }
@@ -231,93 +190,23 @@ export class ResponseParser {
     if (connection !== null && hasToken(connection, "close")) this.#reusable = false;
     // A 204 must not speak of a body (RFC 9112 §6.1, §6.2). Whoever does may send it, too: it would be the beginning of the next response.
     if (status === 204 && (coding !== null || (length !== null && Number(length) > 0))) this.#reusable = false;
-    this.#extensionBytes = 0;
-    this.#trailerBytes = 0;
-    this.#trailers = NONE;
     const isBare = this.#isHead || status === 204 || status === 304 || (coding === null && length !== null && Number(length) === 0);
-    if (isBare) this.#state = "idle";
-    else if (coding !== null) this.#state = "size";
-    else if (length !== null) {
-      this.#state = "length";
-      this.#left = Number(length);
-    } else {
-      this.#state = "until close";
-    }
+    this.#state = isBare ? "idle" : "body";
+    if (!isBare) this.#body.begin(coding !== null ? "chunked" : length !== null ? Number(length) : "until close");
     sink.answered(head);
-    if (isBare) this.#end(this.#at < chunk.length);
+    if (isBare) this.#end(this.#at < chunk.length, NO_TRAILERS);
     return null;
   }
 
-  #readSize(chunk: Buffer, at: number): string | null {
-    let size = 0;
-    let i = at;
-    for (; i < chunk.length; i++) {
-      const digit = hexDigit(chunk[i]!);
-      if (digit < 0) break;
-      size = size * 16 + digit;
-    }
-    if (i - at > MAX_SIZE_DIGITS) return "the size of a chunk is too large";
-    if (i === chunk.length) return this.#keep(chunk, at) ?? UNFINISHED;
-    if (i === at) return "the size of a chunk is no hexadecimal number";
-    if (chunk[i] !== CR) {
-      const end = chunk.indexOf(LF, i);
-      if (end < 0) {
-        if (chunk.length - at > MAX_CHUNK_LINE || chunk[i] !== SEMICOLON) return "the line of a chunk's size is malformed";
-        return this.#keep(chunk, at) ?? UNFINISHED;
-      }
-      if (end - at > MAX_CHUNK_LINE || !EXTENSIONS.test(chunk.toString("latin1", i, end + 1))) return "the line of a chunk's size is malformed";
-      this.#extensionBytes += end - i;
-      if (this.#extensionBytes > MAX_EXTENSION_BYTES) return "the extensions of the chunks are too large";
-      i = end - 1;
-    }
-    if (i + 1 === chunk.length) return this.#keep(chunk, at) ?? UNFINISHED;
-    if (chunk[i + 1] !== LF) return "the line of a chunk's size is malformed";
-    this.#at = i + 2;
-    this.#left = size;
-    this.#state = size === 0 ? "trailers" : "chunk";
-    return null;
-  }
-
-  /** One line of them; the empty one is the last. */
-  #readTrailer(chunk: Buffer, at: number): string | null {
-    const end = chunk[at] === CR ? at + 1 : chunk.indexOf(LF, at);
-    if (end < 0 || end >= chunk.length) {
-      if (chunk.length - at > MAX_TRAILER_BYTES) return TOO_LONG_TRAILERS;
-      if (STRAY.test(chunk.toString("latin1", at))) return "a trailer is malformed";
-      return this.#keep(chunk, at) ?? UNFINISHED;
-    }
-    const line = chunk.toString("latin1", at, end + 1);
-    this.#at = end + 1;
-    if (line === "\r\n") {
-      this.#end(this.#at < chunk.length);
-      return null;
-    }
-    this.#trailerBytes += line.length;
-    if (this.#trailerBytes > MAX_TRAILER_BYTES) return TOO_LONG_TRAILERS;
-    if (!FIELD.test(line)) return "a trailer is malformed";
-    const colon = line.indexOf(":");
-    const name = line.slice(0, colon);
-    // How the message is framed has been said; another word on it is for a reader who begins here.
-    if (FRAMING.has(name.toLowerCase())) return "a trailer speaks of the framing of its message";
-    if (this.#trailers === NONE) this.#trailers = [];
-    this.#trailers.push(name, trimmed(line, colon + 1, line.length - 2));
-    return null;
-  }
-
-  #end(isSurplus: boolean): void {
+  #end(isSurplus: boolean, trailers = this.#body.trailers): void {
     const sink = this.#sink!;
     this.#state = "idle";
     this.#sink = null;
-    sink.ended(this.#trailers, this.#reusable && !isSurplus ? "kept" : "spent");
+    sink.ended(trailers, this.#reusable && !isSurplus ? "kept" : "spent");
   }
 }
 
 const UNFINISHED = "unfinished";
-const NONE: string[] = [];
-
-const CR = 0x0d;
-const LF = 0x0a;
-const SEMICOLON = 0x3b;
 
 const START = "HTTP/1.";
 const USUAL_HEAD_BYTES = 1024;
@@ -327,27 +216,8 @@ const USUAL_HEAD_BYTES = 1024;
  * phrase says nothing to anybody: one that cannot be passed on is left out by `response_head.ts`.
  */
 const HEAD = /^HTTP\/1\.[01] [1-9]\d\d(?: [^\r\n]*)?\r\n(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n)*\r\n$/;
-const FIELD = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n$/;
 /** What no beginning of a head can have: a CR or LF without the other. */
 const STRAY = /(?:^|[^\r])\n|\r[^\n]/;
-/** RFC 9112 §7.1.1, without the space it allows for the sake of old senders. */
-const EXTENSIONS =
-  /^(?:;[!#$%&'*+.^_`|~0-9A-Za-z-]+(?:=(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+|"(?:[\t\x20\x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\[\t\x20-\x7e\x80-\xff])*"))?)+\r\n$/;
-/** Sizes below 2^52. */
-const MAX_SIZE_DIGITS = 13;
-const TOO_LONG_TRAILERS = `the trailers of the response have more than ${MAX_TRAILER_BYTES} bytes`;
-const FRAMING = new Set(["content-length", "transfer-encoding"]);
-
-function trimmed(text: string, from: number, to: number): string {
-  while (from < to && isBlank(text.charCodeAt(from))) from++;
-  while (to > from && isBlank(text.charCodeAt(to - 1))) to--;
-  return text.slice(from, to);
-}
-
-function isBlank(c: number): boolean {
-  return c === 0x20 || c === 0x09;
-}
-
 /** Digits and nothing else, so few that arithmetic stays exact. */
 function isLength(value: string): boolean {
   if (value.length === 0 || value.length > 15) return false;
@@ -356,12 +226,6 @@ function isLength(value: string): boolean {
     if (c < 0x30 || c > 0x39) return false;
   }
   return true;
-}
-
-function hexDigit(c: number): number {
-  if (c >= 0x30 && c <= 0x39) return c - 0x30;
-  const lower = c | 0x20;
-  return lower >= 0x61 && lower <= 0x66 ? lower - 0x57 : -1;
 }
 
 /** A second less than is said: what is sent in the last moment would meet a connection that is being closed. */

@@ -1,7 +1,8 @@
 import type { IncomingMessage } from "node:http";
 import { describe, expect, test } from "vitest";
 import { cidrSet } from "../../lib/base/cidr.ts";
-import { isHost, isWebSocket, receive, refuseSize } from "../../lib/server/receive.ts";
+import { isHost, readFraming } from "../../lib/server/framing.ts";
+import { receive, refuseSize } from "../../lib/server/receive.ts";
 import { manualClock } from "../support/clock.ts";
 import { defaultLimits } from "../support/limits.ts";
 
@@ -26,8 +27,7 @@ function request(headers: readonly string[], parts: Parts = {}) {
 
 const trusted = cidrSet(["10.0.0.0/8", "2001:db8:1::/48"]);
 const options = { clock: manualClock(), isTrusted: (address: string) => trusted.has(address), limits: defaultLimits };
-const received = (headers: readonly string[], parts: Parts = {}, upgrade: "websocket" | null = null) =>
-  receive(request(headers, parts), upgrade, options, () => {});
+const received = (headers: readonly string[], parts: Parts = {}) => receive(request(headers, parts), options, () => {});
 
 describe("framing", () => {
   test.each<[title: string, headers: string[], version: string, body: boolean, refused: RegExp | null]>([
@@ -76,9 +76,10 @@ describe("framing", () => {
   });
 
   test("a WebSocket request has no body, and may say so", () => {
-    expect(received(["Host: h"], {}, "websocket")).toMatchObject({ body: null, refusal: null, upgrade: "websocket" });
-    expect(received(["Host: h", "Content-Length: 0"], {}, "websocket").refusal).toBeNull();
-    expect(received(["Host: h", "Content-Length: 1"], {}, "websocket")).toMatchObject({ body: null, refusal: { code: "bad_request" } });
+    const asks = ["Host: h", "Connection: Upgrade", "Upgrade: websocket"];
+    expect(received(asks)).toMatchObject({ body: null, refusal: null, upgrade: "websocket" });
+    expect(received([...asks, "Content-Length: 0"]).refusal).toBeNull();
+    expect(received([...asks, "Content-Length: 1"])).toMatchObject({ body: null, refusal: { code: "bad_request" } });
   });
 });
 
@@ -147,5 +148,6 @@ test.each<[string[], Parts, boolean]>([
   [["Upgrade: websocket"], {}, false],
   [["Connection: Upgrade", "Upgrade: websockets"], {}, false],
 ])("%j %j asks for a WebSocket: %j", (headers, parts, asks) => {
-  expect(isWebSocket(request(headers, parts))).toBe(asks);
+  const { method, rawHeaders, httpVersion } = request(headers, parts);
+  expect(readFraming(method!, rawHeaders, httpVersion).upgrade === "websocket").toBe(asks);
 });

@@ -1,0 +1,202 @@
+/**
+ * Reads the body of one HTTP/1 message at a time: of a known length, chunked with trailers, or up to the end of the connection
+ * (RFC 9112 §6, §7). Requests and responses use the same reader, so both are read equally strictly.
+ */
+
+/** Gets the body in the order in which it arrives. */
+export interface BodySink {
+  /** Some of the body, never empty. */
+  body(bytes: Buffer): void;
+}
+
+type State = "over" | "length" | "size" | "chunk" | "chunk end" | "trailers" | "until close";
+
+export class BodyReader {
+  /** Trailers as `[name, value, …]`; complete once `isOver`. */
+  trailers: readonly string[] = NO_TRAILERS;
+  /** Why the body is malformed; null while it is not. Nothing may be read after a fault. */
+  fault: string | null = null;
+  #state: State = "over";
+  /** Bytes of the body or of the current chunk that have yet to arrive. */
+  #left = 0;
+  #extensionBytes = 0;
+  #trailerBytes = 0;
+  #fields: string[] = [];
+
+  get isOver(): boolean {
+    return this.#state === "over";
+  }
+
+  /** Whether the fault is that the trailers exceed their bound. */
+  get isTooLong(): boolean {
+    return this.fault === LONG_TRAILERS;
+  }
+
+  /** True while `sink.body` receives the last bytes of a body of known length. */
+  get isAtEnd(): boolean {
+    return this.#state === "length" && this.#left === 0;
+  }
+
+  /** True when the body ends with the connection. */
+  get isUntilClose(): boolean {
+    return this.#state === "until close";
+  }
+
+  /** `framing`: the length in bytes, more than 0, or how the end is marked. */
+  begin(framing: number | "chunked" | "until close"): void {
+    this.trailers = NO_TRAILERS;
+    if (typeof framing === "number") {
+      this.#state = "length";
+      this.#left = framing;
+    } else if (framing === "chunked") {
+      this.#state = "size";
+      this.#extensionBytes = 0;
+      this.#trailerBytes = 0;
+      this.#fields = [];
+    } else this.#state = "until close";
+  }
+
+  /** Ends the body without reading the rest of it. */
+  end(): void {
+    this.#state = "over";
+  }
+
+  /**
+   * Reads from `at` and returns how far it came: the end of the body, the end of `chunk`, or the start of a line that is incomplete, which
+   * has to be passed again together with what follows. Returns -1 when the body is malformed; `fault` says why.
+   */
+  read(chunk: Buffer, at: number, sink: BodySink): number {
+    const { length } = chunk;
+    while (at < length && this.#state !== "over") {
+      let next: number;
+      switch (this.#state) {
+        case "length":
+        case "chunk":
+          next = this.#readBytes(chunk, at, sink);
+          break;
+        case "until close":
+          sink.body(at === 0 ? chunk : chunk.subarray(at));
+          return length;
+        case "chunk end":
+          if (chunk[at] !== CR || (length - at > 1 && chunk[at + 1] !== LF)) return this.#refuse("a chunk is longer than its size");
+          if (length - at === 1) return at;
+          next = at + 2;
+          this.#state = "size";
+          break;
+        case "size":
+          next = this.#readSize(chunk, at);
+          break;
+        default:
+          next = this.#readTrailer(chunk, at);
+      }
+      if (next <= at) return next;
+      at = next;
+    }
+    return at;
+  }
+
+  #readBytes(chunk: Buffer, at: number, sink: BodySink): number {
+    const end = Math.min(at + this.#left, chunk.length);
+    this.#left -= end - at;
+    sink.body(at === 0 && end === chunk.length ? chunk : chunk.subarray(at, end));
+    if (this.#left === 0) this.#state = this.#state === "chunk" ? "chunk end" : "over";
+    return end;
+  }
+
+  /** `1a;name=value` CRLF (RFC 9112 §7.1). */
+  #readSize(chunk: Buffer, at: number): number {
+    let size = 0;
+    let i = at;
+    for (; i < chunk.length; i++) {
+      const digit = hexDigit(chunk[i]!);
+      if (digit < 0) break;
+      size = size * 16 + digit;
+    }
+    if (i - at > MAX_SIZE_DIGITS) return this.#refuse("the size of a chunk is too large");
+    if (i === chunk.length) return at;
+    if (i === at) return this.#refuse("the size of a chunk is not a hexadecimal number");
+    if (chunk[i] !== CR) {
+      if (chunk[i] !== SEMICOLON) return this.#refuse(MALFORMED_SIZE);
+      const end = chunk.indexOf(LF, i);
+      if ((end < 0 ? chunk.length : end) - at > MAX_CHUNK_LINE) return this.#refuse(MALFORMED_SIZE);
+      if (end < 0) return at;
+      if (!EXTENSIONS.test(chunk.toString("latin1", i, end + 1))) return this.#refuse(MALFORMED_SIZE);
+      this.#extensionBytes += end - i;
+      if (this.#extensionBytes > MAX_EXTENSION_BYTES) return this.#refuse("the extensions of the chunks are too large");
+      i = end - 1;
+    }
+    if (i + 1 === chunk.length) return at;
+    if (chunk[i + 1] !== LF) return this.#refuse(MALFORMED_SIZE);
+    this.#left = size;
+    this.#state = size === 0 ? "trailers" : "chunk";
+    return i + 2;
+  }
+
+  /** One line of the trailer section; the empty line ends it (RFC 9112 §7.1.2). */
+  #readTrailer(chunk: Buffer, at: number): number {
+    const end = chunk[at] === CR ? at + 1 : chunk.indexOf(LF, at);
+    if (end < 0 || end >= chunk.length) {
+      if (this.#trailerBytes + chunk.length - at > MAX_TRAILER_BYTES) return this.#refuse(LONG_TRAILERS);
+      return at;
+    }
+    const line = chunk.toString("latin1", at, end + 1);
+    if (line === "\r\n") {
+      this.trailers = this.#fields;
+      this.#state = "over";
+      return end + 1;
+    }
+    this.#trailerBytes += line.length;
+    if (this.#trailerBytes > MAX_TRAILER_BYTES) return this.#refuse(LONG_TRAILERS);
+    if (!FIELD.test(line)) return this.#refuse("a trailer is malformed");
+    const colon = line.indexOf(":");
+    const name = line.slice(0, colon);
+    // The header section has said how the message is framed; a reader that merged trailers into it would frame it anew.
+    if (FRAMING.has(name.toLowerCase())) return this.#refuse("a trailer speaks of the framing of its message");
+    this.#fields.push(name, trimmed(line, colon + 1, line.length - 2));
+    return end + 1;
+  }
+
+  #refuse(fault: string): number {
+    this.fault = fault;
+    return -1;
+  }
+}
+
+export const NO_TRAILERS: readonly string[] = Object.freeze([]);
+
+/** Bytes of all trailers of a message, and of all its chunk extensions; node refuses more than 16 KiB. */
+const MAX_TRAILER_BYTES = 16 * 1024;
+const MAX_EXTENSION_BYTES = 8 * 1024;
+/** Bytes of a chunk's size and its extensions. */
+const MAX_CHUNK_LINE = 1024;
+/** Sizes below 2^52. */
+const MAX_SIZE_DIGITS = 13;
+
+const CR = 0x0d;
+const LF = 0x0a;
+const SEMICOLON = 0x3b;
+
+const FIELD = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n$/;
+/** RFC 9112 §7.1.1 without the optional white space, which is there for old senders only. */
+const EXTENSIONS =
+  /^(?:;[!#$%&'*+.^_`|~0-9A-Za-z-]+(?:=(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+|"(?:[\t\x20\x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\[\t\x20-\x7e\x80-\xff])*"))?)+\r\n$/;
+const MALFORMED_SIZE = "the line of a chunk's size is malformed";
+const LONG_TRAILERS = `the trailers of the message have more than ${MAX_TRAILER_BYTES} bytes`;
+const FRAMING = new Set(["content-length", "transfer-encoding"]);
+
+/** `text` from `from` to `to` without white space at its ends (OWS, RFC 9110 §5.6.3). */
+export function trimmed(text: string, from: number, to: number): string {
+  while (from < to && isBlank(text.charCodeAt(from))) from++;
+  while (to > from && isBlank(text.charCodeAt(to - 1))) to--;
+  return text.slice(from, to);
+}
+
+function isBlank(c: number): boolean {
+  return c === 0x20 || c === 0x09;
+}
+
+function hexDigit(c: number): number {
+  if (c >= 0x30 && c <= 0x39) return c - 0x30;
+  const lower = c | 0x20;
+  return lower >= 0x61 && lower <= 0x66 ? lower - 0x57 : -1;
+}

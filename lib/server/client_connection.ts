@@ -1,0 +1,529 @@
+/**
+ * One HTTP/1 connection of a client, served by our own codec: reads one request at a time, has it answered, and writes the reply.
+ *
+ * ```
+ *         head is read             send()           reply is written            client has taken it
+ *   idle ─────────────► waiting ─────────► ready ─┬────────────────► flushing ──┬───────────────────► idle ─► the next request
+ *                          │                └► streaming ─────────────►┘        ├► discarding ─► idle (the rest of an upload arrives)
+ *                          └► over (WebSocket: the socket is handed over)        └► over (the last reply)
+ * ```
+ *
+ * Every phase also ends in "over" when the client disconnects, sends what is not HTTP, or exceeds a deadline. Requests that arrive while
+ * another one is under way (pipelining, RFC 9112 §9.3.2) wait as bytes; beyond 64 KiB the socket is not read.
+ */
+import { randomUUID } from "node:crypto";
+import { STATUS_CODES } from "node:http";
+import type { Socket } from "node:net";
+import type { Readable } from "node:stream";
+import { ERRORS, Fault } from "../base/errors.ts";
+import { pump } from "../http/body.ts";
+import { grpcReply } from "../http/grpc.ts";
+import type { HeaderList } from "../http/headers.ts";
+import { LentBody, ownBody } from "../http/lent_body.ts";
+import { discard, problem, type Reply } from "../http/reply.ts";
+import { head as informationText, refuseBare } from "./bare.ts";
+import { Delivery } from "./delivery.ts";
+import { clientErrorDetail, KEEP_ALIVE_MS, type Http1Options, type Responder } from "./http1.ts";
+import { isLive, type Limits, type Uploads } from "./limits.ts";
+import { endSoon } from "./linger.ts";
+import { hasContent, replyTrailers, spoiltReply, statedLength } from "./outgoing.ts";
+import { connectionOf, receiveHead, type Connection, type Inbound, type RequestHead } from "./receive.ts";
+import { lastChunk, replyText, type BodyFraming } from "./reply_text.ts";
+import { RequestBody, type BodySource } from "./request_body.ts";
+import { RequestParser, type ParseFault, type RequestSink } from "./request_parser.ts";
+import { breakOff, MAX_DISCARD_MS, MAX_DISCARDED_BYTES } from "./respond.ts";
+import { answerUpgrade } from "./upgrade.ts";
+
+/** What all connections of a gateway share. */
+export interface ConnectionServer extends Http1Options {
+  readonly uploads: Uploads;
+  /** Whether replies ask their clients to connect anew. */
+  readonly isLeaving: () => boolean;
+  /** `Date: …` with its CR LF, of the present second (RFC 9110 §6.6.1). */
+  readonly dateLine: () => string;
+  /** The connection has closed, or is HTTP/1 no more. */
+  readonly gone: (connection: ClientConnection) => void;
+  /** A reply has left. */
+  readonly replied: () => void;
+}
+
+type Phase = "idle" | "waiting" | "ready" | "streaming" | "flushing" | "discarding" | "over";
+
+export class ClientConnection implements RequestSink, Responder, BodySource {
+  readonly #socket: Socket;
+  readonly #server: ConnectionServer;
+  readonly #facts: Connection;
+  readonly #parser = new RequestParser(this);
+  #phase: Phase = "idle";
+  /** `clock.now()` when the client began to keep us waiting: for a request, or for the rest of what it has begun. */
+  #since: number;
+  #hasServed = false;
+  /** Bytes that are incomplete, or belong to the next request. */
+  #rest: Buffer | null = null;
+  #isReading = false;
+
+  // The request under way.
+
+  #inbound: Inbound | null = null;
+  #limits: Limits;
+  #isHead = false;
+  #isOld = false;
+  #isPersistent = true;
+  /** Whether the client sends its body unasked, or has been asked for it (RFC 9110 §10.1.1). */
+  #isTold = true;
+  /** The body while it arrives; null where there is none, or all of it came with the head. */
+  #body: RequestBody | null = null;
+  #bodyBytes = 0;
+  #discarded = 0;
+  #endUpload: (() => void) | null = null;
+
+  // Its reply.
+
+  #isLast = false;
+  /** What waits to be sent: the head, with a small body behind it; then a larger body. */
+  #text = "";
+  #bytes: Buffer | null = null;
+  /** Cuts off a client that does not take the reply; null while there is no reason to look. */
+  #delivery: Delivery | null = null;
+  #lent: LentBody | null = null;
+
+  constructor(socket: Socket, server: ConnectionServer) {
+    this.#socket = socket;
+    this.#server = server;
+    this.#since = server.clock.now();
+    this.#limits = server.receiving().limits;
+    this.#facts = connectionOf(socket);
+    socket.on("data", this.#onData).on("end", this.#onEnd).on("close", this.#onClose).on("error", ignore);
+  }
+
+  // Reading.
+
+  readonly #onData = (chunk: Buffer): void => {
+    if (this.#phase === "over") return;
+    const all = this.#rest === null ? chunk : Buffer.concat([this.#rest, chunk]);
+    this.#rest = null;
+    if (this.#inbound === null || !this.#parser.isOver) return this.#read(all);
+    // Pipelined requests.
+    this.#rest = all;
+    if (all.length > MAX_AHEAD_BYTES) this.#socket.pause();
+  };
+
+  #read(chunk: Buffer): void {
+    this.#isReading = true;
+    let rest = chunk;
+    do {
+      if (this.#phase === "idle" && this.#parser.isOver) this.#parser.next();
+      this.#limits = this.#server.receiving().limits;
+      const used = this.#parser.read(rest, this.#limits);
+      if (used < 0) {
+        this.#isReading = false;
+        return this.#refuse(this.#parser.fault!);
+      }
+      rest = used === rest.length ? NOTHING : rest.subarray(used);
+      // A reply may have left meanwhile.
+    } while (rest.length > 0 && this.#phase === "idle" && this.#parser.isOver);
+    this.#isReading = false;
+    if (this.#phase === "over") return this.#inbound?.upgrade === "websocket" ? this.#handOver(rest) : undefined;
+    if (this.#phase === "idle" && this.#rest === null) this.#since = this.#server.clock.now();
+    if (rest.length > 0) this.#rest = rest;
+  }
+
+  /** As `RequestSink`. */
+  head(head: RequestHead, whole: Buffer | null): void {
+    const { framing } = head;
+    this.#isHead = head.method === "HEAD";
+    this.#isOld = head.httpVersion === "1.0";
+    this.#isTold = framing.expects === "nothing";
+    this.#bodyBytes = 0;
+    this.#discarded = 0;
+    this.#body = this.#parser.isOver ? null : new RequestBody(this);
+    const content = { body: whole === null ? this.#body : new LentBody(whole, ignore), trailers: this.#trailers };
+    const inbound = receiveHead(head, this.#facts, content, this.#server.receiving(), this.#inform);
+    this.#inbound = inbound;
+    this.#isPersistent = framing.isPersistent && inbound.refusal === null;
+    if (inbound.upgrade !== null && inbound.refusal === null) {
+      // `#read` hands over what follows, which is not HTTP.
+      this.#phase = "over";
+      return;
+    }
+    this.#phase = "waiting";
+    if (this.#body !== null) this.#watchUpload(inbound);
+    this.#server.answer(inbound, this);
+  }
+
+  /** As `RequestSink`. */
+  body(bytes: Buffer): void {
+    const body = this.#body;
+    if (this.#phase === "discarding" || body === null || body.destroyed) return this.#discard(bytes);
+    this.#bodyBytes += bytes.length;
+    const { maxBodyBytes } = this.#limits;
+    if (maxBodyBytes > 0 && this.#bodyBytes > maxBodyBytes) {
+      body.destroy(new Fault("body_too_large", `the body has more than ${maxBodyBytes} bytes`));
+    } else if (!body.push(bytes)) this.#socket.pause();
+  }
+
+  /** As `RequestSink`. */
+  ended(): void {
+    this.#endUpload?.();
+    this.#endUpload = null;
+    if (this.#phase === "discarding") this.#idle();
+    else this.#body?.push(null);
+  }
+
+  /** As `BodySource`. */
+  readOn(): void {
+    if (!this.#parser.isOver && this.#phase !== "over") this.#socket.resume();
+  }
+
+  readonly #trailers = (): HeaderList => this.#parser.trailers;
+
+  /** Nobody wants the rest of the body. While its reply is awaited, the client is made to wait rather than cut off. */
+  #discard(bytes: Buffer): void {
+    this.#discarded += bytes.length;
+    if (this.#discarded <= MAX_DISCARDED_BYTES) return;
+    if (this.#phase === "discarding") this.#socket.destroy();
+    else this.#socket.pause();
+  }
+
+  #watchUpload({ call, headers }: Inbound): void {
+    this.#since = call.startedAt;
+    const { minBodyBytesPerS } = this.#limits;
+    const body = this.#body!;
+    if (minBodyBytesPerS === 0) return;
+    // Once the reply has begun, both may be parts of a conversation.
+    const hasToArrive = () => this.#phase === "waiting" || !isLive(headers);
+    this.#endUpload = this.#server.uploads.watch(
+      {
+        received: () => this.#bodyBytes,
+        awaited: () => this.#isTold && hasToArrive() && body.readableFlowing === true && !this.#socket.isPaused(),
+        tooSlow: () => this.#tooLate("the body arrives too slowly"),
+      },
+      minBodyBytesPerS,
+    );
+  }
+
+  #handOver(behind: Buffer): void {
+    const inbound = this.#inbound!;
+    this.#inbound = null;
+    this.#server.gone(this);
+    const socket = this.#socket;
+    socket.off("data", this.#onData).off("end", this.#onEnd).off("close", this.#onClose);
+    answerUpgrade(socket, behind, inbound, this.#server);
+  }
+
+  // Replying.
+
+  /** As `Responder`. */
+  send(given: Reply): void {
+    const inbound = this.#inbound;
+    if (inbound === null || this.#phase !== "waiting") return discard(given);
+    const { call } = inbound;
+    const reply = grpcReply(call, inbound.headers, given);
+    const spoilt = spoiltReply(call, reply);
+    if (spoilt !== null) return this.send(spoilt);
+    const body = this.#bodyOf(reply);
+    const framing = this.#framingOf(reply, body);
+    this.#isLast = !this.#isPersistent || !this.#isTold || framing === "until close" || this.#server.isLeaving();
+    let text: string;
+    try {
+      const connection = this.#isLast ? CLOSE : KEEP_ALIVE;
+      text = replyText(reply, { requestId: reply.requestId ?? call.id, framing, connection, date: this.#server.dateLine() });
+    } catch (error) {
+      discard(reply);
+      return this.send(problem(call, "internal", { why: (error as Error).message }));
+    }
+    call.notes.status = reply.status;
+    call.notes.sent = 0;
+    if (body === null || Buffer.isBuffer(body)) return this.#sendWhole(text, body, reply);
+    if (body instanceof LentBody && body.isUntouched) return this.#sendLent(text, body);
+    this.#stream(text, body, framing, reply);
+  }
+
+  /** What is sent of the reply's body: nothing where the request or the status leaves no room for one. */
+  #bodyOf(reply: Reply): Reply["body"] {
+    if (!hasContent(this.#isHead ? "HEAD" : "GET", reply)) return null;
+    return reply.body instanceof LentBody && reply.body.isUntouched ? reply.body : ownBody(reply.body);
+  }
+
+  /** How the end of the body is marked (RFC 9112 §6.3). HEAD and 304 say how long the body would be. */
+  #framingOf({ status, headers, body: given }: Reply, body: Reply["body"]): BodyFraming {
+    if (status === 204) return "none";
+    if (status === 205) return 0;
+    if (given === null) return this.#isHead || status === 304 ? "stated" : 0;
+    if (Buffer.isBuffer(given) || given instanceof LentBody) return given.byteLength;
+    if (body === null || statedLength(headers) !== Infinity) return "stated";
+    return this.#isOld ? "until close" : "chunked";
+  }
+
+  #sendWhole(text: string, body: Buffer | null, reply: Reply): void {
+    if (body === null) {
+      this.#text = text;
+      discard(reply);
+    } else if (body.length <= TEXT_BODY_BYTES) this.#text = text + body.toString("latin1");
+    else {
+      this.#text = text;
+      this.#bytes = body;
+    }
+    this.#inbound!.call.notes.sent = body === null ? 0 : body.length;
+    this.#phase = "ready";
+    this.#server.departures.add(this.#depart);
+  }
+
+  readonly #depart = (): void => {
+    // The client may have disconnected meanwhile.
+    if (this.#phase !== "ready") return;
+    const socket = this.#socket;
+    const bytes = this.#bytes;
+    if (bytes === null) socket.write(this.#text, "latin1");
+    else {
+      socket.cork();
+      socket.write(this.#text, "latin1");
+      socket.write(bytes);
+      socket.uncork();
+      this.#bytes = null;
+    }
+    this.#text = "";
+    this.#written();
+  };
+
+  /** At once: much of it is still in the processor's cache, and its memory is wanted back. */
+  #sendLent(text: string, body: LentBody): void {
+    const socket = this.#socket;
+    this.#lent = body;
+    this.#inbound!.call.notes.sent = body.byteLength;
+    socket.cork();
+    socket.write(text, "latin1");
+    socket.write(body.lend());
+    socket.uncork();
+    this.#written();
+  }
+
+  #stream(text: string, body: Readable, framing: BodyFraming, reply: Reply): void {
+    const { call } = this.#inbound!;
+    const socket = this.#socket;
+    this.#phase = "streaming";
+    call.onAbort(() => body.destroy());
+    // The first of the body goes with the head where it is there already; a body that is still to come does not hold the head back.
+    socket.cork();
+    socket.write(text, "latin1");
+    this.#server.departures.add(() => socket.uncork());
+    const cut = () => breakOff(socket, framing === "until close" ? "until close" : "delimited");
+    const writeChunk = (chunk: Buffer): boolean => {
+      // A chunk of no bytes would be the last one.
+      if (chunk.length === 0) return true;
+      socket.cork();
+      socket.write(`${chunk.length.toString(16)}\r\n`, "latin1");
+      socket.write(chunk);
+      const hasRoom = socket.write("\r\n", "latin1");
+      socket.uncork();
+      return hasRoom;
+    };
+    const to = framing === "chunked" ? { write: writeChunk, once: (event: string, run: () => void) => socket.once(event, run) } : socket;
+    this.#delivery = new Delivery(call, { to, outlet: socket, cut }, this.#server.delivery);
+    const end = {
+      passed: (bytes: number) => (call.notes.sent! += bytes),
+      done: () => {
+        if (this.#phase !== "streaming") return;
+        if (framing === "chunked") socket.write(lastChunk(replyTrailers(call, reply)), "latin1");
+        this.#delivery?.ended();
+        this.#written();
+      },
+      broken: (cause: Error | null) => {
+        // The client must not take the part it has for the whole: no clean end.
+        call.fail(cause instanceof Fault ? cause.code : "upstream_reset", cause?.message ?? "the body broke off");
+        cut();
+      },
+    };
+    pump(body, this.#delivery, end, statedLength(reply.headers));
+  }
+
+  /** All of the reply has been given to the socket. */
+  #written(): void {
+    this.#phase = "flushing";
+    if (this.#socket.writableLength === 0) this.#out();
+    else this.#socket.write(NOTHING, this.#onFlushed);
+  }
+
+  readonly #onFlushed = (error?: Error | null): void => {
+    if (this.#phase === "flushing" && (error === undefined || error === null)) this.#out();
+  };
+
+  /** The reply has left. */
+  #out(): void {
+    const inbound = this.#inbound!;
+    this.#inbound = null;
+    this.#hasServed = true;
+    this.#delivery = null;
+    this.#lent?.giveBack();
+    this.#lent = null;
+    this.#endUpload?.();
+    this.#endUpload = null;
+    inbound.call.close();
+    this.#server.ended(inbound);
+    this.#server.replied();
+    if (this.#isLast) return this.#end();
+    if (this.#parser.isOver) return this.#idle();
+    this.#phase = "discarding";
+    this.#since = this.#server.clock.now();
+    // Whoever reads it has its reply, and may hold a connection to the upstream for the rest.
+    this.#body!.destroy();
+    this.#socket.resume();
+  }
+
+  #idle(): void {
+    this.#phase = "idle";
+    this.#body = null;
+    if (this.#isReading) return;
+    const rest = this.#rest;
+    // Not at once: a client that pipelines would make this call nest as deep as it likes.
+    if (rest !== null) process.nextTick(this.#readRest);
+    else this.#since = this.#server.clock.now();
+    if (this.#socket.isPaused()) this.#socket.resume();
+  }
+
+  readonly #readRest = (): void => {
+    const rest = this.#rest;
+    if (this.#phase !== "idle" || rest === null) return;
+    this.#rest = null;
+    this.#read(rest);
+  };
+
+  readonly #inform = (status: number, headers: HeaderList): void => {
+    const socket = this.#socket;
+    if (this.#phase !== "waiting") return;
+    if (status === 100) {
+      if (!this.#isTold) socket.write("HTTP/1.1 100 Continue\r\n\r\n", "latin1");
+      this.#isTold = true;
+    } else if (!this.#isOld && !socket.writableNeedDrain) {
+      // A client that is behind with reading gets no hints: an upstream could send them without end.
+      socket.write(informationText(`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}`, headers), "latin1");
+    }
+  };
+
+  // Ending.
+
+  /** As `Responder`. */
+  giveUp(): void {
+    this.#socket.destroy();
+  }
+
+  /** Looks at the deadlines of this connection; called about once a second. */
+  look(now: number): void {
+    const { headersTimeoutMs, requestTimeoutMs } = this.#limits;
+    const waited = now - this.#since;
+    switch (this.#phase) {
+      case "idle": {
+        const most = requestTimeoutMs === 0 ? headersTimeoutMs : Math.min(headersTimeoutMs, requestTimeoutMs);
+        if (this.#rest === null && this.#hasServed) {
+          if (waited >= KEEP_ALIVE_MS) this.#socket.destroy();
+        } else if (waited >= most) this.#refuse({ code: "request_timeout", message: "the head did not arrive in time" });
+        return;
+      }
+      case "discarding":
+        if (waited >= MAX_DISCARD_MS) this.#socket.destroy();
+        return;
+      case "over":
+        return;
+      default:
+        if (!this.#parser.isOver && requestTimeoutMs > 0 && waited >= requestTimeoutMs) this.#tooLate("the request did not arrive in time");
+        else if (this.#phase === "flushing" && this.#delivery === null) this.#lookAtClient();
+    }
+  }
+
+  /** Most replies are taken at once; those that are not get a deadline. */
+  #lookAtClient(): void {
+    const socket = this.#socket;
+    this.#delivery = new Delivery(this.#inbound!.call, { to: socket, outlet: socket, cut: () => void socket.destroy() }, this.#server.delivery);
+    this.#delivery.ended();
+  }
+
+  /** Ends the connection if nothing is under way on it; a request that has begun to arrive may finish. */
+  endIfIdle(): void {
+    if (this.#phase !== "idle" || this.#rest !== null) return;
+    if (this.#hasServed || this.#facts.encrypted || this.#socket.bytesRead === 0) this.#socket.destroy();
+  }
+
+  #tooLate(message: string): void {
+    // A reply that is ready goes out; the rest of the upload is discarded then.
+    if (this.#phase === "ready") return this.#server.departures.now();
+    this.#refuse({ code: "request_timeout", message });
+  }
+
+  /** What the client sent cannot be read, or does not come: it is told why where that is still possible. */
+  #refuse({ code, message }: ParseFault): void {
+    const socket = this.#socket;
+    // Replies to earlier requests go first.
+    if (this.#phase === "ready") this.#server.departures.now();
+    const inbound = this.#inbound;
+    if (this.#phase === "discarding" || this.#phase === "streaming" || this.#phase === "flushing") {
+      inbound?.call.fail(code, message);
+      return void socket.destroy();
+    }
+    this.#phase = "over";
+    this.#endUpload?.();
+    const requestId = inbound?.call.id ?? randomUUID();
+    if (inbound !== null) {
+      inbound.call.fail(code, message);
+      inbound.call.notes.status = ERRORS[code].status;
+      inbound.call.abort();
+      this.#body?.destroy(new Error(message));
+    }
+    this.#server.log.debug("a request could not be read", { request_id: requestId, code, error: message });
+    refuseBare(socket, code, { requestId, clock: this.#server.clock, detail: clientErrorDetail(code, this.#limits) });
+  }
+
+  /** The last reply has left. */
+  #end(): void {
+    this.#phase = "over";
+    const socket = this.#socket;
+    // Bytes that nobody reads would turn the end into a reset, which takes the reply from a client that has not read it.
+    if (!this.#parser.isOver || this.#rest !== null) {
+      this.#body?.destroy();
+      endSoon(socket, this.#server.clock);
+    } else socket.end(() => socket.destroy());
+  }
+
+  /** The client has ended its side, which is taken for a disconnect. */
+  readonly #onEnd = (): void => {
+    // Over TLS the end often comes with the request: what is ready is sent first.
+    this.#server.departures.now();
+    if (this.#phase === "over") return;
+    if (this.#phase === "flushing") {
+      this.#isLast = true;
+      return;
+    }
+    if ((this.#phase === "idle" && this.#rest !== null) || (this.#phase === "waiting" && !this.#parser.isOver)) return this.#cutOff();
+    if (this.#phase !== "idle") return void this.#socket.destroy();
+    this.#phase = "over";
+    this.#socket.end(() => this.#socket.destroy());
+  };
+
+  /** Half a request: its client may still read why nothing comes of it, but there is nobody whose fault the log could name. */
+  #cutOff(): void {
+    this.#inbound?.call.abort();
+    this.#refuse({ code: "bad_request", message: "the connection ended before the request did" });
+  }
+
+  readonly #onClose = (): void => {
+    const inbound = this.#inbound;
+    this.#phase = "over";
+    this.#inbound = null;
+    this.#rest = null;
+    this.#endUpload?.();
+    this.#server.gone(this);
+    if (inbound === null) return;
+    inbound.call.abort();
+    this.#body?.destroy(new Error("the client disconnected"));
+    this.#server.ended(inbound);
+  };
+}
+
+/** Most bytes of later requests that are read while one is under way. */
+const MAX_AHEAD_BYTES = 64 * 1024;
+/** Up to this size a body is sent as text, in one write with its head: copying it twice costs less than a second buffer. */
+const TEXT_BODY_BYTES = 4096;
+const CLOSE = "Connection: close\r\n";
+const KEEP_ALIVE = `Connection: keep-alive\r\nKeep-Alive: timeout=${KEEP_ALIVE_MS / 1000}\r\n`;
+const NOTHING = Buffer.alloc(0);
+
+function ignore(): void {}

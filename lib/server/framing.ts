@@ -1,0 +1,162 @@
+/**
+ * Reads from a head's fields where the message ends, whom it is for and what becomes of the connection (RFC 9112 §3.2, §6, §9), and refuses
+ * what could be understood in two ways. Used for every HTTP/1 request, whichever codec has read it.
+ */
+import { isIPv6 } from "node:net";
+import type { ErrorCode } from "../base/errors.ts";
+import { connectionOptions, hasToken, MOST_CONNECTION_OPTIONS, type HeaderList } from "../http/headers.ts";
+import { isDropped, type Underscores } from "./dropped_headers.ts";
+
+export interface Refusal {
+  readonly code: ErrorCode;
+  readonly detail: string;
+}
+
+export interface Framing {
+  readonly host: string | undefined;
+  /** Bytes of the body; 0: there is none. */
+  readonly bodyLength: number | "chunked";
+  /** Whether the connection can have another request after this one, as far as the client says (RFC 9112 §9.3). */
+  readonly isPersistent: boolean;
+  /** What `Expect` asks for (RFC 9110 §10.1.1). */
+  readonly expects: "nothing" | "continue" | "unknown";
+  /** Whether the client asks for a WebSocket (RFC 6455 §4.1); other upgrades are ignored, as RFC 9110 §7.8 allows. */
+  readonly upgrade: "websocket" | null;
+  /** Whether lines have to be dropped, see `dropped_headers.ts`. */
+  readonly dropsHeaders: boolean;
+  /** Whether Connection has options to look at. */
+  readonly namesOptions: boolean;
+  readonly refusal: Refusal | null;
+}
+
+/** One pass over the headers; most names are told apart by their length. */
+export function readFraming(method: string, headers: HeaderList, httpVersion: string, underscores: Underscores): Framing {
+  let host: string | undefined;
+  let hosts = 0;
+  let length: string | undefined;
+  let coding: string | undefined;
+  let connection: string | undefined;
+  let upgrade: string | undefined;
+  let expect: string | undefined;
+  let dropsHeaders = false;
+  let options = 0;
+  for (let i = 0; i < headers.length; i += 2) {
+    const name = headers[i]!;
+    if (!dropsHeaders && isDropped(name, underscores)) dropsHeaders = true;
+    switch (name.length) {
+      case 4:
+        if (name.toLowerCase() === "host") {
+          host = headers[i + 1]!;
+          hosts++;
+        }
+        break;
+      case 6:
+        if (name.toLowerCase() === "expect") expect = joined(expect, headers[i + 1]!);
+        break;
+      case 7:
+        if (name.toLowerCase() === "upgrade") upgrade = joined(upgrade, headers[i + 1]!);
+        break;
+      case 10:
+        if (name.toLowerCase() === "connection") {
+          connection = joined(connection, headers[i + 1]!);
+          options += connectionOptions(headers[i + 1]!);
+        }
+        break;
+      case 14:
+        if (name.toLowerCase() === "content-length") length = length === undefined ? headers[i + 1]! : TWO;
+        break;
+      case 17:
+        if (name.toLowerCase() === "transfer-encoding") coding = coding === undefined ? headers[i + 1]! : TWO;
+    }
+  }
+  const isOld = httpVersion === "1.0";
+  const isCrowded = options > MOST_CONNECTION_OPTIONS;
+  const bodyLength = coding !== undefined ? "chunked" : length === undefined ? 0 : Number(length);
+  const asks = upgrade !== undefined && !isOld && method === "GET" && hasToken(upgrade, "websocket") && hasToken(connection, "upgrade");
+  return {
+    host,
+    bodyLength,
+    isPersistent: connection === undefined ? !isOld : !hasToken(connection, "close") && (!isOld || hasToken(connection, "keep-alive")),
+    expects: expect === undefined || isOld ? "nothing" : expect.toLowerCase() === "100-continue" ? "continue" : "unknown",
+    upgrade: asks ? "websocket" : null,
+    dropsHeaders,
+    namesOptions: options > 0 && !isCrowded,
+    refusal: isCrowded ? CROWDED : (refuseFraming(host, hosts, length, coding, httpVersion) ?? refuseMethod(method, asks && bodyLength !== 0)),
+  };
+}
+
+/** Stands for more than one value; refused as a value, too. */
+const TWO = "two values";
+
+function joined(value: string | undefined, more: string): string {
+  return value === undefined ? more : `${value},${more}`;
+}
+
+function refuseMethod(method: string, isUpgradeWithBody: boolean): Refusal | null {
+  // CONNECT asks for a tunnel, which only a forward proxy gives (RFC 9110 §9.3.6).
+  if (method === "CONNECT") return malformed("The gateway is no forward proxy: CONNECT is not served.");
+  // Behind an upgrade come the other protocol's bytes: whether a body comes first, two readers may see in two ways.
+  return isUpgradeWithBody ? malformed("A request for a WebSocket cannot have a body.") : null;
+}
+
+function refuseFraming(
+  host: string | undefined,
+  hosts: number,
+  length: string | undefined,
+  coding: string | undefined,
+  httpVersion: string,
+): Refusal | null {
+  if (hosts > 1) return malformed("The request has more than one Host header.");
+  if (host === undefined && httpVersion !== "1.0") return malformed("The request has no Host header.");
+  if (host !== undefined && !isHost(host)) return malformed("The Host header is not a host name with an optional port.");
+  if (length === TWO) return malformed("The request has more than one Content-Length header.");
+  if (length !== undefined && !PLAIN_LENGTH.test(length)) return malformed("The Content-Length is not a plain number below 10^15.");
+  if (coding === undefined) return null;
+  if (length !== undefined) return malformed("The request has both Content-Length and Transfer-Encoding.");
+  if (httpVersion === "1.0") return malformed("An HTTP/1.0 request cannot have a Transfer-Encoding.");
+  if (coding.toLowerCase() !== "chunked") return malformed("The only Transfer-Encoding accepted is chunked.");
+  return null;
+}
+
+/** Digits that every reader takes for the same number: `0010` may be read as eight, and 2^64 as nothing at all. */
+const PLAIN_LENGTH = /^(?:0|[1-9]\d{0,14})$/;
+
+export function malformed(detail: string): Refusal {
+  return { code: "bad_request", detail };
+}
+
+const CROWDED = malformed(`A request may name ${MOST_CONNECTION_OPTIONS} options in Connection.`);
+
+/**
+ * Whether this is a host with an optional port (RFC 3986 §3.2.2, §3.2.3): a name, or an IPv6 address in brackets, then perhaps ":" and
+ * up to 65535. An empty one is allowed (RFC 9110 §7.2).
+ */
+export function isHost(host: string): boolean {
+  let end = host.length;
+  const colon = host.lastIndexOf(":");
+  if (colon >= 0 && !host.endsWith("]")) {
+    if (!isPort(host, colon + 1)) return false;
+    end = colon;
+  }
+  if (host.charCodeAt(0) === 0x5b) return host.charCodeAt(end - 1) === 0x5d && isIPv6(host.slice(1, end - 1));
+  for (let i = 0; i < end; i++) {
+    const c = host.charCodeAt(i);
+    const alphanumeric = (c >= 0x30 && c <= 0x39) || (c >= 0x41 && c <= 0x5a) || (c >= 0x61 && c <= 0x7a);
+    if (!alphanumeric && !HOST_MARKS.includes(host[i]!)) return false;
+  }
+  return true;
+}
+
+/** "%" is not among them: nothing that we match or forward to is named with it. */
+const HOST_MARKS = "-._~!$&'()*+,;=";
+
+function isPort(text: string, start: number): boolean {
+  let port = 0;
+  for (let i = start; i < text.length; i++) {
+    const digit = text.charCodeAt(i) - 0x30;
+    if (digit < 0 || digit > 9) return false;
+    port = port * 10 + digit;
+    if (port > 65_535) return false;
+  }
+  return true;
+}

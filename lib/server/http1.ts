@@ -1,0 +1,64 @@
+/**
+ * What both codecs for HTTP/1 clients share: what they are given, and what they offer. `client_connection.ts` is our own codec,
+ * `http1_node.ts` node's.
+ */
+import type { Duplex } from "node:stream";
+import type { Socket } from "node:net";
+import type { Clock } from "../base/clock.ts";
+import type { Departures } from "../base/departures.ts";
+import type { ErrorCode } from "../base/errors.ts";
+import type { Log } from "../base/log.ts";
+import type { Notes } from "../http/exchange.ts";
+import type { Reply } from "../http/reply.ts";
+import type { DeliveryOptions } from "./delivery.ts";
+import type { Limits } from "./limits.ts";
+import type { Inbound, ReceiveOptions } from "./receive.ts";
+
+/** Whoever has read a request and waits for its reply. */
+export interface Responder {
+  /** Sends the reply; called once, unless `giveUp` is. */
+  send(reply: Reply): void;
+  /** No reply can be sent: ends the connection or stream. */
+  giveUp(): void;
+}
+
+export interface Http1Options {
+  readonly clock: Clock;
+  readonly departures: Departures;
+  readonly log: Log;
+  /** The rules in force at this moment; asked once a request. */
+  readonly receiving: () => ReceiveOptions;
+  /** Has a request answered: its reply is sent, or it is given up, once. */
+  readonly answer: (inbound: Inbound, responder: Responder) => void;
+  /** Called once for each request, when its reply is out or its client is gone. */
+  readonly ended: (inbound: Inbound) => void;
+  /** How replies that their clients do not take are ended. */
+  readonly delivery: DeliveryOptions;
+  readonly join: (client: Duplex, behind: Buffer, tunnel: NonNullable<Reply["tunnel"]>, notes: Notes) => void;
+}
+
+export interface Http1 {
+  /** Serves HTTP/1 on a connection that has been admitted. */
+  serve(socket: Socket): void;
+  /** Whether replies from now on ask their clients to connect anew. */
+  sendAway(away: boolean): void;
+  /**
+   * Ends connections with their next reply, and those without a request `lingerMs` after the last reply: a request on its way to a connection
+   * that is closed is lost, and its client cannot know whether it was served.
+   */
+  drain(lingerMs: number): void;
+  /** Frees what is not a connection. */
+  destroy(): void;
+}
+
+/** How long an idle client connection is kept, in milliseconds: longer than the 60 s that load balancers in front of a gateway usually keep theirs. */
+export const KEEP_ALIVE_MS = 75_000;
+/** How long a client may leave a reply unread, in milliseconds. */
+export const CLIENT_IDLE_MS = 60_000;
+
+/** What a client is told of a request that could not be read. */
+export function clientErrorDetail(code: ErrorCode, { maxHeaderBytes, maxUriBytes }: Limits): string | undefined {
+  if (code === "headers_too_large") return `The request line and header fields may have ${maxHeaderBytes} bytes together.`;
+  if (code === "uri_too_long") return `The request target may have ${maxUriBytes} bytes.`;
+  return code === "request_timeout" ? "The request did not arrive in time." : "The request is not valid HTTP/1.1.";
+}

@@ -1,0 +1,27 @@
+/**
+ * The body of a request while it arrives on a client's connection, with back-pressure. Bodies that arrive with their head are a
+ * `LentBody`.
+ */
+import { Readable } from "node:stream";
+
+export interface BodySource {
+  /** The reader has room again. */
+  readOn(): void;
+}
+
+export class RequestBody extends Readable {
+  readonly #source: BodySource;
+
+  constructor(source: BodySource) {
+    super();
+    this.#source = source;
+    // Its reader may have stopped listening: the end of a body that nobody reads is not an event.
+    this.on("error", ignore);
+  }
+
+  override _read(): void {
+    this.#source.readOn();
+  }
+}
+
+function ignore(): void {}
