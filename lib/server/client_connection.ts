@@ -60,6 +60,10 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
   #hasServed = false;
   /** Bytes that are incomplete, or belong to the next request. */
   #rest: Buffer | null = null;
+  /** Our own memory that `#rest` lies in, with room behind it; null where it lies in what was read. */
+  #memory: Buffer | null = null;
+  /** False once a part of the current request head has been waiting for the rest. */
+  #isHeadNew = true;
   #isReading = false;
 
   // The request under way.
@@ -100,7 +104,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
 
   readonly #onData = (chunk: Buffer): void => {
     if (this.#phase === "over") return;
-    const all = this.#rest === null ? chunk : Buffer.concat([this.#rest, chunk]);
+    const all = this.#rest === null ? chunk : this.#joined(this.#rest, chunk);
     this.#rest = null;
     if (this.#inbound === null || !this.#parser.isOver) return this.#read(all);
     // Pipelined requests.
@@ -112,7 +116,10 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     this.#isReading = true;
     let rest = chunk;
     do {
-      if (this.#phase === "idle" && this.#parser.isOver) this.#parser.next();
+      if (this.#phase === "idle" && this.#parser.isOver) {
+        this.#parser.next();
+        this.#isHeadNew = true;
+      }
       this.#limits = this.#server.receiving().limits;
       const used = this.#parser.read(rest, this.#limits);
       if (used < 0) {
@@ -124,8 +131,28 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     } while (rest.length > 0 && this.#phase === "idle" && this.#parser.isOver);
     this.#isReading = false;
     if (this.#phase === "over") return this.#inbound?.upgrade === "websocket" ? this.#handOver(rest) : undefined;
-    if (this.#phase === "idle" && this.#rest === null) this.#since = this.#server.clock.now();
+    if (this.#phase === "idle") {
+      // Each further part of a head must not extend its deadline.
+      if (rest.length === 0 || this.#isHeadNew) this.#since = this.#server.clock.now();
+      this.#isHeadNew = false;
+    }
     if (rest.length > 0) this.#rest = rest;
+    else this.#memory = null;
+  }
+
+  /** `rest` and `chunk` in one piece. Memory doubles as it fills: a head in single bytes would otherwise be copied for each of them. */
+  #joined(rest: Buffer, chunk: Buffer): Buffer {
+    const length = rest.length + chunk.length;
+    let memory = this.#memory;
+    let start = rest.byteOffset;
+    if (memory === null || rest.buffer !== memory.buffer || start + length > memory.length) {
+      memory = Buffer.allocUnsafeSlow(rest.length > chunk.length ? 2 * length : length);
+      memory.set(rest);
+      start = 0;
+      this.#memory = memory;
+    }
+    memory.set(chunk, start + rest.length);
+    return memory.subarray(start, start + length);
   }
 
   /** As `RequestSink`. */
@@ -186,7 +213,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
   }
 
   #watchUpload({ call, headers }: Inbound): void {
-    this.#since = call.startedAt;
+    if (this.#isHeadNew) this.#since = call.startedAt;
     const { minBodyBytesPerS } = this.#limits;
     const body = this.#body!;
     if (minBodyBytesPerS === 0) return;
@@ -492,7 +519,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
       this.#isLast = true;
       return;
     }
-    if ((this.#phase === "idle" && this.#rest !== null) || (this.#phase === "waiting" && !this.#parser.isOver)) return this.#cutOff();
+    if ((this.#phase === "idle" && this.#rest !== null && !this.#parser.isOver) || (this.#phase === "waiting" && !this.#parser.isOver)) return this.#cutOff();
     if (this.#phase !== "idle") return void this.#socket.destroy();
     this.#phase = "over";
     this.#socket.end(() => this.#socket.destroy());

@@ -1,0 +1,102 @@
+/** HTTP/1 connections of clients, byte by byte over real sockets: deadlines, pipelined requests, and connections that end early. */
+import net, { type AddressInfo } from "node:net";
+import { PassThrough } from "node:stream";
+import { expect, onTestFinished, test } from "vitest";
+import { Departures } from "../../lib/base/departures.ts";
+import type { Reply } from "../../lib/http/reply.ts";
+import { createWireHttp1 } from "../../lib/server/http1_wire.ts";
+import type { Limits } from "../../lib/server/limits.ts";
+import type { Inbound } from "../../lib/server/receive.ts";
+import { client, codeIn, get, statusesIn } from "../journeys/harness.ts";
+import { manualClock } from "../support/clock.ts";
+import { codec } from "../support/codec.ts";
+import { defaultLimits } from "../support/limits.ts";
+import { eventually } from "../support/raw_client.ts";
+
+/** A server that answers with `serve`; a request for which it returns nothing is answered by the spec with `answers`. */
+async function serving(serve: (inbound: Inbound) => Reply | undefined, limits: Partial<Limits> = {}) {
+  const clock = manualClock();
+  const received: string[] = [];
+  const ended: Inbound[] = [];
+  const answers: ((reply: Reply) => void)[] = [];
+  const sockets: net.Socket[] = [];
+  const log = { debug() {}, info() {}, warn() {}, error() {} };
+  const http1 = createWireHttp1({
+    clock,
+    log,
+    departures: new Departures(),
+    receiving: () => ({ clock, isTrusted: () => false, limits: { ...defaultLimits, ...limits } }),
+    answer(inbound, responder) {
+      received.push(inbound.target);
+      const reply = serve(inbound);
+      if (reply === undefined) answers.push((later) => responder.send(later));
+      else responder.send(reply);
+    },
+    ended: (inbound) => void ended.push(inbound),
+    join: () => {},
+  });
+  const server = net.createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
+    sockets.push(socket);
+    socket.on("error", () => {});
+    http1.serve(socket);
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  onTestFinished(() => {
+    http1.destroy();
+    server.close();
+    for (const socket of sockets) socket.destroy();
+  });
+  return { clock, port: (server.address() as AddressInfo).port, received, ended, answers, sockets };
+}
+
+const fine = (): Reply => ({ status: 200, headers: [], body: Buffer.from("ok") });
+
+test.runIf(codec === "wire")("a head that arrives byte by byte is refused with 408 once headers_timeout_ms have passed since its first byte", async () => {
+  const { clock, port, sockets } = await serving(fine);
+  const talk = await client(port);
+  talk.send(get("/first"));
+  await talk.until("ok");
+  clock.advance(30_000);
+  talk.send("GET /second HTTP/1.1\r\n");
+  await eventually(() => sockets[0]!.bytesRead > get("/first").length + 20);
+  clock.advance(50_000);
+  const before = sockets[0]!.bytesRead;
+  talk.send("X-Slow: y");
+  await eventually(() => sockets[0]!.bytesRead > before);
+  expect(statusesIn(talk.text())).toEqual([200]);
+  clock.advance(11_000);
+  expect(codeIn(await talk.closed())).toBe("request_timeout");
+});
+
+test.runIf(codec === "wire")("request_timeout_ms counts from the first byte of the head", async () => {
+  const { clock, port, sockets } = await serving(() => undefined, { requestTimeoutMs: 20_000 });
+  const talk = await client(port);
+  talk.send("POST /a HTTP/1.1\r\n");
+  await eventually(() => sockets[0]!.bytesRead > 10);
+  clock.advance(15_000);
+  talk.send("Host: h\r\nContent-Length: 10\r\n\r\n12345");
+  await eventually(() => sockets[0]!.bytesRead > 50);
+  clock.advance(6_000);
+  expect(codeIn(await talk.closed())).toBe("request_timeout");
+});
+
+test("pipelined requests of a client that has ended its side get no error: those that wait are not answered", async () => {
+  const { port, ended } = await serving(fine);
+  const talk = await client(port);
+  talk.socket.end(get("/1") + get("/2") + get("/3"));
+  const received = await talk.closed();
+  expect(statusesIn(received).every((status) => status === 200)).toBe(true);
+  await eventually(() => ended.length > 0);
+});
+
+test.runIf(codec === "wire")("a streamed body that is longer than its Content-Length breaks the connection off before the surplus", async () => {
+  const body = new PassThrough();
+  const { port, ended } = await serving(() => ({ status: 200, headers: ["Content-Length", "4"], body }));
+  const talk = await client(port);
+  talk.send(get("/1"));
+  body.write("good");
+  await talk.until("good");
+  body.end("HTTP/1.1 200 OK\r\n\r\n");
+  expect(statusesIn(await talk.closed())).toEqual([200]);
+  await eventually(() => ended.length === 1);
+});
