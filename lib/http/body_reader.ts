@@ -135,7 +135,8 @@ export class BodyReader {
   /** One line of the trailer section; the empty line ends it (RFC 9112 §7.1.2). */
   #readTrailer(chunk: Buffer, at: number): number {
     const end = chunk[at] === CR ? at + 1 : chunk.indexOf(LF, at);
-    if (end < 0 || end >= chunk.length) {
+    if (end === chunk.length) return at;
+    if (end < 0) {
       if (this.#trailerBytes + chunk.length - at > MAX_TRAILER_BYTES) return this.#refuse(LONG_TRAILERS);
       return at;
     }
@@ -182,7 +183,7 @@ const EXTENSIONS =
   /^(?:;[!#$%&'*+.^_`|~0-9A-Za-z-]+(?:=(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+|"(?:[\t\x20\x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\[\t\x20-\x7e\x80-\xff])*"))?)+\r\n$/;
 const MALFORMED_SIZE = "the line of a chunk's size is malformed";
 const LONG_TRAILERS = `the trailers of the message have more than ${MAX_TRAILER_BYTES} bytes`;
-const FRAMING = new Set(["content-length", "transfer-encoding"]);
+const FRAMING = new Set(["content-length", "transfer-encoding", "content_length", "transfer_encoding"]);
 
 /** `text` from `from` to `to` without white space at its ends (OWS, RFC 9110 §5.6.3). */
 export function trimmed(text: string, from: number, to: number): string {

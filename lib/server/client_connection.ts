@@ -27,7 +27,7 @@ import { clientErrorDetail, KEEP_ALIVE_MS, type Http1Options, type Responder } f
 import { isLive, type Limits, type Uploads } from "./limits.ts";
 import { endSoon } from "./linger.ts";
 import { hasContent, replyTrailers, spoiltReply, statedLength } from "./outgoing.ts";
-import { connectionOf, receiveHead, type Connection, type Inbound, type RequestHead } from "./receive.ts";
+import { connectionOf, noTrailers, receiveHead, type Connection, type Inbound, type RequestHead } from "./receive.ts";
 import { lastChunk, replyText, type BodyFraming } from "./reply_text.ts";
 import { RequestBody, type BodySource } from "./request_body.ts";
 import { RequestParser, type ParseFault, type RequestSink } from "./request_parser.ts";
@@ -163,8 +163,10 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     this.#isTold = framing.expects === "nothing";
     this.#bodyBytes = 0;
     this.#discarded = 0;
-    this.#body = this.#parser.isOver ? null : new RequestBody(this);
-    const content = { body: whole === null ? this.#body : new LentBody(whole, ignore), trailers: this.#trailers };
+    const body = this.#parser.isOver ? null : new RequestBody(this);
+    this.#body = body;
+    // Not those of the parser: it may be reading the next request by then.
+    const content = body === null ? { body: whole === null ? null : new LentBody(whole, ignore), trailers: noTrailers } : { body, trailers: () => body.trailers };
     const inbound = receiveHead(head, this.#facts, content, this.#server.receiving(), this.#inform);
     this.#inbound = inbound;
     this.#isPersistent = framing.isPersistent && inbound.refusal === null;
@@ -194,15 +196,16 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     this.#endUpload?.();
     this.#endUpload = null;
     if (this.#phase === "discarding") this.#idle();
-    else this.#body?.push(null);
+    else if (this.#body !== null) {
+      this.#body.trailers = this.#parser.trailers;
+      this.#body.push(null);
+    }
   }
 
   /** As `BodySource`. */
   readOn(): void {
     if (!this.#parser.isOver && this.#phase !== "over") this.#socket.resume();
   }
-
-  readonly #trailers = (): HeaderList => this.#parser.trailers;
 
   /** Nobody wants the rest of the body. While its reply is awaited, the client is made to wait rather than cut off. */
   #discard(bytes: Buffer): void {

@@ -127,6 +127,10 @@ export function malformed(detail: string): Refusal {
 
 const CROWDED = malformed(`A request may name ${MOST_CONNECTION_OPTIONS} options in Connection.`);
 
+export function tooManyLines(maxHeaders: number): Refusal {
+  return { code: "headers_too_large", detail: `A request may have ${maxHeaders} header lines.` };
+}
+
 /**
  * Whether this is a host with an optional port (RFC 3986 §3.2.2, §3.2.3): a name, or an IPv6 address in brackets, then perhaps ":" and
  * up to 65535. An empty one is allowed (RFC 9110 §7.2).

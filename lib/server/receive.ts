@@ -15,7 +15,7 @@ import { headerValue, withoutNamed, type HeaderList } from "../http/headers.ts";
 import { LimitedBody } from "../http/limited_body.ts";
 import { noCertificate, tlsFactsOf, type CertificateReader } from "./client_certificate.ts";
 import { withoutDropped, type Underscores } from "./dropped_headers.ts";
-import { malformed, readFraming, type Framing, type Refusal } from "./framing.ts";
+import { malformed, readFraming, tooManyLines, type Framing, type Refusal } from "./framing.ts";
 import type { Limits } from "./limits.ts";
 
 /** A request before it is matched. */
@@ -108,7 +108,7 @@ export function receiveHead(
   };
 }
 
-function noTrailers(): HeaderList {
+export function noTrailers(): HeaderList {
   return NO_TRAILERS;
 }
 
@@ -136,7 +136,7 @@ export function receiveParts(
 /** 414, 431 and 413 for what node lets through. */
 export function refuseSize(target: string, headers: HeaderList, { maxUriBytes, maxHeaders, maxBodyBytes }: Limits): Refusal | null {
   if (target.length > maxUriBytes) return { code: "uri_too_long", detail: `The request target may have ${maxUriBytes} bytes.` };
-  if (headers.length > maxHeaders * 2) return { code: "headers_too_large", detail: `A request may have ${maxHeaders} header lines.` };
+  if (headers.length > maxHeaders * 2) return tooManyLines(maxHeaders);
   if (maxBodyBytes > 0 && Number(headerValue(headers, "content-length") ?? 0) > maxBodyBytes) {
     return { code: "body_too_large", detail: `The request body may have ${maxBodyBytes} bytes.` };
   }

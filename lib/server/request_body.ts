@@ -3,6 +3,8 @@
  * `LentBody`.
  */
 import { Readable } from "node:stream";
+import { NO_TRAILERS } from "../http/body_reader.ts";
+import type { HeaderList } from "../http/headers.ts";
 
 export interface BodySource {
   /** The reader has room again. */
@@ -10,6 +12,8 @@ export interface BodySource {
 }
 
 export class RequestBody extends Readable {
+  /** Complete once the body has ended. */
+  trailers: HeaderList = NO_TRAILERS;
   readonly #source: BodySource;
 
   constructor(source: BodySource) {

@@ -12,7 +12,7 @@ import http from "node:http";
 import type { ErrorCode } from "../base/errors.ts";
 import { BodyReader, trimmed, type BodySink } from "../http/body_reader.ts";
 import type { HeaderList } from "../http/headers.ts";
-import { readFraming } from "./framing.ts";
+import { readFraming, tooManyLines } from "./framing.ts";
 import type { Limits } from "./limits.ts";
 import type { RequestHead } from "./receive.ts";
 
@@ -30,16 +30,18 @@ export interface RequestSink extends BodySink {
   ended(): void;
 }
 
-export type HeadLimits = Pick<Limits, "maxHeaderBytes" | "maxUriBytes">;
+export type HeadLimits = Pick<Limits, "maxHeaderBytes" | "maxUriBytes" | "maxHeaders">;
 
 export class RequestParser {
   fault: ParseFault | null = null;
   readonly #sink: RequestSink;
   #state: "head" | "body" | "over" = "head";
   readonly #body = new BodyReader();
-  /** Bytes of an incomplete head that have been searched for its end. */
-  #searched = 0;
   #hasSkippedLine = false;
+  /** Bytes of an incomplete head that have been checked, and the part of the head that they end in. */
+  #checked = 0;
+  #part: Part = "start";
+  #targetBytes = 0;
 
   constructor(sink: RequestSink) {
     this.#sink = sink;
@@ -67,8 +69,10 @@ export class RequestParser {
   /** Reads the next request. */
   next(): void {
     this.#state = "head";
-    this.#searched = 0;
     this.#hasSkippedLine = false;
+    this.#checked = 0;
+    this.#part = "start";
+    this.#targetBytes = 0;
   }
 
   /** Ends the request without reading the rest of it: what follows is not HTTP/1. */
@@ -108,24 +112,21 @@ export class RequestParser {
     }
     let text = "";
     let end = -1;
-    if (this.#searched === 0) {
+    if (this.#checked === 0) {
       // Most heads are short; the body behind them need not be decoded.
       text = chunk.toString("latin1", at, Math.min(chunk.length, at + USUAL_HEAD_BYTES));
       end = text.indexOf(HEAD_END);
     }
     if (end < 0) {
-      const found = chunk.indexOf(HEAD_END, at + Math.max(0, this.#searched - HEAD_END.length));
-      const length = (found < 0 ? chunk.length : found) - at;
-      if (length > limits.maxHeaderBytes) return this.#refuseLong(chunk.toString("latin1", at, at + limits.maxHeaderBytes), limits);
-      if (found < 0) return this.#keepReading(chunk, at, limits);
-      text = chunk.toString("latin1", at, found + HEAD_END.length);
+      // The end may have begun in what was checked before.
+      const found = chunk.indexOf(HEAD_END, at + Math.max(0, this.#checked - HEAD_END.length));
+      if (found < 0) return this.#check(chunk, at, limits);
       end = found - at;
-    }
-    if (end > limits.maxHeaderBytes) return this.#refuseLong(text.slice(0, limits.maxHeaderBytes), limits);
-    if (text.length > end + HEAD_END.length) text = text.slice(0, end + HEAD_END.length);
-    if (!HEAD.test(text)) return this.#refuse("bad_request", whyMalformed(text));
-    const head = readFields(text);
-    if (!METHODS.has(head.method)) return this.#refuse("bad_request", "the method is unknown");
+      if (end <= limits.maxHeaderBytes) text = chunk.toString("latin1", at, found + HEAD_END.length);
+    } else if (text.length > end + HEAD_END.length) text = text.slice(0, end + HEAD_END.length);
+    if (end > limits.maxHeaderBytes || !HEAD.test(text)) return this.#check(chunk, at, limits);
+    const head = readHead(text, limits);
+    if (!METHODS.has(head.method)) return this.#check(chunk, at, limits);
     return this.#begin(head, chunk, at + end + HEAD_END.length);
   }
 
@@ -149,25 +150,24 @@ export class RequestParser {
     return at;
   }
 
-  /** An incomplete head: refused as soon as it is known to be malformed or too long. */
-  #keepReading(chunk: Buffer, at: number, limits: HeadLimits): number {
-    const isFirst = this.#searched === 0;
-    this.#searched = chunk.length - at;
-    const text = chunk.toString("latin1", at, Math.min(chunk.length, at + limits.maxUriBytes + LONGEST_METHOD + LINE_REST));
-    const line = text.indexOf("\n");
-    if (line < 0) {
-      if (!LINE_BEGINNING.test(text)) return this.#refuse("bad_request", "this is not an HTTP/1.1 request line");
-      if (text.length > limits.maxUriBytes + LONGEST_METHOD + LINE_REST - 1) return this.#refuseLong(text, limits);
-    } else if (isFirst && !REQUEST_LINE.test(text.slice(0, line + 1))) return this.#refuse("bad_request", "this is not an HTTP/1.1 request line");
+  /**
+   * Checks byte by byte what is new of a head that is incomplete, too long or malformed. The first byte that no valid head can have decides,
+   * so the fault does not depend on the pieces in which a head arrives, and none is held beyond its limits.
+   */
+  #check(chunk: Buffer, at: number, { maxHeaderBytes, maxUriBytes }: HeadLimits): number {
+    const most = maxHeaderBytes + HEAD_END.length;
+    const end = Math.min(chunk.length, at + most);
+    for (let i = at + this.#checked; i < end; i++) {
+      const part = this.#part;
+      const next = NEXT[part][chunk[i]!];
+      if (next === undefined) return this.#refuse("bad_request", REQUEST_LINE_PARTS.has(part) ? BAD_LINE : "a header line is malformed");
+      if (next === "target" && part === "target" && ++this.#targetBytes > maxUriBytes) return this.#refuse("uri_too_long", "the request target is too long");
+      if (part === "request line end" && !isRequestLine(chunk.toString("latin1", at, i + 1))) return this.#refuse("bad_request", BAD_LINE);
+      this.#part = next;
+    }
+    if (chunk.length - at >= most) return this.#refuse("headers_too_large", "the head is too large");
+    this.#checked = chunk.length - at;
     return at;
-  }
-
-  #refuseLong(text: string, { maxUriBytes }: HeadLimits): number {
-    const line = text.indexOf("\n");
-    const isLine = line < 0 ? LINE_BEGINNING.test(text) : REQUEST_LINE.test(text.slice(0, line + 1));
-    if (!isLine) return this.#refuse("bad_request", "this is not an HTTP/1.1 request line");
-    const isTarget = (line < 0 ? text.length : line) > maxUriBytes;
-    return isTarget ? this.#refuse("uri_too_long", "the request target is too long") : this.#refuse("headers_too_large", "the head is too large");
   }
 
   #refuse(code: ErrorCode, message: string): number {
@@ -180,40 +180,72 @@ const CR = 0x0d;
 const LF = 0x0a;
 const HEAD_END = "\r\n\r\n";
 const USUAL_HEAD_BYTES = 1024;
-/** Bytes of a request line beside its method and target: two spaces, `HTTP/1.1`, CR LF. */
-const LINE_REST = 12;
-
 /** Those that node's own parser knows: a method that nobody has heard of is a mistake, or an attempt to confuse a reader. */
 const METHODS: ReadonlySet<string> = new Set(http.METHODS);
-const LONGEST_METHOD = Math.max(...http.METHODS.map(({ length }) => length));
 
 /**
  * RFC 9112 §3, §5 without the leniency it permits: one space between the parts of the request line, CR LF at each line's end, no line folding
  * (§5.2), no white space before a colon (§5.1), no control characters in values (RFC 9110 §5.5), no version but HTTP/1.0 and HTTP/1.1. The
- * target is a path, a URL or `*` (§3.2); CONNECT's authority is refused with its method.
+ * target is a path, a URL, or for OPTIONS `*` (§3.2); CONNECT's authority is refused with its method.
  */
-const HEAD =
-  /^(?:CONNECT [\x21-\x7e]+|[A-Z][A-Z-]* (?:\/[\x21-\x7e]*|\*|[A-Za-z][A-Za-z0-9+.-]*:\/\/[\x21-\x7e]*)) HTTP\/1\.[01]\r\n(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n)*\r\n$/;
-const REQUEST_LINE = /^(?:CONNECT [\x21-\x7e]+|[A-Z][A-Z-]* (?:\/[\x21-\x7e]*|\*|[A-Za-z][A-Za-z0-9+.-]*:\/\/[\x21-\x7e]*)) HTTP\/1\.[01]\r\n$/;
-/** Everything that a request line can begin with. */
-const LINE_BEGINNING = /^(?:$|[A-Z][A-Z-]*(?:$| (?:$|[\x21-\x7e]+(?:$| (?:$|H$|HT$|HTT$|HTTP$|HTTP\/$|HTTP\/1$|HTTP\/1\.$|HTTP\/1\.[01]\r?$)))))/;
+const LINE = String.raw`(?:[A-Z][A-Z-]* (?:/[\x21-\x7e]*|[A-Za-z][A-Za-z0-9+.-]*://[\x21-\x7e]*)|OPTIONS \*|CONNECT [\x21-\x7e]+) HTTP/1\.[01]\r\n`;
+const HEAD = new RegExp(String.raw`^${LINE}(?:[!#$%&'*+.^_\x60|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n)*\r\n$`);
+const REQUEST_LINE = new RegExp(`^${LINE}$`);
 
-function whyMalformed(head: string): string {
-  return REQUEST_LINE.test(head.slice(0, head.indexOf("\n") + 1)) ? "a header line is malformed" : "this is not an HTTP/1.1 request line";
+const BAD_LINE = "this is not an HTTP/1.1 request line";
+
+function isRequestLine(line: string): boolean {
+  return REQUEST_LINE.test(line) && METHODS.has(line.slice(0, line.indexOf(" ")));
 }
 
-/** The parts of a head that `HEAD` matches. */
-function readFields(text: string): RequestHead {
+type Part = "start" | "method" | "target" | "version" | "request line end" | "line start" | "name" | "value" | "line end" | "head end";
+const REQUEST_LINE_PARTS: ReadonlySet<Part> = new Set(["start", "method", "target", "version", "request line end"]);
+
+/** The parts of a head in their order: the bytes that may follow in each, and the part that these lead to. */
+const NEXT = steps([
+  ["start", /[A-Z]/, "method"],
+  ["method", /[A-Z-]/, "method"],
+  ["method", / /, "target"],
+  ["target", /[\x21-\x7e]/, "target"],
+  ["target", / /, "version"],
+  ["version", /[HTP/1.0]/, "version"],
+  ["version", /\r/, "request line end"],
+  ["request line end", /\n/, "line start"],
+  ["line start", /[!#$%&'*+.^_`|~0-9A-Za-z-]/, "name"],
+  ["line start", /\r/, "head end"],
+  ["name", /[!#$%&'*+.^_`|~0-9A-Za-z-]/, "name"],
+  ["name", /:/, "value"],
+  ["value", /[\t\x20-\x7e\x80-\xff]/, "value"],
+  ["value", /\r/, "line end"],
+  ["line end", /\n/, "line start"],
+  ["head end", /\n/, "head end"],
+]);
+
+function steps(grammar: readonly (readonly [part: Part, bytes: RegExp, next: Part])[]): Readonly<Record<Part, readonly (Part | undefined)[]>> {
+  const found = {} as Record<Part, (Part | undefined)[]>;
+  for (const [part, bytes, next] of grammar) {
+    found[part] ??= [];
+    for (let byte = 0; byte < 256; byte++) if (bytes.test(String.fromCharCode(byte))) found[part][byte] = next;
+  }
+  return found;
+}
+
+/** The parts of a head that `HEAD` matches. Header lines beyond `maxHeaders` are not read: the request is refused for them. */
+function readHead(text: string, { maxHeaders }: HeadLimits): RequestHead {
   const methodEnd = text.indexOf(" ");
   const lineEnd = text.indexOf("\r\n");
   const httpVersion = text.charCodeAt(lineEnd - 1) === 0x30 ? "1.0" : "1.1";
   const headers: string[] = [];
-  for (let at = lineEnd + 2, last = text.length - 2; at < last; ) {
+  const last = text.length - 2;
+  let at = lineEnd + 2;
+  while (at < last && headers.length < maxHeaders * 2) {
     const colon = text.indexOf(":", at);
     const end = text.indexOf("\r\n", colon);
     headers.push(text.slice(at, colon), trimmed(text, colon + 1, end));
     at = end + 2;
   }
   const method = text.slice(0, methodEnd);
-  return { method, target: text.slice(methodEnd + 1, lineEnd - 9), httpVersion, headers, framing: readFraming(method, headers, httpVersion, undefined) };
+  const framing = readFraming(method, headers, httpVersion, undefined);
+  const target = text.slice(methodEnd + 1, lineEnd - 9);
+  return { method, target, httpVersion, headers, framing: at < last ? { ...framing, refusal: tooManyLines(maxHeaders) } : framing };
 }

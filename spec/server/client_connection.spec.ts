@@ -100,3 +100,17 @@ test.runIf(codec === "wire")("a streamed body that is longer than its Content-Le
   expect(statusesIn(await talk.closed())).toEqual([200]);
   await eventually(() => ended.length === 1);
 });
+
+test("the trailers of a request are its own, although others came before and after it on the connection", async () => {
+  const { port, ended, answers } = await serving(({ target }) => (target === "/late" ? undefined : fine()));
+  const talk = await client(port);
+  const chunked = (target: string, sum: number) => `POST ${target} HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nX-Sum: ${sum}\r\n\r\n`;
+  talk.send(chunked("/late", 1));
+  await eventually(() => answers.length === 1);
+  answers[0]!(fine());
+  await eventually(() => ended.length === 1);
+  talk.send(chunked("/2", 2) + "POST /3 HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\na");
+  await eventually(() => ended.length === 3);
+  ended[0]!.body!.resume();
+  expect(ended.map(({ trailers }) => trailers())).toEqual([["X-Sum", "1"], ["X-Sum", "2"], []]);
+});

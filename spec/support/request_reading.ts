@@ -1,0 +1,92 @@
+/** Requests as `RequestParser` reads them from one connection, in whatever pieces their bytes arrive. */
+import { noCertificate } from "../../lib/server/client_certificate.ts";
+import type { Limits } from "../../lib/server/limits.ts";
+import { receiveHead, type RequestHead } from "../../lib/server/receive.ts";
+import { RequestParser } from "../../lib/server/request_parser.ts";
+import { manualClock } from "./clock.ts";
+
+/** A request that was accepted, with its body and trailers as far as they have been read. */
+export interface Taken {
+  readonly method: string;
+  readonly target: string;
+  readonly httpVersion: string;
+  readonly headers: readonly string[];
+  readonly body: string;
+  readonly trailers: readonly string[];
+}
+
+export interface Reading {
+  readonly requests: readonly Taken[];
+  /**
+   * How the connection is left: between two requests, in the middle of one, after its last request, behind an upgrade with these bytes, or
+   * with a refusal of this code.
+   */
+  readonly end: "idle" | "waits" | "last" | `upgraded ${string}` | `refused ${string}`;
+  /** Why the last request was refused. */
+  readonly why: string;
+}
+
+const connection = { remoteAddress: "192.0.2.1", encrypted: false, certificate: noCertificate };
+const clock = manualClock();
+
+/** Reads a connection as `client_connection.ts` does: bytes that were not used come again with the next piece. */
+export function readPieces(pieces: Iterable<Buffer>, limits: Limits): Reading {
+  const requests: Taken[] = [];
+  let end = null as Reading["end"] | null;
+  let why = "";
+  let head: RequestHead | null = null;
+  let body = "";
+  const complete = (trailers: readonly string[]) => {
+    const { method, target, httpVersion, headers } = head!;
+    requests.push({ method, target, httpVersion, headers, body, trailers });
+    if (!head!.framing.isPersistent) end ??= "last";
+  };
+  const parser: RequestParser = new RequestParser({
+    head(given, whole) {
+      head = given;
+      body = whole === null ? "" : whole.toString("latin1");
+      const content = { body: null, trailers: () => [] };
+      const { refusal, upgrade } = receiveHead(given, connection, content, { clock, isTrusted: () => false, limits }, () => {});
+      if (refusal !== null) {
+        end = `refused ${refusal.code}`;
+        why = refusal.detail;
+      } else if (upgrade !== null) end = "upgraded ";
+      if (refusal === null && parser.isOver) complete([]);
+    },
+    body: (bytes) => void (body += bytes.toString("latin1")),
+    ended: () => complete(parser.trailers),
+  });
+  let rest: Buffer = NOTHING;
+  let isFirst = true;
+  for (const piece of pieces) {
+    if (end !== null) {
+      if (end.startsWith("upgraded")) end = `${end}${piece.toString("latin1")}` as Reading["end"];
+      continue;
+    }
+    rest = rest.length === 0 ? piece : Buffer.concat([rest, piece]);
+    while (rest.length > 0 && end === null) {
+      if (parser.isOver) {
+        parser.next();
+        isFirst = false;
+      }
+      const used = parser.read(rest, limits);
+      if (used < 0) {
+        end = `refused ${parser.fault!.code}`;
+        why = parser.fault!.message;
+        break;
+      }
+      rest = rest.subarray(used);
+      if (!parser.isOver) break;
+    }
+    if (end === "upgraded ") end = `upgraded ${rest.toString("latin1")}`;
+  }
+  const isIdle = parser.isOver || (isFirst && rest.length === 0 && parser.isInHead);
+  return { requests, end: end ?? (isIdle ? "idle" : "waits"), why };
+}
+
+/** `GET /a 1.1 Host|h` and what follows: ` {body}` unless there is none, ` <trailers>` unless there are none. */
+export function spelt({ method, target, httpVersion, headers, body, trailers }: Taken): string {
+  return `${method} ${target} ${httpVersion} ${headers.join("|")}${body === "" ? "" : ` {${body}}`}${trailers.length === 0 ? "" : ` <${trailers.join("|")}>`}`;
+}
+
+const NOTHING = Buffer.alloc(0);
