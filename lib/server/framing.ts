@@ -38,6 +38,7 @@ export function readFraming(method: string, headers: HeaderList, httpVersion: st
   let connection: string | undefined;
   let upgrade: string | undefined;
   let expect: string | undefined;
+  let proxyCloses = false;
   let dropsHeaders = false;
   let options = 0;
   for (let i = 0; i < headers.length; i += 2) {
@@ -65,6 +66,10 @@ export function readFraming(method: string, headers: HeaderList, httpVersion: st
       case 14:
         if (name.toLowerCase() === "content-length") length = length === undefined ? headers[i + 1]! : TWO;
         break;
+      case 16:
+        // Not of the standard (RFC 9112 §C.2.2); readers that know it take what comes behind for nothing.
+        if (name.toLowerCase() === "proxy-connection" && hasToken(headers[i + 1]!, "close")) proxyCloses = true;
+        break;
       case 17:
         if (name.toLowerCase() === "transfer-encoding") coding = coding === undefined ? headers[i + 1]! : TWO;
     }
@@ -76,7 +81,7 @@ export function readFraming(method: string, headers: HeaderList, httpVersion: st
   return {
     host,
     bodyLength,
-    isPersistent: connection === undefined ? !isOld : !hasToken(connection, "close") && (!isOld || hasToken(connection, "keep-alive")),
+    isPersistent: proxyCloses ? false : connection === undefined ? !isOld : !hasToken(connection, "close") && (!isOld || hasToken(connection, "keep-alive")),
     expects: expect === undefined || isOld ? "nothing" : expect.toLowerCase() === "100-continue" ? "continue" : "unknown",
     upgrade: asks ? "websocket" : null,
     dropsHeaders,

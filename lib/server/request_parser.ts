@@ -12,7 +12,7 @@ import http from "node:http";
 import type { ErrorCode } from "../base/errors.ts";
 import { BodyReader, trimmed, type BodySink } from "../http/body_reader.ts";
 import type { HeaderList } from "../http/headers.ts";
-import { readFraming, tooManyLines } from "./framing.ts";
+import { malformed, readFraming, tooManyLines, type Refusal } from "./framing.ts";
 import type { Limits } from "./limits.ts";
 import type { RequestHead } from "./receive.ts";
 
@@ -178,6 +178,7 @@ export class RequestParser {
 
 const CR = 0x0d;
 const LF = 0x0a;
+const SPACE = 0x20;
 const HEAD_END = "\r\n\r\n";
 const USUAL_HEAD_BYTES = 1024;
 /** Those that node's own parser knows: a method that nobody has heard of is a mistake, or an attempt to confuse a reader. */
@@ -188,7 +189,9 @@ const METHODS: ReadonlySet<string> = new Set(http.METHODS);
  * (§5.2), no white space before a colon (§5.1), no control characters in values (RFC 9110 §5.5), no version but HTTP/1.0 and HTTP/1.1. The
  * target is a path, a URL, or for OPTIONS `*` (§3.2); CONNECT's authority is refused with its method.
  */
-const LINE = String.raw`(?:[A-Z][A-Z-]* (?:/[\x21-\x7e]*|[A-Za-z][A-Za-z0-9+.-]*://[\x21-\x7e]*)|OPTIONS \*|CONNECT [\x21-\x7e]+) HTTP/1\.[01]\r\n`;
+const AUTHORITY = String.raw`(?:[\w.~%!$&'()*+,;=:-]*@)?[\w.~%!$&'()*+,;=:[\]-]*`;
+const TARGET = String.raw`(?:/[\x21-\x7e]*|[A-Za-z]+://${AUTHORITY}(?:[/?][\x21-\x7e]*)?)`;
+const LINE = String.raw`(?:[A-Z][A-Z-]* ${TARGET}|OPTIONS \*|CONNECT [\x21-\x7e]+) HTTP/1\.[01]\r\n`;
 const HEAD = new RegExp(String.raw`^${LINE}(?:[!#$%&'*+.^_\x60|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n)*\r\n$`);
 const REQUEST_LINE = new RegExp(`^${LINE}$`);
 
@@ -230,22 +233,32 @@ function steps(grammar: readonly (readonly [part: Part, bytes: RegExp, next: Par
   return found;
 }
 
+/** Some readers take a tab behind the value for a part of it. */
+const TAB_BEHIND_FRAMING = /\r\n(?:content-length|transfer-encoding):[^\r]*[0-9a-z] *\t/i;
+const TABBED = malformed("The Content-Length or Transfer-Encoding has a tab behind it.");
+
 /** The parts of a head that `HEAD` matches. Header lines beyond `maxHeaders` are not read: the request is refused for them. */
 function readHead(text: string, { maxHeaders }: HeadLimits): RequestHead {
   const methodEnd = text.indexOf(" ");
   const lineEnd = text.indexOf("\r\n");
   const httpVersion = text.charCodeAt(lineEnd - 1) === 0x30 ? "1.0" : "1.1";
   const headers: string[] = [];
+  /** Whether white space stands behind a value. */
+  let isPadded = false;
   const last = text.length - 2;
   let at = lineEnd + 2;
   while (at < last && headers.length < maxHeaders * 2) {
     const colon = text.indexOf(":", at);
     const end = text.indexOf("\r\n", colon);
     headers.push(text.slice(at, colon), trimmed(text, colon + 1, end));
+    if (text.charCodeAt(end - 1) <= SPACE) isPadded = true;
     at = end + 2;
   }
   const method = text.slice(0, methodEnd);
   const framing = readFraming(method, headers, httpVersion, undefined);
   const target = text.slice(methodEnd + 1, lineEnd - 9);
-  return { method, target, httpVersion, headers, framing: at < last ? { ...framing, refusal: tooManyLines(maxHeaders) } : framing };
+  let refusal: Refusal | null = null;
+  if (at < last) refusal = tooManyLines(maxHeaders);
+  else if (isPadded && TAB_BEHIND_FRAMING.test(text)) refusal = TABBED;
+  return { method, target, httpVersion, headers, framing: refusal === null ? framing : { ...framing, refusal } };
 }

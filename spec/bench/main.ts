@@ -9,6 +9,7 @@ const BENCHMARKS: Readonly<Record<string, readonly [load: () => Promise<Benchmar
   access_log: [async () => (await import("./access_log.ts")).accessLog, ""],
   chain: [async () => (await import("./chain.ts")).chain, "[REQUESTS]"],
   failover: [async () => (await import("./failover.ts")).failover, "[SECONDS]"],
+  http1_fuzz: [async () => (await import("./http1_fuzz.ts")).http1Fuzz, "[CASES] [SEED]"],
   limiter: [async () => (await import("./limiter.ts")).limiter, "[ROUNDS]"],
   metrics: [async () => (await import("./metrics.ts")).metrics, ""],
   overload: [async () => (await import("./overload.ts")).overload, "[SECONDS]"],

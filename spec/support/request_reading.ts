@@ -24,34 +24,46 @@ export interface Reading {
   readonly end: "idle" | "waits" | "last" | `upgraded ${string}` | `refused ${string}`;
   /** Why the last request was refused. */
   readonly why: string;
+  /** As `spelt`: the request of which the body has not ended, as far as it has been read; "" where there is none. */
+  readonly begun: string;
+}
+
+/** Why a head is refused by what both codecs ask of it, or null. */
+export function refusalOf(head: RequestHead, limits: Limits): { readonly code: string; readonly detail: string } | null {
+  return receiveHead(head, connection, NO_CONTENT, { clock, isTrusted: () => false, limits }, () => {}).refusal;
 }
 
 const connection = { remoteAddress: "192.0.2.1", encrypted: false, certificate: noCertificate };
 const clock = manualClock();
+const NO_CONTENT = { body: null, trailers: () => [] };
 
 /** Reads a connection as `client_connection.ts` does: bytes that were not used come again with the next piece. */
 export function readPieces(pieces: Iterable<Buffer>, limits: Limits): Reading {
   const requests: Taken[] = [];
   let end = null as Reading["end"] | null;
   let why = "";
-  let head: RequestHead | null = null;
+  let head = null as RequestHead | null;
   let body = "";
   const complete = (trailers: readonly string[]) => {
-    const { method, target, httpVersion, headers } = head!;
+    if (head === null) return;
+    const { method, target, httpVersion, headers } = head;
     requests.push({ method, target, httpVersion, headers, body, trailers });
-    if (!head!.framing.isPersistent) end ??= "last";
+    if (!head.framing.isPersistent) end ??= "last";
+    head = null;
   };
   const parser: RequestParser = new RequestParser({
     head(given, whole) {
       head = given;
       body = whole === null ? "" : whole.toString("latin1");
-      const content = { body: null, trailers: () => [] };
-      const { refusal, upgrade } = receiveHead(given, connection, content, { clock, isTrusted: () => false, limits }, () => {});
+      const refusal = refusalOf(given, limits);
       if (refusal !== null) {
         end = `refused ${refusal.code}`;
         why = refusal.detail;
-      } else if (upgrade !== null) end = "upgraded ";
-      if (refusal === null && parser.isOver) complete([]);
+        head = null;
+        return;
+      }
+      if (given.framing.upgrade !== null) end = "upgraded ";
+      if (parser.isOver) complete([]);
     },
     body: (bytes) => void (body += bytes.toString("latin1")),
     ended: () => complete(parser.trailers),
@@ -78,10 +90,11 @@ export function readPieces(pieces: Iterable<Buffer>, limits: Limits): Reading {
       rest = rest.subarray(used);
       if (!parser.isOver) break;
     }
-    if (end === "upgraded ") end = `upgraded ${rest.toString("latin1")}`;
+    if ((end as Reading["end"] | null) === "upgraded ") end = `upgraded ${rest.toString("latin1")}`;
   }
   const isIdle = parser.isOver || (isFirst && rest.length === 0 && parser.isInHead);
-  return { requests, end: end ?? (isIdle ? "idle" : "waits"), why };
+  const begun = head === null || end !== null ? "" : spelt({ ...head, body, trailers: [] });
+  return { requests, end: end ?? (isIdle ? "idle" : "waits"), why, begun };
 }
 
 /** `GET /a 1.1 Host|h` and what follows: ` {body}` unless there is none, ` <trailers>` unless there are none. */
