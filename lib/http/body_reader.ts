@@ -151,8 +151,8 @@ export class BodyReader {
     if (!FIELD.test(line)) return this.#refuse("a trailer is malformed");
     const colon = line.indexOf(":");
     const name = line.slice(0, colon);
-    // A reader that merges trailers into the header section would frame or route the message anew (RFC 9110 §6.5.1).
-    if (NEVER_TRAILERS.has(name.toLowerCase())) return this.#refuse("a trailer speaks of the framing of its message, its connection or its host");
+    // A reader that merges trailers into the header section would frame the message anew (RFC 9110 §6.5.1), or end its connection.
+    if (NEVER_TRAILERS.has(name.toLowerCase())) return this.#refuse("a trailer speaks of the framing of its message or of its connection");
     this.#fields.push(name, trimmed(line, colon + 1, line.length - 2));
     return end + 1;
   }
@@ -183,7 +183,7 @@ const EXTENSIONS =
   /^(?:;[!#$%&'*+.^_`|~0-9A-Za-z-]+(?:=(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+|"(?:[\t\x20\x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\[\t\x20-\x7e\x80-\xff])*"))?)+\r\n$/;
 const MALFORMED_SIZE = "the line of a chunk's size is malformed";
 const LONG_TRAILERS = `the trailers of the message have more than ${MAX_TRAILER_BYTES} bytes`;
-const NEVER_TRAILERS = new Set(["connection", "content-length", "content_length", "host", "proxy-connection", "transfer-encoding", "transfer_encoding", "upgrade"]);
+const NEVER_TRAILERS = new Set(["connection", "content-length", "content_length", "proxy-connection", "transfer-encoding", "transfer_encoding"]);
 
 /** `text` from `from` to `to` without white space at its ends (OWS, RFC 9110 §5.6.3). */
 export function trimmed(text: string, from: number, to: number): string {

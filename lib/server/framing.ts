@@ -4,6 +4,7 @@
  */
 import { isIPv6 } from "node:net";
 import type { ErrorCode } from "../base/errors.ts";
+import { trimmed } from "../http/body_reader.ts";
 import { connectionOptions, hasToken, MOST_CONNECTION_OPTIONS, type HeaderList } from "../http/headers.ts";
 import { isDropped, type Underscores } from "./dropped_headers.ts";
 
@@ -77,11 +78,11 @@ export function readFraming(method: string, headers: HeaderList, httpVersion: st
   const isOld = httpVersion === "1.0";
   const isCrowded = options > MOST_CONNECTION_OPTIONS;
   const bodyLength = coding !== undefined ? "chunked" : length === undefined ? 0 : Number(length);
-  const asks = upgrade !== undefined && !isOld && method === "GET" && hasToken(upgrade, "websocket") && hasToken(connection, "upgrade");
+  const asks = upgrade !== undefined && !isOld && method === "GET" && lists(upgrade, "websocket") && lists(connection, "upgrade");
   return {
     host,
     bodyLength,
-    isPersistent: proxyCloses ? false : connection === undefined ? !isOld : !hasToken(connection, "close") && (!isOld || hasToken(connection, "keep-alive")),
+    isPersistent: proxyCloses ? false : connection === undefined ? !isOld : !hasToken(connection, "close") && (!isOld || lists(connection, "keep-alive")),
     expects: expect === undefined || isOld ? "nothing" : expect.toLowerCase() === "100-continue" ? "continue" : "unknown",
     upgrade: asks ? "websocket" : null,
     dropsHeaders,
@@ -92,6 +93,15 @@ export function readFraming(method: string, headers: HeaderList, httpVersion: st
 
 /** Stands for more than one value; refused as a value, too. */
 const TWO = "two values";
+
+/**
+ * Whether a list holds exactly this token with nothing but spaces around it. Some readers see an upgrade in `upgrade;a` or before a tab, others
+ * do not. To close a connection in such a case is safe, to go on is not.
+ */
+function lists(value: string | undefined, lowerToken: string): boolean {
+  if (value === undefined || !hasToken(value, lowerToken)) return false;
+  return value.toLowerCase().split(",").some((part) => trimmed(part, 0, part.length) === lowerToken && !part.includes("\t"));
+}
 
 function joined(value: string | undefined, more: string): string {
   return value === undefined ? more : `${value},${more}`;

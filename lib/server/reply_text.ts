@@ -27,7 +27,7 @@ export function replyText({ status, reason, headers }: Pick<Reply, "status" | "r
   let text = `HTTP/1.1 ${status} ${reason ?? STATUS_CODES[status] ?? ""}\r\n`;
   let lines = 2;
   let hasDate = false;
-  let hasLength = framing === "none" || typeof framing !== "number";
+  let hasLength = typeof framing !== "number" && framing !== "stated";
   for (let i = 0; i < headers.length; i += 2) {
     const name = headers[i]!;
     let value = headers[i + 1]!;
@@ -37,9 +37,10 @@ export function replyText({ status, reason, headers }: Pick<Reply, "status" | "r
         break;
       case 14: {
         if (name.toLowerCase() !== "content-length") break;
-        if (framing === "chunked" || framing === "until close" || (hasLength && typeof framing === "number")) continue;
+        if (hasLength) continue;
         hasLength = true;
         if (typeof framing === "number") value = String(framing);
+        else if (!DIGITS.test(value)) throw new TypeError(`the Content-Length "${value}" is not a number`);
         break;
       }
       case 7:
@@ -59,8 +60,8 @@ export function replyText({ status, reason, headers }: Pick<Reply, "status" | "r
     text += `${name}: ${value}\r\n`;
     lines++;
   }
-  if (!hasLength) {
-    text += `Content-Length: ${String(framing)}\r\n`;
+  if (!hasLength && typeof framing === "number") {
+    text += `Content-Length: ${framing}\r\n`;
     lines++;
   } else if (framing === "chunked") {
     text += "Transfer-Encoding: chunked\r\n";
@@ -72,6 +73,7 @@ export function replyText({ status, reason, headers }: Pick<Reply, "status" | "r
   return hasDate ? `${text}${options.connection}\r\n` : `${text}${options.date}${options.connection}\r\n`;
 }
 
+const DIGITS = /^\d+$/;
 /** Headers that the gateway sets itself. */
 const OWN = new Set(["connection", "keep-alive", "x-request-id", "proxy-connection", "transfer-encoding"]);
 

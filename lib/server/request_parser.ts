@@ -179,6 +179,7 @@ export class RequestParser {
 const CR = 0x0d;
 const LF = 0x0a;
 const SPACE = 0x20;
+const TAB = 0x09;
 const HEAD_END = "\r\n\r\n";
 const USUAL_HEAD_BYTES = 1024;
 /** Those that node's own parser knows: a method that nobody has heard of is a mistake, or an attempt to confuse a reader. */
@@ -233,9 +234,15 @@ function steps(grammar: readonly (readonly [part: Part, bytes: RegExp, next: Par
   return found;
 }
 
-/** Some readers take a tab behind the value for a part of it. */
-const TAB_BEHIND_FRAMING = /\r\n(?:content-length|transfer-encoding):[^\r]*[0-9a-z] *\t/i;
-const TABBED = malformed("The Content-Length or Transfer-Encoding has a tab behind it.");
+/** Whether white space with a tab stands before `end`. */
+function hasTabBefore(text: string, end: number): boolean {
+  for (let i = end - 1; text.charCodeAt(i) <= SPACE; i--) if (text.charCodeAt(i) === TAB) return true;
+  return false;
+}
+
+/** Some readers take a tab behind these values for a part of them, and see another length, coding or upgrade than others do. */
+const NEVER_TABBED = new Set(["connection", "content-length", "transfer-encoding", "upgrade"]);
+const TABBED = malformed("A header about the connection or the length of the body has a tab behind its value.");
 
 /** The parts of a head that `HEAD` matches. Header lines beyond `maxHeaders` are not read: the request is refused for them. */
 function readHead(text: string, { maxHeaders }: HeadLimits): RequestHead {
@@ -243,15 +250,15 @@ function readHead(text: string, { maxHeaders }: HeadLimits): RequestHead {
   const lineEnd = text.indexOf("\r\n");
   const httpVersion = text.charCodeAt(lineEnd - 1) === 0x30 ? "1.0" : "1.1";
   const headers: string[] = [];
-  /** Whether white space stands behind a value. */
-  let isPadded = false;
+  let isTabbed = false;
   const last = text.length - 2;
   let at = lineEnd + 2;
   while (at < last && headers.length < maxHeaders * 2) {
     const colon = text.indexOf(":", at);
     const end = text.indexOf("\r\n", colon);
-    headers.push(text.slice(at, colon), trimmed(text, colon + 1, end));
-    if (text.charCodeAt(end - 1) <= SPACE) isPadded = true;
+    const name = text.slice(at, colon);
+    headers.push(name, trimmed(text, colon + 1, end));
+    if (text.charCodeAt(end - 1) <= SPACE && hasTabBefore(text, end) && NEVER_TABBED.has(name.toLowerCase())) isTabbed = true;
     at = end + 2;
   }
   const method = text.slice(0, methodEnd);
@@ -259,6 +266,6 @@ function readHead(text: string, { maxHeaders }: HeadLimits): RequestHead {
   const target = text.slice(methodEnd + 1, lineEnd - 9);
   let refusal: Refusal | null = null;
   if (at < last) refusal = tooManyLines(maxHeaders);
-  else if (isPadded && TAB_BEHIND_FRAMING.test(text)) refusal = TABBED;
+  else if (isTabbed) refusal = TABBED;
   return { method, target, httpVersion, headers, framing: refusal === null ? framing : { ...framing, refusal } };
 }

@@ -1,7 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import { describe, expect, test } from "vitest";
 import { cidrSet } from "../../lib/base/cidr.ts";
-import { isHost, readFraming } from "../../lib/server/framing.ts";
 import { receive, refuseSize } from "../../lib/server/receive.ts";
 import { manualClock } from "../support/clock.ts";
 import { defaultLimits } from "../support/limits.ts";
@@ -29,67 +28,19 @@ const trusted = cidrSet(["10.0.0.0/8", "2001:db8:1::/48"]);
 const options = { clock: manualClock(), isTrusted: (address: string) => trusted.has(address), limits: defaultLimits };
 const received = (headers: readonly string[], parts: Parts = {}) => receive(request(headers, parts), options, () => {});
 
-describe("framing", () => {
-  test.each<[title: string, headers: string[], version: string, body: boolean, refused: RegExp | null]>([
-    ["no length", [], "1.1", false, null],
-    ["a length", ["Content-Length: 5"], "1.1", true, null],
-    ["a length of zero", ["Content-Length: 0"], "1.1", false, null],
-    ["a length in HTTP/1.0", ["Content-Length: 5"], "1.0", true, null],
-    ["chunked", ["Transfer-Encoding: chunked"], "1.1", true, null],
-    ["CHUNKED", ["TRANSFER-ENCODING: CHUNKED"], "1.1", true, null],
-    ["two lengths", ["Content-Length: 5", "content-length: 5"], "1.1", true, /more than one Content-Length/],
-    ["length and coding", ["Content-Length: 5", "Transfer-Encoding: chunked"], "1.1", true, /both/],
-    ["coding and length", ["Transfer-Encoding: chunked", "Content-Length: 0"], "1.1", true, /both/],
-    ["two codings", ["Transfer-Encoding: chunked", "Transfer-Encoding: chunked"], "1.1", true, /only Transfer-Encoding/],
-    ["a list of codings", ["Transfer-Encoding: gzip, chunked"], "1.1", true, /only Transfer-Encoding/],
-    ["another coding", ["Transfer-Encoding: identity"], "1.1", true, /only Transfer-Encoding/],
-    ["an empty coding", ["Transfer-Encoding:"], "1.1", true, /only Transfer-Encoding/],
-    ["a length with a leading zero", ["Content-Length: 05"], "1.1", true, /plain number/],
-    ["a length of 15 digits", ["Content-Length: 999999999999999"], "1.1", true, null],
-    ["a length of 16", ["Content-Length: 1000000000000000"], "1.1", true, /plain number/],
-    ["a length in disguise", ["Content_Length: 5"], "1.1", false, null],
-    ["a coding in disguise", ["TRANSFER_ENCODING: chunked"], "1.1", false, null],
-    ["chunked with a parameter", ["Transfer-Encoding: chunked;q=1"], "1.1", true, /only Transfer-Encoding/],
-    ["chunked in HTTP/1.0", ["Transfer-Encoding: chunked"], "1.0", true, /HTTP\/1\.0/],
-    ["HTTP/0.9", [], "0.9", false, /version/],
-    ["HTTP/2.0", [], "2.0", false, /version/],
-  ])("%s", (_title, headers, version, body, refused) => {
-    const { body: has, refusal } = received(["Host: h", ...headers], { version });
-    expect(has !== null).toBe(body);
-    if (refused === null) expect(refusal).toBeNull();
-    else {
-      expect(refusal?.code).toBe("bad_request");
-      expect(refusal?.detail).toMatch(refused);
-    }
-  });
-
-  test.each<[title: string, headers: string[], version: string, refused: boolean]>([
-    ["one", ["Host: h"], "1.1", false],
-    ["one, empty", ["Host:"], "1.1", false],
-    ["none", [], "1.1", true],
-    ["none in HTTP/1.0", [], "1.0", false],
-    ["two", ["Host: h", "HOST: h"], "1.1", true],
-    ["two in HTTP/1.0", ["Host: h", "Host: i"], "1.0", true],
-    ["a bad one in HTTP/1.0", ["Host: a b"], "1.0", true],
-  ])("Host: %s", (_title, headers, version, refused) => {
-    expect(received(headers, { version }).refusal !== null).toBe(refused);
-  });
-
-  test("a WebSocket request has no body, and may say so", () => {
-    const asks = ["Host: h", "Connection: Upgrade", "Upgrade: websocket"];
-    expect(received(asks)).toMatchObject({ body: null, refusal: null, upgrade: "websocket" });
-    expect(received([...asks, "Content-Length: 0"]).refusal).toBeNull();
-    expect(received([...asks, "Content-Length: 1"])).toMatchObject({ body: null, refusal: { code: "bad_request" } });
-  });
+test("what a head says of its framing decides whether there is a body, and whether it is refused", () => {
+  expect(received(["Host: h"])).toMatchObject({ body: null, refusal: null });
+  expect(received(["Host: h", "Content-Length: 0"])).toMatchObject({ body: null, refusal: null });
+  expect(received(["Host: h", "Content-Length: 5"])).toMatchObject({ body: expect.anything(), refusal: null });
+  expect(received(["Host: h", "Content-Length: 05"])).toMatchObject({ refusal: { code: "bad_request" } });
+  for (const version of ["0.9", "2.0"]) expect(received(["Host: h"], { version }).refusal?.detail).toMatch(/version/);
 });
 
-test.each([
-  ["", true], ["h", true], ["h:80", true], ["[::1]:80", true], ["a.b-c_d~e", true], ["a,b", true], ["h:", true], ["[::1]", true],
-  ["%41", false], ["h:abc", false], ["a:b:c", false], ["[::1", false], ["[x]", false], ["[::1]x", false], ["h:99999", false], ["h:65535", true],
-  ["a b", false], ["a/b", false], ["a\\b", false], ["u@h", false], ["h?", false], ["h#", false], ["\u00e9", false], ["a\tb", false],
-  ['"', false], ["<h>", false], ["{h}", false], ["h|", false], ["h^", false], ["`", false],
-])("%j may stand in Host: %j", (host, fits) => {
-  expect(isHost(host)).toBe(fits);
+test("a WebSocket request has no body, and may say so", () => {
+  const asks = ["Host: h", "Connection: Upgrade", "Upgrade: websocket"];
+  expect(received(asks)).toMatchObject({ body: null, refusal: null, upgrade: "websocket" });
+  expect(received([...asks, "Content-Length: 0"]).refusal).toBeNull();
+  expect(received([...asks, "Content-Length: 1"])).toMatchObject({ body: null, refusal: { code: "bad_request" } });
 });
 
 test.each<[title: string, target: string, headers: readonly string[], code: string | null]>([
@@ -136,18 +87,4 @@ describe("who it comes from", () => {
     expect(received(["Host: h", "X-Forwarded-Proto: gopher"], { remote: "10.0.0.1", encrypted: true }).scheme).toBe("https");
     expect(received(["Host: h"], { encrypted: true }).scheme).toBe("https");
   });
-});
-
-test.each<[string[], Parts, boolean]>([
-  [["Connection: Upgrade", "Upgrade: websocket"], {}, true],
-  [["connection: keep-alive, UPGRADE", "upgrade: h2c, WebSocket"], {}, true],
-  [["Connection: Upgrade", "Upgrade: websocket"], { method: "POST" }, false],
-  [["Connection: Upgrade", "Upgrade: websocket"], { version: "1.0" }, false],
-  [["Connection: Upgrade", "Upgrade: h2c"], {}, false],
-  [["Connection: keep-alive", "Upgrade: websocket"], {}, false],
-  [["Upgrade: websocket"], {}, false],
-  [["Connection: Upgrade", "Upgrade: websockets"], {}, false],
-])("%j %j asks for a WebSocket: %j", (headers, parts, asks) => {
-  const { method, rawHeaders, httpVersion } = request(headers, parts);
-  expect(readFraming(method!, rawHeaders, httpVersion).upgrade === "websocket").toBe(asks);
 });

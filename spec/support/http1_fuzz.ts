@@ -235,7 +235,7 @@ function request(dice: Random): string {
       return `${start}Transfer-Encoding: ${dice.chance(0.9) ? "chunked" : dice.pick(["Chunked", "gzip, chunked", "chunked,"])}\r\n\r\n${chunks}${dice.pick(["0", "0", "00"])}${extension(dice)}\r\n${dice.chance(0.3) ? fields(dice) : ""}\r\n`;
     }
     default:
-      return dice.chance(0.7) ? `${start}\r\n` : `${start}Connection: ${dice.pick(["Upgrade", "upgrade, close", "keep-alive, Upgrade"])}\r\nUpgrade: ${dice.pick(["websocket", "h2c", "WebSocket, x"])}\r\n\r\n${dice.chance(0.3) ? "\x81\x05hello" : ""}`;
+      return dice.chance(0.7) ? `${start}\r\n` : `${start}Connection: ${dice.pick(["Upgrade", "Upgrade", "upgrade, close", "keep-alive, Upgrade", "upgrade;a", "Upgrade\xa0", "x,upgrade\t,", "upgrade\t", "\tupgrade"])}\r\nUpgrade: ${dice.pick(["websocket", "h2c", "WebSocket, x"])}\r\n\r\n${dice.chance(0.3) ? "\x81\x05hello" : ""}`;
   }
 }
 
@@ -255,7 +255,7 @@ function extension(dice: Random): string {
 
 const HARMLESS = ["X-A: b", "x-a:b", "X-Empty:", "X-Pad:  \t padded \t ", "X-Latin: caf\xe9", "Cookie: a=b; c", "Accept: */*", "Connection: keep-alive", "Trailer: X-Sum", "Via: 1.0 other"];
 const DOUBTFUL = [
-  ...["Connection: close", "Connection: X-A, close", "Connection: close;a", 'Connection: "close"', "Connection: keep-alive, close", "Connection: upgrade", "Connection:", "connection: cLose ,x", "Connection: close\t,"],
+  ...["Connection: close", "Connection: X-A, close", "Connection: close;a", 'Connection: "close"', "Connection: keep-alive, close", "Connection: upgrade", "Connection:", "connection: cLose ,x", "Connection: close\t,", "Connection: upgrade;a", "Connection: keep-alive;a", "Connection: \xa0close", "Connection: upgrade\xa0"],
   ...["Upgrade: websocket", "Upgrade: h2c", "Expect: 100-continue", "Expect: x", "Host: h", "Host:", "Host: a b", "Proxy-Connection: close", "Proxy-Connection: keep-alive", "Keep-Alive: timeout=5"],
   ...["Content-Length: 5", "Content-Length: 05", "Content-Length: 5, 5", "Content-Length:", "Content-Length: 0", "Content-Length: 5 ", "Content-Length: +5", "Content-Length : 5", "Content-Length: 99999999999999999999", "Content_Length: 5"],
   ...["Transfer-Encoding: chunked", "Transfer-Encoding: gzip, chunked", "Transfer-Encoding: identity", "Transfer-Encoding:", "Transfer-Encoding: chunked;a", "transfer-encoding: \tCHUNKED\t", "Transfer_Encoding: chunked", "Transfer-Encoding\t: chunked"],

@@ -1,0 +1,77 @@
+import { describe, expect, test } from "vitest";
+import { BODY_CASES, readBody } from "./body_reader.cases.ts";
+import { BodyReader, trimmed } from "../../lib/http/body_reader.ts";
+
+describe.each(BODY_CASES)("$title", ({ framing, bytes, read, fault }) => {
+  const all = Buffer.from(bytes, "latin1");
+  const expected = { read, fault };
+
+  test("is read so in one piece, byte by byte, and however it is split in two", () => {
+    expect(readBody(framing, [all])).toEqual(expected);
+    expect(readBody(framing, Array.from(all, (byte) => Buffer.of(byte))), "byte by byte").toEqual(expected);
+    expect(readBody(framing, [all], Buffer.from("before")), "behind other bytes").toEqual(expected);
+    const step = Math.max(1, Math.floor(all.length / 500));
+    for (let at = 0; at <= all.length; at += step) expect(readBody(framing, [all.subarray(0, at), all.subarray(at)]), `split before byte ${at}`).toEqual(expected);
+    for (const at of [all.length - 1, all.length - 2, all.length - 3]) if (at > 0) expect(readBody(framing, [all.subarray(0, at), all.subarray(at)]), `split before byte ${at}`).toEqual(expected);
+  });
+});
+
+test("one reader reads one body after another, and keeps nothing of the last", () => {
+  const reader = new BodyReader();
+  const bodies: string[] = [];
+  const sink = { body: (bytes: Buffer) => void bodies.push(bytes.toString()) };
+  reader.begin("chunked");
+  expect(reader.read(Buffer.from("1;a=b\r\nx\r\n0\r\nA: b\r\n\r\nrest"), 0, sink)).toBe(21);
+  expect([reader.isOver, reader.trailers]).toEqual([true, ["A", "b"]]);
+  reader.begin(2);
+  expect(reader.trailers).toEqual([]);
+  expect(reader.read(Buffer.from("-yzrest"), 1, sink)).toBe(3);
+  reader.begin("chunked");
+  expect(reader.read(Buffer.from("0\r\n\r\n"), 0, sink)).toBe(5);
+  expect(reader.trailers).toEqual([]);
+  expect(bodies).toEqual(["x", "yz"]);
+});
+
+test("a body of known length tells that it is at its end while its last bytes are given", () => {
+  const reader = new BodyReader();
+  const ends: boolean[] = [];
+  const sink = { body: () => void ends.push(reader.isAtEnd) };
+  reader.begin(4);
+  reader.read(Buffer.from("ab"), 0, sink);
+  reader.read(Buffer.from("cd"), 0, sink);
+  expect([ends, reader.isOver]).toEqual([[false, true], true]);
+});
+
+test("a body that lasts until the connection ends is over when that is said", () => {
+  const reader = new BodyReader();
+  const bodies: string[] = [];
+  reader.begin("until close");
+  expect([reader.isUntilClose, reader.isOver]).toEqual([true, false]);
+  expect(reader.read(Buffer.from("-ab"), 1, { body: (bytes) => void bodies.push(bytes.toString()) })).toBe(3);
+  reader.end();
+  expect([reader.isOver, reader.isUntilClose, bodies]).toEqual([true, false, ["ab"]]);
+});
+
+test("a whole chunk is given as it is, without a copy", () => {
+  const reader = new BodyReader();
+  const chunk = Buffer.from("whole");
+  for (const framing of [5, "until close"] as const) {
+    reader.begin(framing);
+    reader.read(chunk, 0, { body: (bytes) => expect(bytes).toBe(chunk) });
+  }
+});
+
+test("trailers that are too long are told from malformed ones", () => {
+  const reader = new BodyReader();
+  reader.begin("chunked");
+  expect(reader.read(Buffer.from(`0\r\nA: ${"b".repeat(17_000)}`), 0, { body() {} })).toBe(-1);
+  expect(reader.isTooLong).toBe(true);
+  const other = new BodyReader();
+  other.begin("chunked");
+  expect(other.read(Buffer.from("0\r\nA\r\n"), 0, { body() {} })).toBe(-1);
+  expect(other.isTooLong).toBe(false);
+});
+
+test.each([["  a b\t ", "a b"], ["", ""], [" \t", ""], ["a", "a"]])("%j without white space at its ends is %j", (text, bare) => {
+  expect(trimmed(text, 0, text.length)).toBe(bare);
+});

@@ -1,0 +1,116 @@
+import { describe, expect, test } from "vitest";
+import { isCertificateHeader, isHost, readFraming, type Framing } from "../../lib/server/framing.ts";
+import { CERTIFICATE_NAMES, HOSTS } from "./framing.cases.ts";
+
+/** The framing of a request with `Host: h` and these header lines. */
+function framing(lines: readonly string[], { method = "GET", version = "1.1", host = true } = {}): Framing {
+  const flat = (host ? ["Host: h", ...lines] : lines).flatMap((line) => {
+    const colon = line.indexOf(":");
+    return [line.slice(0, colon), line.slice(colon + 1).trim()];
+  });
+  return readFraming(method, flat, version);
+}
+
+describe("the length of the body", () => {
+  test.each<[title: string, headers: string[], version: string, length: Framing["bodyLength"]]>([
+    ["no length", [], "1.1", 0],
+    ["a length", ["Content-Length: 5"], "1.1", 5],
+    ["a length of zero", ["Content-Length: 0"], "1.1", 0],
+    ["a length of 15 digits", ["Content-Length: 999999999999999"], "1.1", 999_999_999_999_999],
+    ["a length in HTTP/1.0", ["content-LENGTH: 5"], "1.0", 5],
+    ["chunked", ["Transfer-Encoding: chunked"], "1.1", "chunked"],
+    ["CHUNKED", ["TRANSFER-ENCODING: CHUNKED"], "1.1", "chunked"],
+  ])("%s", (_title, headers, version, length) => {
+    expect(framing(headers, { version })).toMatchObject({ bodyLength: length, refusal: null });
+  });
+
+  test.each<[title: string, headers: string[], version: string, refused: RegExp]>([
+    ["two lengths", ["Content-Length: 5", "content-length: 5"], "1.1", /more than one Content-Length/],
+    ["length and coding", ["Content-Length: 5", "Transfer-Encoding: chunked"], "1.1", /both/],
+    ["coding and length", ["Transfer-Encoding: chunked", "Content-Length: 0"], "1.1", /both/],
+    ["two codings", ["Transfer-Encoding: chunked", "Transfer-Encoding: chunked"], "1.1", /only Transfer-Encoding/],
+    ["a list of codings", ["Transfer-Encoding: gzip, chunked"], "1.1", /only Transfer-Encoding/],
+    ["another coding", ["Transfer-Encoding: identity"], "1.1", /only Transfer-Encoding/],
+    ["an empty coding", ["Transfer-Encoding:"], "1.1", /only Transfer-Encoding/],
+    ["chunked with a parameter", ["Transfer-Encoding: chunked;q=1"], "1.1", /only Transfer-Encoding/],
+    ["chunked in HTTP/1.0", ["Transfer-Encoding: chunked"], "1.0", /HTTP\/1\.0/],
+    ["an empty length", ["Content-Length:"], "1.1", /plain number/],
+    ["a length with a leading zero", ["Content-Length: 05"], "1.1", /plain number/],
+    ["a length of 16 digits", ["Content-Length: 1000000000000000"], "1.1", /plain number/],
+    ["a length in disguise", ["Content_Length: 5"], "1.1", /not taken/],
+    ["a coding in disguise", ["TRANSFER_ENCODING: chunked"], "1.1", /not taken/],
+  ])("%s is refused", (_title, headers, version, refused) => {
+    const { refusal } = framing(headers, { version });
+    expect(refusal?.code).toBe("bad_request");
+    expect(refusal?.detail).toMatch(refused);
+  });
+});
+
+test.each<[title: string, headers: string[], version: string, refused: boolean]>([
+  ["one", ["Host: h"], "1.1", false],
+  ["one, empty", ["Host:"], "1.1", false],
+  ["none", [], "1.1", true],
+  ["none in HTTP/1.0", [], "1.0", false],
+  ["two", ["Host: h", "HOST: h"], "1.1", true],
+  ["two in HTTP/1.0", ["Host: h", "Host: i"], "1.0", true],
+  ["a bad one in HTTP/1.0", ["Host: a b"], "1.0", true],
+])("Host: %s", (_title, headers, version, refused) => {
+  expect(framing(headers, { version, host: false }).refusal !== null).toBe(refused);
+});
+
+test.each<[headers: string[], version: string, isPersistent: boolean]>([
+  [[], "1.1", true],
+  [["Connection: x"], "1.1", true],
+  [["Connection: x, CLOSE"], "1.1", false],
+  [["Connection: keep-alive", "Connection: close"], "1.1", false],
+  [["Connection: close;a"], "1.1", false],
+  [["Proxy-Connection: close"], "1.1", false],
+  [["Proxy-Connection: keep-alive"], "1.0", false],
+  [[], "1.0", false],
+  [["Connection: x"], "1.0", false],
+  [["Connection: Keep-Alive"], "1.0", true],
+  [["Connection: keep-alive;a"], "1.0", false],
+  [["Connection: keep-alive, close"], "1.0", false],
+])("after %j in HTTP/%s the connection can have another request: %j", (headers, version, isPersistent) => {
+  expect(framing(headers, { version }).isPersistent).toBe(isPersistent);
+});
+
+test.each<[headers: string[], parts: { method?: string; version?: string }, asks: boolean]>([
+  [["Connection: Upgrade", "Upgrade: websocket"], {}, true],
+  [["connection: keep-alive, UPGRADE", "upgrade: h2c, WebSocket"], {}, true],
+  [["Connection: Upgrade", "Upgrade: h2c", "Upgrade: websocket"], {}, true],
+  [["Connection: Upgrade", "Upgrade: websocket"], { method: "POST" }, false],
+  [["Connection: Upgrade", "Upgrade: websocket"], { version: "1.0" }, false],
+  [["Connection: Upgrade", "Upgrade: h2c"], {}, false],
+  [["Connection: keep-alive", "Upgrade: websocket"], {}, false],
+  [["Upgrade: websocket"], {}, false],
+  [["Connection: Upgrade", "Upgrade: websockets"], {}, false],
+  [["Connection: Upgrade;a", "Upgrade: websocket"], {}, false],
+  [["Connection: Upgrade", "Upgrade: websocket;a"], {}, false],
+])("%j %j asks for a WebSocket: %j", (headers, parts, asks) => {
+  expect(framing(headers, parts).upgrade === "websocket").toBe(asks);
+});
+
+test.each<[headers: string[], version: string, expects: Framing["expects"]]>([
+  [[], "1.1", "nothing"],
+  [["Expect: 100-Continue"], "1.1", "continue"],
+  [["Expect: x"], "1.1", "unknown"],
+  [["Expect:"], "1.1", "unknown"],
+  [["Expect: 100-continue", "Expect: 100-continue"], "1.1", "unknown"],
+  [["Expect: 100-continue"], "1.0", "nothing"],
+])("%j in HTTP/%s expects %s", (headers, version, expects) => {
+  expect(framing(headers, { version }).expects).toBe(expects);
+});
+
+test.each(["CONNECT"])("%s is refused", (method) => {
+  expect(framing([], { method }).refusal?.detail).toMatch(/no forward proxy/);
+});
+
+test.each(HOSTS)("%j may stand in Host: %j", (host, fits) => {
+  expect(isHost(host)).toBe(fits);
+});
+
+test.each(CERTIFICATE_NAMES)("%s tells of a client's certificate: %j", (name, isOne) => {
+  expect(isCertificateHeader(name)).toBe(isOne);
+  expect(framing([`${name}: x`]).posing).toBe(isOne);
+});
