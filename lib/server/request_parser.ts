@@ -52,11 +52,6 @@ export class RequestParser {
     return this.#state === "over";
   }
 
-  /** True while the head of a request is awaited or incomplete. */
-  get isInHead(): boolean {
-    return this.#state === "head";
-  }
-
   get #isInBody(): boolean {
     return this.#state === "body";
   }
@@ -73,11 +68,6 @@ export class RequestParser {
     this.#checked = 0;
     this.#part = "start";
     this.#targetBytes = 0;
-  }
-
-  /** Ends the request without reading the rest of it: what follows is not HTTP/1. */
-  stop(): void {
-    this.#state = "over";
   }
 
   /**

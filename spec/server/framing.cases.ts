@@ -8,6 +8,6 @@ export const HOSTS: readonly (readonly [host: string, fits: boolean])[] = [
 
 /** Names of headers, and whether they are those by which only the gateway tells of certificates. */
 export const CERTIFICATE_NAMES: readonly (readonly [name: string, isOne: boolean])[] = [
-  ["X-Client-Cert-Subject", true], ["x_client_cert_verified", true], ["X-Client_Cert-DN", true], ["X-Client-Cert--", true],
+  ["X-Client-Cert-Subject", true], ["X-Client-Cert-DN", true], ["X-Client-Cert-SAN", true], ["x_client_cert_verified", true], ["X-Client_Cert-CN", true], ["X-Client-Cert--", true],
   ["X-Client-Cert", false], ["X-Client-Certs-A", false], ["Y-Client-Cert-A", false], ["X-Custom--------", false], ["X-A", false], ["Accept-Charset-X", false],
 ];

@@ -92,7 +92,7 @@ export function readPieces(pieces: Iterable<Buffer>, limits: Limits): Reading {
     }
     if ((end as Reading["end"] | null) === "upgraded ") end = `upgraded ${rest.toString("latin1")}`;
   }
-  const isIdle = parser.isOver || (isFirst && rest.length === 0 && parser.isInHead);
+  const isIdle = parser.isOver || (isFirst && rest.length === 0 && head === null && requests.length === 0);
   const begun = head === null || end !== null ? "" : spelt({ ...head, body, trailers: [] });
   return { requests, end: end ?? (isIdle ? "idle" : "waits"), why, begun };
 }
