@@ -120,8 +120,9 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
         this.#parser.next();
         this.#isHeadNew = true;
       }
-      this.#limits = this.#server.receiving().limits;
-      const used = this.#parser.read(rest, this.#limits);
+      const { limits, underscores } = this.#server.receiving();
+      this.#limits = limits;
+      const used = this.#parser.read(rest, limits, underscores);
       if (used < 0) {
         this.#isReading = false;
         return this.#refuse(this.#parser.fault!);

@@ -31,7 +31,7 @@ export interface Framing {
 }
 
 /** One pass over the headers; most names are told apart by their length. */
-export function readFraming(method: string, headers: HeaderList, httpVersion: string, underscores: Underscores): Framing {
+export function readFraming(method: string, headers: HeaderList, httpVersion: string, underscores?: Underscores): Framing {
   let host: string | undefined;
   let hosts = 0;
   let length: string | undefined;

@@ -303,7 +303,7 @@ function enforce(server: http.Server & { maxHeaderSize?: number }, { maxHeaderBy
 }
 
 function framingOf({ method, rawHeaders, httpVersion }: IncomingMessage): Framing {
-  return readFraming(method!, rawHeaders, httpVersion, undefined);
+  return readFraming(method!, rawHeaders, httpVersion);
 }
 
 type Expects = "nothing" | "continue" | "unknown";

@@ -145,7 +145,7 @@ export function refuseSize(target: string, headers: HeaderList, { maxUriBytes, m
 
 /** What `receive` refuses of headers for where they say that a message ends, and whom it is for; for a head of HTTP/1.1 without a connection. */
 export function refuseFramingOf(headers: HeaderList): Refusal | null {
-  return readFraming("", headers, "1.1", "drop").refusal;
+  return readFraming("", headers, "1.1").refusal;
 }
 
 /** For an `Expect` other than 100-continue. */

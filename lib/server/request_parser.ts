@@ -12,6 +12,7 @@ import http from "node:http";
 import type { ErrorCode } from "../base/errors.ts";
 import { BodyReader, trimmed, type BodySink } from "../http/body_reader.ts";
 import type { HeaderList } from "../http/headers.ts";
+import type { Underscores } from "./dropped_headers.ts";
 import { malformed, readFraming, tooManyLines, type Refusal } from "./framing.ts";
 import type { Limits } from "./limits.ts";
 import type { RequestHead } from "./receive.ts";
@@ -74,10 +75,10 @@ export class RequestParser {
    * Reads one request and returns how many bytes it used: up to the end of the request, of `chunk`, or up to a part that is incomplete and
    * has to be passed again together with what follows. Returns -1 after a fault. Never holds on to `chunk`.
    */
-  read(chunk: Buffer, limits: HeadLimits): number {
+  read(chunk: Buffer, limits: HeadLimits, underscores?: Underscores): number {
     let at = 0;
     if (this.#state === "head") {
-      at = this.#readHead(chunk, limits);
+      at = this.#readHead(chunk, limits, underscores);
       if (at < 0) return at;
     }
     if (!this.#isInBody) return at;
@@ -90,7 +91,7 @@ export class RequestParser {
     return end;
   }
 
-  #readHead(chunk: Buffer, limits: HeadLimits): number {
+  #readHead(chunk: Buffer, limits: HeadLimits, underscores: Underscores): number {
     let at = 0;
     // A client may send one empty line before a request (RFC 9112 §2.2).
     if (chunk[0] === CR && !this.#hasSkippedLine) {
@@ -115,7 +116,7 @@ export class RequestParser {
       if (end <= limits.maxHeaderBytes) text = chunk.toString("latin1", at, found + HEAD_END.length);
     } else if (text.length > end + HEAD_END.length) text = text.slice(0, end + HEAD_END.length);
     if (end > limits.maxHeaderBytes || !HEAD.test(text)) return this.#check(chunk, at, limits);
-    const head = readHead(text, limits);
+    const head = readHead(text, limits, underscores);
     if (!METHODS.has(head.method)) return this.#check(chunk, at, limits);
     return this.#begin(head, chunk, at + end + HEAD_END.length);
   }
@@ -235,7 +236,7 @@ const NEVER_TABBED = new Set(["connection", "content-length", "transfer-encoding
 const TABBED = malformed("A header about the connection or the length of the body has a tab behind its value.");
 
 /** The parts of a head that `HEAD` matches. Header lines beyond `maxHeaders` are not read: the request is refused for them. */
-function readHead(text: string, { maxHeaders }: HeadLimits): RequestHead {
+function readHead(text: string, { maxHeaders }: HeadLimits, underscores: Underscores): RequestHead {
   const methodEnd = text.indexOf(" ");
   const lineEnd = text.indexOf("\r\n");
   const httpVersion = text.charCodeAt(lineEnd - 1) === 0x30 ? "1.0" : "1.1";
@@ -252,7 +253,7 @@ function readHead(text: string, { maxHeaders }: HeadLimits): RequestHead {
     at = end + 2;
   }
   const method = text.slice(0, methodEnd);
-  const framing = readFraming(method, headers, httpVersion, undefined);
+  const framing = readFraming(method, headers, httpVersion, underscores);
   const target = text.slice(methodEnd + 1, lineEnd - 9);
   let refusal: Refusal | null = null;
   if (at < last) refusal = tooManyLines(maxHeaders);

@@ -3,6 +3,7 @@ import net, { type AddressInfo } from "node:net";
 import { PassThrough } from "node:stream";
 import { expect, onTestFinished, test } from "vitest";
 import { Departures } from "../../lib/base/departures.ts";
+import { Watch } from "../../lib/base/watch.ts";
 import type { Reply } from "../../lib/http/reply.ts";
 import { createWireHttp1 } from "../../lib/server/http1_wire.ts";
 import type { Limits } from "../../lib/server/limits.ts";
@@ -25,6 +26,7 @@ async function serving(serve: (inbound: Inbound) => Reply | undefined, limits: P
     clock,
     log,
     departures: new Departures(),
+    delivery: { clock, watch: new Watch(clock), idleMs: 60_000 },
     receiving: () => ({ clock, isTrusted: () => false, limits: { ...defaultLimits, ...limits } }),
     answer(inbound, responder) {
       received.push(inbound.target);

@@ -87,24 +87,25 @@ test.each([
 describe.each(["plain", "plain, where HTTP/2 is spoken too", "over TLS"])("a client that pipelines without end, %s,", (how) => {
   const MANY = 20_000;
 
-  test("has 64 requests and what one read brought parsed behind a slow one, and gets all its answers in the end", async () => {
+  test("has 64 requests and what one read brought parsed behind a slow one, none by our own codec, and gets all its answers in the end", async () => {
     const first: ((reply: Reply) => void)[] = [];
-    const serve = (inbound: Inbound) => (inbound.target === "/slow" ? new Promise<Reply>((resolve) => first.push(resolve)) : fine());
+    const asked: string[] = [];
+    const serve = (inbound: Inbound) => (asked.push(inbound.target), inbound.target === "/slow" ? new Promise<Reply>((resolve) => first.push(resolve)) : fine());
     const { port: plain, listener, ended } = await listening(serve, undefined, how.includes("HTTP/2"));
     const port = how === "over TLS" ? (await listener.listenSecure("127.0.0.1", 0, FILES)).port : plain;
     const host = "127.0.0.1";
     const socket = how === "over TLS" ? tls.connect({ port, host, servername: "localhost", ca: CA.cert }) : net.connect(port, host);
     onTestFinished(() => void socket.destroy());
-    const parsed = countParsed(port);
+    const parsed = codec === "node" ? countParsed(port) : () => asked.filter((target) => target !== "/other").length;
     const talk = overSocket(socket);
     talk.send(get("/slow") + get("/").repeat(MANY) + get("/last", "Connection: close"));
-    await eventually(() => parsed() >= 64);
+    await eventually(() => parsed() >= (codec === "node" ? 64 : 1));
     const other = await client(plain);
     for (let i = 1; i <= 100; i++) {
       other.send(get("/other"));
       await eventually(() => statusesIn(other.text()).length === i);
     }
-    expect(parsed()).toBeLessThan(64 + (2 * 65_536) / get("/").length);
+    expect(parsed()).toBeLessThan(codec === "node" ? 64 + (2 * 65_536) / get("/").length : 2);
     first[0]!(fine());
     await talk.closed();
     expect(ended).toHaveLength(100 + 1 + MANY + 1);

@@ -33,7 +33,7 @@ export function refusalOf(head: RequestHead, limits: Limits): { readonly code: s
   return receiveHead(head, connection, NO_CONTENT, { clock, isTrusted: () => false, limits }, () => {}).refusal;
 }
 
-const connection = { remoteAddress: "192.0.2.1", encrypted: false, certificate: noCertificate };
+const connection = { remoteAddress: "192.0.2.1", encrypted: false, certificate: noCertificate, tlsVersion: null };
 const clock = manualClock();
 const NO_CONTENT = { body: null, trailers: () => [] };
 
