@@ -2,6 +2,7 @@
  * Reads the body of one HTTP/1 message at a time: of a known length, chunked with trailers, or up to the end of the connection
  * (RFC 9112 §6, §7). Requests and responses use the same reader, so both are read equally strictly.
  */
+import { hasToken } from "./headers.ts";
 
 /** Gets the body in the order in which it arrives. */
 export interface BodySink {
@@ -151,9 +152,11 @@ export class BodyReader {
     if (!FIELD.test(line)) return this.#refuse("a trailer is malformed");
     const colon = line.indexOf(":");
     const name = line.slice(0, colon);
+    const lower = name.toLowerCase();
+    const value = trimmed(line, colon + 1, line.length - 2);
     // A reader that merges trailers into the header section would frame the message anew (RFC 9110 §6.5.1), or end its connection.
-    if (NEVER_TRAILERS.has(name.toLowerCase())) return this.#refuse("a trailer speaks of the framing of its message or of its connection");
-    this.#fields.push(name, trimmed(line, colon + 1, line.length - 2));
+    if (FRAMING.has(lower) || (CLOSING.has(lower) && hasToken(value, "close"))) return this.#refuse("a trailer speaks of the framing of its message or ends its connection");
+    this.#fields.push(name, value);
     return end + 1;
   }
 
@@ -183,7 +186,8 @@ const EXTENSIONS =
   /^(?:;[!#$%&'*+.^_`|~0-9A-Za-z-]+(?:=(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+|"(?:[\t\x20\x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\[\t\x20-\x7e\x80-\xff])*"))?)+\r\n$/;
 const MALFORMED_SIZE = "the line of a chunk's size is malformed";
 const LONG_TRAILERS = `the trailers of the message have more than ${MAX_TRAILER_BYTES} bytes`;
-const NEVER_TRAILERS = new Set(["connection", "content-length", "content_length", "proxy-connection", "transfer-encoding", "transfer_encoding"]);
+const FRAMING = new Set(["content-length", "content_length", "transfer-encoding", "transfer_encoding"]);
+const CLOSING = new Set(["connection", "proxy-connection"]);
 
 /** `text` from `from` to `to` without white space at its ends (OWS, RFC 9110 §5.6.3). */
 export function trimmed(text: string, from: number, to: number): string {

@@ -53,6 +53,7 @@ export const BODY_CASES: readonly BodyCase[] = [
   taken("a last chunk of which the end is missing", "chunked", "0\r\n\r", "…"),
   taken("extensions, and an upper-case size", "chunked", 'A;a;b="\\"\xe9\t"\r\n0123456789\r\n0;c=d\r\n\r\n', "0123456789"),
   taken("trailers", "chunked", "0\r\nA:b\r\na: \t c \r\nB:\r\n\r\n", " <A|b|a|c|B|>"),
+  taken("a trailer Connection that ends nothing", "chunked", "0\r\nConnection: x\r\n\r\n", " <Connection|x>"),
   taken("trailers of 16 KiB", "chunked", `0\r\n${`A: ${"b".repeat(1019)}\r\n`.repeat(16)}\r\n`, ` <${Array.from({ length: 16 }, () => `A|${"b".repeat(1019)}`).join("|")}>`),
   refused("no size", "\r\n", "", "the size of a chunk is not a hexadecimal number"),
   refused("a size of fourteen digits", "00000000000001\r\n", "", "the size of a chunk is too large"),
@@ -74,7 +75,7 @@ export const BODY_CASES: readonly BodyCase[] = [
   refused("a trailer that ends with LF alone", "0\r\nA: b\n", "", TRAILER),
   refused("NUL in a trailer", "0\r\nA: \0\r\n", "", TRAILER),
   ...["Content-Length", "content_length", "TRANSFER-ENCODING", "Transfer_Encoding", "Connection", "Proxy-Connection"].map((name) =>
-    refused(`the trailer ${name}`, `0\r\n${name}: 4\r\n`, "", "a trailer speaks of the framing of its message or of its connection"),
+    refused(`the trailer ${name}`, `0\r\n${name}: 4, close\r\n`, "", "a trailer speaks of the framing of its message or ends its connection"),
   ),
   refused("trailers of more than 16 KiB", `0\r\n${`A: ${"b".repeat(1019)}\r\n`.repeat(16)}A:\r\n`, "", LONG),
   refused("a trailer of more than 16 KiB that has not ended", `0\r\nA: ${"b".repeat(16_400)}`, "", LONG),

@@ -278,7 +278,7 @@ export const CASES: readonly Case[] = [
   ]),
   ...refused("RFC 9110 §6.5.1: a sender MUST NOT generate a trailer field unless [its definition] permits [it]", [
     ["trailers", `${CHUNKED}1\r\na\r\n0\r\nX-A: \t b \r\nx-a:c\r\nHost: d\r\n\r\n${get()}`, [`${READ} {a} <X-A|b|x-a|c|Host|d>`, "GET / 1.1 Host|h"]],
-    ...["Content-Length: 4", "Content_Length: 4", "TRANSFER-ENCODING: chunked", "Transfer_Encoding: x", "connection: close", "Proxy-Connection: x"].map(
+    ...["Content-Length: 4", "Content_Length: 4", "TRANSFER-ENCODING: chunked", "Transfer_Encoding: x", "connection: x, Close", "Proxy-Connection: close"].map(
       (line): Row => [`${line} as a trailer`, `${CHUNKED}0\r\nX-A: b\r\n${line}\r\n\r\n`],
     ),
   ]),

@@ -93,12 +93,13 @@ interface HttpCommon {
 
 // The module that `node:http` itself takes its parser from: `process.binding` does not give it from node 24 on.
 const { HTTPParser } = createRequire(import.meta.url)("_http_common") as HttpCommon;
+/** Used for one connection after another: node's parsers are freed by hand alone. */
+const parser = new HTTPParser();
 /** llhttp's numbers of methods, which node tells nobody. */
 const METHOD_NAMES = new Map(http.METHODS.map((name) => [methodNumber(name), name]));
 
 function methodNumber(name: string): number {
   let found = -1;
-  const parser = new HTTPParser();
   parser.initialize(HTTPParser.REQUEST, {}, 1024, HTTPParser.kLenientNone);
   parser[HTTPParser.kOnHeadersComplete] = (_major: number, _minor: number, _headers: unknown, method: number) => {
     found = method;
@@ -122,9 +123,7 @@ export function readByNode(pieces: Iterable<Buffer>, limits: Limits): Reading {
   /** Whether llhttp has stopped at an upgrade that is not to a WebSocket, which `h1.ts` puts back without it. */
   let putsBack = false;
   let isPutBack = false;
-  let parser: Llhttp;
   const begin = () => {
-    parser = new HTTPParser();
     parser.initialize(HTTPParser.REQUEST, {}, limits.maxHeaderBytes, HTTPParser.kLenientNone);
     parser[HTTPParser.kOnHeaders] = (some: string[], more: string) => {
       fields.push(...some);
@@ -177,7 +176,7 @@ export function readByNode(pieces: Iterable<Buffer>, limits: Limits): Reading {
       continue;
     }
     for (;;) {
-      const used = parser!.execute(piece);
+      const used = parser.execute(piece);
       if (typeof used !== "number") {
         if (end === null || end === "upgraded ") [end, why] = ["refused bad_request", (used as Error & { reason?: string }).reason ?? used.message];
       } else if (end === "upgraded ") end = `upgraded ${piece.subarray(used).toString("latin1")}`;
