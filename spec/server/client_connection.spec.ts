@@ -116,3 +116,57 @@ test("the trailers of a request are its own, although others came before and aft
   ended[0]!.body!.resume();
   expect(ended.map(({ trailers }) => trailers())).toEqual([["X-Sum", "1"], ["X-Sum", "2"], []]);
 });
+
+test("thousands of pipelined requests are answered once each, in their order, and a fault behind them after them", async () => {
+  const { port, ended } = await serving(({ target }) => ({ status: 200, headers: [], body: Buffer.from(`<${target}>`) }));
+  const talk = await client(port);
+  const targets = Array.from({ length: 5_000 }, (_, i) => `/${i}`);
+  talk.send(targets.map((target) => `GET ${target} HTTP/1.1\r\nHost: h\r\n\r\n`).join("") + "garbage\r\n\r\n");
+  const received = await talk.closed();
+  expect([...received.matchAll(/<(\/\d+)>/g)].map(([, target]) => target)).toEqual(targets);
+  expect(statusesIn(received).filter((status) => status !== 200)).toEqual([400]);
+  expect(ended).toHaveLength(5_000);
+});
+
+test.runIf(codec === "wire")("a client that goes on sending requests while one is answered is not read beyond a bound", async () => {
+  const { port, sockets, answers, received } = await serving(() => undefined);
+  const talk = await client(port);
+  const one = get("/a", `X-Pad: ${"x".repeat(1_000)}`);
+  talk.send(one.repeat(20_000));
+  await eventually(() => answers.length === 1 && sockets[0]!.isPaused());
+  const before = sockets[0]!.bytesRead;
+  // Whatever is read in further rounds would come here.
+  for (let round = 0; round < 20; round++) await new Promise((resolve) => setImmediate(resolve));
+  expect(sockets[0]!.bytesRead).toBe(before);
+  expect(before).toBeLessThan(256 * 1024);
+  expect(received).toHaveLength(1);
+});
+
+test.runIf(codec === "wire").each([
+  ["a header that has no end", "GET / HTTP/1.1\r\nHost: h\r\nX: ", "a", 431],
+  ["a target that has no end", "GET /", "a", 414],
+  ["header lines that have no end", "GET / HTTP/1.1\r\nHost: h\r\n", "A: b\r\n", 431],
+])("%s is refused when its bound is passed, while the client goes on sending", async (_title, begin, filler, status) => {
+  const { port, received } = await serving(fine);
+  const talk = await client(port);
+  talk.send(begin + filler.repeat(Math.ceil(33_000 / filler.length)));
+  expect(statusesIn(await talk.until("request_id"))).toEqual([status]);
+  expect(received).toEqual([]);
+});
+
+test("a request whose bytes arrive one by one is read as one that arrives whole", async () => {
+  const seen: string[] = [];
+  const { port } = await serving(({ target, headers, body }) => {
+    seen.push(`${target} ${headers.length / 2}`);
+    body?.resume();
+    return fine();
+  });
+  const talk = await client(port);
+  const bytes = `POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX-Sum: 1\r\n\r\n${get("/b")}${get("/c", `X: ${"y".repeat(300)}`)}`;
+  for (const byte of Buffer.from(bytes)) {
+    talk.socket.write(Buffer.of(byte));
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  await eventually(() => statusesIn(talk.text()).length === 3);
+  expect(seen).toEqual(["/a 2", "/b 1", "/c 2"]);
+});
