@@ -186,7 +186,7 @@ const EXTENSIONS =
   /^(?:;[!#$%&'*+.^_`|~0-9A-Za-z-]+(?:=(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+|"(?:[\t\x20\x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\[\t\x20-\x7e\x80-\xff])*"))?)+\r\n$/;
 const MALFORMED_SIZE = "the line of a chunk's size is malformed";
 const LONG_TRAILERS = `the trailers of the message have more than ${MAX_TRAILER_BYTES} bytes`;
-const FRAMING = new Set(["content-length", "content_length", "transfer-encoding", "transfer_encoding"]);
+const FRAMING = new Set(["content-length", "transfer-encoding"]);
 const CLOSING = new Set(["connection", "proxy-connection"]);
 
 /** `text` from `from` to `to` without white space at its ends (OWS, RFC 9110 §5.6.3). */
