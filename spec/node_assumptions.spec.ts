@@ -97,7 +97,7 @@ describe("what lib/server/listener.ts needs of Node", () => {
     await eventually(() => text().split("served").length === 3);
     const late = once(server, "clientError") as Promise<[NodeJS.ErrnoException, Duplex]>;
     send("GET / HTTP/1.1\r\n");
-    // Also what `lib/server/h1.ts` needs: times that change hold for connections that are there.
+    // Also what `lib/server/http1_node.ts` needs: times that change hold for connections that are there.
     server.requestTimeout = 1;
     server.headersTimeout = 1;
     expect((await late)[0].code).toBe("ERR_HTTP_REQUEST_TIMEOUT");
@@ -121,7 +121,7 @@ describe("what lib/server/listener.ts needs of Node", () => {
   });
 });
 
-describe("what lib/server/h1.ts needs of Node", () => {
+describe("what lib/server/http1_node.ts needs of Node", () => {
   it("pipelined requests are given as they come; the next response has the connection when the one before has closed", async () => {
     const responses: ServerResponse[] = [];
     const server = http.createServer((_request, response) => void responses.push(response));

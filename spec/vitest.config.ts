@@ -1,18 +1,30 @@
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
 
-const root = fileURLToPath(new URL("..", import.meta.url));
+const at = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
-/** The suite that needs nothing but `npm ci`: every spec except those that meet foreign programs. */
+/**
+ * The suite that needs nothing but `npm ci`: every spec except those that meet foreign programs. The specs that meet HTTP/1 clients run
+ * twice, with our own codec and with node's server in its place (`global.http1`).
+ */
 export default defineConfig({
-  root,
-  resolve: { alias: { "edge-gateway": fileURLToPath(new URL("../lib/index.ts", import.meta.url)) } },
+  root: at(".."),
+  resolve: { alias: [{ find: /^edge-gateway$/, replacement: at("../lib/index.ts") }] },
   test: {
-    include: ["spec/**/*.spec.ts"],
-    exclude: ["spec/peers/**", "**/node_modules/**"],
     globalSetup: ["spec/support/build_assets.ts"],
     pool: "forks",
     testTimeout: 15_000,
     hookTimeout: 15_000,
+    projects: [
+      {
+        extends: true,
+        test: { name: "all", include: ["spec/**/*.spec.ts"], exclude: ["spec/peers/**", "**/node_modules/**"] },
+      },
+      {
+        extends: true,
+        resolve: { alias: [{ find: /^.*\/http1_wire\.ts$/, replacement: at("support/node_for_wire.ts") }] },
+        test: { name: "http1: node", include: ["spec/journeys/**/*.spec.ts", "spec/server/listener.spec.ts"] },
+      },
+    ],
   },
 });

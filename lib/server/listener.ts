@@ -16,7 +16,7 @@ import type { Notes } from "../http/exchange.ts";
 import { resetStream } from "../http/h2_ends.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { refuseBare } from "./bare.ts";
-import { createNodeHttp1 } from "./h1.ts";
+import { createNodeHttp1 } from "./http1_node.ts";
 import { receiveStream } from "./h2_receive.ts";
 import { respondStream } from "./h2_respond.ts";
 import { createSessions } from "./h2_sessions.ts";

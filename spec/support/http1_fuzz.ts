@@ -109,7 +109,7 @@ function methodNumber(name: string): number {
   return found;
 }
 
-/** Reads a connection by llhttp and by what `lib/server/h1.ts` asks of a head that llhttp has read. */
+/** Reads a connection by llhttp and by what `lib/server/http1_node.ts` asks of a head that llhttp has read. */
 export function readByNode(pieces: Iterable<Buffer>, limits: Limits): Reading {
   const requests: Taken[] = [];
   let end = null as Reading["end"] | null;
@@ -120,7 +120,7 @@ export function readByNode(pieces: Iterable<Buffer>, limits: Limits): Reading {
   let body = "";
   let trailers: string[] = [];
   let isInMessage = false;
-  /** Whether llhttp has stopped at an upgrade that is not to a WebSocket, which `h1.ts` puts back without it. */
+  /** Whether llhttp has stopped at an upgrade that is not to a WebSocket, which `http1_node.ts` puts back without it. */
   let putsBack = false;
   let isPutBack = false;
   const begin = () => {
