@@ -4,6 +4,7 @@
  */
 import { PassThrough, type Readable, type Writable } from "node:stream";
 import { Fault } from "../base/errors.ts";
+import { LentBody } from "./lent_body.ts";
 
 /** Where a body goes. */
 export interface Sink {
@@ -105,6 +106,7 @@ function ignore(): void {}
 
 /** Tells `passed` of all that comes of a body, read or not, where it comes in: to listen to it would be to read it. */
 export function countBytes(body: Readable, passed: (bytes: number) => void): void {
+  if (body instanceof LentBody) return passed(body.byteLength);
   // What came in one packet with the head is there already.
   if (body.readableLength > 0) passed(body.readableLength);
   const { push } = body;

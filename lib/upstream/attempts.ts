@@ -8,6 +8,7 @@ import type { Log } from "../base/log.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import { headerValue } from "../http/headers.ts";
+import { LentBody } from "../http/lent_body.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import type { Breaker, Verdict } from "./breaker.ts";
 import { isUpstreams } from "./faults.ts";
@@ -158,6 +159,7 @@ function replayOf({ body, headers }: Exchange, { maxReplayBytes }: RetryPolicy, 
 
 /** Nobody has begun to read it. */
 function isUntouched(body: Readable): boolean {
+  if (body instanceof LentBody) return body.isUntouched;
   return body.readableFlowing === null && !body.readableDidRead;
 }
 

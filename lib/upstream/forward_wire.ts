@@ -8,7 +8,7 @@ import type { Watched } from "../base/watch.ts";
 import { pump, type Sink } from "../http/body.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { hasToken, headerValue } from "../http/headers.ts";
-import type { LentBody } from "../http/lent_body.ts";
+import { LentBody } from "../http/lent_body.ts";
 import type { Reply } from "../http/reply.ts";
 import type { Connection, Occupant } from "./connection.ts";
 import type { Destination } from "./destination.ts";
@@ -57,6 +57,8 @@ class WireExchange implements Occupant, ResponseSink, Watched, Sink {
   readonly #connection: Connection;
   readonly #head: RequestHead;
   readonly #text: string;
+  /** The whole body, where it is at hand. */
+  #bytes: Buffer | null = null;
   readonly #resolve: (reply: Reply | Promise<Reply>) => void;
   readonly #reject: (fault: Fault) => void;
   /** As `Watched`. */
@@ -108,17 +110,18 @@ class WireExchange implements Occupant, ResponseSink, Watched, Sink {
     const connection = this.#connection;
     connection.parser.begin(exchange.method, this);
     this.#phase = "sending";
-    if (exchange.body === null) {
-      this.#isWritten = true;
-      // A fresh connection is alone in its round, and what comes on it before it is asked may be its refusal.
-      if (connection.isReused) this.#try.to.pool.departures.add(() => this.#sendHead());
-      else this.#sendHead();
-      return this.#awaitResponse();
+    const { body } = exchange;
+    if (body !== null) {
+      if (tryEndsAt === 0 && endsAt === 0) this.#unwatch();
+      else this.#watch(0);
+      connection.setSilence(options.idleMs);
+      if (!this.#takeWhole(body)) return this.#sendBody(body);
     }
-    if (tryEndsAt === 0 && endsAt === 0) this.#unwatch();
-    else this.#watch(0);
-    connection.setSilence(options.idleMs);
-    this.#sendBody(exchange.body);
+    this.#isWritten = true;
+    // A fresh connection is alone in its round, and what comes on it before it is asked may be its refusal.
+    if (connection.isReused) this.#try.to.pool.departures.add(() => this.#sendWhole());
+    else this.#sendWhole();
+    if (body === null) this.#awaitResponse();
   }
 
   received(chunk: Buffer): void {
@@ -208,11 +211,26 @@ class WireExchange implements Occupant, ResponseSink, Watched, Sink {
 
   // The request.
 
-  /** All of a request without a body, unless it has come to its end while it waited. */
-  #sendHead(): void {
+  /** Takes a body that is at hand and as long as the head says; any other is streamed. */
+  #takeWhole(body: Readable): boolean {
+    if (!(body instanceof LentBody) || !body.isUntouched || this.#head.framing !== "length") return false;
+    if (Number(headerValue(this.#head.headers, "content-length")) !== body.byteLength) return false;
+    this.#bytes = body.lend();
+    return true;
+  }
+
+  /** All of a request whose body is at hand, unless it has come to its end while it waited. */
+  #sendWhole(): void {
     if (this.#phase === "over") return;
     this.#hasDeparted = true;
-    this.#connection.socket.write(this.#text, "latin1");
+    const { socket } = this.#connection;
+    const bytes = this.#bytes;
+    if (bytes === null) return void socket.write(this.#text, "latin1");
+    socket.cork();
+    socket.write(this.#text, "latin1");
+    socket.write(bytes);
+    socket.uncork();
+    this.#written();
   }
 
   #sendBody(body: Readable): void {
@@ -266,8 +284,13 @@ class WireExchange implements Occupant, ResponseSink, Watched, Sink {
     }
     this.#isWritten = true;
     if (this.#phase === "draining") return this.#leave();
+    this.#written();
+  }
+
+  /** All of the request has been written; the response is awaited once it has left, since an upstream that does not read is another fault. */
+  #written(): void {
+    const { socket } = this.#connection;
     if (this.#phase !== "sending") return;
-    // Counted from when it has left: an upstream that does not read is another fault.
     if (socket.writableLength === 0) this.#awaitResponse();
     else socket.write(NOTHING, () => this.#awaitResponse());
   }
