@@ -33,11 +33,11 @@ export interface Place {
 
 /** In the order of the tables. Has to be called after the build and the installation. */
 export function competitors(): Competitor[] {
-  const wire = oursHas("upstream_client");
   return [
     ours("ours", {}),
     ours("ours-log", { log: true }),
-    ...(wire ? [ours("ours-node", { client: "node" })] : []),
+    ...(oursHas("http1") ? [ours("ours-http1-node", { http1: "node" })] : []),
+    ...(oursHas("upstream_client") ? [ours("ours-node", { client: "node" })] : []),
     ours("ours-plain", { plain: true }),
     { name: "nginx", kind: "native", version: versionSaid("nginx", ["-v"]), guards: true, takesPart: () => true, command: nginx },
     { name: "haproxy", kind: "native", version: versionSaid("haproxy", ["-v"]), guards: true, takesPart: () => true, command: haproxy },
@@ -73,11 +73,12 @@ function oursHas(field: string): boolean {
 interface Variant {
   readonly log?: boolean;
   readonly client?: "node";
+  readonly http1?: "node";
   /** Without plugins where others guard. */
   readonly plain?: boolean;
 }
 
-function ours(name: string, { log = false, client, plain = false }: Variant): Competitor {
+function ours(name: string, { log = false, client, http1, plain = false }: Variant): Competitor {
   return {
     ...{ name, kind: "ours", version: "as built", guards: !plain },
     takesPart({ name: scenario, guarded }) {
@@ -94,7 +95,7 @@ function ours(name: string, { log = false, client, plain = false }: Variant): Co
         ...(client === undefined ? {} : { upstream_client: client }),
       };
       const config: ConfigInput = {
-        global: { access_log: log ? { file: join(folder, "access.log") } : { enabled: false } },
+        global: { ...(http1 === undefined ? {} : { http1 }), access_log: log ? { file: join(folder, "access.log") } : { enabled: false } },
         services: [service],
       };
       const file = join(folder, "gw.json");
