@@ -25,7 +25,12 @@ export class LentBody extends Readable {
 
   /** Whether it can be lent: nobody reads it, and nobody listens to what becomes of it. */
   get isUntouched(): boolean {
-    return this.#state === "held" && !this.destroyed && this.readableFlowing === null && !this.readableDidRead && this.eventNames().length === 1;
+    return this.#state === "held" && !this.destroyed && this.readableFlowing === null && !this.readableDidRead && !this.#isHeard;
+  }
+
+  /** Not by `eventNames`, which makes a list of them and costs a microsecond. */
+  get #isHeard(): boolean {
+    return HEARD.some((event) => this.listenerCount(event) > 0) || this.listenerCount("error") > 1;
   }
 
   /** Whether somebody was given its bytes as they are: nobody will read them from the stream any more. */
@@ -78,5 +83,7 @@ export class LentBody extends Readable {
 export function ownBody(body: Buffer | Readable | null): Buffer | Readable | null {
   return body instanceof LentBody && body.isUntouched ? body.own() : body;
 }
+
+const HEARD = ["data", "end", "close", "readable"] as const;
 
 function ignore(): void {}
