@@ -211,14 +211,21 @@ describe("the pool", () => {
     expect(upstream.connections.total).toBe(1);
   });
 
-  test("an idle connection is kept, and closed after keepalive_idle_ms", async () => {
+  test("an idle connection serves the next request within keepalive_idle_ms", async () => {
     const upstream = await headBackend(({ socket }) => void socket.write(ok));
-    const { port } = await running(oneService(upstream.port, { pool: { keepalive_idle_ms: 80 } }));
+    const { port } = await running(oneService(upstream.port, { pool: { keepalive_idle_ms: 60_000 } }));
     await ask(port, { path: "/a/x" });
     await ask(port, { path: "/a/x" });
     expect(upstream.connections).toBe(1);
+  });
+
+  test("an idle connection is closed after keepalive_idle_ms, and the next request gets a new one", async () => {
+    const upstream = await headBackend(({ socket }) => void socket.write(ok));
+    const { port } = await running(oneService(upstream.port, { pool: { keepalive_idle_ms: 1 } }));
+    await ask(port, { path: "/a/x" });
     await eventually(() => upstream.sockets.size === 0, "the idle connection closing");
     expect((await ask(port, { path: "/a/x" })).status).toBe(200);
+    expect(upstream.connections).toBe(2);
   });
 
   test("never more connections than allowed, whatever comes", async () => {
