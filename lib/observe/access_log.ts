@@ -67,11 +67,11 @@ export class AccessLog {
     return this.#isStarted;
   }
 
-  /** Opens the file, where there is one. Throws the system's error when it cannot be opened. Does nothing when called again. */
+  /** Opens the file, where there is one and it is not open yet. Throws the system's error when it cannot be opened. */
   start(): void {
-    if (this.#isStarted) return;
     this.#isStarted = true;
-    this.#open(fileOf(this.#settings));
+    const path = fileOf(this.#settings);
+    if (path !== undefined && this.#file === null) this.#open(path);
   }
 
   /** A request has come: whether it is to be logged is decided by the settings in force now. */

@@ -1,4 +1,4 @@
-import { readFileSync } from "node:fs";
+import { mkdirSync, readFileSync, rmdirSync } from "node:fs";
 import { request } from "node:http";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
@@ -6,7 +6,7 @@ import { Call } from "../../lib/http/exchange.ts";
 import { silentLog } from "../../lib/base/log.ts";
 import type { Arrival } from "../../lib/http/arrival.ts";
 import { AccessLog, type AccessLogSettings } from "../../lib/observe/access_log.ts";
-import { definePlugin, schema } from "../../lib/index.ts";
+import { createGateway, definePlugin, schema } from "../../lib/index.ts";
 import { manualClock } from "../support/clock.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
 import { emptyFolder } from "../support/process.ts";
@@ -134,6 +134,18 @@ describe("an AccessLog", () => {
 });
 
 describe("the access log of a gateway", () => {
+  it("is written once listening is tried again after its file could not be opened", async () => {
+    const file = join(emptyFolder(), "access.log");
+    const gateway = createGateway({ config: oneService(9, {}, { access_log: { enabled: true, file } }) });
+    mkdirSync(file);
+    await expect(gateway.listen({ port: 0 })).rejects.toThrow("access_log");
+    rmdirSync(file);
+    const { port } = await gateway.listen({ port: 0 });
+    await ask(port, { path: "/none" });
+    await gateway.close();
+    expect(lines(readFileSync(file, "utf8"))).toHaveLength(1);
+  });
+
   it("has a line for every request, answered by an upstream or by the gateway itself", async () => {
     const origin = await backend();
     const { port, until } = await logged(oneService(origin.port, { routes: [{ name: "r", path: "/x", methods: ["GET"] }] }));
