@@ -22,7 +22,7 @@ import { informationHeaders, invalidity, replyHeaders, replyOf, switchHeaders } 
 import { MAX_RESPONSE_HEAD_BYTES } from "./response_parser.ts";
 import { trailerFields } from "./trailers.ts";
 import { clientGone, DRAIN_MS, faultCode, isStale, newTry, sendAgain, underLease, type ForwardOptions, type Try } from "./try.ts";
-import { overdueUpload, stalledUpload } from "./upload.ts";
+import { overdueUpload, stalledReply, stalledUpload } from "./upload.ts";
 
 /**
  * Resolves with the peer's final response, whose body has to be read or destroyed; rejects with a `Fault`. Informational responses
@@ -146,7 +146,7 @@ function send(one: Try<Pool>): Promise<Reply> {
       if (phase === "sending") {
         fail(stalledUpload(request, awaitsContinue, options.idleMs));
       } else if (phase === "receiving") {
-        fail(new Fault("upstream_timeout", `no byte either way for ${options.idleMs} ms`));
+        fail(stalledReply(response!.readableLength, options.idleMs));
       }
     };
     request.on("information", (info) => {

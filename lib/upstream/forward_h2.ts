@@ -19,7 +19,7 @@ import { informationHeaders, switchHeaders } from "./response_head.ts";
 import type { Session, Sessions } from "./sessions.ts";
 import { trailerFields } from "./trailers.ts";
 import { clientGone, connectTimeLeft, DRAIN_MS, isReplayable, newTry, type ForwardOptions, type Try } from "./try.ts";
-import { overdueUpload, stalledUpload } from "./upload.ts";
+import { overdueUpload, stalledReply, stalledUpload } from "./upload.ts";
 import { isWebsocketKey, websocketAccept } from "./websocket.ts";
 
 const { NGHTTP2_CANCEL, NGHTTP2_FLAG_END_STREAM, NGHTTP2_PROTOCOL_ERROR, NGHTTP2_REFUSED_STREAM } = http2.constants;
@@ -195,7 +195,7 @@ function send({ exchange, to, options, tryEndsAt, endsAt }: Try<Sessions>, sessi
       if (phase === "sending") {
         fail(stalledUpload(stream, awaitsContinue, options.idleMs));
       } else if (phase === "receiving") {
-        fail(new Fault("upstream_timeout", `no byte either way for ${options.idleMs} ms`));
+        fail(stalledReply(stream.readableLength, options.idleMs));
       }
     });
     stream.on("headers", (_fields: IncomingHttpHeaders, _flags: number, raw: readonly string[]) => {

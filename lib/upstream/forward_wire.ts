@@ -21,7 +21,7 @@ import { informationHeaders, replyHeaders, replyOf, switchHeaders, type Response
 import type { ResponseSink } from "./response_parser.ts";
 import { trailerFields } from "./trailers.ts";
 import { clientGone, DRAIN_MS, faultCode, isStale, newTry, sendAgain, underLease, type ForwardOptions, type Try } from "./try.ts";
-import { overdueUpload, stalledUpload } from "./upload.ts";
+import { overdueUpload, stalledReply, stalledUpload } from "./upload.ts";
 
 /** As `forward` of `forward.ts`. */
 export function forwardWire(exchange: Exchange, peer: Destination<Pool>, options: ForwardOptions, endsAt: number): Promise<Reply> {
@@ -153,7 +153,7 @@ class WireExchange implements Occupant, ResponseSink, Watched, Sink {
   silent(): void {
     const { idleMs } = this.#try.options;
     if (this.#phase === "sending") this.#fail(stalledUpload(this.#outgoing, this.#awaitsContinue, idleMs));
-    else if (this.#phase === "receiving" || this.#phase === "draining") this.#fail(new Fault("upstream_timeout", `no byte either way for ${idleMs} ms`));
+    else if (this.#phase === "receiving" || this.#phase === "draining") this.#fail(stalledReply(this.#body?.readableLength ?? 0, idleMs));
   }
 
   failed(error: NodeJS.ErrnoException): void {

@@ -1,5 +1,5 @@
 /**
- * Tells who is at fault when a request's body stops moving: the client that sends it, or the upstream that is to read it.
+ * Tells who is at fault when the body of a request or of a reply stops moving: the client or the upstream.
  */
 import { Fault } from "../base/errors.ts";
 
@@ -17,6 +17,12 @@ export function stalledUpload(request: Outgoing, awaitsContinue: boolean, idleMs
   if (awaitsContinue) return new Fault("upstream_timeout", `the upstream did not ask for the body within ${idleMs} ms`);
   if (!awaitsClient(request, awaitsContinue)) return new Fault("upstream_timeout", `the upstream read nothing for ${idleMs} ms`);
   return new Fault("request_timeout", `the client sent nothing for ${idleMs} ms`);
+}
+
+/** Whose fault it is that not a byte of a reply's body moved for `idleMs`: the client's if there is something of it to read. */
+export function stalledReply(unreadBytes: number, idleMs: number): Fault {
+  if (unreadBytes > 0) return new Fault("request_timeout", `the client read nothing of the reply for ${idleMs} ms`);
+  return new Fault("upstream_timeout", `no byte either way for ${idleMs} ms`);
 }
 
 /** Whether it is the client's body that is missing: all there was of it has left, and the upstream was not to ask for it. */

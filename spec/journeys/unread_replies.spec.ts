@@ -42,6 +42,20 @@ async function long(body: () => Reply["body"], timeouts: object = {}) {
   return { ...made, clock, lines, stalled };
 }
 
+/** The port of an upstream that speaks HTTP/2 without TLS. */
+async function h2Backend(answer: (stream: http2.ServerHttp2Stream) => void): Promise<number> {
+  const server = http2.createServer();
+  const sessions = new Set<http2.ServerHttp2Session>();
+  server.on("session", (session) => void sessions.add(session.on("error", () => {})));
+  server.on("stream", (stream) => answer(stream.on("error", () => {})));
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  onTestFinished(() => {
+    for (const session of sessions) session.destroy();
+    server.close();
+  });
+  return (server.address() as AddressInfo).port;
+}
+
 const BODIES: readonly [string, () => Reply["body"]][] = [
   ["a stream that has ended", endless],
   ["a body at hand", () => Buffer.alloc(CHUNK.length * CHUNKS)],
@@ -113,6 +127,23 @@ test("a client of HTTP/2 with a window of 0 gives its place up after a minute, w
   await eventually(() => gateway.inFlight === 0, "the place");
 });
 
+test.each([
+  ["http", "wire"],
+  ["http", "node"],
+  ["h2c", "wire"],
+] as const)("a client that reads nothing of a reply under way for idle_ms is at fault in the access log, and not the upstream (%s, %s)", async (protocol, upstream_client) => {
+  const lines: string[] = [];
+  const whole = Buffer.alloc(CHUNK.length * CHUNKS);
+  const port = protocol === "http" ? (await rawBackend((_request, response) => void response.end(whole))).port : await h2Backend((stream) => void stream.end(whole));
+  const config = oneService(port, { protocol, upstream_client, timeouts: { idle_ms: 50 } }, { access_log: { enabled: true } });
+  const made = await running(config, { accessLog: (text) => void lines.push(...text.trimEnd().split("\n")) });
+  const talk = await client(made.port);
+  talk.socket.pause();
+  talk.send(get());
+  await eventually(() => lines.length > 0, "the access log");
+  expect(JSON.parse(lines[0]!)).toMatchObject({ status: 200, code: "request_timeout", fault: "the client read nothing of the reply for 50 ms" });
+});
+
 describe("an upload that goes on behind its whole reply", () => {
   async function early(protocol: "http" | "h2c"): Promise<number> {
     if (protocol === "http") {
@@ -122,20 +153,10 @@ describe("an upload that goes on behind its whole reply", () => {
       });
       return upstream.port;
     }
-    const server = http2.createServer();
-    const sessions = new Set<http2.ServerHttp2Session>();
-    server.on("session", (session) => void sessions.add(session.on("error", () => {})));
-    server.on("stream", (stream) => {
-      stream.on("error", () => {}).resume();
-      stream.respond({ ":status": 413 });
+    return h2Backend((stream) => {
+      stream.resume().respond({ ":status": 413 });
       stream.end("early");
     });
-    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-    onTestFinished(() => {
-      for (const session of sessions) session.destroy();
-      server.close();
-    });
-    return (server.address() as AddressInfo).port;
   }
 
   test.each([
