@@ -19,7 +19,7 @@ const USAGE = `usage: npm run bench -- peers [SCENARIO,…] [--rounds N] [--seco
   SCENARIO   ${SCENARIOS.map(({ name }) => name).join(", ")}; all by default
   --rounds   1–50 rounds of each scenario, in which every proxy has its turn; 4 by default
   --seconds  1–60 whole seconds of load in a turn; 1 by default
-  --only     the proxies that take part: ours, ours-log, ours-http1-node, ours-node, ours-plain, nginx, haproxy, caddy, bare, http-proxy, fastify, fast-gateway
+  --only     the proxies that take part: ours, ours-log, ours-http1-node, ours-node, ours-plain, nginx, haproxy, caddy, bare, undici, http-proxy, fastify, fast-gateway
 It ends within ten minutes: what has not been measured by then is left out.`;
 
 /** What is under way then may take some seconds more; the limit behind it is for a run that does not get there. */

@@ -47,6 +47,11 @@ export function competitors(): Competitor[] {
       takesPart: ({ routes, protocol }) => routes === 0 && protocol !== "h2",
       command: (scenario, place) => nodeProgram("bare.mjs", [String(place.port), String(place.backendPort)], scenario, place),
     },
+    {
+      ...{ name: "undici", kind: "node", version: versionOf("undici"), guards: false },
+      takesPart: ({ routes, protocol }) => routes === 0 && protocol !== "h2",
+      command: (scenario, place) => nodeProgram("undici.mjs", [String(place.port), String(place.backendPort)], scenario, place),
+    },
     foreign("http-proxy", "http-proxy", ({ routes, protocol }) => routes === 0 && protocol !== "h2"),
     foreign("fastify", "@fastify/http-proxy", () => true),
     foreign("fast-gateway", "fast-gateway", ({ protocol }) => protocol !== "h2"),
