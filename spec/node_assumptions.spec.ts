@@ -22,7 +22,7 @@ const NOTHING = Buffer.alloc(0);
 
 function ignore(): void {}
 
-describe("what lib/server/limits.ts and lib/server/h2c.ts need of Node", () => {
+describe("what lib/server/limits.ts, lib/server/h2c.ts and lib/server/client_connection.ts need of Node", () => {
   it("an http.Server and a tls.Server serve a connection by listeners that they have from the start, and only by those", async () => {
     for (const server of [http.createServer(), tls.createServer({ cert: SERVER.cert, key: SERVER.key })] as net.Server[]) {
       const own = server.listeners("connection");
@@ -73,7 +73,7 @@ describe("what lib/server/limits.ts and lib/server/h2c.ts need of Node", () => {
   });
 });
 
-describe("what lib/server/listener.ts needs of Node", () => {
+describe("what lib/server/listener.ts and lib/server/http1_node.ts need of Node", () => {
   it("an http.Server without a port looks for late requests once `listening` was emitted on it", async () => {
     const server = http.createServer({ connectionsCheckingInterval: 5, headersTimeout: 1, requestTimeout: 1 });
     server.emit("listening");
@@ -86,18 +86,13 @@ describe("what lib/server/listener.ts needs of Node", () => {
     expect(error.code).toBe("ERR_HTTP_REQUEST_TIMEOUT");
   });
 
-  it("net.Server's own close ends neither the idle connections of an http.Server nor its look for late requests", async () => {
+  it("times that change on an http.Server hold for connections that are there", async () => {
     const server = http.createServer({ connectionsCheckingInterval: 5, headersTimeout: 0, requestTimeout: 0 }, (_request, response) => response.end("served"));
-    const { send, until, text } = await client(await listening(server));
+    const { send, until } = await client(await listening(server));
     send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     await until("served");
-    net.Server.prototype.close.call(server);
-    expect(server.listening).toBe(false);
-    send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    await eventually(() => text().split("served").length === 3);
     const late = once(server, "clientError") as Promise<[NodeJS.ErrnoException, Duplex]>;
     send("GET / HTTP/1.1\r\n");
-    // Also what `lib/server/http1_node.ts` needs: times that change hold for connections that are there.
     server.requestTimeout = 1;
     server.headersTimeout = 1;
     expect((await late)[0].code).toBe("ERR_HTTP_REQUEST_TIMEOUT");
@@ -118,6 +113,28 @@ describe("what lib/server/listener.ts needs of Node", () => {
       await turn();
     }
     expect(taken).toBe(5);
+  });
+});
+
+describe("what lib/server/turns.ts needs of Node", () => {
+  it("a paused socket whose own `resume` does nothing stays unread, although its parser resumes it after each message", async () => {
+    const responses: ServerResponse[] = [];
+    const server = http.createServer((_request, response) => void responses.push(response));
+    const connections: Socket[] = [];
+    server.on("connection", (socket) => connections.push(socket));
+    const { send } = await client(await listening(server));
+    send("GET /1 HTTP/1.1\r\nHost: a\r\n\r\n");
+    await eventually(() => responses.length === 1);
+    const [near] = connections as [Socket];
+    const resume = near.resume;
+    near.resume = () => near;
+    near.pause();
+    send("GET /2 HTTP/1.1\r\nHost: a\r\n\r\n");
+    for (let i = 0; i < 20; i++) await turn();
+    expect(responses).toHaveLength(1);
+    near.resume = resume;
+    near.resume();
+    await eventually(() => responses.length === 2);
   });
 });
 

@@ -94,7 +94,7 @@ export function guard(server: Server, admitted: (socket: Socket) => boolean): vo
 }
 
 /** Removes a server's own `connection` listeners; returns what serves a connection as they did. Throws if the server has none. */
-export function takeConnections(server: Server): (socket: Socket) => void {
+function takeConnections(server: Server): (socket: Socket) => void {
   const own = server.listeners("connection") as ((this: Server, socket: Socket) => void)[];
   // Added later, they would serve every connection that is refused here.
   if (own.length === 0) throw new Error("this version of Node.js is not supported: its servers have no connection listener that limits could be put before");
