@@ -318,8 +318,9 @@ class Reader {
     if (simple !== undefined) return simple;
     const code = letter === "u" ? this.#match(HEX4) : "";
     if (code !== "") return String.fromCharCode(parseInt(code, 16));
-    const allowed = letter === "u" ? "four hexadecimal digits after \\u" : 'one of \\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX';
-    throw this.#fault(start, `expected ${allowed}, found ${this.#text.slice(start, start + (letter === "u" ? 6 : 2))}`);
+    // What stands behind the backslash is not repeated: the string may be a secret.
+    if (letter === "u") throw this.#fault(start, "expected four hexadecimal digits after \\u, found something else");
+    throw this.#fault(start, 'expected one of \\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX, found another escape');
   }
 
   /** Skips white space and then the character, if it is the next. */

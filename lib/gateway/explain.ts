@@ -245,7 +245,10 @@ function whyRefused(found: Extract<Found<RouteTarget>, { routes: unknown }>, ask
   const deciding = shown.services.flatMap((service) => service.routes.map((route) => ({ service, route }))).filter(decide);
   const reasons = deciding.slice(0, MOST_NAMED).map((place) => {
     if (found.kind === "method") return otherMethods(place, asked.inbound.method);
-    if (found.refusal === ENCODED_SLASH) return `${nameOf(place)} fits the path, but its service does not let %2F through ("encoded_slashes").`;
+    if (found.refusal === ENCODED_SLASH) {
+      const fits = findIn(place, asked) === "none" ? "would fit the path with “/” for %2F, and" : "fits the path, but";
+      return `${nameOf(place)} ${fits} its service does not let %2F through ("encoded_slashes").`;
+    }
     return `${nameOf(place)} would fit the path without “;” and what follows it, and its service does not let that go elsewhere ("path_parameters").`;
   });
   const others = placesFor(shown, asked).filter((place) => !decide(place) && findIn(place, asked) === "route");

@@ -78,6 +78,16 @@ export function compileTable<T>(entries: readonly TableEntry<T>[]): RouteTable<T
     const isOther = bare.leaf !== 0 && (bare.leaf !== search.leaf || bare.tree !== search.tree);
     return isOther && Array.from(endpointsOf(bare).ids).some((id) => !entries[id]!.pathParameters) ? routesOf(bare) : [];
   };
+  /** The same for `%2F`: routes, no less specific than the one found, that take the path where `%2F` is read as "/". */
+  const inTheWayDecoded = (authority: string, search: Search, id: number): readonly T[] => {
+    const decoded = new Search(search.path.replaceAll("%2F", "/").replace(/\/\/+/g, "/"));
+    match(authority, decoded);
+    if (decoded.leaf === 0) return [];
+    const isOther = decoded.leaf !== search.leaf || decoded.tree !== search.tree;
+    const ids = Array.from(endpointsOf(decoded).ids);
+    if (isOther && ids.some((each) => !slashes[each]) && rankOf(entries[ids[0]!]!) >= rankOf(entries[id]!)) return routesOf(decoded);
+    return decoded.path.includes(";") ? inTheWay(authority, decoded) : [];
+  };
 
   return {
     find(authority, method, path, encodedSlash) {
@@ -91,7 +101,11 @@ export function compileTable<T>(entries: readonly TableEntry<T>[]): RouteTable<T
         match(authority, search);
       }
       const id = endpointFor(search, method);
-      if (encodedSlash && (id === NONE || !slashes[id])) return { kind: "refused", refusal: ENCODED_SLASH, routes: routesOf(search) };
+      if (encodedSlash) {
+        const routes = id === NONE || !slashes[id] ? routesOf(search) : inTheWayDecoded(authority, search, id);
+        if (routes.length > 0) return { kind: "refused", refusal: ENCODED_SLASH, routes };
+        match(authority, search);
+      }
       if (id !== NONE) return answer(targets[id]!, cuts[id]!, search, path);
       return { kind: "method", allow: [...new Set(endpointsOf(search).methods)].sort().join(", "), routes: routesOf(search) };
     },
@@ -151,6 +165,12 @@ interface Cut {
 interface Shared {
   readonly bases: Map<string, { readonly segments: readonly Segment[]; readonly names: readonly string[]; readonly literalsAtEnd: number }>;
   readonly cuts: Map<string, Cut>;
+}
+
+/** Compares as text: the greater of two is more specific. `/a/{x}/{rest*}` is "210". */
+function rankOf({ basePath, path }: TableEntry<unknown>): string {
+  const segments = [...segmentsOf(basePath, "base_path", []), ...segmentsOf(path, "path", [])];
+  return segments.map(({ kind }) => (kind === "literal" ? "2" : kind === "one" ? "1" : "0")).join("");
 }
 
 /** How an entry is matched, and what is cut out of a path that matched. */

@@ -161,8 +161,8 @@ describe("parseJson", () => {
     ['["a\nb"]', "1:2 expected the closing quote of this string, found the end of the line"],
     ['["ab', "1:2 expected the closing quote of this string, found the end of the file"],
     ['["a\tb"]', "1:4 expected printable characters, found U+0009: write \\u0009 inside a string"],
-    ['["a\\x"]', '1:4 expected one of \\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX, found \\x'],
-    ['["\\u12g4"]', "1:3 expected four hexadecimal digits after \\u, found \\u12g4"],
+    ['["a\\x"]', '1:4 expected one of \\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX, found another escape'],
+    ['["\\u12g4"]', "1:3 expected four hexadecimal digits after \\u, found something else"],
     ["[\u00a01]", "1:2 expected a value, found U+00A0"],
   ])("explains %j", (text, message) => {
     expect(failure(text)).toBe(message);

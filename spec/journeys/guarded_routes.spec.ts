@@ -50,6 +50,10 @@ describe("what a guarded route does not take", () => {
     ["/files/a%2Fb", "path_ambiguous"],
     ["/files/a%2fb", "path_ambiguous"],
     ["/files%2Fa/../b", "path_ambiguous"],
+    ["/admin%2Fusers", "path_ambiguous"],
+    ["/%2fadmin%2F%2fusers%2F", "path_ambiguous"],
+    ["/admin;x%2Fusers", "path_ambiguous"],
+    ["/files%2Fa", "path_ambiguous"],
     ["/admin;x/users", "path_ambiguous"],
     ["/admin/users;jsessionid=1", "path_ambiguous"],
     ["/admin%3bx/users", "path_ambiguous"],
@@ -78,6 +82,16 @@ describe("what no guarded route stands before", () => {
     const { answer, outer } = await guarded();
     expect((await answer(`POST ${path}`)).status).toBe(200);
     expect(outer.seen.map(({ url }) => url)).toEqual([path]);
+  });
+
+  test('keeps its %2F before the routes of services that accept it, and before less specific ones', async () => {
+    const { answer, outer } = await guarded({ admin: { encoded_slashes: "allow" } });
+    expect((await answer("GET /admin%2Fusers")).status).toBe(200);
+    expect(outer.seen.map(({ url }) => url)).toEqual(["/admin%2Fusers"]);
+    const routes = [{ name: "file", path: "/files/{x}" }];
+    const other = await guarded({ routes, admin: { encoded_slashes: "allow" }, open: { encoded_slashes: "reject" } });
+    expect((await other.answer("GET /files/a%2Fb")).status).toBe(200);
+    expect(other.inner.seen.map(({ url }) => url)).toEqual(["/files/a%2Fb"]);
   });
 
   test("goes by its method where routes share a pattern", async () => {

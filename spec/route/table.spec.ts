@@ -382,6 +382,11 @@ function naiveGroup(entries: readonly Entry[], authority: string, path: string) 
   return candidates.filter(({ group }) => group === candidates[0]!.group);
 }
 
+/** The greater of two texts is the stricter pattern. */
+function strictness(pattern: readonly string[]): string {
+  return pattern.map((p) => (isRest(p) ? 0 : isOne(p) ? 1 : 2)).join("");
+}
+
 function naive(entries: readonly Entry[], authority: string, method: string, path: string): Found<string> {
   const group = naiveGroup(entries, authority, path);
   const encodedSlash = path.includes("%2F");
@@ -395,6 +400,15 @@ function naive(entries: readonly Entry[], authority: string, method: string, pat
 
   const winner = taker(group, method);
   if (encodedSlash && winner?.e.encodedSlashes !== true) return asRefused(group);
+  if (encodedSlash) {
+    const decodedPath = path.replaceAll("%2F", "/");
+    const decoded = naiveGroup(entries, authority, decodedPath);
+    const isElsewhere = decoded.length > 0 && decoded[0]!.shape !== group[0]!.shape && strictness(decoded[0]!.pattern) >= strictness(group[0]!.pattern);
+    if (isElsewhere && decoded.some(({ e }) => reached(decoded).includes(e.target) && !e.encodedSlashes)) return asRefused(decoded);
+    const both = naiveGroup(entries, authority, decodedPath.replace(/;[^/]*/g, ""));
+    const isBeyond = decoded.length > 0 && both.length > 0 && both[0]!.shape !== decoded[0]!.shape;
+    if (isBeyond && both.some(({ e }) => reached(both).includes(e.target) && !e.pathParameters)) return asRefused(both);
+  }
   if (winner === undefined) {
     const allow = new Set(group.flatMap(({ e }) => (e.methods.includes("GET") ? [...e.methods, "HEAD"] : e.methods)));
     return { kind: "method", allow: [...allow].sort().join(", "), routes: reached(group).sort() };
