@@ -93,7 +93,9 @@ const USAGE = "Its default export has to be a plugin, a list of plugins, or a fu
  * `import`, `import(` and `from`, wherever it stands, since an import statement can have nothing else there; so it finds them all.
  */
 function uncoveredImport(code: string): string | undefined {
-  for (const [, , specifier = ""] of code.matchAll(SPECIFIERS)) {
+  for (const [, , quoted = "", templated = ""] of code.matchAll(SPECIFIERS)) {
+    // What URLs are read without: tabs and line ends anywhere, spaces in front.
+    const specifier = (quoted || templated).replace(/[\t\n\r]/g, "").replace(/^[\0- ]+/, "");
     const scheme = /^[a-z][a-z0-9+.-]*:/i.exec(specifier)?.[0].toLowerCase();
     if (specifier.includes("\\")) return `it imports by a name that is written with escapes. ${ONE_FILE}`;
     if (scheme !== undefined && scheme !== "node:") return `it imports by a URL that begins with ${scheme}, and its digest does not cover that. ${ONE_FILE}`;
@@ -101,8 +103,11 @@ function uncoveredImport(code: string): string | undefined {
   return undefined;
 }
 
-/** Between keyword and text there may be space, comments and, for `import(`, a parenthesis. */
-const SPECIFIERS = /\b(?:(?:import)(?:[\s(]|\/\*(?:[^*]|\*(?!\/))*\*\/|\/\/.*)*|from(?:\s|\/\*(?:[^*]|\*(?!\/))*\*\/|\/\/.*)*)(["'`])((?:\\[^]|(?!\1)[^\\\n\r])*)\1/g;
+/** Between keyword and text there may be space, comments and, behind `import` only, parentheses. */
+const GAP = String.raw`\s|/\*(?:[^*]|\*(?!/))*\*/|//.*[\n\r\u2028\u2029]`;
+const TEXT = String.raw`(["'])((?:\\[^]|(?!\1)[^\\\n\r])*)\1|${"`"}((?:\\[^]|[^\\${"`"}])*)${"`"}`;
+/** The text is looked at ahead and not taken, so that what only looks like an import, as in a comment, hides none that follows it. */
+const SPECIFIERS = new RegExp(String.raw`\b(?:import|from(?!(?:${GAP})*\())(?=(?:\(|${GAP})*(?:${TEXT}))`, "g");
 
 const ONE_FILE = "A module is one file, which may import node: modules only";
 

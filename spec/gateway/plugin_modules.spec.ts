@@ -72,6 +72,7 @@ describe("a plugin module", () => {
     ["a plugin as it is", `const any = { expects: "", describe: undefined, kinds: ["object"], check: () => ({}), show: () => ({}), jsonSchema: () => ({}) };
       export default { name: "hello", schema: any, create: () => () => () => ({ status: 200, headers: [], body: Buffer.from("hello") }) };`],
     ["a plugin whose texts speak of imports", `const from = "import x from y"; Buffer.from("data:x"); export default (kit) => ${plugin("hello")}; "from ftp://x";`],
+    ["a plugin with a rule of slashes behind a comment", `// import ${"/".repeat(200)}\nBuffer.from /* a */ ("data:x"); export default (kit) => ${plugin("hello")};`],
     ["a plugin made with node's modules", `import { format } from "node:util"; export default (kit) => ${plugin("hello")}; format("");`],
   ])("may export %s", async (_what, text) => {
     const { file } = folder({ "m.mjs": text });
@@ -107,6 +108,10 @@ describe("a plugin module", () => {
     ["that imports a package", 'import "vitest"; export default 1;', /it imports another file or package/],
     ["that imports from the network", 'import "https://127.0.0.1:9/x.mjs"; export default 1;', /begins with https:, and its digest does not cover that\. A module is one file/],
     ["that imports a file by its URL", 'import x from "file:///etc/x.mjs"; export default x;', /begins with file:, and its digest/],
+    ["that imports data, spelt with a space in front", `import x from " data:text/javascript,0"; export default x;`, /begins with data:, and its digest/],
+    ["that imports data, spelt with a tab", `import x from "da\tta:text/javascript,0"; export default x;`, /begins with data:, and its digest/],
+    ["that imports data behind a comment with a quote", `/* from "*/ import x from "data:text/javascript,0"; export default x;`, /begins with data:, and its digest/],
+    ["that imports data, on a line of its own", "const x = await import(`\ndata:text/javascript,0`); export default x;", /begins with data:, and its digest/],
     ["that imports data", `import x from 'data:text/javascript,export { default } from "file:///etc/x.mjs"'; export default x;`, /begins with data:, and its digest/],
     ["that exports from a file by its URL", 'export * from"FILE:///etc/x.mjs"; export { default } from "node:fs";', /begins with file:/],
     ["that imports a file behind comments", 'import /* " */ x from // why\n /**/ "file:///etc/x.mjs" with { type: "json" }; export default x;', /begins with file:/],
