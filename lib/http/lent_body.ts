@@ -84,6 +84,6 @@ export function ownBody(body: Buffer | Readable | null): Buffer | Readable | nul
   return body instanceof LentBody && body.isUntouched ? body.own() : body;
 }
 
-const HEARD = ["data", "end", "close", "readable"] as const;
+const HEARD = ["data", "end", "close", "readable", "newListener"] as const;
 
 function ignore(): void {}
