@@ -43,7 +43,7 @@ export interface ConnectionServer extends Http1Options {
   readonly dateLine: () => string;
   /** The connection has closed, or is HTTP/1 no more. */
   readonly gone: (connection: ClientConnection) => void;
-  /** A reply has left. */
+  /** A reply has left, or the rest of an upload behind one has arrived. */
   readonly replied: () => void;
 }
 
@@ -73,6 +73,8 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
   #isHead = false;
   #isOld = false;
   #isPersistent = true;
+  /** Whether the client has said that it sends nothing behind this request. */
+  #isClientDone = false;
   /** Whether the client sends its body unasked, or has been asked for it (RFC 9110 §10.1.1). */
   #isTold = true;
   /** The body while it arrives; null where there is none, or all of it came with the head. */
@@ -171,6 +173,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     const inbound = receiveHead(head, this.#facts, content, this.#server.receiving(), this.#inform);
     this.#inbound = inbound;
     this.#isPersistent = framing.isPersistent && inbound.refusal === null;
+    this.#isClientDone = !framing.isPersistent && inbound.refusal === null;
     if (inbound.upgrade !== null && inbound.refusal === null) {
       // `#read` hands over what follows, which is not HTTP.
       this.#phase = "over";
@@ -196,8 +199,12 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
   ended(): void {
     this.#endUpload?.();
     this.#endUpload = null;
-    if (this.#phase === "discarding") this.#idle();
-    else if (this.#body !== null) {
+    // A socket that stayed paused would not report that the client disconnects.
+    if (this.#socket.isPaused()) this.#socket.resume();
+    if (this.#phase === "discarding") {
+      this.#idle();
+      this.#server.replied();
+    } else if (this.#body !== null) {
       this.#body.trailers = this.#parser.trailers;
       this.#body.push(null);
     }
@@ -254,7 +261,9 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     if (spoilt !== null) return this.send(spoilt);
     const body = this.#bodyOf(reply);
     const framing = this.#framingOf(reply, body);
-    this.#isLast = !this.#isPersistent || !this.#isTold || framing === "until close" || this.#server.isLeaving();
+    // A client that waits for a 100 (Continue) may send its body later, or never: the next request could not be told from it.
+    const isInDoubt = !this.#isTold && !this.#parser.isOver;
+    this.#isLast = !this.#isPersistent || isInDoubt || framing === "until close" || this.#server.isLeaving();
     let text: string;
     try {
       const connection = this.#isLast ? CLOSE : KEEP_ALIVE;
@@ -395,6 +404,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     if (this.#isLast) return this.#end();
     if (this.#parser.isOver) return this.#idle();
     this.#phase = "discarding";
+    this.#discarded = 0;
     this.#since = this.#server.clock.now();
     // Whoever reads it has its reply, and may hold a connection to the upstream for the rest.
     this.#body!.destroy();
@@ -507,11 +517,12 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
   #end(): void {
     this.#phase = "over";
     const socket = this.#socket;
-    // Bytes that nobody reads would turn the end into a reset, which takes the reply from a client that has not read it.
-    if (!this.#parser.isOver || this.#rest !== null) {
-      this.#body?.destroy();
-      endSoon(socket, this.#server.clock);
-    } else socket.end(() => socket.destroy());
+    // Bytes that nobody reads would turn the end into a reset, which takes the reply from a client that has not read it (RFC 9112 §9.6).
+    if (this.#isClientDone && this.#parser.isOver && this.#rest === null) return void socket.end(() => socket.destroy());
+    this.#body?.destroy();
+    // Behind a whole request, only requests that the client sent before it knew of the end can follow.
+    const isWhole = this.#isPersistent && this.#parser.isOver;
+    endSoon(socket, this.#server.clock, isWhole ? MAX_CROSSING_MS : undefined);
   }
 
   /** The client has ended its side, which is taken for a disconnect. */
@@ -551,6 +562,8 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
 
 /** Most bytes of later requests that are read while one is under way. */
 const MAX_AHEAD_BYTES = 64 * 1024;
+/** How long requests that cross the last reply on their way are discarded, in milliseconds: a drain waits for it. */
+const MAX_CROSSING_MS = 1_000;
 /** Up to this size a body is sent as text, in one write with its head: copying it twice costs less than a second buffer. */
 const TEXT_BODY_BYTES = 4096;
 const CLOSE = "Connection: close\r\n";

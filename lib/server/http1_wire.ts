@@ -54,7 +54,11 @@ export function createWireHttp1(options: Http1Options): Http1 {
       endIdleLater = clock.after(lingerMs, endIdle);
       if (lingerMs === 0) endIdle();
     },
-    destroy: () => looking?.cancel(),
+    destroy() {
+      looking?.cancel();
+      endIdleLater?.cancel();
+      endIdleLater = null;
+    },
   };
 }
 

@@ -12,8 +12,8 @@ const MAX_UNREAD_MS = 60_000;
 const MAX_LINGER_MS = 5_000;
 const MAX_LINGER_BYTES = 1024 * 1024;
 
-/** Sends what is written and our end, reads on for a while, and destroys the socket at the latest then. */
-export function endSoon(socket: Duplex & { setTimeout?(ms: number): void }, clock: Clock): void {
+/** Sends what is written and our end, discards what arrives for up to `lingerMs` (default 5 000) after that, then destroys the socket. */
+export function endSoon(socket: Duplex & { setTimeout?(ms: number): void }, clock: Clock, lingerMs = MAX_LINGER_MS): void {
   if (socket.destroyed) return;
   const cut = () => void socket.destroy();
   let discarded = 0;
@@ -35,7 +35,7 @@ export function endSoon(socket: Duplex & { setTimeout?(ms: number): void }, cloc
   socket.once("close", () => timer.cancel());
   const wait = () => {
     timer.cancel();
-    timer = clock.after(MAX_LINGER_MS, cut);
+    timer = clock.after(lingerMs, cut);
   };
   socket.end();
   if (socket.writableFinished) wait();

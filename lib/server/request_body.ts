@@ -7,7 +7,7 @@ import { NO_TRAILERS } from "../http/body_reader.ts";
 import type { HeaderList } from "../http/headers.ts";
 
 export interface BodySource {
-  /** The reader has room again. */
+  /** The reader has room again, or wants no more. */
   readOn(): void;
 }
 
@@ -25,6 +25,11 @@ export class RequestBody extends Readable {
 
   override _read(): void {
     this.#source.readOn();
+  }
+
+  override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
+    this.#source.readOn();
+    done(error);
   }
 }
 

@@ -1,10 +1,10 @@
 /** HTTP/1 connections of clients, byte by byte over real sockets: deadlines, pipelined requests, and connections that end early. */
 import net, { type AddressInfo } from "node:net";
-import { PassThrough } from "node:stream";
+import { getDefaultHighWaterMark, PassThrough, type Readable } from "node:stream";
 import { expect, onTestFinished, test } from "vitest";
 import { Departures } from "../../lib/base/departures.ts";
 import { Watch } from "../../lib/base/watch.ts";
-import type { Reply } from "../../lib/http/reply.ts";
+import { problem, type Reply } from "../../lib/http/reply.ts";
 import { createWireHttp1 } from "../../lib/server/http1_wire.ts";
 import type { Limits } from "../../lib/server/limits.ts";
 import type { Inbound } from "../../lib/server/receive.ts";
@@ -48,7 +48,7 @@ async function serving(serve: (inbound: Inbound) => Reply | undefined, limits: P
     server.close();
     for (const socket of sockets) socket.destroy();
   });
-  return { clock, port: (server.address() as AddressInfo).port, received, ended, answers, sockets };
+  return { clock, http1, port: (server.address() as AddressInfo).port, received, ended, answers, sockets };
 }
 
 const fine = (): Reply => ({ status: 200, headers: [], body: Buffer.from("ok") });
@@ -169,4 +169,131 @@ test("a request whose bytes arrive one by one is read as one that arrives whole"
   }
   await eventually(() => statusesIn(talk.text()).length === 3);
   expect(seen).toEqual(["/a 2", "/b 1", "/c 2"]);
+});
+
+test.runIf(codec === "wire").each([
+  ["has filled the buffer of its reader, with a request behind it", 0, () => {}],
+  ["has filled the buffer of its reader, who gave it up", 100_000, (body: Readable) => void body.destroy()],
+])("a client that disconnects while it waits for its reply is noticed although its upload %s", async (_title, missing, meanwhile) => {
+  let inbound!: Inbound;
+  const { port, sockets, received, ended } = await serving((got) => {
+    inbound = got;
+    return undefined;
+  });
+  const talk = await client(port);
+  const present = getDefaultHighWaterMark(false);
+  const head = `POST /upload HTTP/1.1\r\nHost: h\r\nContent-Length: ${present + missing}\r\n\r\n`;
+  talk.send(head);
+  await eventually(() => received.length === 1);
+  talk.send(Buffer.alloc(present));
+  await eventually(() => sockets[0]!.bytesRead === head.length + present);
+  // Stays in the socket while that is paused, and hides the end behind it.
+  talk.send(missing === 0 ? get("/next") : Buffer.alloc(1_000));
+  await eventually(() => sockets[0]!.bytesRead > head.length + present);
+  meanwhile(inbound.body!);
+  talk.socket.destroy();
+  await eventually(() => ended.length === 1);
+  expect(inbound.call.aborted).toBe(true);
+});
+
+test.runIf(codec === "wire")("1 MiB of an upload is discarded behind an early reply, whatever was discarded before it", async () => {
+  let inbound!: Inbound;
+  const { port, sockets, answers, ended } = await serving((received) => {
+    inbound ??= received;
+    received.body?.destroy();
+    return undefined;
+  });
+  const talk = await client(port);
+  const length = 1_900_000;
+  const head = `POST /upload HTTP/1.1\r\nHost: h\r\nContent-Length: ${length}\r\n\r\n`;
+  talk.send(head);
+  await eventually(() => answers.length === 1);
+  talk.send(Buffer.alloc(1_000_000));
+  await eventually(() => sockets[0]!.bytesRead === head.length + 1_000_000);
+  answers[0]!(fine());
+  await eventually(() => ended.length === 1);
+  talk.send(Buffer.alloc(length - 1_000_000));
+  talk.send(get("/next"));
+  await eventually(() => answers.length === 2);
+  answers[1]!(fine());
+  await eventually(() => statusesIn(talk.text()).length === 2);
+});
+
+test("a body behind a request that is refused for its framing does not reset the connection", async () => {
+  const { port, sockets } = await serving(({ refusal, call }) => problem(call, refusal!.code));
+  const talk = await client(port);
+  talk.socket.allowHalfOpen = true;
+  let reset = false;
+  talk.socket.on("error", () => (reset = true));
+  talk.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 300000\r\nTransfer-Encoding: chunked\r\n\r\n");
+  await talk.until("request_id");
+  for (let i = 0; i < 10; i++) {
+    talk.send(Buffer.alloc(30_000));
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  talk.socket.end();
+  await talk.closed();
+  expect(reset).toBe(false);
+  await eventually(() => sockets[0]!.destroyed);
+});
+
+test("a request that crosses the last reply of a drain does not reset the connection", async () => {
+  const { port, clock, http1, answers, sockets } = await serving(() => undefined);
+  const talk = await client(port);
+  talk.socket.allowHalfOpen = true;
+  let reset = false;
+  talk.socket.on("error", () => (reset = true));
+  talk.send(get("/1"));
+  await eventually(() => answers.length === 1);
+  http1.drain(100);
+  answers[0]!(fine());
+  await talk.until("ok");
+  for (const path of ["/2", "/3", "/4"]) {
+    talk.send(get(path));
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  await eventually(() => sockets[0]!.bytesRead === get("/1").length * 4);
+  expect(sockets[0]!.destroyed).toBe(false);
+  // A client that keeps its side open does not hold the drain up for long.
+  clock.advance(1_000);
+  await eventually(() => sockets[0]!.destroyed);
+  expect(reset).toBe(false);
+  expect(talk.text()).toContain("Connection: close");
+});
+
+test.runIf(codec === "wire")("a drain ends a connection whose early reply left before it, once the rest of the upload has arrived", async () => {
+  const { port, clock, http1, sockets, ended } = await serving(fine);
+  const talk = await client(port);
+  talk.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n12345");
+  await talk.until("ok");
+  await eventually(() => ended.length === 1);
+  http1.drain(100);
+  clock.advance(100);
+  expect(sockets[0]!.destroyed).toBe(false);
+  talk.send("67890");
+  await eventually(() => sockets[0]!.bytesRead === 58);
+  await new Promise((resolve) => setImmediate(resolve));
+  clock.advance(100);
+  await eventually(() => sockets[0]!.destroyed);
+});
+
+test.runIf(codec === "wire")("no timer is left when a drain is cut short", async () => {
+  const { port, clock, http1, sockets } = await serving(fine);
+  const talk = await client(port);
+  talk.send(get("/1"));
+  await talk.until("ok");
+  http1.drain(10_000);
+  http1.destroy();
+  for (const socket of sockets) socket.destroy();
+  await talk.closed();
+  expect(clock.pending).toBe(0);
+});
+
+test.runIf(codec === "wire")("a connection goes on behind a body that was sent without waiting for its 100 (Continue)", async () => {
+  const { port, received } = await serving(fine);
+  const talk = await client(port);
+  const post = "POST /a HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nhi";
+  talk.send(post + get("/b"));
+  await eventually(() => received.length === 2);
+  await eventually(() => statusesIn(talk.text()).length === 2);
 });
