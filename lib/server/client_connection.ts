@@ -168,7 +168,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     this.#discarded = 0;
     const body = this.#parser.isOver ? null : new RequestBody(this);
     this.#body = body;
-    // Not those of the parser: it may be reading the next request by then.
+    // Not the parser's trailers: it may be reading the next request by then.
     const content = body === null ? { body: whole === null ? null : new LentBody(whole, ignore), trailers: noTrailers } : { body, trailers: () => body.trailers };
     const inbound = receiveHead(head, this.#facts, content, this.#server.receiving(), this.#inform);
     this.#inbound = inbound;
@@ -215,7 +215,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     if (!this.#parser.isOver && this.#phase !== "over") this.#socket.resume();
   }
 
-  /** Nobody wants the rest of the body. While its reply is awaited, the client is made to wait rather than cut off. */
+  /** Discards a part of the body. Beyond the bound the client waits while its reply is awaited; after the reply the connection is closed. */
   #discard(bytes: Buffer): void {
     this.#discarded += bytes.length;
     if (this.#discarded <= MAX_DISCARDED_BYTES) return;
@@ -406,7 +406,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     this.#phase = "discarding";
     this.#discarded = 0;
     this.#since = this.#server.clock.now();
-    // Whoever reads it has its reply, and may hold a connection to the upstream for the rest.
+    // Its reader may hold a connection to the upstream for the rest.
     this.#body!.destroy();
     this.#socket.resume();
   }
@@ -540,7 +540,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     this.#socket.end(() => this.#socket.destroy());
   };
 
-  /** Half a request: its client may still read why nothing comes of it, but there is nobody whose fault the log could name. */
+  /** Refuses a request that broke off: a client that has ended only its own side can still read why. */
   #cutOff(): void {
     this.#inbound?.call.abort();
     this.#refuse({ code: "bad_request", message: "the connection ended before the request did" });

@@ -1,6 +1,5 @@
 /**
- * What both codecs for HTTP/1 clients share: what they are given, and what they offer. `client_connection.ts` is our own codec,
- * `http1_node.ts` node's.
+ * The interface of both codecs for HTTP/1 clients: our own (`http1_wire.ts`) and node's (`http1_node.ts`).
  */
 import type { Duplex } from "node:stream";
 import type { Socket } from "node:net";
@@ -14,7 +13,7 @@ import type { DeliveryOptions } from "./delivery.ts";
 import type { Limits } from "./limits.ts";
 import type { Inbound, ReceiveOptions } from "./receive.ts";
 
-/** Whoever has read a request and waits for its reply. */
+/** Sends the reply to one request. */
 export interface Responder {
   /** Sends the reply; called once, unless `giveUp` is. */
   send(reply: Reply): void;

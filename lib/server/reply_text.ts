@@ -1,6 +1,5 @@
 /**
- * Writes the head of a reply to an HTTP/1 client as text of which each character is a byte (Latin-1). How the body is sent is
- * `client_connection.ts`.
+ * Writes the head of a reply to an HTTP/1 client as Latin-1 text.
  */
 import { STATUS_CODES } from "node:http";
 import type { HeaderList } from "../http/headers.ts";

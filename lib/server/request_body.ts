@@ -1,6 +1,5 @@
 /**
- * The body of a request while it arrives on a client's connection, with back-pressure. Bodies that arrive with their head are a
- * `LentBody`.
+ * The body of a request while it arrives on a client's connection, with back-pressure.
  */
 import { Readable } from "node:stream";
 import { NO_TRAILERS } from "../http/body_reader.ts";
@@ -19,7 +18,7 @@ export class RequestBody extends Readable {
   constructor(source: BodySource) {
     super();
     this.#source = source;
-    // Its reader may have stopped listening: the end of a body that nobody reads is not an event.
+    // The error of a body that nobody reads must not end the process.
     this.on("error", ignore);
   }
 

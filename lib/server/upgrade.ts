@@ -1,5 +1,5 @@
 /**
- * Answers a request for a WebSocket on a client's HTTP/1 connection. What the reply is, and who gets the tunnel, is decided elsewhere.
+ * Answers a request for a WebSocket on a client's HTTP/1 connection.
  */
 import type { Duplex } from "node:stream";
 import type { Reply } from "../http/reply.ts";
@@ -7,7 +7,7 @@ import { respondBare } from "./bare.ts";
 import type { Http1Options } from "./http1.ts";
 import type { Inbound } from "./receive.ts";
 
-/** `behind`: what the client has sent behind its request. The socket is nobody else's any more. */
+/** `behind`: what the client has sent behind its request. The caller must not use the socket any more. */
 export function answerUpgrade(socket: Duplex, behind: Buffer, inbound: Inbound, { delivery, answer, ended, join }: Http1Options): void {
   const { call } = inbound;
   let tunnelled = false;
