@@ -302,6 +302,8 @@ export class Call {
    * one that HTTP cannot carry is dropped.
    */
   inform(status: number, headers: HeaderList): void {
+    // The connection may be serving the next request by now.
+    if (this.#state !== "open") return;
     try {
       if (isInformational(status) && isWritable(headers) && !isFramed(headers)) this.#inform(status, headers);
     } catch {

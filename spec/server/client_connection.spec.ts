@@ -297,3 +297,17 @@ test.runIf(codec === "wire")("a connection goes on behind a body that was sent w
   await eventually(() => received.length === 2);
   await eventually(() => statusesIn(talk.text()).length === 2);
 });
+
+test("an informational response of a request that is over does not reach the next request of its connection", async () => {
+  const { port, received, answers, ended } = await serving(() => undefined);
+  const talk = await client(port);
+  talk.send(get("/first"));
+  await eventually(() => answers.length === 1);
+  answers[0]!({ status: 200, headers: [], body: Buffer.from("one") });
+  await eventually(() => ended.length === 1);
+  talk.send(get("/second"));
+  await eventually(() => received.length === 2);
+  ended[0]!.call.inform(103, ["Link", "</of-the-first>"]);
+  answers[1]!({ status: 200, headers: [], body: Buffer.from("two") });
+  expect(statusesIn(await talk.until("two"))).toEqual([200, 200]);
+});
