@@ -76,6 +76,18 @@ export function pump(source: Readable, sink: Sink, end: PumpEnd, length = Infini
   return stop;
 }
 
+/** Writes `chunk` as one chunk (RFC 9112 §7.1); returns what the last write does. */
+export function writeChunk(to: Writable, chunk: Buffer): boolean {
+  // A chunk of no bytes would be the last one.
+  if (chunk.length === 0) return true;
+  to.cork();
+  to.write(`${chunk.length.toString(16)}\r\n`, "latin1");
+  to.write(chunk);
+  const hasRoom = to.write("\r\n", "latin1");
+  to.uncork();
+  return hasRoom;
+}
+
 /** Text as its UTF-8 bytes: its length in characters would frame it wrongly. Null for what is neither bytes nor text. */
 function bytesOf(chunk: unknown): Buffer | null {
   if (Buffer.isBuffer(chunk)) return chunk;

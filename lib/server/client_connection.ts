@@ -16,7 +16,7 @@ import { STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
 import type { Readable } from "node:stream";
 import { ERRORS, Fault } from "../base/errors.ts";
-import { pump } from "../http/body.ts";
+import { pump, writeChunk } from "../http/body.ts";
 import { grpcReply } from "../http/grpc.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { LentBody, ownBody } from "../http/lent_body.ts";
@@ -348,17 +348,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     socket.write(text, "latin1");
     this.#server.departures.add(() => socket.uncork());
     const cut = () => breakOff(socket, framing === "until close" ? "until close" : "delimited");
-    const writeChunk = (chunk: Buffer): boolean => {
-      // A chunk of no bytes would be the last one.
-      if (chunk.length === 0) return true;
-      socket.cork();
-      socket.write(`${chunk.length.toString(16)}\r\n`, "latin1");
-      socket.write(chunk);
-      const hasRoom = socket.write("\r\n", "latin1");
-      socket.uncork();
-      return hasRoom;
-    };
-    const to = framing === "chunked" ? { write: writeChunk, once: (event: string, run: () => void) => socket.once(event, run) } : socket;
+    const to = framing === "chunked" ? { write: (chunk: Buffer) => writeChunk(socket, chunk), once: (event: string, run: () => void) => socket.once(event, run) } : socket;
     this.#delivery = new Delivery(call, { to, outlet: socket, cut }, this.#server.delivery);
     const end = {
       passed: (bytes: number) => (call.notes.sent! += bytes),

@@ -5,7 +5,7 @@
 import { Readable } from "node:stream";
 import { Fault } from "../base/errors.ts";
 import type { Watched } from "../base/watch.ts";
-import { pump, type Sink } from "../http/body.ts";
+import { pump, writeChunk, type Sink } from "../http/body.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { hasToken, headerValue } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";
@@ -255,15 +255,7 @@ class WireExchange implements Occupant, ResponseSink, Watched, Sink {
   /** As a stream's, for `pump`. */
   write(chunk: Buffer): boolean {
     const { socket } = this.#connection;
-    if (this.#head.framing === "length") return socket.write(chunk);
-    // A chunk of no bytes is the last one.
-    if (chunk.length === 0) return true;
-    socket.cork();
-    socket.write(`${chunk.length.toString(16)}\r\n`, "latin1");
-    socket.write(chunk);
-    const hasRoom = socket.write("\r\n", "latin1");
-    socket.uncork();
-    return hasRoom;
+    return this.#head.framing === "length" ? socket.write(chunk) : writeChunk(socket, chunk);
   }
 
   onceDrained(run: () => void): void {
