@@ -44,8 +44,9 @@ export interface Snapshot {
   /** Keys of all plugin instances. */
   readonly instances: ReadonlySet<string>;
   readonly certificates: HostCertificates;
-  /** Whether plain ports take HTTP/2 by prior knowledge. */
+  /** What serves HTTP/1.1 to clients. */
   readonly http1: "wire" | "node";
+  /** Whether plain ports take HTTP/2 by prior knowledge. */
   readonly h2c: boolean;
   readonly accessLog: Config["global"]["accessLog"];
   readonly serverTiming: boolean;
