@@ -19,12 +19,12 @@ export function defineConfig(config: ConfigInput): ConfigInput {
 
 export { loadPluginModules, type PluginModules } from "./gateway/plugin_modules.ts";
 export type { PluginKit, PluginModuleExport } from "./plugins/kit.ts";
-export { definePlugin, type AnyPlugin, type Kept, type Plugin, type Scope, type Tools } from "./plugins/plugin.ts";
+export { definePlugin, type AnyPlugin, type KeptState, type Plugin, type Scope, type Tools } from "./plugins/plugin.ts";
 export * as schema from "./config/schema.ts";
 export type { Config, ConfigInput } from "./config/model.ts";
 export type { ConfigIssue } from "./config/load.ts";
 export type { TracesSampler, TracingSettings } from "./config/tracing.ts";
-export type { Change } from "./gateway/changes.ts";
+export type { Change } from "./gateway/config_diff.ts";
 export type { ExplainedPlugin, Explanation, Question } from "./gateway/explain.ts";
 export type { ShownCertificate, Warning, WarningCode } from "./gateway/status.ts";
 export {

@@ -1,6 +1,6 @@
 /**
  * The stream of events (the HTML standard's server-sent events): tells every reader the status, the health and the figures of the gateway
- * as they change. Who may read is decided in `answers.ts`; what is said is `views.ts`.
+ * as they change. Who may read is decided in `endpoints.ts`; what is said is `views.ts`.
  */
 import type { ServerResponse } from "node:http";
 import type { Clock, Timer } from "../base/clock.ts";

@@ -7,7 +7,7 @@ import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
 import type { Clock } from "../base/clock.ts";
 import { callerAddress } from "../base/cidr.ts";
 import { sameText, verifyPassword } from "../base/password.ts";
-import { createTurns } from "../base/turns.ts";
+import { createTaskQueue } from "../base/task_queue.ts";
 import { basicCredentials, type Credentials } from "../http/basic.ts";
 import { createThrottle } from "./throttle.ts";
 
@@ -30,7 +30,7 @@ export interface LoginOptions {
 
 export function createLogin({ user, password, clock }: LoginOptions, verify: typeof verifyPassword = verifyPassword): Login {
   const throttle = createThrottle(clock);
-  const turns = createTurns(MOST_VERIFYING, MOST_WAITING);
+  const turns = createTaskQueue(MOST_VERIFYING, MOST_WAITING);
   /** The last attempt under way of each address, and how many wait behind others. */
   const lastOf = new Map<string, Promise<LoginOutcome>>();
   let inLine = 0;

@@ -1,6 +1,6 @@
 /**
  * The admin interface on its listener: connections, time limits, what is broken before it is a request, start and end.
- * What is answered is `answers.ts`.
+ * What is answered is `endpoints.ts`.
  */
 import { randomUUID } from "node:crypto";
 import { createServer, STATUS_CODES, type IncomingMessage, type Server, type ServerOptions, type ServerResponse } from "node:http";
@@ -9,8 +9,8 @@ import type { AddressInfo, Socket } from "node:net";
 import { pipeline, Readable, type Duplex } from "node:stream";
 import type { ErrorCode } from "../base/errors.ts";
 import { passwordProblem } from "../base/password.ts";
-import { COMMON, createAnswers, refusal, type Answer, type AnswersOptions } from "./answers.ts";
-import { MOST_BODY } from "./question.ts";
+import { COMMON, createEndpoints, refusal, type Answer, type AnswersOptions } from "./endpoints.ts";
+import { MOST_BODY } from "./request_body.ts";
 
 export type { AdminSettings, AdminSource, ProxyConfig } from "./views.ts";
 
@@ -36,7 +36,7 @@ export interface Admin {
 export function createAdmin(options: AdminOptions): Admin {
   const wrong = optionsProblem(options);
   if (wrong !== null) throw new Error(`admin interface: ${wrong}`);
-  const answers = createAnswers(options);
+  const answers = createEndpoints(options);
   /** All that is connected; with TLS, what lies under `connections`, and handshakes that are not done. */
   const sockets = new Set<Socket>();
   const connections = new Map<Duplex, Connection>();

@@ -8,7 +8,7 @@ import type { MetricsFormat } from "../observe/exposition.ts";
 import type { Figures, GatewayStats, Point, StatsExtent, TryFigures } from "../observe/stats.ts";
 import type { Explanation, Question } from "../gateway/explain.ts";
 import type { GatewayHealth, GatewayStatus, LastReload } from "../gateway/gateway.ts";
-import type { UpstreamReport } from "../upstream/fleet.ts";
+import type { UpstreamReport } from "../upstream/upstream_set.ts";
 
 /** What the admin interface asks the rest of the program; may change between requests. */
 export interface AdminSource {

@@ -61,7 +61,7 @@ export const ERRORS = Object.freeze({
 export type ErrorCode = keyof typeof ERRORS;
 
 /** What was thrown, as text; plugins may throw anything, values without a text included. Never throws. */
-export function wordsOf(thrown: unknown, form: "message" | "stack" = "message"): string {
+export function messageOf(thrown: unknown, form: "message" | "stack" = "message"): string {
   try {
     return thrown instanceof Error ? String((form === "stack" ? thrown.stack : null) ?? thrown.message) : String(thrown);
   } catch {

@@ -57,7 +57,7 @@ export interface OutOfTime {
 }
 
 /** Whether the first certificate's time is over, or still to come; `wall` in milliseconds since 1970. */
-export function outOfTime(cert: Buffer, wall: number): OutOfTime | undefined {
+export function validityProblem(cert: Buffer, wall: number): OutOfTime | undefined {
   const { validFrom, validTo } = new X509Certificate(cert);
   if (wall > Date.parse(validTo)) return { problem: "has expired", date: validTo };
   if (wall < Date.parse(validFrom)) return { problem: "is not valid yet", date: validFrom };

@@ -3,7 +3,7 @@
  * Talking to the admin interface is `admin_client.ts`.
  */
 import { readClientSettings } from "../config/settings.ts";
-import type { Change } from "../gateway/changes.ts";
+import type { Change } from "../gateway/config_diff.ts";
 import { asAdmin, unexpected, type AdminAnswer } from "./admin_client.ts";
 import { UsageError, type Arguments } from "./arguments.ts";
 import type { ExitCode } from "./failure.ts";

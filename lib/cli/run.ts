@@ -4,11 +4,11 @@
 import { resolve } from "node:path";
 import { systemClock } from "../base/clock.ts";
 import { createLog, type Log } from "../base/log.ts";
-import { shortly } from "../base/shortly.ts";
+import { waitAtMost } from "../base/wait_at_most.ts";
 import { version } from "../base/version.ts";
 import { readSettings, type Settings } from "../config/settings.ts";
 import { watchFile } from "../config/watch.ts";
-import type { Change } from "../gateway/changes.ts";
+import type { Change } from "../gateway/config_diff.ts";
 import type { Gateway, LastReload, ReloadCause } from "../gateway/gateway.ts";
 import { LineWriter } from "../observe/line_writer.ts";
 import { UsageError, type Arguments } from "./arguments.ts";
@@ -24,7 +24,7 @@ export async function run(given: Arguments): Promise<ExitCode> {
   if (given.operands.length > 0) throw new UsageError(`"${given.operands[0]}" is one word too many; the configuration is named by --config FILE`);
   const settings = settingsFrom(given);
   const log = logFor(settings);
-  // Watched before they are read: a change that falls into the start is a change, too.
+  // HasDeadline before they are read: a change that falls into the start is a change, too.
   const watcher = watchFile(resolve(settings.configPath), { onChange: whenStarted((started) => reload(started, "file")) });
   const renew = createTlsRenewal(settings, log);
   const tlsFiles = watchFiles(whenStarted(renew));
@@ -51,7 +51,7 @@ export async function run(given: Arguments): Promise<ExitCode> {
     warnOfNode(started, log);
     const code = await stopped;
     // A reader that reads no more must not hold the end up.
-    await shortly(output.close(), LINGER_MS);
+    await waitAtMost(output.close(), LINGER_MS);
     return code;
   } finally {
     for (const each of [watcher, tlsFiles, namedFiles]) each.close();

@@ -2,7 +2,7 @@
  * Reads certificate, key and CA as the settings name them, and says which of them is wrong before anything uses them.
  * When to read them anew is `renewal.ts`.
  */
-import { certificatesProblem, keyProblem, outOfTime, pairProblem } from "../base/pem.ts";
+import { certificatesProblem, keyProblem, validityProblem, pairProblem } from "../base/pem.ts";
 import type { Log } from "../base/log.ts";
 import type { Settings } from "../config/settings.ts";
 import type { TlsFiles } from "../server/tls.ts";
@@ -25,7 +25,7 @@ export function readTlsFiles(settings: TlsSettings, log: Log): TlsFiles | null {
   }
   if (pair !== undefined) throw new StartError(`the certificate ${serverCertPath} (SERVER_CERT_PATH) cannot be used for TLS: ${pair.unusable}`, 2);
   if (ca !== null) refuse(`${caCertPath} (CA_CERT_PATH)`, certificatesProblem(ca));
-  const wrong = outOfTime(cert, Date.now());
+  const wrong = validityProblem(cert, Date.now());
   if (wrong !== undefined) log.warn(`the server certificate ${wrong.problem}`, { file: serverCertPath, date: wrong.date });
   return { cert, key, ca, requireClientCert: settings.clientAuth === "require", path: serverCertPath };
 }

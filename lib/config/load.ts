@@ -1,5 +1,5 @@
 /**
- * Turns the text of a configuration into a Config, or into everything that is wrong with it at once.
+ * TaskQueue the text of a configuration into a Config, or into everything that is wrong with it at once.
  * What is allowed is `model.ts`; what path patterns mean comes in as `checkRoutes`; when to load is the callers' affair.
  */
 import { createHash } from "node:crypto";

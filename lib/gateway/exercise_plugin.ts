@@ -14,7 +14,7 @@ import type { Handler } from "../http/handler.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { isReply, type Reply } from "../http/reply.ts";
 import { kindProblem } from "../plugins/kit.ts";
-import type { Kept, Plugin, Scope } from "../plugins/plugin.ts";
+import type { KeptState, Plugin, Scope } from "../plugins/plugin.ts";
 import { readTarget } from "../route/path.ts";
 import { memoryCounters } from "../store/memory.ts";
 import { ConfigError } from "./gateway.ts";
@@ -82,14 +82,14 @@ export function exercisePlugin<S extends Schema<any>>(plugin: Plugin<S>, config:
   const { clock = manualClock(), id = null, level = "route", gatewayName = "edge-gateway" } = options;
   const lines: LogLine[] = [];
   const at = (to: LogLine["level"]) => (message: string, fields: LogFields = {}) => void lines.push({ level: to, message, fields });
-  const kept = new Map<string, Kept>();
+  const kept = new Map<string, KeptState>();
   const middleware = plugin.create(checkedConfig(plugin, config, options), {
     clock,
     log: { debug: at("debug"), info: at("info"), warn: at("warn"), error: at("error") },
     counters: memoryCounters(clock),
     gatewayName,
     scope: { level, key: "exercised", id, service: level === "global" ? null : SERVICE.name, route: level === "route" ? ROUTE.name : null },
-    keep<T extends Kept>(name: string, settings: unknown, make: () => T): T {
+    keep<T extends KeptState>(name: string, settings: unknown, make: () => T): T {
       const key = JSON.stringify([name, settings]);
       if (!kept.has(key)) kept.set(key, make());
       return kept.get(key) as T;

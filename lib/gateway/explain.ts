@@ -14,10 +14,10 @@ import { ENCODED_SLASH, readTarget, type Target } from "../route/path.ts";
 import { compileTable, type Found } from "../route/table.ts";
 import type { Refusal } from "../server/framing.ts";
 import { refuseFramingOf, refuseSize, UNKNOWN_EXPECTATION, type Inbound, type ReceiveOptions } from "../server/receive.ts";
-import type { Fleet, FleetReport, UpstreamReport } from "../upstream/fleet.ts";
+import type { UpstreamSet, UpstreamSetReport, UpstreamReport } from "../upstream/upstream_set.ts";
 import { injected } from "./inject.ts";
 import { serve, type ServeTools } from "./serve.ts";
-import type { ShownConfig, ShownPlugin, ShownRoute, ShownService } from "./shown.ts";
+import type { DisplayedConfig, DisplayedPlugin, DisplayedRoute, DisplayedService } from "./displayed_config.ts";
 import type { RouteTarget, Snapshot } from "./snapshot.ts";
 
 /** A request that is not sent. */
@@ -55,7 +55,7 @@ export interface ExplainedPlugin {
   readonly level: "global" | "service" | "route";
   readonly name: string;
   readonly id: string | null;
-  readonly config: ShownPlugin["config"];
+  readonly config: DisplayedPlugin["config"];
 }
 
 export interface ExplainTools {
@@ -63,7 +63,7 @@ export interface ExplainTools {
   readonly receiving: ReceiveOptions;
   readonly tools: ServeTools;
   /** The upstreams of a service. */
-  readonly fleet: (service: string) => Fleet | undefined;
+  readonly fleet: (service: string) => UpstreamSet | undefined;
 }
 
 export function explain(question: Question, { snapshot, receiving, tools, fleet }: ExplainTools): Explanation {
@@ -71,7 +71,7 @@ export function explain(question: Question, { snapshot, receiving, tools, fleet 
   const inbound = received(question, receiving);
   const target = readTarget(url);
   const asked = "code" in target ? null : { inbound, target, authority: target.authority ?? inbound.authority };
-  const shown = snapshot.shown as unknown as ShownConfig;
+  const shown = snapshot.shown as unknown as DisplayedConfig;
   const { exchange, reply, found } = walk(inbound, snapshot, tools);
   if (exchange === null) {
     const { code, detail } = problemOf(reply);
@@ -176,8 +176,8 @@ function problemOf({ body }: Reply): { readonly code: string; readonly detail: s
 }
 
 interface Place {
-  readonly service: ShownService;
-  readonly route: ShownRoute;
+  readonly service: DisplayedService;
+  readonly route: DisplayedRoute;
 }
 
 /** More of a kind are only counted. */
@@ -185,7 +185,7 @@ const MOST_NAMED = 5;
 /** To find the one that may be meant: the work for each grows with the square of its length. */
 const MOST_COMPARED = 500;
 
-function whyThis({ path, method }: Exchange, asked: Asked, { service, route }: Place, shown: ShownConfig): string[] {
+function whyThis({ path, method }: Exchange, asked: Asked, { service, route }: Place, shown: DisplayedConfig): string[] {
   const reasons = [`${path} matches service "${service.name}" (base_path ${service.base_path}), route "${route.name}" (${route.path}).`];
   if (asked.target.path !== asked.inbound.target.replace(/\?.*$/s, "") && asked.target.authority === null) {
     reasons.push(`The path is matched and forwarded in its normal form, ${path}.`);
@@ -205,7 +205,7 @@ function whyThis({ path, method }: Exchange, asked: Asked, { service, route }: P
   return reasons;
 }
 
-function whyBehind({ service }: Place, winner: ShownService, asked: Asked): string {
+function whyBehind({ service }: Place, winner: DisplayedService, asked: Asked): string {
   const behind = hostRank(service, asked);
   if (hostRank(winner, asked) > behind) {
     return behind === 0 ? "services for certain hosts go first" : "an exact host goes before one with *., and of these the longer first";
@@ -214,19 +214,19 @@ function whyBehind({ service }: Place, winner: ShownService, asked: Asked): stri
 }
 
 /** How exactly the hosts of a service name the one asked: 0 when it is for all, then the length of the pattern, above all the exact name. */
-function hostRank(service: ShownService, asked: Asked): number {
+function hostRank(service: DisplayedService, asked: Asked): number {
   const fitting = hostsOf(service).filter((host) => isBelow({ ...service, hosts: [host] }, asked));
   return fitting.reduce((best, host) => Math.max(best, host.startsWith("*.") ? host.length : Infinity), 0);
 }
 
-function whyUnserved({ circuitBreaker, upstreams }: FleetReport): string[] {
+function whyUnserved({ circuitBreaker, upstreams }: UpstreamSetReport): string[] {
   const reasons: string[] = [];
   if (circuitBreaker?.state === "open") reasons.push("The circuit of the service is open: what the plugins let pass gets 503 until it tries again.");
   if (!upstreams.some(({ usable }) => usable)) reasons.push("No upstream of the service can be used: what the plugins let pass gets 503.");
   return reasons;
 }
 
-function whyNone(found: Found<RouteTarget>, asked: Asked, shown: ShownConfig): string[] {
+function whyNone(found: Found<RouteTarget>, asked: Asked, shown: DisplayedConfig): string[] {
   if (found.kind === "method" || found.kind === "refused") return whyRefused(found, asked, shown);
   const { path } = asked.target;
   const elsewhere = placesFor(shown, asked, "any host").filter((place) => findIn(place, asked, "any host") !== "none");
@@ -240,7 +240,7 @@ function whyNone(found: Found<RouteTarget>, asked: Asked, shown: ShownConfig): s
 }
 
 /** The routes that decide, and those that would take the request if the path did not decide alone. */
-function whyRefused(found: Extract<Found<RouteTarget>, { routes: unknown }>, asked: Asked, shown: ShownConfig): string[] {
+function whyRefused(found: Extract<Found<RouteTarget>, { routes: unknown }>, asked: Asked, shown: DisplayedConfig): string[] {
   const decide = ({ service, route }: Place) => found.routes.some((target) => target.service.name === service.name && target.route.name === route.name);
   const deciding = shown.services.flatMap((service) => service.routes.map((route) => ({ service, route }))).filter(decide);
   const reasons = deciding.slice(0, MOST_NAMED).map((place) => {
@@ -262,7 +262,7 @@ function otherMethods(place: Place, method: string): string {
   return `${nameOf(place)} fits the path, but takes ${methods.length === 1 ? "only " : ""}${methods.join(", ")}.${meant}`;
 }
 
-function noBase(path: string, { services }: ShownConfig): string[] {
+function noBase(path: string, { services }: DisplayedConfig): string[] {
   const bases = [...new Set(services.map(({ base_path }) => base_path))];
   const meant = suggest(path.split("/", 2)[1]!, bases.slice(0, MOST_COMPARED).map((base) => base.split("/")[1] ?? ""));
   const nearest = meant === undefined ? undefined : bases.find((base) => base.split("/")[1] === meant);
@@ -270,7 +270,7 @@ function noBase(path: string, { services }: ShownConfig): string[] {
   return [`${path} begins with the base_path of no service: there are ${some}.${nearest === undefined ? "" : ` Did you mean ${nearest}?`}`];
 }
 
-function noRoute(service: ShownService, path: string): string {
+function noRoute(service: DisplayedService, path: string): string {
   const patterns = [...new Set(service.routes.map((route) => patternOf(service, route)))];
   if (patterns.length === 0) return `Service "${service.name}" (base_path ${service.base_path}) has no routes.`;
   const meant = suggest(path, patterns.slice(0, MOST_COMPARED));
@@ -282,7 +282,7 @@ function noRoute(service: ShownService, path: string): string {
 type HostRule = "its hosts" | "any host";
 
 /** Every route of the services below whose base_path the path is. */
-function placesFor({ services }: ShownConfig, asked: Asked, hosts: HostRule = "its hosts"): Place[] {
+function placesFor({ services }: DisplayedConfig, asked: Asked, hosts: HostRule = "its hosts"): Place[] {
   return services
     .filter((service) => isBelow(service, asked, hosts))
     .flatMap((service) => service.routes.map((route) => ({ service, route })));
@@ -293,11 +293,11 @@ function findIn({ service, route }: Place, asked: Asked, hosts: HostRule = "its 
   return lone(service, route.path, methodsOf(route), asked, hosts);
 }
 
-function isBelow(service: ShownService, asked: Asked, hosts: HostRule = "its hosts"): boolean {
+function isBelow(service: DisplayedService, asked: Asked, hosts: HostRule = "its hosts"): boolean {
   return lone(service, "/", [], asked, hosts) === "route" || lone(service, "/{edge_gateway_rest*}", [], asked, hosts) === "route";
 }
 
-function lone(service: ShownService, path: string, methods: readonly string[], asked: Asked, hosts: HostRule): "route" | "method" | "none" {
+function lone(service: DisplayedService, path: string, methods: readonly string[], asked: Asked, hosts: HostRule): "route" | "method" | "none" {
   const { inbound, target, authority } = asked;
   if (cannotFit(withoutFinalSlash(service.base_path) + path, target.path)) return "none";
   const entry = {
@@ -339,7 +339,7 @@ function wantedMethod({ method, headers }: Inbound): string {
   return method === "OPTIONS" ? (headerValue(headers, "access-control-request-method") ?? method) : method;
 }
 
-function pluginsOf(levels: Readonly<Record<ExplainedPlugin["level"], { readonly plugins: readonly ShownPlugin[] }>>, kinds: Snapshot["kinds"]): ExplainedPlugin[] {
+function pluginsOf(levels: Readonly<Record<ExplainedPlugin["level"], { readonly plugins: readonly DisplayedPlugin[] }>>, kinds: Snapshot["kinds"]): ExplainedPlugin[] {
   const written = LEVELS.flatMap((level) =>
     levels[level].plugins.filter(({ enabled }) => enabled).map((plugin) => ({ level, plugin, kind: kinds.find(({ name }) => name === plugin.name)! })),
   );
@@ -348,7 +348,7 @@ function pluginsOf(levels: Readonly<Record<ExplainedPlugin["level"], { readonly 
 
 const LEVELS = ["global", "service", "route"] as const;
 
-function withShares(fleet: Fleet): Explanation["upstreams"] {
+function withShares(fleet: UpstreamSet): Explanation["upstreams"] {
   const { upstreams, circuitBreaker } = fleet.report;
   const isOpen = circuitBreaker?.state === "open";
   const weights = upstreams.map(({ usable }, i) => (usable && !isOpen ? fleet.peers[i]!.weightNow : 0));
@@ -360,7 +360,7 @@ function nameOf({ service, route }: Place): string {
   return `Route "${route.name}" of service "${service.name}" (${patternOf(service, route)})`;
 }
 
-function patternOf({ base_path: base }: ShownService, { path }: ShownRoute): string {
+function patternOf({ base_path: base }: DisplayedService, { path }: DisplayedRoute): string {
   const whole = withoutFinalSlash(base) + withoutFinalSlash(path);
   return whole === "" ? "/" : whole;
 }
@@ -369,10 +369,10 @@ function withoutFinalSlash(path: string): string {
   return path.endsWith("/") ? path.slice(0, -1) : path;
 }
 
-function hostsOf({ hosts }: ShownService): readonly string[] {
+function hostsOf({ hosts }: DisplayedService): readonly string[] {
   return hosts ?? [];
 }
 
-function methodsOf({ methods }: ShownRoute): readonly string[] {
+function methodsOf({ methods }: DisplayedRoute): readonly string[] {
   return methods ?? [];
 }

@@ -9,7 +9,7 @@ import type { Duplex, Readable } from "node:stream";
 import { LONGEST_TIMER_MS, systemClock, type Clock } from "../base/clock.ts";
 import { silentLog, type Log } from "../base/log.ts";
 import { factsOf } from "../base/pem.ts";
-import { shortly } from "../base/shortly.ts";
+import { waitAtMost } from "../base/wait_at_most.ts";
 import { version } from "../base/version.ts";
 import type { Json } from "../config/json.ts";
 import { formatIssues, loadConfig, readConfigFile, type ConfigIssue, type ConfigSource } from "../config/load.ts";
@@ -21,7 +21,7 @@ import { AccessLog } from "../observe/access_log.ts";
 import { exposition, expositionStream, type Family, type MetricsFormat } from "../observe/exposition.ts";
 import { whyUnwritable } from "../observe/line_writer.ts";
 import { Metrics } from "../observe/metrics.ts";
-import { handOn } from "../observe/plugin_meter.ts";
+import { stopPluginTime } from "../observe/plugin_meter.ts";
 import { OtlpExporter } from "../observe/otlp.ts";
 import { createProcessFigures, type ProcessFigures } from "../observe/process.ts";
 import { createSampler } from "../observe/sampling.ts";
@@ -30,22 +30,22 @@ import { Stats, type GatewayStats, type StatsExtent } from "../observe/stats.ts"
 import { Tracer } from "../observe/trace.ts";
 import { builtinPlugins } from "../plugins/builtin.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
-import type { OnFault } from "../plugins/blame.ts";
+import type { OnFault } from "../plugins/chain.ts";
 import { kindProblem } from "../plugins/kit.ts";
 import { checkRoutes } from "../route/table.ts";
 import { createListener, type Listener } from "../server/listener.ts";
 import type { Inbound, ReceiveOptions } from "../server/receive.ts";
 import type { TlsFiles } from "../server/tls.ts";
-import type { FleetReport } from "../upstream/fleet.ts";
+import type { UpstreamSetReport } from "../upstream/upstream_set.ts";
 import { joinTunnel } from "../upstream/tunnel.ts";
-import { changesBetween } from "./changes.ts";
+import { changesBetween } from "./config_diff.ts";
 import { explain, type Explanation, type Question } from "./explain.ts";
 import { collected, injected, type InjectRequest, type InjectResponse } from "./inject.ts";
 import { families } from "./metrics.ts";
 import { PluginModules } from "./plugin_modules.ts";
 import { Runtime } from "./runtime.ts";
 import { logFault, serve, type ServeTools } from "./serve.ts";
-import type { ShownConfig } from "./shown.ts";
+import type { DisplayedConfig } from "./displayed_config.ts";
 import { compile, type Loaded, type Snapshot } from "./snapshot.ts";
 import type { GatewayStatus, LastReload, PluginFaults, Reloaded, ReloadCause, ShownCertificate, State } from "./status.ts";
 import { warningsOf } from "./warnings.ts";
@@ -86,7 +86,7 @@ export interface ListenOptions {
 
 export interface GatewayHealth {
   /** In the order of the configuration. */
-  readonly services: readonly FleetReport[];
+  readonly services: readonly UpstreamSetReport[];
 }
 
 /** A configuration that cannot be taken; `message` lists every issue on a line of its own. */
@@ -174,7 +174,7 @@ export class Gateway {
     this.#listener = createListener({
       clock: this.#clock,
       log: this.#log,
-      departures: this.#runtime.departures,
+      writeBatch: this.#runtime.writeBatch,
       receiving: () => this.#receiving,
       http1: () => this.#snapshot.http1,
       h2c: () => this.#snapshot.h2c,
@@ -240,7 +240,7 @@ export class Gateway {
     };
     const https = this.#https;
     const listeners = this.#hasPlain ? { https: https !== null, asksForCertificates: https?.asksForCertificates === true } : null;
-    const shown = this.shownConfig as unknown as ShownConfig;
+    const shown = this.shownConfig as unknown as DisplayedConfig;
     const guards = new Set(this.#snapshot.kinds.filter((kind) => kind.guards === true).map(({ name }) => name));
     return { ...told, warnings: warningsOf({ ...told, fleets: this.#runtime.health, shown, listeners, guards, wall: this.#clock.wall() }) };
   }
@@ -421,7 +421,7 @@ export class Gateway {
   }
 
   /**
-   * Ends the gateway: no new connections, requests under way finish, after `graceMs` (default 30000) what is left is cut off. Kept
+   * Ends the gateway: no new connections, requests under way finish, after `graceMs` (default 30000) what is left is cut off. KeptState
    * connections on which nothing is asked are ended after a second (or half of a shorter grace), so that a request that is on its way
    * still gets its answer. Resolves "drained" when nothing had to be cut off, else "cut". Called again, it gives the same outcome; the
    * shorter grace counts.
@@ -447,10 +447,10 @@ export class Gateway {
     if (outcome === "cut") for (let i = 0; i < 2; i++) await new Promise((resolve) => setImmediate(resolve));
     this.#runtime.destroy();
     // The ends of what was cut off come in a moment later, and belong in the logs.
-    if (outcome === "cut") await shortly(this.#untilNoneInFlight(), MOST_CUTTING_MS);
-    const told = this.#spans === null ? undefined : shortly(this.#spans.close(), MOST_CUTTING_MS);
-    await shortly(this.#runtime.closeKept(), MOST_CUTTING_MS);
-    await shortly(this.#accessLog.close(), MOST_CUTTING_MS);
+    if (outcome === "cut") await waitAtMost(this.#untilNoneInFlight(), MOST_CUTTING_MS);
+    const told = this.#spans === null ? undefined : waitAtMost(this.#spans.close(), MOST_CUTTING_MS);
+    await waitAtMost(this.#runtime.closeKept(), MOST_CUTTING_MS);
+    await waitAtMost(this.#accessLog.close(), MOST_CUTTING_MS);
     await told;
     this.#process.close();
     this.#stats.close();
@@ -504,7 +504,7 @@ export class Gateway {
   #ended(inbound: Inbound): void {
     const { call, method } = inbound;
     const now = this.#clock.now();
-    handOn(call.notes, call.notes.answeredAt ?? now);
+    stopPluginTime(call.notes, call.notes.answeredAt ?? now);
     (call.notes.meter ?? this.#metrics.unrouted).ended(method, call.notes, now - call.startedAt);
     this.#accessLog.write(inbound, now);
     this.#tracer?.end(call.notes);

@@ -9,7 +9,7 @@ import { hasHeader, headerValue, withoutNamed, type HeaderList } from "../http/h
 import type { Reply } from "../http/reply.ts";
 import { withoutDropped } from "../server/dropped_headers.ts";
 import type { Refusal } from "../server/framing.ts";
-import { replyHeaders } from "../server/outgoing.ts";
+import { replyHeaders } from "../server/reply_checks.ts";
 import { receiveParts, refuseFramingOf, refuseSize, type Inbound, type ReceiveOptions } from "../server/receive.ts";
 
 export interface InjectRequest {

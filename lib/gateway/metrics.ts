@@ -7,7 +7,7 @@ import { pluginLabels, type Metrics, type RouteMeter } from "../observe/metrics.
 import { gauge } from "../observe/process.ts";
 import type { Recent } from "../observe/recent.ts";
 import type { BreakerState } from "../upstream/breaker.ts";
-import type { Fleet } from "../upstream/fleet.ts";
+import type { UpstreamSet } from "../upstream/upstream_set.ts";
 import type { Snapshot } from "./snapshot.ts";
 
 export interface MetricsSource {
@@ -24,7 +24,7 @@ export interface MetricsSource {
   readonly limiters: readonly (readonly [key: string, table: { readonly callers: number; readonly shared: number }])[];
   /** Null: requests are not traced. */
   readonly spans: { readonly exported: number; readonly dropped: number } | null;
-  readonly fleets: readonly Fleet[];
+  readonly fleets: readonly UpstreamSet[];
   readonly files: Snapshot["shownCertificates"];
   /** Of listeners, for all names that `files` does not have: its end in milliseconds since 1970; null: there is no HTTPS. */
   readonly own: { readonly notAfter: number } | null;
@@ -149,7 +149,7 @@ function limitersOf(limiters: MetricsSource["limiters"], what: "callers" | "shar
   return sums.values();
 }
 
-function* circuitsOf(fleets: readonly Fleet[]): Samples<number> {
+function* circuitsOf(fleets: readonly UpstreamSet[]): Samples<number> {
   for (const { service, circuit } of fleets) {
     if (circuit !== null) for (const state of BREAKER_STATES) yield [["service", service, "state", state], state === circuit ? 1 : 0];
   }

@@ -3,19 +3,19 @@
  * unchanged upstream keeps its sockets and its state, and no limit is refilled. What a configuration makes of them is `snapshot.ts`.
  */
 import type { Clock } from "../base/clock.ts";
-import { Departures } from "../base/departures.ts";
+import { WriteBatch } from "../base/write_batch.ts";
 import type { Log } from "../base/log.ts";
 import { SharedMemory } from "../base/shared_memory.ts";
-import type { Kept } from "../plugins/plugin.ts";
+import type { KeptState } from "../plugins/plugin.ts";
 import { memoryCounters, type MemoryCounters } from "../store/memory.ts";
 import type { Breaker, BreakerSettings } from "../upstream/breaker.ts";
-import { Fleet, type FleetReport, type Member } from "../upstream/fleet.ts";
+import { UpstreamSet, type UpstreamSetReport, type Member } from "../upstream/upstream_set.ts";
 import { startHealthCheck, type HealthCheck, type HealthCheckSettings } from "../upstream/health_checks.ts";
-import { Inlet } from "../upstream/inlet.ts";
+import { ReadBuffer } from "../upstream/read_buffer.ts";
 import type { Connections, Peer } from "../upstream/peer.ts";
 import { Pool, type PoolOptions } from "../upstream/pool.ts";
 import { ReplayMemory } from "../upstream/replay.ts";
-import { Names, type Address } from "../upstream/resolve.ts";
+import { Names, type Address } from "../upstream/addresses.ts";
 import { Sessions, type SessionsOptions } from "../upstream/sessions.ts";
 
 /** What one snapshot uses; all else may go when the snapshot comes into force. */
@@ -25,7 +25,7 @@ export interface InUse {
   readonly fleets: Map<string, FleetPlan>;
   readonly limiters: Set<string>;
   /** What plugin instances hold, by its key. */
-  readonly kept: Map<string, { readonly settings: string; readonly value: Kept }>;
+  readonly kept: Map<string, { readonly settings: string; readonly value: KeptState }>;
   /** Names and addresses of upstreams. */
   readonly hosts: Set<string>;
   readonly dnsTtlMs: number;
@@ -33,7 +33,7 @@ export interface InUse {
 
 /** What a configuration says of the upstreams of one service. */
 export interface FleetPlan {
-  readonly fleet: Fleet;
+  readonly fleet: UpstreamSet;
   readonly members: readonly Member[];
   readonly breaker: { readonly breaker: Breaker; readonly settings: BreakerSettings } | null;
   /** Null: they are not probed. */
@@ -68,14 +68,14 @@ export class Runtime {
   readonly #log: Log;
   readonly #random: () => number;
   readonly #names: Names;
-  readonly #inlet = new Inlet();
+  readonly #inlet = new ReadBuffer();
   /** Requests to upstreams and replies to clients leave together. */
-  readonly departures = new Departures();
+  readonly writeBatch = new WriteBatch();
   readonly #pools = new Map<string, Connections>();
   /** Of upstreams that are no longer configured, while a request still uses one of their connections. */
   readonly #retired = new Set<Connections>();
-  readonly #fleets = new Map<string, Fleet>();
-  readonly #kept = new Map<string, { readonly settings: string; readonly value: Kept }>();
+  readonly #fleets = new Map<string, UpstreamSet>();
+  readonly #kept = new Map<string, { readonly settings: string; readonly value: KeptState }>();
   readonly #checks = new Map<Peer, { readonly settings: string; readonly check: HealthCheck }>();
   #inUse: InUse | null = null;
   #isActive = false;
@@ -104,12 +104,12 @@ export class Runtime {
   }
 
   /** The upstreams of one service: those that are there, or none yet. */
-  fleet(service: string): Fleet {
-    return this.#fleets.get(service) ?? new Fleet(service, this.clock, this.#log);
+  fleet(service: string): UpstreamSet {
+    return this.#fleets.get(service) ?? new UpstreamSet(service, this.clock, this.#log);
   }
 
   /** What a plugin instance holds under `key`: what is there with the same settings, or a new one. */
-  keep<T extends Kept>(key: string, settings: string, make: () => T, inUse: InUse): T {
+  keep<T extends KeptState>(key: string, settings: string, make: () => T, inUse: InUse): T {
     const known = inUse.kept.get(key) ?? this.#kept.get(key);
     const held = known?.settings === settings ? known : { settings, value: make() };
     inUse.kept.set(key, held);
@@ -152,12 +152,12 @@ export class Runtime {
   }
 
   /** How the upstreams of every service are, in the order of the configuration. */
-  get health(): readonly FleetReport[] {
+  get health(): readonly UpstreamSetReport[] {
     return [...this.#fleets.values()].map((fleet) => fleet.report);
   }
 
   /** In the order of the configuration. */
-  get fleets(): Iterable<Fleet> {
+  get fleets(): Iterable<UpstreamSet> {
     return this.#fleets.values();
   }
 
@@ -221,12 +221,12 @@ export class Runtime {
     const name = this.#names.name(options.host);
     const named = name === undefined ? options : { ...options, name };
     if (!isHttp1(named)) return new Sessions(named, maxConnections, this.clock);
-    return new Pool({ ...named, inlet: this.#inlet, departures: this.departures }, maxConnections, this.clock);
+    return new Pool({ ...named, inlet: this.#inlet, writeBatch: this.writeBatch }, maxConnections, this.clock);
   }
 }
 
 /** A plugin that breaks its word on closing harms nobody else. */
-async function closed(value: Kept): Promise<void> {
+async function closed(value: KeptState): Promise<void> {
   try {
     await value.close();
   } catch {

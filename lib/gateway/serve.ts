@@ -3,12 +3,12 @@
  * back as a Reply. Receiving and sending bytes is `server/`.
  */
 import type { Clock } from "../base/clock.ts";
-import { wordsOf } from "../base/errors.ts";
+import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { Exchange, type Call } from "../http/exchange.ts";
 import { headerValue } from "../http/headers.ts";
 import { faultReply, problem, type Reply } from "../http/reply.ts";
-import type { Link } from "../plugins/blame.ts";
+import type { Link } from "../plugins/chain.ts";
 import { readTarget } from "../route/path.ts";
 import type { Found } from "../route/table.ts";
 import { isHost } from "../server/framing.ts";
@@ -110,7 +110,7 @@ export function logFault(log: Log, call: Call, error: unknown, link: Link | null
     service: call.notes.service,
     route: call.notes.route,
     ...(link === null ? null : { plugin: link.name, plugin_id: link.scope.id, plugin_level: link.scope.level }),
-    error: wordsOf(error, "stack"),
+    error: messageOf(error, "stack"),
   });
 }
 

@@ -5,7 +5,7 @@
 import { hash, randomUUID } from "node:crypto";
 import { cidrSet } from "../base/cidr.ts";
 import type { Clock } from "../base/clock.ts";
-import { wordsOf } from "../base/errors.ts";
+import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { factsOf } from "../base/pem.ts";
 import type { Json } from "../config/json.ts";
@@ -15,16 +15,16 @@ import type { NamedFile } from "../config/schema.ts";
 import type { RouteName, ServiceName } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import type { Metrics, MetricsPlan, RouteMeter } from "../observe/metrics.ts";
-import { behindPlugins, metered } from "../observe/plugin_meter.ts";
+import { endPluginTime, metered } from "../observe/plugin_meter.ts";
 import type { Tracer } from "../observe/trace.ts";
-import { foldBlaming, type Link, type OnFault } from "../plugins/blame.ts";
+import { composeChain, type Link, type OnFault } from "../plugins/chain.ts";
 import { runningOrder, type AnyPlugin, type Scope, type Tools } from "../plugins/plugin.ts";
 import { compileTable, type RouteTable, type TableEntry } from "../route/table.ts";
 import { hostCertificates, type HostCertificates } from "../server/certificates.ts";
 import type { Counters } from "../store/counters.ts";
 import { attempts } from "../upstream/attempts.ts";
 import { balancer } from "../upstream/balance.ts";
-import type { Member } from "../upstream/fleet.ts";
+import type { Member } from "../upstream/upstream_set.ts";
 import type { HealthSettings } from "../upstream/health.ts";
 import type { RetryPolicy } from "../upstream/retries.ts";
 import { upstreamTls } from "../upstream/tls.ts";
@@ -221,7 +221,7 @@ function routeEntries(
   meters: ReadonlyMap<string, RouteMeter>,
   compiler: PluginCompiler,
 ): TableEntry<RouteTarget>[] {
-  const behind = behindPlugins(innermost, compiler.clock);
+  const behind = endPluginTime(innermost, compiler.clock);
   const name: ServiceName = { name: service.name, basePath: withoutFinalSlash(service.basePath) };
   const outerTakesPreflights = compiler.takesPreflights(outer.plugins);
   return service.routes.map((route) => {
@@ -291,9 +291,9 @@ class PluginCompiler {
 
   fold(links: readonly Link[], innermost: Handler, of: { readonly service: string; readonly route: string }): Handler {
     try {
-      return foldBlaming(links, innermost, this.#workshop.onFault);
+      return composeChain(links, innermost, this.#workshop.onFault);
     } catch (error) {
-      throw new Error(`the plugins of ${whereIs({ level: "route", ...of })} cannot be put together: ${wordsOf(error)}`, { cause: error });
+      throw new Error(`the plugins of ${whereIs({ level: "route", ...of })} cannot be put together: ${messageOf(error)}`, { cause: error });
     }
   }
 
@@ -330,7 +330,7 @@ class PluginCompiler {
         links.push({ ...link, middleware: metered(meter, traced, runtime.clock) });
         this.instances.add(key);
       } catch (error) {
-        throw new Error(`plugin ${instance.name} of ${whereIs(scope)} cannot be created: ${wordsOf(error)}`, { cause: error });
+        throw new Error(`plugin ${instance.name} of ${whereIs(scope)} cannot be created: ${messageOf(error)}`, { cause: error });
       }
     }
     return links;

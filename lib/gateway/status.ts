@@ -3,7 +3,7 @@
  * what deserves a warning is decided in `warnings.ts`.
  */
 import type { CertificateFacts } from "../base/pem.ts";
-import type { Change } from "./changes.ts";
+import type { Change } from "./config_diff.ts";
 
 export interface Reloaded {
   readonly digest: string;

@@ -2,13 +2,13 @@
  * Finds what an operator should know of a gateway at this moment, and says it in a sentence with what to do about it. What is looked at
  * is handed in; nothing here changes while nothing is wrong or set right, so that two lists can be compared.
  */
-import type { FleetReport, UpstreamReport } from "../upstream/fleet.ts";
-import type { ShownConfig, ShownPlugin } from "./shown.ts";
+import type { UpstreamSetReport, UpstreamReport } from "../upstream/upstream_set.ts";
+import type { DisplayedConfig, DisplayedPlugin } from "./displayed_config.ts";
 import type { GatewayStatus, ShownCertificate, Warning } from "./status.ts";
 
 export interface WarningsSource extends Pick<GatewayStatus, "lastReload" | "digest" | "certificates" | "pluginFaults"> {
-  readonly fleets: readonly FleetReport[];
-  readonly shown: ShownConfig;
+  readonly fleets: readonly UpstreamSetReport[];
+  readonly shown: DisplayedConfig;
   /** Of the gateway's own listeners; null: it has none, so what they would do is a host's affair. */
   readonly listeners: { readonly https: boolean; readonly asksForCertificates: boolean } | null;
   /** The kinds of plugins that decide who may pass. */
@@ -62,7 +62,7 @@ function* ofIdle({ listeners, shown: { global, services } }: WarningsSource): It
     yield warning("certificates_unused", "global.certificates are shown to nobody: HTTPS is off without SERVER_CERT_PATH and SERVER_KEY_PATH");
   }
   if (listeners.asksForCertificates) return;
-  const asks = ({ plugins }: { readonly plugins: readonly ShownPlugin[] }) => plugins.some(({ name, enabled }) => name === "mtls" && enabled);
+  const asks = ({ plugins }: { readonly plugins: readonly DisplayedPlugin[] }) => plugins.some(({ name, enabled }) => name === "mtls" && enabled);
   if (asks(global) || services.some((service) => asks(service) || service.routes.some(asks))) {
     yield warning("mtls_idle", "the plugin mtls refuses every request: clients are asked for a certificate only with CA_CERT_PATH, on HTTPS");
   }
@@ -83,7 +83,7 @@ function* ofLimits({ shown: { global, services }, guards }: WarningsSource): Ite
 }
 
 /** The headers by which limits of one level count without a guard before them, and whether a guard stands before what comes behind it. */
-function openLimits(plugins: readonly ShownPlugin[], guards: ReadonlySet<string>, guardedBefore: boolean): OpenLimits {
+function openLimits(plugins: readonly DisplayedPlugin[], guards: ReadonlySet<string>, guardedBefore: boolean): OpenLimits {
   const headers: string[] = [];
   let isGuarded = guardedBefore;
   for (const { name, enabled, config } of plugins) {
@@ -106,7 +106,7 @@ function openLimit(header: string, place: string, service: string | null = null,
   return warning("limit_by_any_header", `A rate_limit of ${place} ${danger}. To bound what one client can do, ${remedy}.`, service, route);
 }
 
-function* ofService({ name, circuitBreaker, upstreams }: FleetReport): Iterable<Warning> {
+function* ofService({ name, circuitBreaker, upstreams }: UpstreamSetReport): Iterable<Warning> {
   if (!upstreams.some(({ usable }) => usable)) {
     const message = `Service "${name}" has no upstream that can be used, and its requests get 503: bring one back, or give one a weight above 0.`;
     yield warning("no_upstream", message, name);

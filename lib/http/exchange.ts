@@ -3,7 +3,7 @@
  * Where it comes from is `server/receive*.ts`; what answers it is a `Handler`.
  */
 import { Readable } from "node:stream";
-import { wordsOf, type ErrorCode } from "../base/errors.ts";
+import { messageOf, type ErrorCode } from "../base/errors.ts";
 import { byteStream } from "./body.ts";
 import { hasHeader, isWritable, type HeaderList } from "./headers.ts";
 
@@ -275,7 +275,7 @@ export class Call {
    * a client has yet to read when the upstream is done.
    */
   endsAt = 0;
-  /** What the innermost handler so far has returned: a plugin that returns the same has only passed it on (`plugins/blame.ts`). */
+  /** What the innermost handler so far has returned: a plugin that returns the same has only passed it on (`plugins/chain.ts`). */
   passed: unknown = NOTHING;
   /** The client's certificate on this connection (not through a proxy), or null when it has shown none. */
   readonly certificate: () => ClientCertificate | null;
@@ -369,7 +369,7 @@ export class Call {
       try {
         run();
       } catch (error) {
-        this.notes.fault ??= `what a plugin does at the end of a request failed: ${wordsOf(error)}`;
+        this.notes.fault ??= `what a plugin does at the end of a request failed: ${messageOf(error)}`;
       }
     }
   }

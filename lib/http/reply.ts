@@ -2,7 +2,7 @@
  * What answers an exchange, and how the gateway's own errors look (RFC 9457). Writing a Reply to the client is `server/respond*.ts`.
  */
 import type { Duplex, Readable } from "node:stream";
-import { ERRORS, Fault, wordsOf, type ErrorCode } from "../base/errors.ts";
+import { ERRORS, Fault, messageOf, type ErrorCode } from "../base/errors.ts";
 import type { Call } from "./exchange.ts";
 import type { HeaderList } from "./headers.ts";
 
@@ -80,13 +80,13 @@ export function problem(call: Call, code: ErrorCode, options: ProblemOptions = {
 }
 
 /** Whether what a plugin threw is the client's fault: a plugin that reads the body meets its limits. */
-export function isClients(error: unknown): error is Fault {
+export function isClientFault(error: unknown): error is Fault {
   return error instanceof Fault && ERRORS[error.code].side === "client";
 }
 
 /** The reply to what was thrown: the client's own fault, else a 500 without a word about the inside. */
 export function faultReply(call: Call, error: unknown): Reply {
-  return problem(call, isClients(error) ? error.code : "internal", { why: wordsOf(error) });
+  return problem(call, isClientFault(error) ? error.code : "internal", { why: messageOf(error) });
 }
 
 /** A problem document whose code is not of the table: for plugins that bring their own. */

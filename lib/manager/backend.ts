@@ -1,6 +1,6 @@
 /**
  * Connections to the admin interface, plain or over verified TLS, and what a failure to get one means in a sentence.
- * What is sent over them is `pass.ts`.
+ * What is sent over them is `proxy.ts`.
  */
 import { X509Certificate } from "node:crypto";
 import http from "node:http";

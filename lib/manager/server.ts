@@ -8,9 +8,9 @@ import type { Log } from "../base/log.ts";
 import type { OriginalClients } from "../http/original_clients.ts";
 import type { Limits } from "../server/limits.ts";
 import { createListener } from "../server/listener.ts";
-import { createAnswers } from "./answers.ts";
+import { createEndpoints } from "./endpoints.ts";
 import type { Backend } from "./backend.ts";
-import { createPass } from "./pass.ts";
+import { createPass } from "./proxy.ts";
 import { readStaticFiles } from "./static_files.ts";
 
 export interface ManagerOptions {
@@ -44,7 +44,7 @@ export interface Manager {
 /** Throws with a sentence for the operator when the pages are not there. */
 export function createManager({ backend, tls, hosts, clock, log, clients, assets }: ManagerOptions): Manager {
   const passing = createPass({ backend, clock, log, ...(clients && { clients }) });
-  const answers = createAnswers(readStaticFiles(assets), passing, hosts);
+  const answers = createEndpoints(readStaticFiles(assets), passing, hosts);
   const receiving = { clock, isTrusted: () => false, limits: LIMITS };
   const listener = createListener({
     clock,

@@ -1,6 +1,6 @@
 /**
  * The files of the management UI, all of them in memory: what is not in this folder by name cannot be asked for, whatever the path.
- * Headers that every answer has, and who passes requests on, are `answers.ts`.
+ * Headers that every answer has, and who passes requests on, are `endpoints.ts`.
  */
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";

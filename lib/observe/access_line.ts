@@ -6,14 +6,14 @@
  * paths are searched for what some put there all the same. JSON is put together by hand, for it costs a third: only what holds quotes or control characters is escaped.
  */
 import { jsonText } from "../base/terminal_json.ts";
-import type { Arrival } from "../http/arrival.ts";
+import type { RequestFacts } from "../http/request_facts.ts";
 import type { Call } from "../http/exchange.ts";
 import { headerValue } from "../http/headers.ts";
 import { redactedPath } from "../http/redact.ts";
 import { traceIdOf } from "./traceparent.ts";
 
 /** `now` is monotonic, `wall` milliseconds since 1970. The line ends with its newline. */
-export type LineFormat = (entry: Arrival, now: number, wall: number) => string;
+export type LineFormat = (entry: RequestFacts, now: number, wall: number) => string;
 
 /** Of User-Agent and Referer; what is longer is cut off, and nobody reads it. */
 const MOST_CHARACTERS = 256;
@@ -145,11 +145,11 @@ function short(text: string): string {
   return text.length <= MOST_CHARACTERS ? text : text.slice(0, MOST_CHARACTERS);
 }
 
-function methodField(method: string, scheme: Arrival["scheme"]): string {
+function methodField(method: string, scheme: RequestFacts["scheme"]): string {
   return ['","method":"', method, '","scheme":"', scheme, '","host":'].join("");
 }
 
-function usualMethods(scheme: Arrival["scheme"]): ReadonlyMap<string, string> {
+function usualMethods(scheme: RequestFacts["scheme"]): ReadonlyMap<string, string> {
   return new Map(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"].map((method) => [method, methodField(method, scheme)]));
 }
 
@@ -157,7 +157,7 @@ function usualMethods(scheme: Arrival["scheme"]): ReadonlyMap<string, string> {
 const METHODS = { http: usualMethods("http"), https: usualMethods("https") };
 
 /** An absolute target goes before the Host header (RFC 9112 §3.2.2). What is no host is null: it may hold a user and a password. */
-function hostField({ authority, target }: Arrival): string {
+function hostField({ authority, target }: RequestFacts): string {
   const host = target.charCodeAt(0) === SLASH ? authority : (/^[^/?#]*:\/\/([^/?#]*)/.exec(target)?.[1] ?? authority);
   return HOST.test(host) ? '"' + host + '","path":"' : 'null,"path":"';
 }

@@ -7,7 +7,7 @@ import type { Clock } from "../base/clock.ts";
 import { ERRORS, type ErrorCode } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { countBytes } from "../http/body.ts";
-import type { Arrival } from "../http/arrival.ts";
+import type { RequestFacts } from "../http/request_facts.ts";
 import type { Call, Notes } from "../http/exchange.ts";
 import { combinedLines, jsonLines, pathOf, type LineFormat } from "./access_line.ts";
 import { checkWritable, LineWriter } from "./line_writer.ts";
@@ -84,7 +84,7 @@ export class AccessLog {
   }
 
   /** Notes a request that was finished at `now`, by the clock. */
-  write(entry: Arrival, now: number): void {
+  write(entry: RequestFacts, now: number): void {
     const { sample } = this.#settings;
     if (!entry.call.notes.logged || this.#excluded(entry.target)) return;
     if (sample < 1 && this.#random() >= sample && !isFailure(entry.call.notes)) return;

@@ -1,13 +1,13 @@
 /**
  * Sends spans to a collector by OTLP/HTTP in JSON, in batches: whatever becomes of them, requests neither wait for it nor fail by it. How
- * spans are spelt is `span_json.ts`, which there are `trace.ts`, waiting and trying again `http/outbox.ts`.
+ * spans are spelt is `span_json.ts`, which there are `trace.ts`, waiting and trying again `http/delivery_queue.ts`.
  */
 import { promisify } from "node:util";
 import { gzip } from "node:zlib";
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import { DEFAULT_TIMEOUT_MS, type TracingSettings } from "../config/tracing.ts";
-import { Outbox, type Rejected } from "../http/outbox.ts";
+import { DeliveryQueue, type Rejected } from "../http/delivery_queue.ts";
 import { batchWriter } from "./span_json.ts";
 import type { SpanSink } from "./trace.ts";
 
@@ -20,7 +20,7 @@ export interface OtlpOptions {
 }
 
 export class OtlpExporter implements SpanSink {
-  readonly #outbox: Outbox;
+  readonly #outbox: DeliveryQueue;
   #isOver = false;
 
   constructor({ settings, clock, log, random = Math.random }: OtlpOptions) {
@@ -28,7 +28,7 @@ export class OtlpExporter implements SpanSink {
     const encode = batchWriter({ "service.name": serviceName, ...resource });
     const coding = compression === "gzip" ? ["Content-Encoding", "gzip"] : [];
     const url = new URL(settings.url);
-    this.#outbox = new Outbox({
+    this.#outbox = new DeliveryQueue({
       clock,
       request: { url, method: "POST", headers: ["Content-Type", "application/json", ...coding, ...Object.entries(headers).flat()], timeoutMs },
       tls: { ca },

@@ -19,7 +19,7 @@ export function metered(meter: PluginMeter, middleware: Middleware, clock: Clock
     return (exchange) => {
       const { notes } = exchange.call;
       const now = clock.now();
-      handOn(notes, now);
+      stopPluginTime(notes, now);
       meter.requests++;
       notes.plugin = meter;
       notes.pluginFrom = now;
@@ -29,15 +29,15 @@ export function metered(meter: PluginMeter, middleware: Middleware, clock: Clock
 }
 
 /** What plugins hand requests on to in the end. */
-export function behindPlugins(handler: Handler, clock: Clock): Handler {
+export function endPluginTime(handler: Handler, clock: Clock): Handler {
   return (exchange) => {
-    handOn(exchange.call.notes, clock.now());
+    stopPluginTime(exchange.call.notes, clock.now());
     return handler(exchange);
   };
 }
 
 /** The plugin that has the request, if one has, is done with it at `now`. */
-export function handOn(notes: Notes, now: number): void {
+export function stopPluginTime(notes: Notes, now: number): void {
   if (notes.plugin === null) return;
   notes.plugin.ms += now - notes.pluginFrom;
   notes.plugin = null;

@@ -7,7 +7,7 @@
  */
 import { ERRORS, Fault, type ErrorCode } from "../base/errors.ts";
 import type { Clock } from "../base/clock.ts";
-import type { Arrival } from "../http/arrival.ts";
+import type { RequestFacts } from "../http/request_facts.ts";
 import type { Call, Exchange, Notes, Span, TracedUpstream, TrySpan } from "../http/exchange.ts";
 import type { Middleware } from "../http/handler.ts";
 import { headerValue } from "../http/headers.ts";
@@ -51,7 +51,7 @@ export class Tracer {
   }
 
   /** A request has come: its trace is continued, or one begins. */
-  begin(request: Arrival): void {
+  begin(request: RequestFacts): void {
     const { clock, sampler, sink } = this.#options;
     const ids = this.#ids;
     const parent = parentOf(request.headers);
@@ -204,10 +204,10 @@ abstract class RecordedSpan implements Span {
 class RequestSpan extends RecordedSpan {
   readonly request = this;
   protected override readonly parent: FinishedSpan["parent"];
-  readonly #request: Arrival;
+  readonly #request: RequestFacts;
   #isOver = false;
 
-  constructor(request: Arrival, parent: RemoteParent | null, trace: Trace) {
+  constructor(request: RequestFacts, parent: RemoteParent | null, trace: Trace) {
     super(trace, parent === null ? null : parent.spanId, request.call.startedAt);
     this.#request = request;
     this.parent = parent === null ? "local" : "remote";
@@ -267,12 +267,12 @@ class UpstreamSpan extends RecordedSpan implements TrySpan {
 }
 
 /** `GET /shop/items/{id}`: of few kinds, whatever clients ask for. */
-function nameOf({ method, call }: Arrival): string {
+function nameOf({ method, call }: RequestFacts): string {
   const first = knownMethod(method) ?? "HTTP";
   return call.notes.pattern === null ? first : `${first} ${call.notes.pattern}`;
 }
 
-function requestAttributes({ call, method, target, httpVersion, scheme, authority, clientAddress, headers }: Arrival, error: string | null): string {
+function requestAttributes({ call, method, target, httpVersion, scheme, authority, clientAddress, headers }: RequestFacts, error: string | null): string {
   const { notes } = call;
   const question = target.indexOf("?");
   const [address, port] = hostAndPort(authority, scheme);

@@ -8,9 +8,9 @@
 import { createHmac, randomBytes } from "node:crypto";
 import { isHashed, verifyPassword } from "../base/password.ts";
 import type { MemoryPart } from "../base/shared_memory.ts";
-import { createTurns } from "../base/turns.ts";
+import { createTaskQueue } from "../base/task_queue.ts";
 import type { Credentials } from "../http/basic.ts";
-import type { Kept } from "./plugin.ts";
+import type { KeptState } from "./plugin.ts";
 
 export interface BasicUser {
   readonly username: string;
@@ -18,7 +18,7 @@ export interface BasicUser {
   readonly password: string;
 }
 
-export interface BasicUsers extends Kept {
+export interface BasicUsers extends KeptState {
   /** The user's name as configured; null when the pair is not right; undefined when too many others are being verified. */
   identify(given: Credentials): string | null | undefined | Promise<string | null | undefined>;
 }
@@ -43,7 +43,7 @@ export function createBasicUsers(users: readonly BasicUser[], recent: MemoryPart
   }
   const [decoy] = hashed.values();
   const underWay = new Map<string, Promise<string | null>>();
-  const turns = createTurns(MOST_VERIFYING, MOST_WAITING);
+  const turns = createTaskQueue(MOST_VERIFYING, MOST_WAITING);
 
   /** A user that is not there costs as much as the first with a hash: where all hashes cost the same, the time does not tell who exists. */
   async function verified(given: Credentials, pair: string, unknown: BasicUser): Promise<string | null> {

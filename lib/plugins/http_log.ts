@@ -1,6 +1,6 @@
 /**
  * The plugin kind `http_log`: tells an HTTP server of every request once its reply is over, in batches. Waiting, sending again and
- * giving up is `http/outbox.ts`.
+ * giving up is `http/delivery_queue.ts`.
  *
  * It looks at a request and its reply, and changes neither; it never answers itself. A batch is an array of JSON (RFC 8259), or a line
  * for each entry where the content type says so. Credentials that it knows by their place or form are left out.
@@ -11,7 +11,7 @@ import { integer, object, oneOf, optional, record, string, withDefault } from ".
 import type { Clock } from "../base/clock.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
-import { Outbox } from "../http/outbox.ts";
+import { DeliveryQueue } from "../http/delivery_queue.ts";
 import { REDACTED, redacted, redactedPath } from "../http/redact.ts";
 import type { Reply } from "../http/reply.ts";
 import { checkTls, clientTls, hostOf, httpUrl } from "./outside.ts";
@@ -87,11 +87,11 @@ export const httpLog = definePlugin({
 
 type Config = Parameters<typeof httpLog.create>[0];
 
-function outboxFor(config: Config, { clock, log, scope }: Tools): Outbox {
+function outboxFor(config: Config, { clock, log, scope }: Tools): DeliveryQueue {
   const { method, contentType, timeoutMs } = config;
   const headers = ["Content-Type", contentType, ...Object.entries(config.headers).flat()];
   const inLines = /^application\/x-ndjson\b/i.test(contentType);
-  return new Outbox({
+  return new DeliveryQueue({
     clock,
     request: { url: new URL(config.httpEndpoint), method, headers, timeoutMs },
     tls: clientTls(config.tls),
@@ -113,13 +113,13 @@ function outboxFor(config: Config, { clock, log, scope }: Tools): Outbox {
 /** One request, until its reply is over. */
 class Observed {
   readonly #exchange: Exchange;
-  readonly #outbox: Outbox;
+  readonly #outbox: DeliveryQueue;
   readonly #clock: Clock;
   #reply: Reply | null = null;
   /** Bytes of the body that were read; null when nobody can know. */
   #bytes: number | null = null;
 
-  constructor(exchange: Exchange, outbox: Outbox, clock: Clock) {
+  constructor(exchange: Exchange, outbox: DeliveryQueue, clock: Clock) {
     this.#exchange = exchange;
     this.#outbox = outbox;
     this.#clock = clock;

@@ -2,7 +2,7 @@
  * How a JSON Schema is run over a value: what is found, how much work it may take, and the pauses in which the event loop serves others. What
  * a schema asks for is `json_schema.ts`.
  */
-import type { NextSlice } from "../base/slices.ts";
+import type { NextTimeSlice } from "../base/time_slices.ts";
 import type { Meter } from "./linear_pattern.ts";
 
 export interface Violation {
@@ -18,12 +18,12 @@ export type Done = void | Promise<void>;
 
 /** The work that one request may cause: in all, and before the next pause. A step takes some 20 to 100 nanoseconds. */
 export class Work implements Meter {
-  readonly #nextSlice: NextSlice;
+  readonly #nextSlice: NextTimeSlice;
   readonly #sliceSteps: number;
   #left: number;
   #slice: number;
 
-  constructor(mostSteps: number, nextSlice: NextSlice, sliceSteps = SLICE_STEPS) {
+  constructor(mostSteps: number, nextSlice: NextTimeSlice, sliceSteps = SLICE_STEPS) {
     this.#nextSlice = nextSlice;
     this.#sliceSteps = sliceSteps;
     this.#left = mostSteps;

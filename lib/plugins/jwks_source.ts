@@ -9,7 +9,7 @@ import { HttpClient, type ClientTls } from "../http/client.ts";
 import type { Call } from "../http/exchange.ts";
 import { KeySet, keysOf, type Algorithm } from "./jwt_keys.ts";
 import { hostOf } from "./outside.ts";
-import type { Kept } from "./plugin.ts";
+import type { KeptState } from "./plugin.ts";
 
 /** Where a verifier has its keys from. */
 export interface KeySource {
@@ -30,7 +30,7 @@ export interface JwksSourceOptions {
   readonly tls?: ClientTls | undefined;
 }
 
-export class JwksSource implements KeySource, Kept {
+export class JwksSource implements KeySource, KeptState {
   readonly #options: JwksSourceOptions;
   readonly #client: HttpClient;
   #keys: KeySet | null = null;

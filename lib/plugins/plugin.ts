@@ -32,7 +32,7 @@ export interface Tools {
    * the instance stays (see `scope.key`) and `settings` are the same as JSON, else what `make` gives; what no configuration in force
    * holds any more is closed, and so is everything at the end of the gateway.
    */
-  keep<T extends Kept>(name: string, settings: unknown, make: () => T): T;
+  keep<T extends KeptState>(name: string, settings: unknown, make: () => T): T;
   /**
    * Memory for what is expensive to find out again, such as a signature that was right: one bound of bytes for all instances of a gateway.
    * To be used by `keep("verdicts", config, () => verdicts.part())`, so that it is given back.
@@ -40,7 +40,7 @@ export interface Tools {
   readonly verdicts: SharedMemory;
 }
 
-export interface Kept {
+export interface KeptState {
   /** Must not throw. The end of the gateway waits for its promise, for a second at most. */
   close(): void | Promise<void>;
 }

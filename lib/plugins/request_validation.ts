@@ -8,7 +8,7 @@
 import { Readable } from "node:stream";
 import type { Clock } from "../base/clock.ts";
 import { Fault } from "../base/errors.ts";
-import { createSlices } from "../base/slices.ts";
+import { createTimeSlices } from "../base/time_slices.ts";
 import { integer, object, optional, withDefault } from "../config/schema.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { hasToken, headerValue, headerValues, withoutHeader } from "../http/headers.ts";
@@ -58,7 +58,7 @@ export const requestValidation = definePlugin({
   schema,
   create({ body: bodySchema, query, headers, maxBytes }, { clock }) {
     const held = { bytes: 0 };
-    const nextSlice = createSlices();
+    const nextSlice = createTimeSlices();
 
     /** Looks at one part of a request after the other; null when all of them have the right form. */
     const judge = (exchange: Exchange, body: Buffer | null | undefined): Reply | null | Promise<Reply | null> => {

@@ -17,7 +17,7 @@ import { Fetches, type Fetch } from "./cache_fetches.ts";
 import * as rules from "./cache_rules.ts";
 import type { Storable, Timing, Wishes } from "./cache_rules.ts";
 import { CacheStore, variantOf, type Entry } from "./cache_store.ts";
-import { definePlugin, type Kept } from "./plugin.ts";
+import { definePlugin, type KeptState } from "./plugin.ts";
 import { Recorder, recordOf } from "./recorder.ts";
 
 const MIB = 1024 * 1024;
@@ -57,7 +57,7 @@ export const responseCache = definePlugin({
 const TOKEN = /^[A-Za-z*][!#$%&'*+.^_`|~0-9A-Za-z:/-]*$/;
 
 /** What stays over reloads. */
-class Cache implements Kept {
+class Cache implements KeptState {
   readonly store: CacheStore;
   readonly fetches = new Fetches();
 

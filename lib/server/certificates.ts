@@ -4,7 +4,7 @@
  */
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
-import { outOfTime } from "../base/pem.ts";
+import { validityProblem } from "../base/pem.ts";
 import type { Config } from "../config/model.ts";
 
 /** One object for each configured certificate: what is made of it can be kept under it. */
@@ -28,7 +28,7 @@ export function hostCertificates(configured: Config["global"]["certificates"], l
       if (host.startsWith("*.")) wildcard.set(host.slice(2), pair);
       else exact.set(host, pair);
     }
-    const wrong = outOfTime(pair.cert, clock.wall());
+    const wrong = validityProblem(pair.cert, clock.wall());
     if (wrong !== undefined) log.warn(`the certificate for ${hosts.join(", ")} ${wrong.problem}`, { file: cert.path, date: wrong.date });
   }
   return {

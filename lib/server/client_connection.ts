@@ -21,17 +21,17 @@ import { grpcReply } from "../http/grpc.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { LentBody, ownBody } from "../http/lent_body.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
-import { head as informationText, refuseBare } from "./bare.ts";
+import { head as informationText, refuseBare } from "./socket_reply.ts";
 import { Delivery } from "./delivery.ts";
 import { clientErrorDetail, KEEP_ALIVE_MS, type Http1Options, type Responder } from "./http1.ts";
 import { isLive, type Limits, type Uploads } from "./limits.ts";
 import { endSoon } from "./linger.ts";
-import { hasContent, replyTrailers, spoiltReply, statedLength } from "./outgoing.ts";
+import { hasContent, replyTrailers, spoiltReply, statedLength } from "./reply_checks.ts";
 import { connectionOf, noTrailers, receiveHead, type Connection, type Inbound, type RequestHead } from "./receive.ts";
 import { lastChunk, replyText, type BodyFraming } from "./reply_text.ts";
 import { RequestBody, type BodySource } from "./request_body.ts";
 import { RequestParser, type ParseFault, type RequestSink } from "./request_parser.ts";
-import { breakOff, MAX_DISCARD_MS, MAX_DISCARDED_BYTES } from "./respond.ts";
+import { breakOff, MAX_DISCARD_MS, MAX_DISCARDED_BYTES } from "./node_reply.ts";
 import { answerUpgrade } from "./upgrade.ts";
 
 /** What all connections of a gateway share. */
@@ -306,7 +306,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     }
     this.#inbound!.call.notes.sent = body === null ? 0 : body.length;
     this.#phase = "ready";
-    this.#server.departures.add(this.#depart);
+    this.#server.writeBatch.add(this.#depart);
   }
 
   readonly #depart = (): void => {
@@ -346,7 +346,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     // The first of the body goes with the head where it is there already; a body that is still to come does not hold the head back.
     socket.cork();
     socket.write(text, "latin1");
-    this.#server.departures.add(() => socket.uncork());
+    this.#server.writeBatch.add(() => socket.uncork());
     const cut = () => breakOff(socket, framing === "until close" ? "until close" : "delimited");
     const to = framing === "chunked" ? { write: (chunk: Buffer) => writeChunk(socket, chunk), once: (event: string, run: () => void) => socket.once(event, run) } : socket;
     this.#delivery = new Delivery(call, { to, outlet: socket, cut }, this.#server.delivery);
@@ -476,7 +476,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
 
   #tooLate(message: string): void {
     // A reply that is ready goes out; the rest of the upload is discarded then.
-    if (this.#phase === "ready") return this.#server.departures.now();
+    if (this.#phase === "ready") return this.#server.writeBatch.now();
     this.#refuse({ code: "request_timeout", message });
   }
 
@@ -484,7 +484,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
   #refuse({ code, message }: ParseFault): void {
     const socket = this.#socket;
     // Replies to earlier requests go first.
-    if (this.#phase === "ready") this.#server.departures.now();
+    if (this.#phase === "ready") this.#server.writeBatch.now();
     const inbound = this.#inbound;
     if (this.#phase === "discarding" || this.#phase === "streaming" || this.#phase === "flushing") {
       inbound?.call.fail(code, message);
@@ -518,7 +518,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
   /** The client has ended its side, which is taken for a disconnect. */
   readonly #onEnd = (): void => {
     // Over TLS the end often comes with the request: what is ready is sent first.
-    this.#server.departures.now();
+    this.#server.writeBatch.now();
     if (this.#phase === "over") return;
     if (this.#phase === "flushing") {
       this.#isLast = true;

@@ -4,7 +4,7 @@
  */
 import type { Duplex } from "node:stream";
 import type { Clock } from "../base/clock.ts";
-import type { Watch, Watched } from "../base/watch.ts";
+import type { DeadlineTimer, HasDeadline } from "../base/deadline_timer.ts";
 import type { Sink } from "../http/body.ts";
 import type { Call } from "../http/exchange.ts";
 import { taken } from "./linger.ts";
@@ -12,7 +12,7 @@ import { taken } from "./linger.ts";
 export interface DeliveryOptions {
   readonly clock: Clock;
   /** The deadlines of all replies of a listener. */
-  readonly watch: Watch;
+  readonly watch: DeadlineTimer;
   /** Milliseconds a client may leave a reply unread, whether or not the upstream has finished it. Any byte it takes counts anew. */
   readonly idleMs: number;
 }
@@ -26,8 +26,8 @@ export interface Recipient {
   readonly cut: () => void;
 }
 
-export class Delivery implements Sink, Watched {
-  /** As `Watched`. */
+export class Delivery implements Sink, HasDeadline {
+  /** As `HasDeadline`. */
   place = -1;
   readonly #call: Call;
   readonly #recipient: Recipient;

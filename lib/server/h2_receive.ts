@@ -9,7 +9,7 @@
 import { METHODS } from "node:http";
 import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import type { Socket } from "node:net";
-import { tellBrokenEnds } from "../http/h2_ends.ts";
+import { detectTruncatedBody } from "../http/h2_streams.ts";
 import { hasHeader, headerValues, type HeaderList } from "../http/headers.ts";
 import { isDropped, withoutDropped } from "./dropped_headers.ts";
 import { informStream } from "./h2_respond.ts";
@@ -44,7 +44,7 @@ export function receiveStream(stream: ServerHttp2Stream, block: readonly string[
   const hosts = headerValues(headers, "host");
   const upgrade = pseudo.protocol === "websocket" ? "websocket" : null;
   let trailers: HeaderList = [];
-  if (!endOfStream) tellBrokenEnds(stream);
+  if (!endOfStream) detectTruncatedBody(stream);
   if (!endOfStream && upgrade === null) {
     stream.once("trailers", (_fields: IncomingHttpHeaders, _flags: number, raw: readonly string[]) => {
       trailers = withoutDropped(raw, options.underscores);

@@ -14,7 +14,7 @@ import { ownBody } from "../http/lent_body.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
 import { Delivery, type DeliveryOptions } from "./delivery.ts";
 import { letFlow } from "./linger.ts";
-import { hasContent, replyHeaders, replyTrailers, spoiltReply, statedLength, withLength } from "./outgoing.ts";
+import { hasContent, replyHeaders, replyTrailers, spoiltReply, statedLength, withLength } from "./reply_checks.ts";
 import type { Inbound } from "./receive.ts";
 
 export interface StreamOptions extends DeliveryOptions {

@@ -4,7 +4,7 @@
 import type { Duplex } from "node:stream";
 import type { Socket } from "node:net";
 import type { Clock } from "../base/clock.ts";
-import type { Departures } from "../base/departures.ts";
+import type { WriteBatch } from "../base/write_batch.ts";
 import type { ErrorCode } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Notes } from "../http/exchange.ts";
@@ -23,7 +23,7 @@ export interface Responder {
 
 export interface Http1Options {
   readonly clock: Clock;
-  readonly departures: Departures;
+  readonly writeBatch: WriteBatch;
   readonly log: Log;
   /** The rules in force at this moment; asked once a request. */
   readonly receiving: () => ReceiveOptions;

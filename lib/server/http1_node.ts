@@ -12,14 +12,14 @@ import { ERRORS, type ErrorCode } from "../base/errors.ts";
 import type { Call } from "../http/exchange.ts";
 import type { HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
-import { head, refuseBare } from "./bare.ts";
+import { head, refuseBare } from "./socket_reply.ts";
 import { readFraming, type Framing } from "./framing.ts";
 import { clientErrorDetail, KEEP_ALIVE_MS, type Http1, type Http1Options } from "./http1.ts";
 import { createUploads, isLive, type Limits } from "./limits.ts";
 import { endSoon } from "./linger.ts";
 import { receive } from "./receive.ts";
-import { respond } from "./respond.ts";
-import { createTurns } from "./turns.ts";
+import { respond } from "./node_reply.ts";
+import { createTaskQueue } from "./node_request_queue.ts";
 import { answerUpgrade } from "./upgrade.ts";
 
 export interface NodeHttp1 extends Http1 {
@@ -42,11 +42,11 @@ interface Under {
 }
 
 export function createNodeHttp1(options: Http1Options): NodeHttp1 {
-  const { clock, log, departures, delivery } = options;
+  const { clock, log, writeBatch, delivery } = options;
   let own: http.Server | null = null;
   /** HTTP/1 connections that have not asked for anything yet: before Node 26 they are not among those that it counts as idle. */
   const fresh = new Set<Socket>();
-  const turns = createTurns();
+  const turns = createTaskQueue();
   const uploads = createUploads(clock);
   /** The exchange under way on each HTTP/1 connection, upgrades left out. */
   const current = new WeakMap<Duplex, Under>();
@@ -80,7 +80,7 @@ export function createNodeHttp1(options: Http1Options): NodeHttp1 {
   function heedEnd(socket: Socket): void {
     if (heeded.has(socket)) return;
     heeded.add(socket);
-    socket.prependListener("end", () => departures.now());
+    socket.prependListener("end", () => writeBatch.now());
   }
 
   function accept(request: IncomingMessage, response: ServerResponse, expects: Expects): void {
@@ -124,7 +124,7 @@ export function createNodeHttp1(options: Http1Options): NodeHttp1 {
     const send = (reply: Reply) => {
       // A client that was not told to continue may send its body or not: where its next request starts is open (RFC 9110 §10.1.1).
       const lastOne = leaving || !told || inbound.refusal !== null || lossy.has(request);
-      respond(request, response, call, reply, { ...delivery, departures, body: inbound.body, heldUp, lastOne });
+      respond(request, response, call, reply, { ...delivery, writeBatch, body: inbound.body, heldUp, lastOne });
     };
     options.answer(inbound, { send, giveUp: () => void response.destroy() });
   }
@@ -163,7 +163,7 @@ export function createNodeHttp1(options: Http1Options): NodeHttp1 {
     if (broken.has(socket)) return;
     broken.set(socket, error);
     // The reply to what came before it may be among them.
-    departures.now();
+    writeBatch.now();
     // On a connection that is ending already, its reply is on the way: nothing to add.
     if (socket.writableEnded && error.code !== "ECONNRESET") return;
     if (error.code === "ECONNRESET" || !socket.writable) return void socket.destroy();
@@ -179,7 +179,7 @@ export function createNodeHttp1(options: Http1Options): NodeHttp1 {
     // One that has ended its side in the middle has gone; all else is us ending it, and the access log has to say so.
     const gone = error.code === "HPE_INVALID_EOF_STATE";
     // A reply that is whole may wait for the end of this round. It is the answer: nobody wants the rest of the request.
-    departures.now();
+    writeBatch.now();
     if (response.writableEnded) return endSoon(socket, clock);
     const code = clientErrorCode(error, options.receiving().limits.maxUriBytes);
     if (!gone) call.fail(code, error.message);

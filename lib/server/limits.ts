@@ -130,7 +130,7 @@ const GRACE_MS = 10_000;
 const MOST_AHEAD_MS = 60_000;
 const LOOK_MS = 1_000;
 
-interface Watched extends Upload {
+interface HasDeadline extends Upload {
   readonly leastBytesPerS: number;
   /** How long the client has been waited for, in milliseconds. */
   waitedMs: number;
@@ -142,7 +142,7 @@ interface Watched extends Upload {
 
 /** One timer for all uploads, running only while there are some. */
 export function createUploads(clock: Clock): Uploads {
-  const watched = new Set<Watched>();
+  const watched = new Set<HasDeadline>();
   let timer: Timer | null = null;
   let lookedAt = 0;
   const look = () => {
@@ -165,7 +165,7 @@ export function createUploads(clock: Clock): Uploads {
   };
   return {
     watch({ received, awaited, tooSlow }, leastBytesPerS) {
-      const entry: Watched = { received, awaited, tooSlow, leastBytesPerS, waitedMs: 0, aheadMs: 0, counted: 0 };
+      const entry: HasDeadline = { received, awaited, tooSlow, leastBytesPerS, waitedMs: 0, aheadMs: 0, counted: 0 };
       watched.add(entry);
       if (timer === null) {
         lookedAt = clock.now();

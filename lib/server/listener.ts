@@ -8,14 +8,14 @@ import http2, { type ServerHttp2Stream } from "node:http2";
 import net, { type AddressInfo, type Server, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { Clock } from "../base/clock.ts";
-import { Departures } from "../base/departures.ts";
+import { WriteBatch } from "../base/write_batch.ts";
 import type { Log } from "../base/log.ts";
-import { Watch } from "../base/watch.ts";
-import { wordsOf } from "../base/errors.ts";
+import { DeadlineTimer } from "../base/deadline_timer.ts";
+import { messageOf } from "../base/errors.ts";
 import type { Notes } from "../http/exchange.ts";
-import { resetStream } from "../http/h2_ends.ts";
+import { resetStream } from "../http/h2_streams.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import { refuseBare } from "./bare.ts";
+import { refuseBare } from "./socket_reply.ts";
 import { createNodeHttp1 } from "./http1_node.ts";
 import { receiveStream } from "./h2_receive.ts";
 import { respondStream } from "./h2_respond.ts";
@@ -33,7 +33,7 @@ export interface ListenerOptions {
   readonly clock: Clock;
   readonly log: Log;
   /** With what replies leave; default: with each other. */
-  readonly departures?: Departures;
+  readonly writeBatch?: WriteBatch;
   /** Answers a request. What it throws or rejects with is logged, and answered with 500. */
   readonly serve: (inbound: Inbound) => Reply | Promise<Reply>;
   /** What to believe at this moment; asked once a request. */
@@ -78,7 +78,7 @@ export interface Listener {
 }
 
 export function createListener(options: ListenerOptions): Listener {
-  const { clock, log, departures = new Departures() } = options;
+  const { clock, log, writeBatch = new WriteBatch() } = options;
   const servers: Server[] = [];
   const sockets = new Set<Socket>();
   /** TCP connections whose TLS handshake has not finished, by their addresses. */
@@ -88,8 +88,8 @@ export function createListener(options: ListenerOptions): Listener {
   const tlsServers = createTlsServers(options.certificates, clock, options.handshakeMs);
   const door = createDoor(options.receiving, log, clock);
   let allGone: (() => void) | null = null;
-  const delivery = { clock, watch: new Watch(clock), idleMs: CLIENT_IDLE_MS };
-  const http1Options = { clock, log, departures, delivery, receiving: options.receiving, answer, ended: options.ended, join: options.join };
+  const delivery = { clock, watch: new DeadlineTimer(clock), idleMs: CLIENT_IDLE_MS };
+  const http1Options = { clock, log, writeBatch, delivery, receiving: options.receiving, answer, ended: options.ended, join: options.join };
   const codecs = { wire: createWireHttp1(http1Options), node: createNodeHttp1(http1Options) };
   const serveHttp1 = (socket: Socket) => codecs[options.http1?.() ?? "wire"].serve(socket);
   const limits = () => options.receiving().limits;
@@ -145,9 +145,9 @@ export function createListener(options: ListenerOptions): Listener {
   /** Hands the request on and its reply back; waits only where a promise comes. A reply that cannot be sent is a 500, or given up once it has begun. */
   function answer(inbound: Inbound, responder: Responder): void {
     const failed = (error: unknown) => {
-      log.error("a reply could not be sent", { request_id: inbound.call.id, error: wordsOf(error, "stack") });
+      log.error("a reply could not be sent", { request_id: inbound.call.id, error: messageOf(error, "stack") });
       try {
-        responder.send(problem(inbound.call, "internal", { why: wordsOf(error) }));
+        responder.send(problem(inbound.call, "internal", { why: messageOf(error) }));
       } catch {
         responder.giveUp();
       }

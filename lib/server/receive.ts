@@ -8,7 +8,7 @@ import { isIP, type Socket } from "node:net";
 import type { Readable } from "node:stream";
 import type { TLSSocket } from "node:tls";
 import type { Clock } from "../base/clock.ts";
-import type { Arrival } from "../http/arrival.ts";
+import type { RequestFacts } from "../http/request_facts.ts";
 import { NO_TRAILERS } from "../http/body_reader.ts";
 import { Call } from "../http/exchange.ts";
 import { headerValue, withoutNamed, type HeaderList } from "../http/headers.ts";
@@ -19,7 +19,7 @@ import { malformed, readFraming, tooManyLines, type Framing, type Refusal } from
 import type { Limits } from "./limits.ts";
 
 /** A request before it is matched. */
-export interface Inbound extends Arrival {
+export interface Inbound extends RequestFacts {
   readonly body: Readable | null;
   readonly trailers: () => HeaderList;
   readonly upgrade: "websocket" | null;

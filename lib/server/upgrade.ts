@@ -3,7 +3,7 @@
  */
 import type { Duplex } from "node:stream";
 import type { Reply } from "../http/reply.ts";
-import { respondBare } from "./bare.ts";
+import { respondBare } from "./socket_reply.ts";
 import type { Http1Options } from "./http1.ts";
 import type { Inbound } from "./receive.ts";
 

@@ -14,9 +14,9 @@ import { randomInt } from "node:crypto";
 import type { Clock } from "../base/clock.ts";
 import { Blocks, within } from "./blocks.ts";
 import type { Counters, Decision, Limiter, LimiterOptions, Window } from "./counters.ts";
-import { countOf, MOST_INTS, Name, type Secret } from "./names.ts";
-import { Places } from "./places.ts";
-import { atLeast, MOST_MARKS, regrouped, ringBits, type Ring } from "./rings.ts";
+import { countOf, MOST_INTS, Name, type Secret } from "./caller_hash.ts";
+import { Places } from "./caller_index.ts";
+import { atLeast, MOST_MARKS, regrouped, ringBits, type Ring } from "./window_marks.ts";
 
 export interface MemoryLimiter extends Limiter {
   decide(caller: string): Decision;

@@ -3,7 +3,7 @@
  * the bytes go is `forward.ts`; when a try is repeated is `retries.ts`.
  */
 import type { Readable } from "node:stream";
-import { ERRORS, Fault, wordsOf, type ErrorCode } from "../base/errors.ts";
+import { ERRORS, Fault, messageOf, type ErrorCode } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
@@ -12,7 +12,7 @@ import { LentBody } from "../http/lent_body.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import type { Breaker, Verdict } from "./breaker.ts";
 import { isUpstreams } from "./faults.ts";
-import type { Picker } from "./fleet.ts";
+import type { Picker } from "./upstream_set.ts";
 import type { Peer } from "./peer.ts";
 import { Replay, type ReplayMemory } from "./replay.ts";
 import { retriesFault, retriesStatus, type RetryBudget, type RetryPolicy } from "./retries.ts";
@@ -215,8 +215,8 @@ function nobodyThere(exchange: Exchange): Reply {
 function faultReply(exchange: Exchange, error: unknown, log: Log | undefined): Reply {
   if (!(error instanceof Fault)) {
     const { id, notes } = exchange.call;
-    log?.error("a plugin or the gateway failed", { request_id: id, service: notes.service, route: notes.route, error: wordsOf(error, "stack") });
-    return problem(exchange.call, "internal", { why: wordsOf(error) });
+    log?.error("a plugin or the gateway failed", { request_id: id, service: notes.service, route: notes.route, error: messageOf(error, "stack") });
+    return problem(exchange.call, "internal", { why: messageOf(error) });
   }
   const detail = DETAILS[error.code];
   return problem(exchange.call, error.code, { why: error.message, ...(detail === undefined ? {} : { detail }) });

@@ -1,5 +1,5 @@
 /**
- * Load-balancing strategies: one-method objects that choose among the upstreams that can be used. Which those are is `fleet.ts`,
+ * Load-balancing strategies: one-method objects that choose among the upstreams that can be used. Which those are is `upstream_set.ts`,
  * sending to the chosen one is `attempts.ts`.
  */
 import { parseAddress } from "../base/cidr.ts";

@@ -9,7 +9,7 @@
  */
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
-import { RollingCount } from "../base/rolling.ts";
+import { RollingCount } from "../base/rolling_count.ts";
 
 export interface BreakerSettings {
   /** Share of failed requests that opens it, above 0 to 1. */

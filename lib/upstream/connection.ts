@@ -22,7 +22,7 @@ export interface Occupant {
 }
 
 /** Where a connection is kept between two exchanges. */
-export interface Home {
+export interface ConnectionOwner {
   /** It has closed. */
   gone(connection: Connection): void;
 }
@@ -31,7 +31,7 @@ export class Connection {
   readonly socket: Socket;
   /** What its occupant is given of it is overwritten afterwards. */
   readonly lendsBytes: boolean;
-  readonly home: Home;
+  readonly home: ConnectionOwner;
   readonly parser = new ResponseParser();
   /** Whether it has served an exchange before the present one. */
   isReused = false;
@@ -44,7 +44,7 @@ export class Connection {
   readonly #listeners: readonly (readonly [string, (argument: unknown) => void])[];
 
   /** `idleMs`: how long it is kept without being used, in milliseconds; 0: for ever. */
-  constructor(socket: Socket, connectedBy: "connect" | "secureConnect", idleMs: number, home: Home, lendsBytes: boolean) {
+  constructor(socket: Socket, connectedBy: "connect" | "secureConnect", idleMs: number, home: ConnectionOwner, lendsBytes: boolean) {
     this.socket = socket;
     this.lendsBytes = lendsBytes;
     this.home = home;

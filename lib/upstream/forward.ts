@@ -17,7 +17,7 @@ import type { Destination } from "./destination.ts";
 import { Unsent } from "./faults.ts";
 import type { Pool } from "./pool.ts";
 import { requestHead, type RequestHead } from "./request_head.ts";
-import { connectFailure } from "./resolve.ts";
+import { connectFailure } from "./addresses.ts";
 import { informationHeaders, invalidity, replyHeaders, replyOf, switchHeaders } from "./response_head.ts";
 import { MAX_RESPONSE_HEAD_BYTES } from "./response_parser.ts";
 import { trailerFields } from "./trailers.ts";

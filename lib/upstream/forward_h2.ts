@@ -7,7 +7,7 @@ import type { Clock, Timer } from "../base/clock.ts";
 import { Fault, type ErrorCode } from "../base/errors.ts";
 import { pump, sinkOf, type PumpEnd } from "../http/body.ts";
 import type { Call, Exchange } from "../http/exchange.ts";
-import { isClosed, keepOpenUntilRead, resetStream, tellBrokenEnds } from "../http/h2_ends.ts";
+import { isClosed, keepOpenUntilRead, resetStream, detectTruncatedBody } from "../http/h2_streams.ts";
 import { h2Fields } from "../http/h2_fields.ts";
 import { endToEnd, hasToken, headerValue, headerValues, withoutHeader, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
@@ -135,7 +135,7 @@ function send({ exchange, to, options, tryEndsAt, endsAt }: Try<Sessions>, sessi
       if (error instanceof Unserved) session.leave();
       return reject(error instanceof Fault ? error : new Fault("internal", "the request could not be written", error));
     }
-    tellBrokenEnds(stream);
+    detectTruncatedBody(stream);
 
     const arm = (ms: number, run: () => void) => {
       timer?.cancel();

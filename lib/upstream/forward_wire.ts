@@ -4,7 +4,7 @@
  */
 import { Readable } from "node:stream";
 import { Fault } from "../base/errors.ts";
-import type { Watched } from "../base/watch.ts";
+import type { HasDeadline } from "../base/deadline_timer.ts";
 import { pump, writeChunk, type Sink } from "../http/body.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { hasToken, headerValue } from "../http/headers.ts";
@@ -16,7 +16,7 @@ import { Unsent } from "./faults.ts";
 import type { Pool } from "./pool.ts";
 import { requestHead, type RequestHead } from "./request_head.ts";
 import { writtenFields, writtenHead } from "./request_text.ts";
-import { connectFailure } from "./resolve.ts";
+import { connectFailure } from "./addresses.ts";
 import { informationHeaders, replyHeaders, replyOf, switchHeaders, type ResponseHead } from "./response_head.ts";
 import type { ResponseSink } from "./response_parser.ts";
 import { trailerFields } from "./trailers.ts";
@@ -52,7 +52,7 @@ function send(one: Try<Pool>): Promise<Reply> {
 /** "draining": the response is whole, the request is not. */
 type Phase = "connecting" | "sending" | "waiting" | "receiving" | "draining" | "over";
 
-class WireExchange implements Occupant, ResponseSink, Watched, Sink {
+class WireExchange implements Occupant, ResponseSink, HasDeadline, Sink {
   readonly #try: Try<Pool>;
   readonly #connection: Connection;
   readonly #head: RequestHead;
@@ -61,7 +61,7 @@ class WireExchange implements Occupant, ResponseSink, Watched, Sink {
   #bytes: Buffer | null = null;
   readonly #resolve: (reply: Reply | Promise<Reply>) => void;
   readonly #reject: (fault: Fault) => void;
-  /** As `Watched`. */
+  /** As `HasDeadline`. */
   place = -1;
   #phase: Phase = "connecting";
   /** When the present phase has to be over; Infinity: no such moment. */
@@ -119,7 +119,7 @@ class WireExchange implements Occupant, ResponseSink, Watched, Sink {
     }
     this.#isWritten = true;
     // A fresh connection is alone in its round, and what comes on it before it is asked may be its refusal.
-    if (connection.isReused) this.#try.to.pool.departures.add(() => this.#sendWhole());
+    if (connection.isReused) this.#try.to.pool.writeBatch.add(() => this.#sendWhole());
     else this.#sendWhole();
     if (body === null) this.#awaitResponse();
   }
@@ -185,13 +185,13 @@ class WireExchange implements Occupant, ResponseSink, Watched, Sink {
   overdue(now: number): void {
     if (this.#phase === "draining") return this.#leave("spent");
     const { options, tryEndsAt, endsAt } = this.#try;
-    if (endsAt !== 0 && endsAt <= now) return this.#outOfTime("the time for the whole exchange is over");
-    if (tryEndsAt !== 0 && this.#response === null && tryEndsAt <= now) return this.#outOfTime("no response within the time of one try");
+    if (endsAt !== 0 && endsAt <= now) return this.#validityProblem("the time for the whole exchange is over");
+    if (tryEndsAt !== 0 && this.#response === null && tryEndsAt <= now) return this.#validityProblem("no response within the time of one try");
     if (this.#phase === "connecting") this.#fail(new Unsent("upstream_timeout", `no connection within ${options.connectMs} ms`));
     else this.#fail(new Fault("upstream_timeout", `no response within ${options.responseMs} ms`));
   }
 
-  #outOfTime(why: string): void {
+  #validityProblem(why: string): void {
     const fault = new Fault("upstream_timeout", why);
     if (this.#phase === "connecting") this.#fail(new Unsent(fault.code, fault.message));
     else this.#fail(this.#phase === "sending" ? overdueUpload(this.#outgoing, this.#awaitsContinue, fault) : fault);
@@ -246,7 +246,7 @@ class WireExchange implements Occupant, ResponseSink, Watched, Sink {
       broken: (cause: Error | null) => this.#fail(cause instanceof Fault ? cause : new Fault("bad_request", "the request body broke off", cause)),
     };
     this.#stopUpload = pump(body, this, end, length);
-    this.#try.to.pool.departures.add(() => {
+    this.#try.to.pool.writeBatch.add(() => {
       this.#hasDeparted = true;
       socket.uncork();
     });

@@ -1,6 +1,6 @@
 /**
  * Whether one upstream is to be used: what active checks found, what its answers to clients say, and how much it gets after a
- * return. Probing is `health_checks.ts`; who gets the requests instead is `fleet.ts` and `balance.ts`.
+ * return. Probing is `health_checks.ts`; who gets the requests instead is `upstream_set.ts` and `balance.ts`.
  *
  *   active    unknown ──checks pass──► healthy ◄──checks pass── unhealthy      unknown counts as usable
  *                └─────────checks fail───┴──────checks fail──────►┘

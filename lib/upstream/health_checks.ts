@@ -8,7 +8,7 @@ import net, { type Socket } from "node:net";
 import tls, { type ConnectionOptions } from "node:tls";
 import type { Clock, Timer } from "../base/clock.ts";
 import { version } from "../base/version.ts";
-import { connectFailure, towards, type Name } from "./resolve.ts";
+import { connectFailure, towards, type Name } from "./addresses.ts";
 import { invalidity } from "./response_head.ts";
 import { tlsOptions, type UpstreamTls } from "./tls.ts";
 

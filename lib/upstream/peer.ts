@@ -1,6 +1,6 @@
 /**
  * One upstream of one service as it is at run time, over reloads: its identity, its connections, its health, and how requests are
- * sent to it. Which peer gets a request is `fleet.ts` and `balance.ts`.
+ * sent to it. Which peer gets a request is `upstream_set.ts` and `balance.ts`.
  */
 import type { Fault } from "../base/errors.ts";
 import type { Exchange } from "../http/exchange.ts";

@@ -1,6 +1,6 @@
 /**
  * The connections to one upstream: a keep-alive agent for each of its addresses, used in turn, and leases that hold the number of
- * connections under `max_connections`. What is sent over them is `forward_wire.ts` and `forward.ts`; the addresses are `resolve.ts`'s.
+ * connections under `max_connections`. What is sent over them is `forward_wire.ts` and `forward.ts`; the addresses are `addresses.ts`'s.
  *
  * The agents make all connections. Those of `forward.ts` they keep themselves; those of `forward_wire.ts` are kept here, since an agent
  * hands a socket it keeps to its own kind of request only.
@@ -10,14 +10,14 @@ import https from "node:https";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { Clock } from "../base/clock.ts";
-import { Departures } from "../base/departures.ts";
+import { WriteBatch } from "../base/write_batch.ts";
 import { Fault } from "../base/errors.ts";
-import { Connection, type Home } from "./connection.ts";
-import { Inlet } from "./inlet.ts";
-import { towards, type Address, type Name } from "./resolve.ts";
+import { Connection, type ConnectionOwner } from "./connection.ts";
+import { ReadBuffer } from "./read_buffer.ts";
+import { towards, type Address, type Name } from "./addresses.ts";
 import { tlsOptions, type UpstreamTls } from "./tls.ts";
-import { WaitingLine } from "./waiting.ts";
-import { Watch } from "../base/watch.ts";
+import { WaitQueue } from "./wait_queue.ts";
+import { DeadlineTimer } from "../base/deadline_timer.ts";
 
 export interface PoolOptions {
   readonly protocol: "http" | "https";
@@ -30,13 +30,13 @@ export interface PoolOptions {
   /** The addresses of `host`, if it is a name; default: every connection has it looked up by node. */
   readonly name?: Name;
   /** What plain connections are read into, the same for every pool of a gateway; default: one of its own. */
-  readonly inlet?: Inlet;
+  readonly inlet?: ReadBuffer;
   /** With what requests leave, the same for every pool of a gateway; default: with those of this pool. */
-  readonly departures?: Departures;
+  readonly writeBatch?: WriteBatch;
 }
 
 /** The way to one address. */
-class Way implements Home {
+class AddressPool implements ConnectionOwner {
   /** Undefined: to what the first look-up gives, or wherever node's own leads where there is no name. */
   readonly address: Address | undefined;
   agent: http.Agent | null = null;
@@ -76,31 +76,31 @@ export class Pool {
   readonly options: PoolOptions;
   /** Common to all agents. */
   readonly #agentOptions: https.AgentOptions;
-  readonly inlet: Inlet;
-  readonly departures: Departures;
+  readonly inlet: ReadBuffer;
+  readonly writeBatch: WriteBatch;
   /** The deadlines of all exchanges of `forward_wire.ts`. */
-  readonly watch: Watch;
-  #ways: readonly Way[] = [new Way(undefined)];
+  readonly watch: DeadlineTimer;
+  #ways: readonly AddressPool[] = [new AddressPool(undefined)];
   #turn = 0;
   /** To addresses that have left, while connections of theirs are in use. */
-  readonly #left = new Set<Way>();
+  readonly #left = new Set<AddressPool>();
   /** Connections of agents in use that are not to be used again. */
   readonly #leaving = new WeakSet<Duplex>();
   #unfollow: (() => void) | null = null;
   #maxConnections: number;
   #leased = 0;
   #state: "open" | "retired" | "destroyed" = "open";
-  readonly #waiting: WaitingLine<true>;
+  readonly #waiting: WaitQueue<true>;
 
   /** Throws when the client certificate and its key do not fit. */
   constructor(options: PoolOptions, maxConnections: number, clock: Clock) {
     this.options = options;
     this.#maxConnections = maxConnections;
-    this.watch = new Watch(clock);
-    this.#waiting = new WaitingLine(clock, () => this.#lease() || null);
-    const { protocol, host, keepaliveIdleMs, tls, inlet = new Inlet(), departures = new Departures() } = options;
+    this.watch = new DeadlineTimer(clock);
+    this.#waiting = new WaitQueue(clock, () => this.#lease() || null);
+    const { protocol, host, keepaliveIdleMs, tls, inlet = new ReadBuffer(), writeBatch = new WriteBatch() } = options;
     this.inlet = inlet;
-    this.departures = departures;
+    this.writeBatch = writeBatch;
     this.#agentOptions = {
       // Leases bound the number of sockets, so the agent's own queue, which cannot be left, is never used. Last in, first out keeps
       // few sockets warm and lets the rest run out.
@@ -138,7 +138,7 @@ export class Pool {
 
   /** Its exchange is over, and another one can be sent over it: kept, unless nobody will want it. */
   giveBack(connection: Connection): void {
-    const way = connection.home as Way;
+    const way = connection.home as AddressPool;
     connection.leave();
     if (this.#state !== "open" || !connection.isUsable || connection.parser.keepsFor === 0) connection.socket.destroy();
     else way.idle.push(connection);
@@ -224,7 +224,7 @@ export class Pool {
   }
 
   /** The way whose turn it is. */
-  #next(): Way {
+  #next(): AddressPool {
     const { name } = this.options;
     // From its first use on, for a pool may be made for a configuration that never comes into force.
     if (name !== undefined && this.#unfollow === null && this.#state === "open") {
@@ -239,7 +239,7 @@ export class Pool {
   #move(addresses: readonly Address[]): void {
     if (addresses.length === 0) return;
     const before = this.#ways;
-    this.#ways = addresses.map((address) => before.find((way) => way.address === address) ?? new Way(address));
+    this.#ways = addresses.map((address) => before.find((way) => way.address === address) ?? new AddressPool(address));
     const known = new Set<string | undefined>(addresses.map(({ address }) => address));
     for (const way of this.#left) if (!way.isInUse) this.#left.delete(way);
     for (const way of before) {
@@ -254,7 +254,7 @@ export class Pool {
   }
 
   /** `lendsBytes`: node reads into the inlet. */
-  #connect(way: Way, lendsBytes: boolean): Connection {
+  #connect(way: AddressPool, lendsBytes: boolean): Connection {
     const { protocol, host, port, name, keepaliveIdleMs } = this.options;
     const agent = (way.agent ??= this.#createAgent(way.address));
     const read = (bytes: number, inlet: Buffer) => {

@@ -4,7 +4,7 @@
  */
 import type { Clock } from "../base/clock.ts";
 import type { Fault } from "../base/errors.ts";
-import { RollingCount } from "../base/rolling.ts";
+import { RollingCount } from "../base/rolling_count.ts";
 import { isUnsent, tryFailure, type TryFailure } from "./faults.ts";
 
 export interface RetryPolicy {

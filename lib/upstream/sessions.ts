@@ -1,15 +1,15 @@
 /**
  * The HTTP/2 connections to one upstream: few sessions to each of its addresses with many streams each, no more of either than they
- * and we allow. What is sent on a stream is `forward_h2.ts`; the addresses are `resolve.ts`'s.
+ * and we allow. What is sent on a stream is `forward_h2.ts`; the addresses are `addresses.ts`'s.
  */
 import http2, { type ClientHttp2Session } from "node:http2";
 import net, { type Socket } from "node:net";
 import tls, { type ConnectionOptions } from "node:tls";
 import type { Clock, Timer } from "../base/clock.ts";
 import { Fault } from "../base/errors.ts";
-import { connectFailure, towards, type Address, type Name } from "./resolve.ts";
+import { connectFailure, towards, type Address, type Name } from "./addresses.ts";
 import { tlsOptions, type UpstreamTls } from "./tls.ts";
-import { WaitingLine } from "./waiting.ts";
+import { WaitQueue } from "./wait_queue.ts";
 
 export interface SessionsOptions {
   /** "h2": over TLS, agreed on by ALPN. "h2c": without, by prior knowledge (RFC 9113 §3.3). */
@@ -30,7 +30,7 @@ export class Sessions {
   #leased = 0;
   #state: "open" | "retired" | "destroyed" = "open";
   readonly #clock: Clock;
-  readonly #waiting: WaitingLine<Session>;
+  readonly #waiting: WaitQueue<Session>;
   readonly #sessions = new Set<Session>();
   readonly #tls: ConnectionOptions | null;
   /** The last TLS session, to resume the next connection from. */
@@ -46,7 +46,7 @@ export class Sessions {
     this.options = options;
     this.#maxConnections = maxConnections;
     this.#clock = clock;
-    this.#waiting = new WaitingLine(clock, () => this.#take());
+    this.#waiting = new WaitQueue(clock, () => this.#take());
     this.#tls = options.protocol === "h2" ? { ...tlsOptions(options.host, options.tls), ALPNProtocols: ["h2"] } : null;
   }
 

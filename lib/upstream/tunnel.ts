@@ -8,7 +8,7 @@ import type { Duplex } from "node:stream";
 import { TLSSocket } from "node:tls";
 import { pump, sinkOf } from "../http/body.ts";
 import type { Notes } from "../http/exchange.ts";
-import { resetStream } from "../http/h2_ends.ts";
+import { resetStream } from "../http/h2_streams.ts";
 import type { Tunnel } from "../http/reply.ts";
 
 /** `clientHead` and `tunnel.head` are bytes that arrived behind the upgrade on either side. `notes` counts what passes. */

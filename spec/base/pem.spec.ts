@@ -1,6 +1,6 @@
 import { generateKeyPairSync } from "node:crypto";
 import { describe, expect, it } from "vitest";
-import { certificatesProblem, factsOf, keyProblem, outOfTime, pairProblem } from "../../lib/base/pem.ts";
+import { certificatesProblem, factsOf, keyProblem, validityProblem, pairProblem } from "../../lib/base/pem.ts";
 import { CA, EXPIRED, SERVER, STRANGER } from "../support/certs.ts";
 import { COMMON_NAME_ONLY } from "../support/more_certs.ts";
 
@@ -51,9 +51,9 @@ describe("pairProblem", () => {
 describe("outOfTime", () => {
   it("tells before, within and after", () => {
     const cert = bytes(EXPIRED.cert);
-    expect(outOfTime(cert, Date.UTC(2019, 11, 31))).toEqual({ problem: "is not valid yet", date: "Jan  1 00:00:00 2020 GMT" });
-    expect(outOfTime(cert, Date.UTC(2020, 6, 1))).toBeUndefined();
-    expect(outOfTime(cert, Date.UTC(2021, 0, 2))).toEqual({ problem: "has expired", date: "Jan  1 00:00:00 2021 GMT" });
+    expect(validityProblem(cert, Date.UTC(2019, 11, 31))).toEqual({ problem: "is not valid yet", date: "Jan  1 00:00:00 2020 GMT" });
+    expect(validityProblem(cert, Date.UTC(2020, 6, 1))).toBeUndefined();
+    expect(validityProblem(cert, Date.UTC(2021, 0, 2))).toEqual({ problem: "has expired", date: "Jan  1 00:00:00 2021 GMT" });
   });
 });
 

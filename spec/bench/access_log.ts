@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { systemClock } from "../../lib/base/clock.ts";
 import { createLog } from "../../lib/base/log.ts";
-import type { Arrival } from "../../lib/http/arrival.ts";
+import type { RequestFacts } from "../../lib/http/request_facts.ts";
 import { Call } from "../../lib/http/exchange.ts";
 import { combinedLines, jsonLines } from "../../lib/observe/access_line.ts";
 import { AccessLog } from "../../lib/observe/access_log.ts";
@@ -40,7 +40,7 @@ export async function accessLog(): Promise<boolean> {
 }
 
 /** The best of several rounds: the others were disturbed, or warmed up. */
-function spelt(entries: readonly Arrival[], line: (entry: Arrival, now: number, wall: number) => string): number {
+function spelt(entries: readonly RequestFacts[], line: (entry: RequestFacts, now: number, wall: number) => string): number {
   let best = Infinity;
   let characters = 0;
   for (let round = 0; round < ROUNDS; round++) {
@@ -53,7 +53,7 @@ function spelt(entries: readonly Arrival[], line: (entry: Arrival, now: number, 
 }
 
 /** With what goes on in the background, for that takes the processor too. */
-async function written(entries: readonly Arrival[], format: "json" | "combined", file: string): Promise<number> {
+async function written(entries: readonly RequestFacts[], format: "json" | "combined", file: string): Promise<number> {
   const log = new AccessLog({ sink: null, clock: systemClock, log: createLog() });
   log.start();
   log.adopt({ enabled: true, format, sample: 1, exclude: [], file });
@@ -74,7 +74,7 @@ async function written(entries: readonly Arrival[], format: "json" | "combined",
   return best * 1e3;
 }
 
-function entry(i: number): Arrival {
+function entry(i: number): RequestFacts {
   const call = new Call({
     id: `56f8d222-8133-46d6-b2ee-11f6d81d${8800 + i}`,
     remoteAddress: "192.0.2.1",
@@ -100,7 +100,7 @@ function entry(i: number): Arrival {
   };
 }
 
-function stringified({ call, method, scheme, authority, target, httpVersion, clientAddress, headers }: Arrival, now: number, wall: number): string {
+function stringified({ call, method, scheme, authority, target, httpVersion, clientAddress, headers }: RequestFacts, now: number, wall: number): string {
   const { notes } = call;
   const fields = {
     time: new Date(wall).toISOString(),

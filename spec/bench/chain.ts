@@ -10,9 +10,9 @@ import { systemClock } from "../../lib/base/clock.ts";
 import { Call, Exchange } from "../../lib/http/exchange.ts";
 import type { Handler } from "../../lib/http/handler.ts";
 import type { Reply } from "../../lib/http/reply.ts";
-import { behindPlugins, metered, PluginMeter } from "../../lib/observe/plugin_meter.ts";
+import { endPluginTime, metered, PluginMeter } from "../../lib/observe/plugin_meter.ts";
 import { builtinPlugins } from "../../lib/plugins/builtin.ts";
-import { foldBlaming, type Link } from "../../lib/plugins/blame.ts";
+import { composeChain, type Link } from "../../lib/plugins/chain.ts";
 import type { AnyPlugin } from "../../lib/plugins/plugin.ts";
 import { memoryCounters } from "../../lib/store/memory.ts";
 
@@ -42,7 +42,7 @@ export async function chain([given = "100000"]: readonly string[]): Promise<bool
     ["all, not timed", links],
     ["all, as served", timed],
   ];
-  const chained = (some: readonly Link[], innermost: Handler) => ({ handler: foldBlaming(some, some === timed ? behindPlugins(innermost, systemClock) : innermost, ignore), rounds: [] });
+  const chained = (some: readonly Link[], innermost: Handler) => ({ handler: composeChain(some, some === timed ? endPluginTime(innermost, systemClock) : innermost, ignore), rounds: [] });
   const measures: Measured[] = rows.map(([title, some]) => ({
     title,
     atOnce: chained(some, () => REPLY),

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { createGateway, definePlugin, schema, type Kept } from "../../lib/index.ts";
+import { createGateway, definePlugin, schema, type KeptState } from "../../lib/index.ts";
 import { oneService } from "../support/gateway.ts";
 
 /** A plugin that holds something for each instance, and says what was made and closed. */
@@ -9,7 +9,7 @@ function holding(close: () => void | Promise<void> = () => {}) {
     name: "holder",
     schema: schema.object({ settings: schema.string(), broken: schema.withDefault(schema.boolean(), false) }),
     create({ settings, broken }, tools) {
-      const held = tools.keep("thing", { settings }, (): Kept & { readonly name: string } => {
+      const held = tools.keep("thing", { settings }, (): KeptState & { readonly name: string } => {
         told.push(`+${settings}`);
         return {
           name: settings,

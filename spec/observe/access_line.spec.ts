@@ -1,20 +1,20 @@
 import { describe, expect, it } from "vitest";
-import type { Arrival } from "../../lib/http/arrival.ts";
+import type { RequestFacts } from "../../lib/http/request_facts.ts";
 import { Call } from "../../lib/http/exchange.ts";
 import { redactedPath } from "../../lib/http/redact.ts";
 import { combinedLines, jsonLines, pathOf } from "../../lib/observe/access_line.ts";
 
 const WALL = Date.UTC(2026, 0, 1) + 12;
 
-function entry(changes: Partial<Arrival> = {}, notes: Partial<Call["notes"]> = {}): Arrival {
+function entry(changes: Partial<RequestFacts> = {}, notes: Partial<Call["notes"]> = {}): RequestFacts {
   const call = new Call({ id: "r1", remoteAddress: "192.0.2.1", trustedRemote: false, startedAt: 100, inform: () => {} });
   Object.assign(call.notes, notes);
   return { call, method: "GET", target: "/a/b", httpVersion: "1.1", scheme: "http", authority: "a.example:8080", clientAddress: "192.0.2.1", headers: [], ...changes };
 }
 
-const json = (changes?: Partial<Arrival>, notes?: Partial<Call["notes"]>) =>
+const json = (changes?: Partial<RequestFacts>, notes?: Partial<Call["notes"]>) =>
   JSON.parse(jsonLines()(entry(changes, notes), 112.345, WALL)) as Record<string, unknown>;
-const combined = (changes?: Partial<Arrival>, notes?: Partial<Call["notes"]>) => combinedLines()(entry(changes, notes), 112.345, WALL);
+const combined = (changes?: Partial<RequestFacts>, notes?: Partial<Call["notes"]>) => combinedLines()(entry(changes, notes), 112.345, WALL);
 
 const TARGETS = [
   ["/a?apiKey=secret", "/a"],

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { Call } from "../../lib/http/exchange.ts";
 import { silentLog } from "../../lib/base/log.ts";
-import type { Arrival } from "../../lib/http/arrival.ts";
+import type { RequestFacts } from "../../lib/http/request_facts.ts";
 import { AccessLog, type AccessLogSettings } from "../../lib/observe/access_log.ts";
 import { createGateway, definePlugin, schema } from "../../lib/index.ts";
 import { manualClock } from "../support/clock.ts";
@@ -13,7 +13,7 @@ import { emptyFolder } from "../support/process.ts";
 import { ask, connect, eventually } from "../support/raw_client.ts";
 
 const call = () => new Call({ id: "r1", remoteAddress: "192.0.2.1", trustedRemote: false, startedAt: 0, inform: () => {} });
-const entry = (changes: Partial<Arrival> = {}): Arrival => ({
+const entry = (changes: Partial<RequestFacts> = {}): RequestFacts => ({
   call: call(),
   method: "GET",
   target: "/a/b",
@@ -34,7 +34,7 @@ function accessLog(settings: Partial<AccessLogSettings> = {}, random: () => numb
   const adopt = (changes: Partial<AccessLogSettings>) => log.adopt({ enabled: true, format: "json", sample: 1, exclude: [], ...changes });
   adopt(settings);
   log.start();
-  const write = (noted: Arrival) => {
+  const write = (noted: RequestFacts) => {
     log.begin({ call: noted.call, body: null, upgrade: null });
     log.write(noted, clock.now());
   };

@@ -45,7 +45,7 @@ async function exporter(options: Partial<OtlpOptions> = {}, settings: Partial<Ot
   const add = (count: number, from = 0) => {
     for (let i = from; i < from + count; i++) made.add(span(i));
   };
-  /** Turns the clock on as long as it takes. */
+  /** TaskQueue the clock on as long as it takes. */
   const advanceUntil = (holds: () => boolean, ms: number, what: string) =>
     eventually(() => {
       if (!holds()) clock.advance(ms);

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { Arrival } from "../../lib/http/arrival.ts";
+import type { RequestFacts } from "../../lib/http/request_facts.ts";
 import { Call } from "../../lib/http/exchange.ts";
 import type { Handler, Middleware } from "../../lib/http/handler.ts";
 import type { Reply } from "../../lib/http/reply.ts";
@@ -19,7 +19,7 @@ function tracer(sampler: Parameters<typeof createSampler>[0] = "always_on") {
   const texts: string[] = [];
   const sink = { isFull: false, add: (text: string) => void texts.push(text) };
   const made = new Tracer({ clock, sampler: createSampler(sampler, 1), sink });
-  const begin = (changes: Partial<Arrival> = {}): Call => {
+  const begin = (changes: Partial<RequestFacts> = {}): Call => {
     const call = new Call({ id: "r", remoteAddress: "192.0.2.1", trustedRemote: false, startedAt: clock.now(), inform: () => {} });
     const parts = { method: "GET", target: "/x", httpVersion: "1.1", scheme: "http", authority: "h", clientAddress: "192.0.2.9", headers: [] } as const;
     made.begin({ call, ...parts, ...changes });

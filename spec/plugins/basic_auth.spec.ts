@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { headerValue } from "../../lib/http/headers.ts";
 import { basicAuth } from "../../lib/plugins/basic_auth.ts";
-import type { Kept, Tools } from "../../lib/plugins/plugin.ts";
+import type { KeptState, Tools } from "../../lib/plugins/plugin.ts";
 import { atOnce, checked, exercise, instance, madeUpExchange, madeUpTools, plainReply, problemOf } from "../support/exercise.ts";
 
 /** scrypt of "quick" with N = 1024, which takes a millisecond. */
@@ -113,8 +113,8 @@ describe("what is passed on", () => {
 });
 
 it("what was verified is kept over reloads, under the users", async () => {
-  const kept = new Map<string, Kept>();
-  const keep: Tools["keep"] = <T extends Kept>(name: string, settings: unknown, make: () => T): T => {
+  const kept = new Map<string, KeptState>();
+  const keep: Tools["keep"] = <T extends KeptState>(name: string, settings: unknown, make: () => T): T => {
     const key = JSON.stringify([name, settings]);
     if (!kept.has(key)) kept.set(key, make());
     return kept.get(key) as T;

@@ -3,7 +3,7 @@ import { PassThrough } from "node:stream";
 import { describe, expect, it, onTestFinished } from "vitest";
 import type { Reply } from "../../lib/http/reply.ts";
 import { httpLog } from "../../lib/plugins/http_log.ts";
-import type { Kept, Tools } from "../../lib/plugins/plugin.ts";
+import type { KeptState, Tools } from "../../lib/plugins/plugin.ts";
 import { backend, gate, rawBackend } from "../journeys/harness.ts";
 import { manualClock } from "../support/clock.ts";
 import { checked, exercise, instance, madeUpExchange, madeUpTools, plainReply } from "../support/exercise.ts";
@@ -18,7 +18,7 @@ interface Entry {
 
 /** An instance that sends to a server on this port. */
 function logging(port: number, config: object = {}) {
-  let kept: Kept | null = null;
+  let kept: KeptState | null = null;
   const keep: Tools["keep"] = (_name, _settings, make) => {
     const made = make();
     kept = made;

@@ -2,8 +2,8 @@
 import net, { type AddressInfo } from "node:net";
 import { getDefaultHighWaterMark, PassThrough, type Readable } from "node:stream";
 import { expect, onTestFinished, test } from "vitest";
-import { Departures } from "../../lib/base/departures.ts";
-import { Watch } from "../../lib/base/watch.ts";
+import { WriteBatch } from "../../lib/base/write_batch.ts";
+import { DeadlineTimer } from "../../lib/base/deadline_timer.ts";
 import { problem, type Reply } from "../../lib/http/reply.ts";
 import { createWireHttp1 } from "../../lib/server/http1_wire.ts";
 import type { Limits } from "../../lib/server/limits.ts";
@@ -25,8 +25,8 @@ async function serving(serve: (inbound: Inbound) => Reply | undefined, limits: P
   const http1 = createWireHttp1({
     clock,
     log,
-    departures: new Departures(),
-    delivery: { clock, watch: new Watch(clock), idleMs: 60_000 },
+    writeBatch: new WriteBatch(),
+    delivery: { clock, watch: new DeadlineTimer(clock), idleMs: 60_000 },
     receiving: () => ({ clock, isTrusted: () => false, limits: { ...defaultLimits, ...limits } }),
     answer(inbound, responder) {
       received.push(inbound.target);

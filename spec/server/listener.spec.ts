@@ -5,7 +5,7 @@ import net from "node:net";
 import { PassThrough } from "node:stream";
 import tls from "node:tls";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { Departures } from "../../lib/base/departures.ts";
+import { WriteBatch } from "../../lib/base/write_batch.ts";
 import { createGateway } from "../../lib/index.ts";
 import type { Reply } from "../../lib/http/reply.ts";
 import { createListener, type ListenerOptions } from "../../lib/server/listener.ts";
@@ -18,7 +18,7 @@ import { codec } from "../support/codec.ts";
 import { defaultLimits } from "../support/limits.ts";
 import { connect, eventually, overSocket, refused, type RawConnection } from "../support/raw_client.ts";
 
-async function listening(serve: ListenerOptions["serve"], handshakeMs?: number, h2c = false, departures = new Departures()) {
+async function listening(serve: ListenerOptions["serve"], handshakeMs?: number, h2c = false, writeBatch = new WriteBatch()) {
   const clock = manualClock();
   const ended: Inbound[] = [];
   const errors: string[] = [];
@@ -27,7 +27,7 @@ async function listening(serve: ListenerOptions["serve"], handshakeMs?: number, 
     clock,
     log,
     serve,
-    departures,
+    writeBatch,
     receiving: () => ({ clock, isTrusted: () => false, limits: defaultLimits }),
     h2c: () => h2c,
     certificates: () => ({ find: () => undefined }),
@@ -127,7 +127,7 @@ test.each<[string, string, (talk: RawConnection, clock: ManualClock) => void]>([
   ["arrives too slowly", "Content-Length: 100\r\n\r\nhalf", (_talk, clock) => clock.advance(30_000)],
   ["is found to be broken", "Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n", (talk) => talk.send("no size\r\n")],
 ])("a whole reply that waits to leave reaches its client although its upload %s in the same round", async (_what, upload, act) => {
-  class Held extends Departures {
+  class Held extends WriteBatch {
     readonly held: (() => void)[] = [];
     override add(send: () => void): void {
       this.held.push(send);
@@ -136,11 +136,11 @@ test.each<[string, string, (talk: RawConnection, clock: ManualClock) => void]>([
       for (const send of this.held.splice(0)) send();
     }
   }
-  const departures = new Held();
-  const { port, clock } = await listening(({ body }) => (body!.resume(), fine()), undefined, false, departures);
+  const writeBatch = new Held();
+  const { port, clock } = await listening(({ body }) => (body!.resume(), fine()), undefined, false, writeBatch);
   const talk = await client(port);
   talk.send(`POST / HTTP/1.1\r\nHost: h\r\n${upload}`);
-  await eventually(() => departures.held.length === 1, "the reply");
+  await eventually(() => writeBatch.held.length === 1, "the reply");
   for (let turns = 0; turns < 5; turns++) await new Promise((resolve) => setImmediate(resolve));
   act(talk, clock);
   expect(statusesIn(await talk.until(/ok$/))).toEqual([200]);

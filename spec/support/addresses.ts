@@ -4,7 +4,7 @@ import net, { type AddressInfo, type Server, type Socket } from "node:net";
 import os from "node:os";
 import { onTestFinished } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
-import { Names, type Address, type Name } from "../../lib/upstream/resolve.ts";
+import { Names, type Address, type Name } from "../../lib/upstream/addresses.ts";
 import { manualClock } from "./clock.ts";
 
 /** ::1 only where this machine has it. */

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import type { Socket } from "node:net";
 import { PassThrough, type Readable } from "node:stream";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { Departures } from "../../lib/base/departures.ts";
+import { WriteBatch } from "../../lib/base/write_batch.ts";
 import { Fault } from "../../lib/base/errors.ts";
 import type { ExchangeParts } from "../../lib/http/exchange.ts";
 import { Unsent } from "../../lib/upstream/faults.ts";
@@ -17,7 +17,7 @@ describe("forward, the gateway's own way,", () => forwarding("wire"));
 
 const HEAD = "HTTP/1.1 200 OK\r\n";
 
-async function bench(talk: (socket: Socket, text: string) => void, idleMs = 60_000, departures = new Departures()) {
+async function bench(talk: (socket: Socket, text: string) => void, idleMs = 60_000, writeBatch = new WriteBatch()) {
   const heard: string[] = [];
   const upstream = await socketOrigin((socket) => {
     socket.on("data", (chunk: Buffer) => {
@@ -26,7 +26,7 @@ async function bench(talk: (socket: Socket, text: string) => void, idleMs = 60_0
     });
   });
   const clock = manualClock();
-  const pool = madeUpPool({ port: upstream.port, keepaliveIdleMs: 30_000, departures }, 1, clock);
+  const pool = madeUpPool({ port: upstream.port, keepaliveIdleMs: 30_000, writeBatch }, 1, clock);
   onTestFinished(async () => {
     pool.destroy();
     await upstream.close();
@@ -38,7 +38,7 @@ async function bench(talk: (socket: Socket, text: string) => void, idleMs = 60_0
 }
 
 /** Lets nothing leave until it is told to. */
-class Held extends Departures {
+class Held extends WriteBatch {
   readonly #held: (() => void)[] = [];
 
   override add(send: () => void): void {
@@ -53,19 +53,19 @@ class Held extends Departures {
 describe("the request", () => {
   /** A connection that has served one exchange, and nothing leaves any more until it is told to. */
   async function kept() {
-    const departures = new Held();
+    const writeBatch = new Held();
     const made = await bench((socket, text) => {
       socket.write(`${HEAD}Content-Length: 1\r\n\r\n${/^\w+ \/(\w)/.exec(text)?.[1]}`);
-    }, 60_000, departures);
+    }, 60_000, writeBatch);
     const { upstream, send } = made;
     const first = send({ upstreamPath: "/1" });
     await eventually(() => upstream.sockets.size === 1, "a connection");
     const [kept] = upstream.sockets;
-    const leave = setInterval(() => departures.now(), 1);
+    const leave = setInterval(() => writeBatch.now(), 1);
     onTestFinished(() => clearInterval(leave));
     expect(String((await first).body)).toBe("1");
     clearInterval(leave);
-    return { ...made, departures, kept: kept! };
+    return { ...made, writeBatch, kept: kept! };
   }
 
   const EARLY: readonly [string, (socket: Socket) => void][] = [
@@ -74,13 +74,13 @@ describe("the request", () => {
   ];
 
   test.each(EARLY.flatMap(([what, act]) => ["GET", "POST", "PATCH"].map((method) => [method, what, act] as const)))("%s, on a kept connection that %s before the request has left, goes over another one", async (method, _what, act) => {
-    const { upstream, pool, heard, send, departures, kept: before } = await kept();
+    const { upstream, pool, heard, send, writeBatch, kept: before } = await kept();
     const second = send({ method, upstreamPath: "/2" });
     act(before);
     await once(before, "close");
-    departures.now();
+    writeBatch.now();
     await eventually(() => upstream.sockets.size === 1, "another connection");
-    await eventually(() => (departures.now(), heard.length === 2), "the request");
+    await eventually(() => (writeBatch.now(), heard.length === 2), "the request");
     expect(String((await second).body)).toBe("2");
     expect(pool.leased).toBe(0);
   });
@@ -96,10 +96,10 @@ describe("the request", () => {
   });
 
   test("that is answered on a fresh connection before it has left does not keep that connection: the next one would get its answer", async () => {
-    const departures = new Held();
+    const writeBatch = new Held();
     const { upstream, pool, heard, send } = await bench((socket, text) => {
       socket.write(`${HEAD}Content-Length: 1\r\n\r\n${/^\w+ \/(\w)/.exec(text)?.[1]}`);
-    }, 60_000, departures);
+    }, 60_000, writeBatch);
     const body = new PassThrough();
     body.end("body");
     const first = send({ method: "POST", upstreamPath: "/1", body, headers: ["Content-Length", "4"] });
@@ -109,9 +109,9 @@ describe("the request", () => {
     [...upstream.sockets][0]!.write(`${HEAD}Content-Length: 1\r\n\r\n?`);
     expect(String((await first).body)).toBe("?");
     expect(pool).toMatchObject({ leased: 0, open: 0 });
-    departures.now();
+    writeBatch.now();
     const second = send({ upstreamPath: "/2" });
-    await eventually(() => (departures.now(), heard.length > 0), "the second request");
+    await eventually(() => (writeBatch.now(), heard.length > 0), "the second request");
     expect(String((await second).body)).toBe("2");
     expect(heard).toHaveLength(1);
   });

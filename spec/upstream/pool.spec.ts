@@ -3,7 +3,7 @@ import https from "node:https";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { Fault } from "../../lib/base/errors.ts";
 import { Pool, type PoolOptions } from "../../lib/upstream/pool.ts";
-import { connectFailure } from "../../lib/upstream/resolve.ts";
+import { connectFailure } from "../../lib/upstream/addresses.ts";
 import { LOOPBACK, madeUpNames, NOBODY, NOBODY_EITHER, site } from "../support/addresses.ts";
 import { manualClock } from "../support/clock.ts";
 import { OTHER_CA, SHOP } from "../support/more_certs.ts";

@@ -40,7 +40,7 @@ export interface TableOptions<Row> {
   keyOf(row: Row): string;
   /** All that a search looks at. */
   haystack(row: Row): string;
-  /** Shown in place of the table when there are no rows at all. */
+  /** Displayed in place of the table when there are no rows at all. */
   readonly empty: Child;
   /** False: no field to search in, as for a few rows on a page of details. */
   readonly searchable?: boolean;

@@ -1,0 +1,32 @@
+/**
+ * Lets a bounded number of tasks run at once and a bounded number wait. What to do when there is no room is left to the caller.
+ */
+
+export interface TaskQueue {
+  /** Whether a task may run or wait. */
+  readonly room: boolean;
+  /** Runs `task` in its turn. To be called only while there is room. */
+  take<T>(task: () => Promise<T>): Promise<T>;
+}
+
+export function createTaskQueue(mostRunning: number, mostWaiting: number): TaskQueue {
+  const waiting: (() => void)[] = [];
+  let running = 0;
+  return {
+    get room() {
+      return running < mostRunning || waiting.length < mostWaiting;
+    },
+    async take(task) {
+      // Who is called from the queue inherits the place of the one that leaves, so nobody can step in between.
+      if (running < mostRunning) running += 1;
+      else await new Promise<void>((called) => waiting.push(called));
+      try {
+        return await task();
+      } finally {
+        const next = waiting.shift();
+        if (next === undefined) running -= 1;
+        else next();
+      }
+    },
+  };
+}

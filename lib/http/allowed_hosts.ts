@@ -1,0 +1,25 @@
+/**
+ * Decides under which hosts an interface for administrators may be asked over plain HTTP. A page of a stranger, whose name leads to this
+ * machine (DNS rebinding), is of the same origin as the interface then; the name in Host is all that tells it apart.
+ */
+import { isIP } from "node:net";
+
+/**
+ * `authority` is "host", "host:port", or "" where a request names no host, as no browser does. No DNS has a say in an IP address, nor in
+ * `localhost` (RFC 6761 §6.3). `names` in any case.
+ */
+export function allowedHosts(names: readonly string[]): (authority: string) => boolean {
+  const known = new Set(["localhost", ...names].map(plain));
+  return (authority) => {
+    const host = authority.replace(/:\d*$/, "").replace(/^\[(.*)\]$/, "$1");
+    return host === "" || isIP(host) !== 0 || known.has(plain(host));
+  };
+}
+
+/** The dot at the end of a name only says that it is whole (RFC 1034 §3.1). */
+function plain(name: string): string {
+  return name.toLowerCase().replace(/\.$/, "");
+}
+
+export const HOST_NOT_ALLOWED =
+  "Over plain HTTP this server is known by its IP address, as localhost, and by the names in ADMIN_HOSTS: use one of them, or add this one.";

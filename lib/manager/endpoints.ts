@@ -1,0 +1,99 @@
+/**
+ * The management UI as a table: a file, the admin interface's answer, or a refusal, each with the headers that keep a browser from doing
+ * anything else with it. Knows nothing of sockets; those are `server.ts`.
+ */
+import { hasHeader, type HeaderList } from "../http/headers.ts";
+import { allowedHosts, HOST_NOT_ALLOWED } from "../http/allowed_hosts.ts";
+import { problem, type Reply } from "../http/reply.ts";
+import { ENCODED_SLASH, readTarget } from "../route/path.ts";
+import { isHost } from "../server/framing.ts";
+import type { Inbound } from "../server/receive.ts";
+import { isForeign } from "./own_pages.ts";
+import type { Pass } from "./proxy.ts";
+import type { StaticFiles } from "./static_files.ts";
+
+export type Answers = (inbound: Inbound) => Reply | Promise<Reply>;
+
+/** `hosts` are names other than localhost under which it may be asked over plain HTTP. */
+export function createEndpoints(files: StaticFiles, { pass }: Pick<Pass, "pass">, hosts: readonly string[]): Answers {
+  const isKnown = allowedHosts(hosts);
+  return (inbound) => {
+    const reply = answer(inbound);
+    return reply instanceof Promise ? reply.then(guarded) : guarded(reply);
+  };
+
+  function answer(inbound: Inbound): Reply | Promise<Reply> {
+    const { call, method, refusal } = inbound;
+    if (refusal !== null) return problem(call, refusal.code, { detail: refusal.detail });
+    if (inbound.upgrade !== null) return problem(call, "bad_request", { detail: "There are no WebSockets here." });
+    const target = readTarget(inbound.target);
+    if ("code" in target) return problem(call, target.code, { detail: sentence(target.detail) });
+    if (target.encodedSlash) return problem(call, ENCODED_SLASH.code, { detail: sentence(ENCODED_SLASH.detail) });
+    const authority = target.authority ?? inbound.authority;
+    if (!isHost(authority)) return problem(call, "bad_request", { detail: "The request target names no host with an optional port." });
+    if (inbound.scheme === "http" && !isKnown(authority)) return problem(call, "misdirected", { detail: `${HOST_NOT_ALLOWED} ${TO_LOG_IN}` });
+    const { path, query } = target;
+    if (path === "/api" || path.startsWith("/api/")) {
+      if (!PASSED.has(method)) return wrongMethod(inbound, "GET, HEAD, POST, DELETE");
+      if (!READING.has(method) && isForeign(inbound, authority)) {
+        const detail = "Only pages of this server may change anything here. A proxy before it has to leave the Host header as it is.";
+        return problem(call, "forbidden", { detail });
+      }
+      return pass(inbound, (path.slice(4) || "/") + query);
+    }
+    const file = files.find(path, inbound.headers);
+    if (file === null) return problem(call, "route_not_found", { detail: "There is no such page; the management UI begins at /." });
+    return READING.has(method) ? file : wrongMethod(inbound, "GET, HEAD");
+  }
+}
+
+const TO_LOG_IN =
+  "To log in, open http://localhost on the gateway's machine, or lead a tunnel there (ssh -L 5173:localhost:5173 …), or set MANAGER_TLS=true: browsers keep the session's cookie over HTTPS and on http://localhost only.";
+
+const READING = new Set(["GET", "HEAD"]);
+const PASSED = new Set([...READING, "POST", "DELETE"]);
+
+/** Details of the router are clauses: "the path has a “..” segment". */
+function sentence(clause: string): string {
+  return `${clause.charAt(0).toUpperCase()}${clause.slice(1)}.`;
+}
+
+function wrongMethod({ call }: Inbound, allow: string): Reply {
+  return problem(call, "method_not_allowed", { detail: `This path accepts ${allow}.`, headers: ["Allow", allow] });
+}
+
+/** Ours take the place of the admin interface's; what that says to pages of other origins is not for them to hear from here. */
+function guarded(reply: Reply): Reply {
+  const { headers } = reply;
+  const kept: string[] = [];
+  // A refusal of today may be tomorrow's page.
+  if (!hasHeader(headers, "cache-control")) kept.push("Cache-Control", "no-store");
+  for (let i = 0; i < headers.length; i += 2) {
+    const name = headers[i]!.toLowerCase();
+    if (!GUARD_NAMES.has(name) && !name.startsWith("access-control-")) kept.push(headers[i]!, headers[i + 1]!);
+  }
+  return { ...reply, headers: [...kept, ...GUARD] };
+}
+
+/** A script that got into a page could not be loaded, send anything elsewhere, or have the page framed. */
+const POLICY = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "img-src 'self'",
+  "connect-src 'self'",
+  "font-src 'self'",
+  "base-uri 'none'",
+  "form-action 'self'",
+  "frame-ancestors 'none'",
+].join("; ");
+
+const GUARD: HeaderList = [
+  ...["Content-Security-Policy", POLICY],
+  ...["X-Content-Type-Options", "nosniff"],
+  ...["Referrer-Policy", "no-referrer"],
+  ...["Cross-Origin-Opener-Policy", "same-origin"],
+  ...["Cross-Origin-Resource-Policy", "same-origin"],
+  ...["Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=(), usb=()"],
+];
+const GUARD_NAMES = new Set(GUARD.filter((_text, i) => i % 2 === 0).map((name) => name.toLowerCase()));

@@ -1,0 +1,157 @@
+/**
+ * The upstreams of one service, over reloads: which of them can be used, and the service's circuit breaker and retry budget. Whether
+ * one is well is `health.ts`, which of the usable ones gets a request is `balance.ts`.
+ */
+import type { Clock } from "../base/clock.ts";
+import type { Log } from "../base/log.ts";
+import type { Exchange } from "../http/exchange.ts";
+import type { Balancer } from "./balance.ts";
+import { Breaker, type BreakerReport, type BreakerSettings, type BreakerState } from "./breaker.ts";
+import { Health, type HealthReport, type HealthSettings } from "./health.ts";
+import { Peer, type Connections } from "./peer.ts";
+import { RetryBudget } from "./retries.ts";
+
+/** What a configuration says of one of them. */
+export interface Member {
+  readonly peer: Peer;
+  readonly weight: number;
+  readonly health: HealthSettings;
+}
+
+export interface UpstreamReport extends Omit<HealthReport, "state"> {
+  readonly id: string;
+  readonly host: string;
+  readonly port: number;
+  readonly weight: number;
+  /** "draining": its weight is 0. */
+  readonly state: HealthReport["state"] | "draining";
+  /** Whether it gets requests now. */
+  readonly usable: boolean;
+  readonly inFlight: number;
+}
+
+export interface UpstreamSetReport {
+  readonly name: string;
+  readonly circuitBreaker: BreakerReport | null;
+  readonly upstreams: readonly UpstreamReport[];
+}
+
+export class UpstreamSet {
+  readonly service: string;
+  readonly budget: RetryBudget;
+  readonly #clock: Clock;
+  readonly #log: Log;
+  #peers: readonly Peer[] = [];
+  #breaker: Breaker | null = null;
+  /** Goes up whenever the answer to "who can be used" may be another. */
+  #version = 0;
+
+  constructor(service: string, clock: Clock, log: Log) {
+    this.service = service;
+    this.#clock = clock;
+    this.#log = log;
+    this.budget = new RetryBudget(clock);
+  }
+
+  /** The state of its circuit breaker; null without one. */
+  get circuit(): BreakerState | null {
+    return this.#breaker?.report.state ?? null;
+  }
+
+  get peers(): readonly Peer[] {
+    return this.#peers;
+  }
+
+  /**
+   * The one there is for this upstream and these connections, or a new one, which counts from `adopt` on. New connections to the same
+   * place, because of a renewed certificate for instance, do not make an upstream well.
+   */
+  peer(id: string, pool: Connections): Peer {
+    const { protocol, host, port } = pool.options;
+    const before = this.#peers.find((peer) => peer.id === id);
+    if (before?.pool === pool) return before;
+    const same = before !== undefined && before.host === host && before.port === port && before.pool.options.protocol === protocol;
+    return new Peer(id, pool, same ? before.health : this.#newHealth(id));
+  }
+
+  /** The breaker there is, or a new one, which counts from `adopt` on. */
+  breaker(settings: BreakerSettings): Breaker {
+    return this.#breaker ?? new Breaker({ clock: this.#clock, log: this.#log, service: this.service }, settings);
+  }
+
+  /** A configuration comes into force. */
+  adopt(members: readonly Member[], breaker: { readonly breaker: Breaker; readonly settings: BreakerSettings } | null): void {
+    const before = this.#peers;
+    this.#peers = members.map(({ peer }) => peer);
+    for (const { health } of before) if (!this.#peers.some((peer) => peer.health === health)) health.close();
+    // TaskQueue saved up under other weights would be taken all in a row: from 100:1 to 1:1 it would be a hundred times the same one.
+    const isReweighted = members.some(({ peer, weight }) => peer.weight !== weight);
+    for (const { peer, weight, health } of members) {
+      if (isReweighted) peer.turn = 0;
+      peer.weight = weight;
+      peer.health.configure(health);
+    }
+    this.#breaker = breaker?.breaker ?? null;
+    breaker?.breaker.configure(breaker.settings);
+    this.#version++;
+  }
+
+  /** The service is no longer configured. */
+  close(): void {
+    for (const peer of this.#peers) peer.health.close();
+  }
+
+  /** Chooses by `balancer` among `peers`, which one snapshot names. */
+  picker(peers: readonly Peer[], balancer: Balancer): Picker {
+    let usable: readonly Peer[] = [];
+    let version = -1;
+    return {
+      pick: (exchange, tried) => {
+        if (version !== this.#version) {
+          version = this.#version;
+          usable = usableOf(peers);
+        }
+        const left = tried.length === 0 ? usable : usable.filter((peer) => !tried.includes(peer));
+        // With one there is nothing to choose, and its turn is always.
+        return left.length === 1 ? left[0]! : balancer.pick(left, exchange);
+      },
+    };
+  }
+
+  get report(): UpstreamSetReport {
+    const given = usableOf(this.#peers);
+    return {
+      name: this.service,
+      circuitBreaker: this.#breaker?.report ?? null,
+      upstreams: this.#peers.map((peer) => {
+        const { id, host, port, weight, health, load } = peer;
+        const { state, since, reason, until } = health.report;
+        return { id, host, port, weight, state: weight === 0 ? "draining" : state, since, reason, until, usable: given.includes(peer), inFlight: load };
+      }),
+    };
+  }
+
+  #newHealth(id: string): Health {
+    const health: Health = new Health({
+      clock: this.#clock,
+      log: this.#log,
+      service: this.service,
+      upstream: id,
+      mayEject: () => this.#peers.some((peer) => peer.health !== health && peer.weight > 0 && peer.health.usable),
+      changed: () => void this.#version++,
+    });
+    return health;
+  }
+}
+
+export interface Picker {
+  /** The upstream for this exchange, none of those in `tried`; null when there is none. */
+  pick(exchange: Exchange, tried: readonly Peer[]): Peer | null;
+}
+
+/** Where nobody is well, those that are out for their answers alone: better a chance than none. */
+function usableOf(peers: readonly Peer[]): readonly Peer[] {
+  const weighted = peers.filter(({ weight }) => weight > 0);
+  const usable = weighted.filter(({ health }) => health.usable);
+  return usable.length > 0 ? usable : weighted.filter(({ health }) => health.ejected);
+}

@@ -1,0 +1,34 @@
+import { describe, expect, it } from "vitest";
+import { createTimeSlices } from "../../lib/base/time_slices.ts";
+
+const turn = () => new Promise<void>((resolve) => void setImmediate(resolve));
+
+describe("slices of long work", () => {
+  it("run one in each turn of the event loop, whoever asks for them, in the order in which they were asked for", async () => {
+    const nextSlice = createTimeSlices();
+    const order: string[] = [];
+    const work = async (name: string, slices: number) => {
+      for (let i = 1; i <= slices; i++) {
+        await nextSlice();
+        order.push(`${name}${i}`);
+      }
+    };
+    const all = Promise.all([work("a", 3), work("b", 2), work("c", 1)]);
+    const perTurn: number[] = [];
+    for (let before = 0; order.length < 6; before = order.length) {
+      await turn();
+      perTurn.push(order.length - before);
+    }
+    await all;
+    expect(order).toEqual(["a1", "b1", "c1", "a2", "b2", "a3"]);
+    expect(Math.max(...perTurn)).toBe(1);
+  });
+
+  it("begin again after a rest", async () => {
+    const nextSlice = createTimeSlices();
+    await nextSlice();
+    await turn();
+    await nextSlice();
+    expect(await Promise.all([nextSlice(), nextSlice()])).toEqual([undefined, undefined]);
+  });
+});

@@ -1,0 +1,356 @@
+import type { ServerResponse } from "node:http";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { DeliveryQueue, type OutboxOptions } from "../../lib/http/delivery_queue.ts";
+import { backend, gate } from "../journeys/harness.ts";
+import { manualClock } from "../support/clock.ts";
+import { closedPort, type Origin } from "../support/origin.ts";
+import { eventually } from "../support/raw_client.ts";
+
+const TIMEOUT_MS = 60_000;
+
+/** An outbox whose batches are texts with commas between them, and a clock by hand. */
+function outbox(port: number, options: Partial<OutboxOptions> = {}) {
+  const clock = manualClock();
+  /** For how long each timer was set, in order. */
+  const timers: number[] = [];
+  const after: typeof clock.after = (ms, run) => {
+    timers.push(ms);
+    return clock.after(ms, run);
+  };
+  const told: [lost: number, why: string][] = [];
+  const made = new DeliveryQueue({
+    clock: { ...clock, after },
+    request: { url: new URL(`http://127.0.0.1:${port}/in`), method: "POST", timeoutMs: TIMEOUT_MS },
+    receiver: "the server",
+    encode: (texts) => Buffer.from(texts.join(",")),
+    batchSize: 1,
+    batchMs: 700,
+    maxTexts: 100,
+    maxCharacters: 10_000,
+    whenFull: "lose oldest",
+    isTransient: (status) => status === 503,
+    pausesMs: [1_000, 2_000],
+    report: (...losses) => void told.push(losses),
+    quietMs: 5_000,
+    ...options,
+  });
+  onTestFinished(() => {
+    const closed = made.close();
+    clock.advance(900);
+    return closed;
+  });
+  const add = (...texts: readonly string[]) => texts.forEach((text) => made.add(text));
+  return { made, add, clock, timers, told };
+}
+
+const batches = ({ seen }: Origin) => seen.map(({ body }) => body.toString());
+
+/** Answers with these statuses in turn, and with 200 from then on. */
+const answering = (...statuses: readonly number[]) => {
+  let nth = 0;
+  return backend((_request, response) => void response.writeHead(statuses[nth++] ?? 200).end());
+};
+
+describe("an Outbox", () => {
+  it("sends what has come together in its time, in one batch", async () => {
+    const server = await backend();
+    const { add, clock, made } = outbox(server.port, { batchSize: 10 });
+    add("a", "b");
+    clock.advance(699);
+    add("c");
+    clock.advance(1);
+    await eventually(() => made.sent === 3);
+    expect(batches(server)).toEqual(["a,b,c"]);
+  });
+
+  it("sends a full batch at once, and the rest in its time", async () => {
+    const server = await backend();
+    const { add, clock, timers, made } = outbox(server.port, { batchSize: 2 });
+    add("a", "b", "c");
+    await eventually(() => made.sent === 2);
+    await eventually(() => timers.at(-1) === 700);
+    clock.advance(699);
+    expect(made.sent).toBe(2);
+    clock.advance(1);
+    await eventually(() => made.sent === 3);
+    expect(batches(server)).toEqual(["a,b", "c"]);
+  });
+
+  it.each([
+    ["lose oldest", { maxTexts: 2 }, ["first", "3", "4"]],
+    ["lose newest", { maxTexts: 2 }, ["first", "1", "2"]],
+    ["lose oldest", { maxCharacters: 2 }, ["first", "3", "4"]],
+    ["lose newest", { maxCharacters: 2 }, ["first", "1", "2"]],
+  ] as const)("where there is no room: %s, by %j", async (whenFull, room, sent) => {
+    const held = gate<() => void>();
+    const server = await backend((_request, response, body) => void (body.toString() === "first" ? held.open(() => void response.end()) : response.end()));
+    const { add, made, told } = outbox(server.port, { whenFull, ...room });
+    add("first");
+    const answer = await held.opened;
+    add("1", "2");
+    expect([made.isFull, made.lost]).toEqual([true, 0]);
+    add("3", "4");
+    expect(made.lost).toBe(2);
+    answer();
+    await eventually(() => made.sent === 3);
+    expect(batches(server)).toEqual(sent);
+    expect(told).toEqual([[1, "there is no room for more: they come faster than they can be sent"]]);
+  });
+
+  it("loses the oldest of a million at little cost", async () => {
+    const server = await backend(() => {});
+    const { add, made } = outbox(server.port, { maxTexts: 1_000_000, batchSize: 1_000_000, maxCharacters: 100_000_000 });
+    // The first million is on its way for ever.
+    for (let i = 0; i < 2_000_000; i++) add("a");
+    expect([made.isFull, made.lost]).toEqual([true, 0]);
+    let least = Infinity;
+    for (let slice = 0; slice < 20; slice++) {
+      const began = performance.now();
+      for (let i = 0; i < 100; i++) add("b");
+      least = Math.min(least, performance.now() - began);
+    }
+    expect(made.lost).toBe(2_000);
+    // To move a million pointers for each takes 10 ms.
+    expect(least).toBeLessThan(2);
+  });
+
+  it("has room for a text of any size where nothing waits", async () => {
+    const server = await backend();
+    const { add, made } = outbox(server.port, { maxCharacters: 2 });
+    add("abcdef");
+    await eventually(() => made.sent === 1);
+  });
+
+  it("tries the same bytes again after its pauses, spread by chance, then gives them up for the next", async () => {
+    const server = await answering(503, 503, 503);
+    const { add, clock, timers, told, made } = outbox(server.port, { random: () => 0.25 });
+    add("a", "b");
+    await eventually(() => timers.at(-1) === 750);
+    clock.advance(750);
+    await eventually(() => timers.at(-1) === 1_500);
+    clock.advance(1_500);
+    await eventually(() => made.sent === 1);
+    expect(batches(server)).toEqual(["a", "a", "a", "b"]);
+    expect(told).toEqual([[1, "the server answered with status 503"]]);
+    expect(timers).toEqual([TIMEOUT_MS, 750, TIMEOUT_MS, 1_500, TIMEOUT_MS, TIMEOUT_MS]);
+  });
+
+  it.each([
+    ["7", 7_000],
+    [new Date(Date.UTC(2026, 0, 1) + 6_000).toUTCString(), 6_000],
+    [new Date(Date.UTC(2025, 0, 1)).toUTCString(), 100],
+    ["3600", 30_000],
+    ["0", 100],
+    ["Thursday, 01-Jan-26 00:00:06 GMT", 6_000],
+    ["Thu Jan  1 00:00:06 2026", 6_000],
+    ["9".repeat(20), 30_000],
+    ["soon", 1_000],
+    ["Later 5", 1_000],
+    ["Try 2030", 1_000],
+    ["5, 10", 1_000],
+    ["", 1_000],
+    ["1.5", 1_000],
+    ["-1", 1_000],
+  ])("holds to Retry-After, within bounds: %s", async (value, ms) => {
+    let tries = 0;
+    const server = await backend((_request, response) => void response.writeHead(tries++ === 0 ? 503 : 200, { "Retry-After": value }).end());
+    const { add, clock, timers, made } = outbox(server.port);
+    add("a");
+    await eventually(() => timers.length === 2);
+    expect(timers[1]).toBe(ms);
+    clock.advance(ms);
+    await eventually(() => made.sent === 1);
+  });
+
+  it.each<[string, (response: ServerResponse) => void]>([
+    ["is too large", (response) => void response.end("x".repeat(64 * 1024 + 1))],
+    ["breaks off", (response) => void response.write("x", () => response.destroy())],
+    ["is no valid one", (response) => void response.socket!.end("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nno\r\n")],
+  ])("has had a batch taken by a 2xx whose body %s", async (_what, answer) => {
+    const server = await backend((_request, response, body) => (body.toString() === "a" ? answer(response) : void response.end()));
+    const { add, made } = outbox(server.port);
+    add("a", "b");
+    await eventually(() => made.sent === 2);
+    expect(batches(server)).toEqual(["a", "b"]);
+  });
+
+  it("goes by the status of an answer whose body is too large", async () => {
+    let tries = 0;
+    const server = await backend((_request, response, body) => {
+      const status = body.toString() === "a" ? 400 : tries++ === 0 ? 503 : 200;
+      response.writeHead(status, { "Retry-After": "7" }).end("x".repeat(64 * 1024 + 1));
+    });
+    const { add, clock, timers, told, made } = outbox(server.port);
+    add("a", "b");
+    await eventually(() => timers.at(-1) === 7_000);
+    clock.advance(7_000);
+    await eventually(() => made.sent === 1);
+    expect(batches(server)).toEqual(["a", "b", "b"]);
+    expect(told).toEqual([[1, "the server answered with status 400"]]);
+  });
+
+  it("tries again where no answer comes in time", async () => {
+    let tries = 0;
+    const server = await backend((_request, response) => void (tries++ > 0 && response.end()));
+    const { add, clock, timers, made } = outbox(server.port);
+    add("a");
+    await eventually(() => tries === 1);
+    clock.advance(TIMEOUT_MS);
+    await eventually(() => timers.at(-1) === 1_000);
+    clock.advance(1_000);
+    await eventually(() => made.sent === 1);
+    expect(tries).toBe(2);
+  });
+
+  it("tries again where nobody listens, and says why it gave up", async () => {
+    const { add, clock, timers, told, made } = outbox(await closedPort(), { pausesMs: [1_000] });
+    add("a");
+    await eventually(() => timers.at(-1) === 1_000);
+    clock.advance(1_000);
+    await eventually(() => made.lost === 1);
+    expect(told).toEqual([[1, expect.stringContaining("ECONNREFUSED")]]);
+  });
+
+  it("tells of losses once in its quiet time, and of those within it when that is over", async () => {
+    const server = await answering(400, 400, 400, 200);
+    const { add, clock, told, made } = outbox(server.port);
+    clock.advance(10_000);
+    add("a", "b", "c", "d");
+    await eventually(() => made.sent === 1);
+    expect([made.lost, told]).toEqual([3, [[1, "the server answered with status 400"]]]);
+    clock.advance(4_999);
+    expect(told).toHaveLength(1);
+    clock.advance(1);
+    expect(told.map(([lost]) => lost)).toEqual([1, 2]);
+  });
+});
+
+describe("the end of an Outbox", () => {
+  it("sends what there is over the connection that it has, and keeps none", async () => {
+    const server = await backend();
+    const { add, made } = outbox(server.port, { batchSize: 2 });
+    add("a", "b", "c", "d", "e");
+    await made.close();
+    expect(batches(server)).toEqual(["a,b", "c,d", "e"]);
+    expect([made.sent, server.connections.total]).toEqual([5, 1]);
+    await eventually(() => server.connections.open === 0);
+  });
+
+  it("waits out no pause, and makes short ones", async () => {
+    const server = await answering(503, 503);
+    const { add, clock, timers, made } = outbox(server.port, { pausesMs: [50_000, 40_000] });
+    add("a");
+    await eventually(() => timers.at(-1) === 50_000);
+    const closed = made.close();
+    await eventually(() => timers.at(-1) === 100);
+    clock.advance(100);
+    await closed;
+    expect(made.sent).toBe(1);
+  });
+
+  it("takes 900 ms at most where the server hangs, and tells of all that is lost", async () => {
+    const server = await backend(() => {});
+    const { add, clock, told, made } = outbox(server.port);
+    add("a", "b", "c");
+    const closed = made.close();
+    await eventually(() => server.seen.length === 1);
+    clock.advance(899);
+    expect(made.lost).toBe(0);
+    clock.advance(1);
+    await closed;
+    expect(batches(server)).toEqual(["a"]);
+    expect([made.lost, told.reduce((sum, [lost]) => sum + lost, 0)]).toEqual([3, 3]);
+    await eventually(() => server.connections.open === 0);
+  });
+
+  it("makes no bodies of what is not sent when its time is over", async () => {
+    const server = await backend(() => {});
+    const made: number[] = [];
+    const encode = (texts: readonly string[]) => (made.push(texts.length), Buffer.from("body"));
+    const { add, clock, made: box } = outbox(server.port, { encode, maxTexts: 10_000 });
+    for (let i = 0; i < 1_000; i++) add("a");
+    const closed = box.close();
+    await eventually(() => server.seen.length === 1);
+    clock.advance(900);
+    await closed;
+    expect([box.lost, made]).toEqual([1_000, [1]]);
+  });
+
+  it("loses a batch whose body cannot be made, says why, and sends the next one", async () => {
+    const server = await backend();
+    const encode = (texts: readonly string[]) => (texts[0] === "bad" ? Promise.reject(new Error("no memory")) : Promise.resolve(Buffer.from(texts[0]!)));
+    const { add, told, made } = outbox(server.port, { encode });
+    add("bad", "good");
+    await eventually(() => made.sent === 1);
+    expect([batches(server), told, made.lost]).toEqual([["good"], [[1, "no memory"]], 1]);
+  });
+
+  it("cuts a pause off when its time is over, and says what had gone wrong", async () => {
+    const server = await answering(503);
+    const { add, clock, timers, told, made } = outbox(server.port);
+    add("a");
+    const closed = made.close();
+    clock.advance(850);
+    await eventually(() => timers.at(-1) === 100);
+    clock.advance(50);
+    await closed;
+    expect(told).toEqual([[1, "the server answered with status 503"]]);
+  });
+
+  it("leaves what is added later as long as it had, and sends it at once", async () => {
+    const server = await backend((_request, response, body) => void (body.toString() !== "stuck" && response.end()));
+    const { add, clock, told, made } = outbox(server.port, { batchSize: 10 });
+    await made.close();
+    add("late");
+    await eventually(() => made.sent === 1);
+    await eventually(() => server.connections.open === 0);
+    add("stuck");
+    await eventually(() => server.seen.length === 2);
+    clock.advance(899);
+    expect(made.lost).toBe(0);
+    clock.advance(1);
+    await eventually(() => told.length === 1);
+    add("later");
+    await eventually(() => made.sent === 2);
+  });
+
+  it("sends what is added in the moment in which it ends", async () => {
+    const server = await backend();
+    const clock = manualClock();
+    let ends = 0;
+    const after: typeof clock.after = (ms, run) => {
+      const timer = clock.after(ms, run);
+      // Its last wait is over.
+      const cancel = () => (timer.cancel(), ms === 900 && ends++ === 0 && queueMicrotask(() => made.add("late")));
+      return { ...timer, cancel };
+    };
+    const { made } = outbox(server.port, { batchSize: 10, clock: { ...clock, after } });
+    made.add("a");
+    await made.close();
+    await eventually(() => made.sent === 2);
+    expect(batches(server)).toEqual(["a", "late"]);
+  });
+
+  it("tells of what is lost later no more often than before", async () => {
+    const server = await backend((_request, response) => void response.writeHead(400).end());
+    const { add, clock, told, made } = outbox(server.port);
+    add("a", "b");
+    await made.close();
+    expect(told.map(([lost]) => lost)).toEqual([1, 1]);
+    for (let lost = 3; lost < 6; lost++) {
+      add("late");
+      await eventually(() => made.lost === lost && server.connections.open === 0);
+    }
+    expect(told).toHaveLength(2);
+    clock.advance(5_000);
+    expect(told.map(([lost]) => lost)).toEqual([1, 1, 3]);
+    expect(clock.pending).toBe(0);
+  });
+
+  it("needs no server where there is nothing, and may be asked for twice", async () => {
+    const { clock, made } = outbox(await closedPort());
+    await Promise.all([made.close(), made.close()]);
+    await made.close();
+    expect([made.sent, made.lost, clock.pending]).toEqual([0, 0, 0]);
+  });
+});

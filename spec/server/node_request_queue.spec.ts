@@ -1,0 +1,77 @@
+import { PassThrough } from "node:stream";
+import { expect, test } from "vitest";
+import { createTaskQueue } from "../../lib/server/node_request_queue.ts";
+
+function line() {
+  const turns = createTaskQueue();
+  const socket = new PassThrough();
+  const begun: number[] = [];
+  const take = (n: number) => turns.take(socket, () => void begun.push(n));
+  return { turns, socket, begun, take };
+}
+
+test("the first begins at once, each other when the one before is over", () => {
+  const { turns, socket, begun, take } = line();
+  for (const n of [1, 2, 3]) take(n);
+  expect(begun).toEqual([1]);
+  turns.over(socket);
+  expect(begun).toEqual([1, 2]);
+  turns.over(socket);
+  turns.over(socket);
+  expect(begun).toEqual([1, 2, 3]);
+  take(4);
+  expect(begun).toEqual([1, 2, 3, 4]);
+});
+
+test("connections do not wait for each other", () => {
+  const { turns, begun, take } = line();
+  take(1);
+  turns.take(new PassThrough(), () => void begun.push(2));
+  expect(begun).toEqual([1, 2]);
+});
+
+test("nothing begins on a connection that is ending", () => {
+  const { turns, socket, begun, take } = line();
+  take(1);
+  take(2);
+  socket.end();
+  turns.over(socket);
+  take(3);
+  expect(begun).toEqual([1]);
+});
+
+test("a connection with 64 requests waiting is not read on until they have begun, whoever resumes it", async () => {
+  const { turns, socket, take } = line();
+  socket.resume();
+  for (let n = 0; n < 65; n++) take(n);
+  socket.resume();
+  await turn();
+  expect(socket.isPaused()).toBe(true);
+  for (let n = 0; n < 63; n++) turns.over(socket);
+  socket.resume();
+  await turn();
+  expect(socket.isPaused()).toBe(true);
+  turns.over(socket);
+  await turn();
+  expect(socket.isPaused()).toBe(false);
+});
+
+test("a connection whose queue empties in the same tick goes on being read", async () => {
+  const { turns, socket, take } = line();
+  socket.resume();
+  for (let n = 0; n < 65; n++) take(n);
+  for (let n = 0; n < 64; n++) turns.over(socket);
+  await turn();
+  expect(socket.isPaused()).toBe(false);
+});
+
+test("a connection that goes on bringing requests although it is not read is reset", () => {
+  const { socket, begun, take } = line();
+  for (let n = 0; n <= 4_095; n++) take(n);
+  expect(socket.destroyed).toBe(false);
+  take(4_096);
+  expect(socket.destroyed).toBe(true);
+  expect(begun).toEqual([0]);
+});
+
+const turn = () => new Promise((resolve) => setImmediate(resolve));

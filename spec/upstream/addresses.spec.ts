@@ -1,0 +1,278 @@
+import { describe, expect, onTestFinished, test } from "vitest";
+import { connectFailure, Names, towards, type Address } from "../../lib/upstream/addresses.ts";
+import { addressOf, madeUpNames, turn } from "../support/addresses.ts";
+import { manualClock } from "../support/clock.ts";
+import { madeUpTools } from "../support/exercise.ts";
+import { eventually } from "../support/raw_client.ts";
+
+interface LookUp {
+  readonly host: string;
+  answer(...addresses: string[]): Promise<void>;
+  fail(message?: string): Promise<void>;
+}
+
+/** Names whose look-ups end when the test says so. */
+function bench({ random = 0, ttlMs = 30_000 } = {}) {
+  const clock = manualClock();
+  const { log, lines } = madeUpTools();
+  const asked: LookUp[] = [];
+  const names = new Names({
+    clock,
+    log,
+    ttlMs,
+    random: () => random,
+    lookup: (host) =>
+      new Promise((resolve, reject) => {
+        asked.push({
+          host,
+          answer(...addresses) {
+            resolve(addresses.map(addressOf));
+            return turn();
+          },
+          fail(message = "getaddrinfo ENOTFOUND") {
+            reject(new Error(message));
+            return turn();
+          },
+        });
+      }),
+  });
+  onTestFinished(() => names.close());
+  const told = () => lines.filter(({ level }) => level !== "debug").map(({ level, message, fields }) => ({ level, message, ...fields }));
+  const texts = (addresses: readonly Address[]) => addresses.map(({ address }) => address);
+  return { clock, names, asked, told, texts };
+}
+
+describe("a name", () => {
+  test("is looked up when it is retained, at once and once for all who use it", async () => {
+    const { names, asked, texts } = bench();
+    const name = names.name("a.example")!;
+    expect(asked).toHaveLength(0);
+    expect(name.addresses).toEqual([]);
+    names.retain(["a.example", "b.example", "a.example"]);
+    names.retain(["a.example", "b.example"]);
+    expect(asked.map(({ host }) => host)).toEqual(["a.example", "b.example"]);
+    await asked[0]!.answer("192.0.2.1", "2001:db8::1", "192.0.2.1");
+    expect(name.addresses).toEqual([addressOf("192.0.2.1"), addressOf("2001:db8::1")]);
+    expect(names.name("a.example")).toBe(name);
+    expect(texts(names.name("b.example")!.addresses)).toEqual([]);
+  });
+
+  test.each(["192.0.2.1", "::1", "2001:db8::1"])("%s is none, and never looked up", (host) => {
+    const { names, asked } = bench();
+    expect(names.name(host)).toBeUndefined();
+    names.retain([host]);
+    expect(asked).toEqual([]);
+  });
+
+  test("is looked up again when the answer is ttl_ms old, not before", async () => {
+    const { names, asked, clock } = bench();
+    names.retain(["a.example"]);
+    clock.advance(5_000);
+    await asked[0]!.answer("192.0.2.1");
+    clock.advance(29_999);
+    expect(asked).toHaveLength(1);
+    clock.advance(1);
+    expect(asked).toHaveLength(2);
+    await asked[1]!.answer("192.0.2.1");
+    clock.advance(30_000);
+    expect(asked).toHaveLength(3);
+  });
+
+  test("up to a tenth sooner, as chance has it", async () => {
+    const { names, asked, clock } = bench({ random: 0.5 });
+    names.retain(["a.example"]);
+    await asked[0]!.answer("192.0.2.1");
+    clock.advance(28_499);
+    expect(asked).toHaveLength(1);
+    clock.advance(1);
+    expect(asked).toHaveLength(2);
+  });
+
+  test("another ttl_ms holds for the present answer too", async () => {
+    const { names, asked, clock } = bench();
+    names.retain(["a.example"]);
+    await asked[0]!.answer("192.0.2.1");
+    clock.advance(4_000);
+    names.ttlMs = 5_000;
+    clock.advance(999);
+    expect(asked).toHaveLength(1);
+    clock.advance(1);
+    await asked[1]!.answer("192.0.2.1");
+    names.ttlMs = 60_000;
+    clock.advance(59_999);
+    expect(asked).toHaveLength(2);
+    names.ttlMs = 1_000;
+    clock.advance(0);
+    expect(asked).toHaveLength(3);
+  });
+
+  test("that is not retained any more keeps its addresses and is not looked up", async () => {
+    const { names, asked, clock } = bench();
+    const name = names.name("a.example")!;
+    names.retain(["a.example"]);
+    await asked[0]!.answer("192.0.2.1");
+    names.retain(["b.example"]);
+    await asked[1]!.answer("192.0.2.2");
+    expect(clock.pending).toBe(1);
+    clock.advance(30_000);
+    expect(asked.map(({ host }) => host)).toEqual(["a.example", "b.example", "b.example"]);
+    expect(name.addresses).toEqual([addressOf("192.0.2.1")]);
+  });
+});
+
+test("unless told otherwise it is the system that is asked", async () => {
+  const names = new Names({ clock: manualClock(), log: madeUpTools().log });
+  onTestFinished(() => names.close());
+  const name = names.name("localhost")!;
+  names.retain([name.host]);
+  await eventually(() => name.addresses.length > 0);
+  expect(["127.0.0.1", "::1"]).toContain(name.addresses[0]!.address);
+});
+
+describe("a look-up that hangs", () => {
+  test("is not joined by another, however long it takes", async () => {
+    const { names, asked, clock } = bench();
+    names.retain(["a.example"]);
+    clock.advance(3_600_000);
+    names.retain([]);
+    names.retain(["a.example"]);
+    names.ttlMs = 1;
+    clock.advance(3_600_000);
+    expect(asked).toHaveLength(1);
+    const name = names.name("a.example")!;
+    await asked[0]!.answer("192.0.2.1");
+    expect(name.addresses).toEqual([addressOf("192.0.2.1")]);
+  });
+
+  test("changes nothing when it ends after close", async () => {
+    const { names, asked, clock, told } = bench();
+    const name = names.name("a.example")!;
+    names.retain(["a.example", "b.example"]);
+    names.close();
+    await asked[0]!.answer("192.0.2.1");
+    await asked[1]!.fail();
+    expect(name.addresses).toEqual([]);
+    expect(clock.pending).toBe(0);
+    expect(told()).toEqual([]);
+  });
+});
+
+describe("a look-up that fails", () => {
+  test("keeps the last answer, and is told once until it works again", async () => {
+    const { names, asked, clock, told } = bench();
+    const name = names.name("a.example")!;
+    names.retain(["a.example"]);
+    await asked[0]!.answer("192.0.2.1", "192.0.2.2");
+    const { addresses } = name;
+    clock.advance(30_000);
+    await asked[1]!.fail("getaddrinfo EAI_AGAIN");
+    clock.advance(1_000);
+    await asked[2]!.fail("getaddrinfo EAI_AGAIN");
+    expect(name.addresses).toBe(addresses);
+    expect(told()).toEqual([
+      { level: "warn", message: "a name could not be looked up: its last addresses stay in use", host: "a.example", error: "getaddrinfo EAI_AGAIN" },
+    ]);
+    clock.advance(2_000);
+    await asked[3]!.answer("192.0.2.2", "192.0.2.1");
+    expect(told().slice(1)).toEqual([{ level: "info", message: "a name can be looked up again", host: "a.example" }]);
+    clock.advance(30_000);
+    await asked[4]!.fail();
+    expect(told()).toHaveLength(3);
+  });
+
+  test("an answer without addresses is one", async () => {
+    const { names, asked, told } = bench();
+    names.retain(["a.example"]);
+    await asked[0]!.answer();
+    expect(told()).toMatchObject([{ level: "warn", message: "a name could not be looked up: there are no addresses yet", error: "the answer is empty" }]);
+  });
+
+  test("is repeated after 1 s, 2 s, 4 s and so on, up to ttl_ms", async () => {
+    const { names, asked, clock } = bench({ ttlMs: 5_000 });
+    names.retain(["a.example"]);
+    let last = 0;
+    const waits: number[] = [];
+    for (let i = 0; i < 6; i++) {
+      await asked[i]!.fail();
+      while (asked.length === i + 1) clock.advance(100);
+      waits.push(clock.now() - last);
+      last = clock.now();
+    }
+    expect(waits).toEqual([1_000, 2_000, 4_000, 5_000, 5_000, 5_000]);
+  });
+});
+
+describe("a change", () => {
+  test("is told to who listens; another order is none", async () => {
+    const { names, again, named } = madeUpNames(["192.0.2.1", "192.0.2.2"]);
+    const name = await named("a.example");
+    const before = name.addresses;
+    const heard: string[] = [];
+    const listener = () => heard.push(name.addresses.map(({ address }) => address).join());
+    const end = name.onChange(listener);
+    name.onChange(listener);
+    await again(["192.0.2.2", "192.0.2.1"]);
+    expect(name.addresses).toBe(before);
+    expect(heard).toEqual([]);
+    await again(["192.0.2.3", "192.0.2.1"]);
+    expect(heard).toEqual(["192.0.2.3,192.0.2.1", "192.0.2.3,192.0.2.1"]);
+    expect(name.addresses[1]).toBe(before[0]);
+    end();
+    await again(["192.0.2.3"]);
+    expect(heard.slice(2)).toEqual(["192.0.2.3"]);
+    names.close();
+  });
+});
+
+describe("what a connection is told", () => {
+  const ask = (name: Awaited<ReturnType<ReturnType<typeof madeUpNames>["named"]>>, first: Address, all: boolean) =>
+    new Promise((resolve) => towards(name, first).lookup!("any", { all }, (...answer) => resolve(answer)));
+
+  test("is every address, one in front, as they are when it is told", async () => {
+    const { again, named } = madeUpNames(["192.0.2.1", "192.0.2.2", "::1"]);
+    const name = await named("a.example");
+    const second = name.addresses[1]!;
+    expect(await ask(name, second, true)).toEqual([null, ["192.0.2.2", "::1", "192.0.2.1"].map(addressOf)]);
+    expect(await ask(name, second, false)).toEqual([null, "192.0.2.2", 4]);
+    await again(["192.0.2.1", "192.0.2.3"]);
+    expect(await ask(name, second, true)).toEqual([null, ["192.0.2.1", "192.0.2.3"].map(addressOf)]);
+  });
+
+  test("is nothing of ours where there is no name", () => {
+    expect(towards(undefined, undefined)).toEqual({});
+  });
+});
+
+describe("whoever cannot wait for the first answer", () => {
+  test("shares the look-up under way, and gets what it gives", async () => {
+    const { names, asked } = madeUpNames(["192.0.2.1"]);
+    names.retain(["a.example"]);
+    const name = names.name("a.example")!;
+    const all = await Promise.all([name.known(), name.known()]);
+    expect(all).toEqual([[addressOf("192.0.2.1")], [addressOf("192.0.2.1")]]);
+    expect(await name.known()).toBe(name.addresses);
+    expect(asked).toEqual(["a.example"]);
+  });
+
+  test("has one made at once after a failure, each time, and the rhythm goes on", async () => {
+    const made = madeUpNames(new Error("ENOTFOUND"));
+    const name = await made.named("a.example");
+    for (let i = 0; i < 2; i++) await expect(name.known()).rejects.toThrow("ENOTFOUND");
+    expect(made.asked).toHaveLength(3);
+    await made.again(["192.0.2.1"]);
+    expect(made.asked).toHaveLength(4);
+    expect(name.addresses).toEqual([addressOf("192.0.2.1")]);
+  });
+
+  test("gets one also from a name that nobody keeps fresh", async () => {
+    const { names, asked } = madeUpNames(["192.0.2.1"]);
+    expect(await names.name("a.example")!.known()).toEqual([addressOf("192.0.2.1")]);
+    expect(asked).toEqual(["a.example"]);
+  });
+});
+
+test("why no address could be reached is told for each", () => {
+  const errors = [new Error("connect ECONNREFUSED 127.0.0.1:80"), new Error("connect ETIMEDOUT ::1:80")];
+  expect(connectFailure(new AggregateError(errors))).toBe("connect ECONNREFUSED 127.0.0.1:80, connect ETIMEDOUT ::1:80");
+  expect(connectFailure(errors[0]!)).toBe("connect ECONNREFUSED 127.0.0.1:80");
+});

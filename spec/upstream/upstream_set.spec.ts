@@ -1,0 +1,175 @@
+import { describe, expect, test } from "vitest";
+import { silentLog } from "../../lib/base/log.ts";
+import { balancer } from "../../lib/upstream/balance.ts";
+import { UpstreamSet, type Member } from "../../lib/upstream/upstream_set.ts";
+import type { HealthSettings } from "../../lib/upstream/health.ts";
+import type { Peer } from "../../lib/upstream/peer.ts";
+import { manualClock } from "../support/clock.ts";
+import { madeUpExchange } from "../support/exercise.ts";
+import { madeUpPool } from "../support/peer.ts";
+
+const HEALTH: HealthSettings = {
+  active: { healthyThreshold: 1, unhealthyThreshold: 1 },
+  passive: { maxFailures: 1, windowMs: 1000, ejectMs: 100, statuses: [], slowStartMs: 0 },
+};
+const BREAKER = { errorRatio: 0.5, minRequests: 1, windowMs: 1000, openMs: 1000, probes: 1 };
+
+/** A fleet of upstreams in force: "a b:0 c:2", ids and weights. */
+function bench(text: string) {
+  const clock = manualClock();
+  const fleet = new UpstreamSet("s", clock, silentLog);
+  const pools = new Map<string, ReturnType<typeof madeUpPool>>();
+  const adopt = (next: string) => {
+    const members = next.split(" ").map((item): Member => {
+      const [id, weight = "1"] = item.split(":");
+      if (!pools.has(id!)) pools.set(id!, madeUpPool());
+      return { peer: fleet.peer(id!, pools.get(id!)!), weight: Number(weight), health: HEALTH };
+    });
+    fleet.adopt(members, null);
+    const peers = members.map(({ peer }) => peer);
+    return { peers, picker: fleet.picker(peers, balancer("round_robin")) };
+  };
+  const first = adopt(text);
+  const picks = (n: number, tried: readonly Peer[] = []) =>
+    Array.from({ length: n }, () => first.picker.pick(madeUpExchange(), tried)?.id ?? "-").join("");
+  return { clock, fleet, adopt, ...first, picks };
+}
+
+describe("who gets requests", () => {
+  test("all that are well", () => {
+    expect(bench("a b c").picks(6)).toBe("abcabc");
+  });
+
+  test("none with weight 0; nobody where all have it", () => {
+    expect(bench("a b:0 c").picks(4)).toBe("acac");
+    expect(bench("a:0 b:0").picks(2)).toBe("--");
+  });
+
+  test("not one that is out, until it is back", () => {
+    const { picks, peers, clock } = bench("a b c");
+    peers[1]!.health.failed("broken");
+    expect(picks(4)).toBe("acac");
+    clock.advance(100);
+    expect([...picks(3)].sort().join("")).toBe("abc");
+  });
+
+  test("not one that its checks find unhealthy; nobody where all are", () => {
+    const { picks, peers } = bench("a b");
+    peers[0]!.health.checked("status 500");
+    expect(picks(2)).toBe("bb");
+    peers[1]!.health.checked("status 500");
+    expect(picks(1)).toBe("-");
+    peers[1]!.health.checked(null);
+    expect(picks(1)).toBe("b");
+  });
+
+  test("by new weights from a reload on, whatever turns the old ones had left", () => {
+    const { picks, adopt, picker } = bench("a:100 b");
+    picks(60);
+    adopt("a b");
+    expect(Array.from({ length: 4 }, () => picker.pick(madeUpExchange(), [])!.id).join("")).toBe("abab");
+  });
+
+  test("not one that was tried", () => {
+    const { picks, peers } = bench("a b");
+    expect(picks(2, [peers[0]!])).toBe("bb");
+    expect(picks(1, peers)).toBe("-");
+  });
+});
+
+describe("the last usable one", () => {
+  test("is never ejected", () => {
+    const { picks, peers } = bench("a b c:0");
+    peers[0]!.health.failed("broken");
+    for (let i = 0; i < 5; i++) peers[1]!.health.failed("broken");
+    expect(picks(2)).toBe("bb");
+  });
+
+  test("found unhealthy, leaves the field to those that were ejected", () => {
+    const { picks, peers } = bench("a b");
+    peers[0]!.health.failed("broken");
+    peers[1]!.health.checked("status 500");
+    expect(picks(2)).toBe("aa");
+  });
+
+  test("is not the one that a reload took away", () => {
+    const { peers, adopt } = bench("a b");
+    adopt("a");
+    peers[0]!.health.failed("broken");
+    expect(peers[0]!.health.usable).toBe(true);
+  });
+});
+
+describe("a reload", () => {
+  test("keeps an upstream with what is known of it", () => {
+    const { peers, adopt } = bench("a b");
+    peers[0]!.health.failed("broken");
+    const { peers: next, picker } = adopt("a b c");
+    expect(next.slice(0, 2)).toEqual(peers);
+    expect(picker.pick(madeUpExchange(), [])!.id).not.toBe("a");
+  });
+
+  test("changes weights for requests under way too", () => {
+    const { picks, adopt } = bench("a b");
+    adopt("a:0 b");
+    expect(picks(2)).toBe("bb");
+  });
+
+  test("with other connections under the same id it is another upstream", () => {
+    const { fleet, peers } = bench("a");
+    expect(fleet.peer("a", peers[0]!.pool)).toBe(peers[0]);
+    expect(fleet.peer("a", madeUpPool())).not.toBe(peers[0]);
+  });
+
+  test("that has new connections made to the same place keeps what is known of it, an ejection with its end; another place is unknown", () => {
+    const { fleet, peers, adopt, clock } = bench("a b");
+    peers[0]!.health.failed("broken");
+    const next = fleet.peer("a", madeUpPool({ keepaliveIdleMs: 2 }));
+    expect(fleet.peer("a", madeUpPool({ port: 81 })).health.usable).toBe(true);
+    expect(fleet.peer("b", madeUpPool({ host: "127.0.0.2" })).health).not.toBe(peers[1]!.health);
+    fleet.adopt([{ peer: next, weight: 1, health: HEALTH }, { peer: peers[1]!, weight: 1, health: HEALTH }], null);
+    expect(fleet.report.upstreams).toMatchObject([{ id: "a", state: "ejected", usable: false }, { id: "b", usable: true }]);
+    clock.advance(100);
+    expect(fleet.report.upstreams[0]).toMatchObject({ state: "unknown", usable: true });
+    next.health.failed("broken");
+    adopt("b");
+    expect(clock.pending).toBe(0);
+  });
+
+  test("that takes an upstream away leaves no timer of it, nor does the end of the service", () => {
+    const { peers, adopt, clock, fleet } = bench("a b c");
+    peers[0]!.health.failed("broken");
+    adopt("b c");
+    expect(clock.pending).toBe(0);
+    peers[1]!.health.failed("broken");
+    fleet.close();
+    expect(clock.pending).toBe(0);
+  });
+
+  test("keeps the circuit breaker as it stands, and drops it where none is asked for", () => {
+    const { fleet } = bench("a");
+    const breaker = fleet.breaker(BREAKER);
+    fleet.adopt([], { breaker, settings: BREAKER });
+    breaker.settle(breaker.admit(), "failed");
+    expect(fleet.breaker(BREAKER)).toBe(breaker);
+    expect(fleet.report.circuitBreaker).toMatchObject({ state: "open" });
+    fleet.adopt([], null);
+    expect(fleet.report.circuitBreaker).toBeNull();
+    expect(fleet.breaker(BREAKER)).not.toBe(breaker);
+  });
+});
+
+test("the report says of each how it is, and whether it gets requests", () => {
+  const { fleet, peers } = bench("a b c:0");
+  peers[0]!.health.failed("connect ECONNREFUSED");
+  const at = { host: "127.0.0.1", port: 80, inFlight: 0 };
+  expect(fleet.report).toEqual({
+    name: "s",
+    circuitBreaker: null,
+    upstreams: [
+      { id: "a", ...at, weight: 1, state: "ejected", since: Date.UTC(2026, 0, 1), reason: "connect ECONNREFUSED", until: Date.UTC(2026, 0, 1) + 100, usable: false },
+      { id: "b", ...at, weight: 1, state: "unknown", since: null, reason: null, until: null, usable: true },
+      { id: "c", ...at, weight: 0, state: "draining", since: null, reason: null, until: null, usable: false },
+    ],
+  });
+});
