@@ -11,6 +11,7 @@ import { createLog } from "../../lib/base/log.ts";
 import { ConfigError, createGateway } from "../../lib/index.ts";
 import { CA, SERVER } from "../support/certs.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
+import { h2Session } from "../support/h2_client.ts";
 import { emptyFolder, fileWith, logLines, program, runningProgram } from "../support/process.ts";
 import { ask, eventually } from "../support/raw_client.ts";
 import { client, get, headBackend } from "./harness.ts";
@@ -206,7 +207,7 @@ describe("bytes in the access log", () => {
     const origin = await backend((_request, response) => void response.end("12345"));
     let said = "";
     const { port, gateway } = await running(logged(origin.port, {}, { h2c: true }), { accessLog: (text) => void (said += text) });
-    const session = http2.connect(`http://127.0.0.1:${port}`);
+    const session = h2Session(port);
     const stream = session.request({ ":method": "POST", ":path": "/a/x" });
     stream.end("four");
     await new Promise<void>((resolve, reject) => stream.resume().on("end", resolve).on("error", reject));

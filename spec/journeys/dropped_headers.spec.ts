@@ -1,8 +1,8 @@
-import http2 from "node:http2";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
 import { oneService, running } from "../support/gateway.ts";
 import { HANDSHAKE } from "../gateway/plugins.ts";
+import { h2Ask, h2Session } from "../support/h2_client.ts";
 import { ask } from "../support/raw_client.ts";
 import { backend, byteBackend, client, codeIn, headBackend } from "./harness.ts";
 
@@ -35,15 +35,9 @@ const overHttp1: Send = async (port, fields) => {
 };
 
 const overHttp2: Send = async (port, fields) => {
-  const session = http2.connect(`http://127.0.0.1:${port}`);
-  onTestFinished(() => session.destroy());
   const lower: Record<string, string> = {};
   for (const [name, value] of fields) lower[name.toLowerCase()] = value;
-  const stream = session.request({ ":method": "POST", ":path": "/a/x", ...lower }, { waitForTrailers: true });
-  stream.on("wantTrailers", () => stream.sendTrailers(lower));
-  stream.end("hi");
-  stream.resume();
-  await new Promise((resolve, reject) => stream.on("end", resolve).on("error", reject));
+  await h2Ask(h2Session(port), { method: "POST", headers: lower, body: "hi", trailers: lower });
 };
 
 async function passed(send: Send, fields: Fields, global: Global = {}) {

@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import http2, { type ClientHttp2Session, type ClientHttp2Stream, type IncomingHttpHeaders, type OutgoingHttpHeaders } from "node:http2";
+import type { ClientHttp2Session, OutgoingHttpHeaders } from "node:http2";
 import type { Socket } from "node:net";
 import { describe, expect, onTestFinished, test } from "vitest";
 import type { AnyPlugin } from "../../lib/plugins/plugin.ts";
@@ -26,6 +26,7 @@ import {
   WINDOW_UPDATE,
   type RawSession,
 } from "../support/h2_raw.ts";
+import { h2Ask, h2Session, replyOn } from "../support/h2_client.ts";
 import { eventually } from "../support/raw_client.ts";
 import { backend, byteBackend, gate, rawBackend } from "./harness.ts";
 
@@ -40,49 +41,7 @@ async function raw(port: number): Promise<RawSession> {
   return session;
 }
 
-function session(port: number): ClientHttp2Session {
-  const opened = http2.connect(`http://127.0.0.1:${port}`);
-  opened.on("error", () => {});
-  onTestFinished(() => opened.destroy());
-  return opened;
-}
-
-interface Got {
-  readonly status: number;
-  readonly headers: IncomingHttpHeaders;
-  readonly body: string;
-  readonly trailers: IncomingHttpHeaders;
-  readonly informed: readonly number[];
-}
-
-function answer(stream: ClientHttp2Stream): Promise<Got> {
-  return new Promise((resolve, reject) => {
-    let status = 0;
-    let headers: IncomingHttpHeaders = {};
-    let trailers: IncomingHttpHeaders = {};
-    const informed: number[] = [];
-    let body = "";
-    stream.setEncoding("utf8");
-    stream.on("headers", (fields) => informed.push(Number(fields[":status"])));
-    stream.on("response", (fields) => {
-      headers = fields;
-      status = Number(fields[":status"]);
-    });
-    stream.on("trailers", (fields) => (trailers = fields));
-    stream.on("data", (chunk: string) => (body += chunk));
-    stream.on("error", reject);
-    stream.on("close", () => {
-      if (status === 0 || stream.rstCode !== CODES.NO_ERROR) reject(new Error(`the stream was reset: ${stream.rstCode}`));
-      else resolve({ status, headers, body, trailers, informed });
-    });
-  });
-}
-
-function ask(over: ClientHttp2Session, headers: OutgoingHttpHeaders, body?: string): Promise<Got> {
-  const stream = over.request(headers, { endStream: body === undefined });
-  if (body !== undefined) stream.end(body);
-  return answer(stream);
-}
+const ask = (over: ClientHttp2Session, headers: OutgoingHttpHeaders, body?: string) => h2Ask(over, { headers, body });
 
 const without = (name: string): Fields => GET.filter(([each]) => each !== name);
 const changed = (name: string, value: string, fields: Fields = GET): Fields => fields.map(([each, old]) => [each, each === name ? value : old]);
@@ -225,7 +184,7 @@ describe("a connection that asks for too much is ended by a GOAWAY", () => {
     expect(await talk.goaway()).toBe(CODES.ENHANCE_YOUR_CALM);
     await talk.closed();
     await eventually(() => gateway.inFlight === 0);
-    expect((await ask(session(port), { ":path": "/a/x" })).status).toBe(200);
+    expect((await ask(h2Session(port), { ":path": "/a/x" })).status).toBe(200);
   });
 
   test("also when they come by the thousand at once, with that code or nghttp2's own", async () => {
@@ -234,7 +193,7 @@ describe("a connection that asks for too much is ended by a GOAWAY", () => {
     expect([CODES.ENHANCE_YOUR_CALM, CODES.INTERNAL_ERROR]).toContain(await talk.goaway());
     await talk.closed();
     await eventually(() => gateway.inFlight === 0);
-    expect((await ask(session(port), { ":path": "/a/x" })).status).toBe(200);
+    expect((await ask(h2Session(port), { ":path": "/a/x" })).status).toBe(200);
   });
 
   test("but a page left with all its streams, some times over, is not", async () => {
@@ -319,7 +278,7 @@ describe("a connection that asks for too much is ended by a GOAWAY", () => {
     flood(talk);
     expect(await talk.goaway()).not.toBe(CODES.NO_ERROR);
     await eventually(() => gateway.inFlight === 0);
-    expect((await ask(session(port), { ":path": "/a/x" })).status).toBe(200);
+    expect((await ask(h2Session(port), { ":path": "/a/x" })).status).toBe(200);
   });
 
   test("window updates by the ten thousand and priorities by the thousand only cost what they weigh: requests between them are served", async () => {
@@ -356,7 +315,7 @@ describe("a connection that asks for too much is ended by a GOAWAY", () => {
     };
     some();
     await talk.closed();
-    expect((await ask(session(port), { ":path": "/a/x" })).status).toBe(200);
+    expect((await ask(h2Session(port), { ":path": "/a/x" })).status).toBe(200);
   });
 
   test("a header list far larger than max_header_bytes: that stream is reset, also where one byte says four thousand", async () => {
@@ -437,10 +396,10 @@ describe("translation", () => {
       response.end();
     });
     const { port } = await running(oneService(origin.port, {}, h2c));
-    const stream = session(port).request({ ":method": "POST", ":path": "/a/x", cookie: ["a=1", "b=2"], "x-many": ["1", "2"], te: "trailers" }, { waitForTrailers: true });
+    const stream = h2Session(port).request({ ":method": "POST", ":path": "/a/x", cookie: ["a=1", "b=2"], "x-many": ["1", "2"], te: "trailers" }, { waitForTrailers: true });
     stream.on("wantTrailers", () => stream.sendTrailers({ "x-after": "yes", ":status": undefined }));
     stream.end("sent");
-    const got = await answer(stream);
+    const got = await replyOn(stream);
     const [seen] = origin.seen;
     expect(got).toMatchObject({ status: 200, body: "body", headers: { "set-cookie": ["a=1", "b=2"], "x-two": "1, 2" }, trailers: { "x-sum": "42" } });
     expect(seen!.headers.filter((_, i) => i % 2 === 1 && seen!.headers[i - 1]!.toLowerCase() === "cookie")).toEqual(["a=1; b=2"]);
@@ -454,7 +413,7 @@ describe("translation", () => {
       request.resume().on("end", () => response.end("ok"));
     });
     const { port } = await running(oneService(origin.port, {}, h2c));
-    const got = await ask(session(port), { ":method": "POST", ":path": "/a/x", expect: "100-continue" }, "body");
+    const got = await ask(h2Session(port), { ":method": "POST", ":path": "/a/x", expect: "100-continue" }, "body");
     expect(got.body).toBe("ok");
     expect(got.informed.slice(0, 2)).toEqual([100, 103]);
     expect(got.informed.length).toBeLessThan(20);
@@ -463,7 +422,7 @@ describe("translation", () => {
   test("HEAD has the length and no body", async () => {
     const origin = await backend((_request, response) => response.writeHead(200, { "Content-Length": "5" }).end());
     const { port } = await running(oneService(origin.port, {}, h2c));
-    const got = await ask(session(port), { ":method": "HEAD", ":path": "/a/x" });
+    const got = await ask(h2Session(port), { ":method": "HEAD", ":path": "/a/x" });
     expect(got).toMatchObject({ status: 200, body: "", headers: { "content-length": "5" } });
   });
 
@@ -506,7 +465,7 @@ describe("translation", () => {
     for (const value of ["a\r\nb: c", "a\0b\0c", "\u0100"]) {
       const config = oneService(9, { plugins: [{ name: "spoiler", config: { value } }] }, h2c);
       const { port } = await running(config, { plugins: [plugin] });
-      const got = await ask(session(port), { ":path": "/a/x" });
+      const got = await ask(h2Session(port), { ":path": "/a/x" });
       expect(got.status).toBe(500);
       expect(JSON.parse(got.body)).toMatchObject({ code: "internal" });
       expect(got.headers).not.toHaveProperty("x-bad");
@@ -556,7 +515,7 @@ describe("drain", () => {
 
   test("idle connections end at once", async () => {
     const { port, gateway } = await running(oneService((await backend()).port, {}, h2c));
-    const over = session(port);
+    const over = h2Session(port);
     await ask(over, { ":path": "/a/x" });
     const closed = once(over, "close");
     expect(await gateway.close(5_000)).toBe("drained");

@@ -1,23 +1,9 @@
-import { once } from "node:events";
 import http2, { type ServerHttp2Stream } from "node:http2";
 import type { AddressInfo } from "node:net";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { oneService, running } from "../support/gateway.ts";
+import { h2Ask, h2Session } from "../support/h2_client.ts";
 import { backend, byteBackend, client, get, statusesIn } from "./harness.ts";
-
-/** A response over HTTP/2 through the gateway: fields, trailers, body. */
-async function asked(port: number) {
-  const session = http2.connect(`http://127.0.0.1:${port}`);
-  onTestFinished(() => session.destroy());
-  const stream = session.request({ ":path": "/a/x" });
-  let trailers: Record<string, unknown> = {};
-  let body = "";
-  stream.on("trailers", (fields) => (trailers = fields));
-  stream.on("data", (chunk: Buffer) => (body += chunk.toString()));
-  const [fields] = (await once(stream, "response")) as [Record<string, unknown>];
-  await once(stream, "close");
-  return { fields, trailers, body };
-}
 
 describe("heads over HTTP/2", () => {
   test("trailers follow a body of no bytes, also when its Content-Length says so", async () => {
@@ -31,7 +17,7 @@ describe("heads over HTTP/2", () => {
     onTestFinished(() => void server.close());
     const upstream = (server.address() as AddressInfo).port;
     const { port } = await running(oneService(upstream, { protocol: "h2c" }, { h2c: true }));
-    expect((await asked(port)).trailers).toMatchObject({ "grpc-status": "5" });
+    expect((await h2Ask(h2Session(port))).trailers).toMatchObject({ "grpc-status": "5" });
   });
 
   test("several Content-Encoding and Content-Language lines are one list, none lost", async () => {
@@ -40,7 +26,7 @@ describe("heads over HTTP/2", () => {
       response.end("ok");
     });
     const { port } = await running(oneService(upstream, {}, { h2c: true }));
-    expect((await asked(port)).fields).toMatchObject({ "content-encoding": "deflate, gzip", "content-language": "de, en" });
+    expect((await h2Ask(h2Session(port))).headers).toMatchObject({ "content-encoding": "deflate, gzip", "content-language": "de, en" });
   });
 
   test("a status that HTTP/2 cannot carry is a 502", async () => {
@@ -49,7 +35,7 @@ describe("heads over HTTP/2", () => {
       response.end("ok");
     });
     const { port } = await running(oneService(upstream, {}, { h2c: true }));
-    const { fields, body } = await asked(port);
+    const { headers: fields, body } = await h2Ask(h2Session(port));
     expect([fields[":status"], (JSON.parse(body) as { code: string }).code]).toEqual([502, "upstream_invalid"]);
   });
 });

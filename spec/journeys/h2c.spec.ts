@@ -1,23 +1,15 @@
 import { once } from "node:events";
-import http2 from "node:http2";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { manualClock } from "../support/clock.ts";
 import { oneService, running } from "../support/gateway.ts";
+import { h2Open, h2Session } from "../support/h2_client.ts";
 import { GET, HEADERS, PREFACE, rawSession, SETTINGS, type Frame } from "../support/h2_raw.ts";
 import { ask, eventually } from "../support/raw_client.ts";
 import { backend, byteBackend, client, get, statusesIn } from "./harness.ts";
 
 const on = { h2c: true };
 
-async function speaksHttp2(port: number): Promise<boolean> {
-  const session = http2.connect(`http://127.0.0.1:${port}`);
-  onTestFinished(() => session.destroy());
-  session.on("error", () => {});
-  return once(session.request({ ":path": "/a/x" }), "response").then(
-    () => true,
-    () => false,
-  );
-}
+const speaksHttp2 = async (port: number) => (await h2Open(h2Session(port), {}, true).reply).status > 0;
 
 describe("a plain port with global.h2c", () => {
   test("takes HTTP/2 by prior knowledge, and says http to the upstream", async () => {
@@ -129,8 +121,7 @@ test("a reload switches it on and off for new connections", async () => {
   const { port, gateway } = await running(oneService(origin.port));
   expect(await speaksHttp2(port)).toBe(false);
   gateway.reload(oneService(origin.port, {}, on));
-  const session = http2.connect(`http://127.0.0.1:${port}`);
-  onTestFinished(() => session.destroy());
+  const session = h2Session(port);
   const [first] = (await once(session.request({ ":path": "/a/x" }), "response")) as [Record<string, unknown>];
   expect(first[":status"]).toBe(200);
   gateway.reload(oneService(origin.port));
@@ -143,8 +134,7 @@ describe("a reload under open HTTP/2 connections", () => {
     const answers: (() => void)[] = [];
     const origin = await backend((_request, response) => void answers.push(() => response.end("whole")));
     const { gateway, port } = await running(oneService(origin.port, {}, { ...on, ...before }));
-    const session = http2.connect(`http://127.0.0.1:${port}`);
-    onTestFinished(() => session.destroy());
+    const session = h2Session(port);
     let told = false;
     session.on("goaway", () => (told = true));
     const stream = session.request({ ":path": "/a/x" });

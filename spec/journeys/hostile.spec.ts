@@ -1,10 +1,10 @@
 import { once } from "node:events";
-import http2 from "node:http2";
 import net from "node:net";
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
-import { CA, SERVER } from "../support/certs.ts";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { SERVER } from "../support/certs.ts";
 import { oneService, running } from "../support/gateway.ts";
 import { codec } from "../support/codec.ts";
+import { h2TlsSession } from "../support/h2_client.ts";
 import { closedPort } from "../support/origin.ts";
 import { ask, eventually } from "../support/raw_client.ts";
 import { backend, byteBackend, client, codeIn, get, rawBackend, statusesIn } from "./harness.ts";
@@ -604,10 +604,7 @@ describe("HTTP/2 clients", () => {
     const { gateway } = await running(oneService(upstreamPort));
     const files = { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: null, requireClientCert: false };
     const { port } = await gateway.listen({ port: 0, tls: files });
-    const over = http2.connect(`https://localhost:${port}`, { ca: CA.cert, host: "127.0.0.1" } as http2.SecureClientSessionOptions);
-    over.on("error", () => {});
-    onTestFinished(() => over.destroy());
-    await once(over, "connect");
+    const over = await h2TlsSession(port);
     return { gateway, over };
   }
 

@@ -1,11 +1,12 @@
 import { once } from "node:events";
 import http, { type ServerResponse } from "node:http";
-import http2, { type IncomingHttpHeaders } from "node:http2";
+import type { IncomingHttpHeaders } from "node:http2";
 import net from "node:net";
 import { Duplex } from "node:stream";
 import { onTestFinished, expect, test } from "vitest";
 import { createGateway, definePlugin, schema, type Reply } from "../../lib/index.ts";
 import { hosted, oneService, running } from "../support/gateway.ts";
+import { h2Session } from "../support/h2_client.ts";
 import { ask, eventually } from "../support/raw_client.ts";
 import { headBackend } from "./harness.ts";
 
@@ -150,8 +151,7 @@ test.each(["1.1", "2.0"])("a reply that a plugin gives to two clients is sent to
     expect((await ask(port, { path: "/a/z", agent })).body.toString()).toBe("z".repeat(BYTES));
     return;
   }
-  const session = http2.connect(`http://127.0.0.1:${port}`);
-  onTestFinished(() => session.destroy());
+  const session = h2Session(port);
   const stream = session.request({ ":path": "/a/y" });
   const [head] = (await once(stream, "response")) as [IncomingHttpHeaders];
   expect(head[":status"]).toBe(500);

@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import http2, { type ClientHttp2Session, type IncomingHttpHeaders } from "node:http2";
+import type { ClientHttp2Session } from "node:http2";
 import type { Socket } from "node:net";
 import tls from "node:tls";
 import { describe, expect, onTestFinished, test } from "vitest";
@@ -8,6 +8,7 @@ import { definePlugin, schema } from "../../lib/index.ts";
 import { CA, SERVER } from "../support/certs.ts";
 import { manualClock } from "../support/clock.ts";
 import { oneService, running } from "../support/gateway.ts";
+import { h2Open, h2TlsSession } from "../support/h2_client.ts";
 import { closedPort } from "../support/origin.ts";
 import { ACK, CODES, DATA, END_STREAM, frame, HEADERS, PING, POST, rawSession, type RawSession } from "../support/h2_raw.ts";
 import { ask, connect, eventually } from "../support/raw_client.ts";
@@ -45,28 +46,15 @@ async function problemOn(this: RawSession, stream: number): Promise<string> {
 
 const limited = (port: number, limits: Limits, parts: Parameters<typeof oneService>[1] = {}) => oneService(port, parts, { limits });
 
-/** HTTP/2 to a gateway, gone when the test ends. */
+/** A session over TLS with a gateway. */
 async function session(gateway: { listen(options: object): Promise<{ port: number }> }): Promise<ClientHttp2Session> {
-  const { port } = await gateway.listen({ port: 0, tls: FILES });
-  const opened = http2.connect(`https://localhost:${port}`, { ca: CA.cert, host: "127.0.0.1" } as http2.SecureClientSessionOptions);
-  opened.on("error", () => {});
-  onTestFinished(() => opened.destroy());
-  await once(opened, "connect");
-  return opened;
+  return h2TlsSession((await gateway.listen({ port: 0, tls: FILES })).port);
 }
 
-/** A request over HTTP/2 whose body, if any, is written by the test. */
+/** A request over HTTP/2 whose body, if any, is written by the test; resolves with its status and code. */
 function ask2(over: ClientHttp2Session, headers: Record<string, string>, endStream: boolean) {
-  const stream = over.request({ ":path": "/a/x", ...headers }, { endStream });
-  stream.on("error", () => {});
-  let text = "";
-  stream.setEncoding("utf8").on("data", (piece: string) => (text += piece));
-  const answered = new Promise<string>((resolve) => {
-    let status: number | undefined;
-    stream.on("response", (fields: IncomingHttpHeaders & { ":status"?: number }) => (status = fields[":status"]));
-    stream.on("close", () => resolve(`${status} ${codeIn(text) ?? text}`));
-  });
-  return { stream, answered };
+  const { stream, reply } = h2Open(over, { headers }, endStream);
+  return { stream, answered: reply.then(({ status, body }) => `${status || undefined} ${codeIn(body) ?? body}`) };
 }
 
 describe("max_uri_bytes, max_headers, max_header_bytes", () => {

@@ -1,11 +1,12 @@
 import { once } from "node:events";
-import http2, { type ClientHttp2Session, type IncomingHttpHeaders } from "node:http2";
+import type { ClientHttp2Session, IncomingHttpHeaders } from "node:http2";
 import https from "node:https";
 import type { Duplex } from "node:stream";
 import tls, { type ConnectionOptions, type TLSSocket } from "node:tls";
 import { describe, expect, it, onTestFinished } from "vitest";
 import type { ConfigInput, TlsFiles } from "../../lib/index.ts";
 import { CA, CLIENT, SERVER, STRANGER } from "../support/certs.ts";
+import { h2Ask, h2TlsSession } from "../support/h2_client.ts";
 import { ALICE, LATE, OTHER_CA, SERVER_ONLY } from "../support/more_certs.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
 import type { Seen } from "../support/origin.ts";
@@ -40,23 +41,9 @@ function over1(port: number, options: https.RequestOptions & { readonly session?
   });
 }
 
-async function session(port: number, identity: object): Promise<ClientHttp2Session> {
-  const opened = http2.connect(`https://localhost:${port}`, { ca: CA.cert, host: "127.0.0.1", ...identity } as http2.SecureClientSessionOptions);
-  opened.on("error", () => {});
-  onTestFinished(() => opened.destroy());
-  await once(opened, "connect");
-  return opened;
-}
-
-function over2(opened: ClientHttp2Session, headers: IncomingHttpHeaders = {}): Promise<Got> {
-  return new Promise((resolve, reject) => {
-    const stream = opened.request({ ":path": "/a/x", ...headers });
-    let status = 0;
-    let text = "";
-    stream.on("response", (fields) => (status = fields[":status"]!));
-    stream.setEncoding("utf8").on("data", (chunk: string) => (text += chunk));
-    stream.on("error", reject).on("close", () => resolve({ status, code: codeIn(text) }));
-  });
+async function over2(over: ClientHttp2Session, headers: IncomingHttpHeaders = {}): Promise<Got> {
+  const { status, body } = await h2Ask(over, { headers });
+  return { status, code: codeIn(body) };
 }
 
 function handshake(port: number, options: ConnectionOptions): Promise<TLSSocket> {
@@ -81,7 +68,7 @@ describe("the plugin mtls", () => {
     const origin = await backend();
     const { port } = await secure(oneService(origin.port, { plugins: [MTLS] }));
     expect((await over1(port, ALICE)).status).toBe(200);
-    const opened = await session(port, ALICE);
+    const opened = await h2TlsSession(port, ALICE);
     for (let i = 0; i < 2; i++) expect((await over2(opened)).status).toBe(200);
     expect(origin.seen.map(told)).toEqual([aliceTold, aliceTold, aliceTold]);
   });
@@ -95,7 +82,7 @@ describe("the plugin mtls", () => {
     const origin = await backend();
     const { port } = await secure(oneService(origin.port, { plugins: [MTLS] }));
     expect(await over1(port, identity)).toEqual({ status: 401, code });
-    expect(await over2(await session(port, identity))).toEqual({ status: 401, code });
+    expect(await over2(await h2TlsSession(port, identity))).toEqual({ status: 401, code });
     expect(origin.seen).toEqual([]);
   });
 
@@ -176,7 +163,7 @@ describe("X-Client-Cert-… from a client", () => {
     expect((await ask(plain, { path: "/a/open", headers: ["X-Before", "1", ...FORGED, "X-After", "2"] })).status).toBe(200);
     const headers = Object.fromEntries(FORGED.flatMap((name, i) => (i % 2 === 0 ? [[name, FORGED[i + 1]!]] : [])));
     expect((await over1(port, { ...ALICE, path: "/a/guarded", headers })).status).toBe(200);
-    const opened = await session(port, ALICE);
+    const opened = await h2TlsSession(port, ALICE);
     const lower = Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]));
     expect((await over2(opened, { ":path": "/a/open", ...lower })).status).toBe(200);
     expect((await over2(opened, { ":path": "/a/guarded", ...lower })).status).toBe(200);

@@ -1,8 +1,8 @@
 import type { ServerResponse } from "node:http";
-import http2 from "node:http2";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
 import { oneService, running } from "../support/gateway.ts";
+import { h2Session } from "../support/h2_client.ts";
 import { ask, eventually } from "../support/raw_client.ts";
 import { client, closedLoop, codeIn, get, mortalBackend, statusesIn } from "./harness.ts";
 
@@ -66,8 +66,7 @@ describe("a gateway with max_requests_in_flight under way", () => {
 
   test("refuses streams of HTTP/2 one by one, and gives the places of those that end to the next", async () => {
     const { port, accepted, release } = await full({ h2c: true });
-    const session = http2.connect(`http://127.0.0.1:${port}`);
-    onTestFinished(() => session.destroy());
+    const session = h2Session(port);
     const status = () =>
       new Promise<number>((resolve, reject) => {
         const stream = session.request({ ":path": "/a/x" });

@@ -2,8 +2,9 @@ import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { writeFileSync } from "node:fs";
 import http2 from "node:http2";
-import { describe, expect, it, onTestFinished } from "vitest";
+import { describe, expect, it } from "vitest";
 import { backend, oneService } from "../support/gateway.ts";
+import { h2Session } from "../support/h2_client.ts";
 import { emptyFolder, logLines, program, runningProgram } from "../support/process.ts";
 import { ask } from "../support/raw_client.ts";
 
@@ -38,8 +39,7 @@ describe("a program with a plugin module", () => {
     const running = await runningProgram(config(marking("one")));
     const mark = async () => (await ask(running.port, { path: "/a/x" })).headers["x-mark"];
     expect(await mark()).toBe("one");
-    const h2 = http2.connect(`http://127.0.0.1:${running.port}`);
-    onTestFinished(() => h2.destroy());
+    const h2 = h2Session(running.port);
     const [headers] = (await once(h2.request({ ":path": "/a/x" }).resume(), "response")) as [http2.IncomingHttpHeaders];
     expect([headers[":status"], headers["x-mark"]]).toEqual([200, "one"]);
 

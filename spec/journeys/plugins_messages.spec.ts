@@ -2,12 +2,13 @@
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import http from "node:http";
-import http2, { type ClientHttp2Session, type IncomingHttpHeaders, type OutgoingHttpHeaders } from "node:http2";
+import type { ClientHttp2Session, IncomingHttpHeaders, OutgoingHttpHeaders } from "node:http2";
 import zlib from "node:zlib";
-import { describe, expect, it, onTestFinished, test } from "vitest";
+import { describe, expect, it, test } from "vitest";
 import type { ConfigInput } from "../../lib/index.ts";
 import { HANDSHAKE } from "../gateway/plugins.ts";
 import { oneService, running } from "../support/gateway.ts";
+import { h2Session } from "../support/h2_client.ts";
 import { ask, eventually } from "../support/raw_client.ts";
 import { backend, byteBackend, client, mortalBackend, rawBackend } from "./harness.ts";
 
@@ -29,9 +30,7 @@ type Client = (asked?: Asked) => Promise<Got>;
 /** The same question over HTTP/1.1 and over HTTP/2, to one gateway. */
 async function clients(config: ConfigInput) {
   const { gateway, port } = await running({ ...config, global: { ...config.global, h2c: true } });
-  const session = http2.connect(`http://127.0.0.1:${port}`);
-  session.on("error", () => {});
-  onTestFinished(() => session.destroy());
+  const session = h2Session(port);
   const over1: Client = ({ method, path = "/a/x", headers = {}, body } = {}) =>
     ask(port, { path, headers, ...(method === undefined ? {} : { method }), ...(body === undefined ? {} : { body }) });
   const over2: Client = (asked) => askOver2(session, asked);

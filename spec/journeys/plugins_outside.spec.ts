@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { HANDSHAKE } from "../gateway/plugins.ts";
 import { oneService, running } from "../support/gateway.ts";
+import { h2Session } from "../support/h2_client.ts";
 import type { Origin } from "../support/origin.ts";
 import { ask, eventually } from "../support/raw_client.ts";
 import { backend, byteBackend, client, codeIn, gate, rawBackend, readableLog } from "./harness.ts";
@@ -25,8 +26,7 @@ const over1: Asking = async (port, path, headers = {}) => {
 };
 
 const over2: Asking = async (port, path, headers = {}) => {
-  const session = http2.connect(`http://127.0.0.1:${port}`);
-  onTestFinished(() => session.destroy());
+  const session = h2Session(port);
   const stream = session.request({ ":path": path, ...headers });
   const [got] = (await once(stream, "response")) as [IncomingHttpHeaders];
   let body = "";
@@ -116,8 +116,7 @@ describe("jwt", () => {
     one.send(`POST /a/x HTTP/1.1\r\nHost: gw\r\nConnection: close\r\nAuthorization: Bearer ${token()}\r\nTransfer-Encoding: chunked\r\n\r\n`);
     one.send("1\r\na\r\n0\r\nX-User: root\r\nx_user: root\r\nX-Sum: 1\r\n\r\n");
     await one.closed();
-    const session = http2.connect(`http://127.0.0.1:${port}`);
-    onTestFinished(() => session.destroy());
+    const session = h2Session(port);
     const stream = session.request({ ":method": "POST", ":path": "/a/x", ...bearer() }, { waitForTrailers: true });
     stream.on("wantTrailers", () => stream.sendTrailers({ "x-user": "root", "x-sum": "1" }));
     stream.end("a").resume();
@@ -236,8 +235,7 @@ describe("forward_auth", () => {
     leaving.socket.destroy();
     await eventually(() => judge.connections.open === 0 && gateway.inFlight === 0);
     asked = gate();
-    const session = http2.connect(`http://127.0.0.1:${port}`);
-    onTestFinished(() => session.destroy());
+    const session = h2Session(port);
     const stream = session.request({ ":path": "/a/x" });
     stream.on("error", () => {});
     await asked.opened;

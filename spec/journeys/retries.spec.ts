@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import http2, { type Http2ServerResponse } from "node:http2";
+import type { Http2ServerResponse } from "node:http2";
 import https from "node:https";
 import net, { type AddressInfo } from "node:net";
 import { describe, expect, onTestFinished, test } from "vitest";
@@ -8,6 +8,7 @@ import type { GatewayOptions } from "../../lib/index.ts";
 import { CA, SERVER } from "../support/certs.ts";
 import { manualClock } from "../support/clock.ts";
 import { oneService, running } from "../support/gateway.ts";
+import { h2Session } from "../support/h2_client.ts";
 import { CODES, frame, GOAWAY, HEADERS, number32, PREFACE, SETTINGS } from "../support/h2_raw.ts";
 import { closedPort } from "../support/origin.ts";
 import { ask, eventually } from "../support/raw_client.ts";
@@ -54,8 +55,7 @@ describe("a request without a body", () => {
   test("of HTTP/2 as well", async () => {
     const [first, second] = [await breaking(), await backend()];
     const { port } = await inOrder([first.port, second.port], {}, {}, { h2c: true });
-    const session = http2.connect(`http://127.0.0.1:${port}`);
-    onTestFinished(() => session.destroy());
+    const session = h2Session(port);
     const [headers] = (await once(session.request({ ":path": "/a/x" }), "response")) as [{ ":status": number }];
     expect(headers[":status"]).toBe(200);
     expect([first.requests.length, second.seen.length]).toEqual([1, 1]);

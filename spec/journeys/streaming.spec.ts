@@ -2,12 +2,12 @@ import { execFileSync } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, readFileSync } from "node:fs";
 import http from "node:http";
-import http2 from "node:http2";
 import { Readable } from "node:stream";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { definePlugin, schema } from "../../lib/index.ts";
-import { CA, SERVER } from "../support/certs.ts";
+import { SERVER } from "../support/certs.ts";
 import { oneService, running } from "../support/gateway.ts";
+import { h2TlsSession } from "../support/h2_client.ts";
 import { runningProgram } from "../support/process.ts";
 import { ask, eventually } from "../support/raw_client.ts";
 import { backend, byteBackend, client, codeIn, gate, get, headBackend, rawBackend, statusesIn } from "./harness.ts";
@@ -105,8 +105,7 @@ describe("server-sent events", () => {
   test("arrive as sent, each before the next is sent, over HTTP/2", async () => {
     const { gateway, send, upstream } = await events();
     const { port } = await gateway.listen({ port: 0, tls: FILES });
-    const session = http2.connect(`https://localhost:${port}`, { ca: CA.cert, host: "127.0.0.1" } as http2.SecureClientSessionOptions);
-    onTestFinished(() => session.destroy());
+    const session = await h2TlsSession(port);
     const stream = session.request({ ":path": "/a/x", accept: "text/event-stream" });
     const pieces: string[] = [];
     stream.setEncoding("utf8").on("data", (piece: string) => pieces.push(piece));

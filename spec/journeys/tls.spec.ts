@@ -9,6 +9,7 @@ import { createGateway, type ConfigInput, type GatewayOptions, type TlsFiles } f
 import { pem } from "../cli/pem.ts";
 import { CA, CLIENT, SERVER, STRANGER } from "../support/certs.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
+import { h2Ask, h2TlsSession } from "../support/h2_client.ts";
 import { OTHER_CA, RENEWED, SHOP, WILDCARD } from "../support/more_certs.ts";
 import { fileWith } from "../support/process.ts";
 import type { Seen } from "../support/origin.ts";
@@ -31,32 +32,7 @@ interface Got {
   readonly trailers: IncomingHttpHeaders;
 }
 
-/** A session by ALPN "h2" that is gone when the test ends. */
-async function session(port: number, options: ConnectionOptions = {}): Promise<ClientHttp2Session> {
-  const opened = http2.connect(`https://localhost:${port}`, { ca: CA.cert, host: "127.0.0.1", ...options } as http2.SecureClientSessionOptions);
-  opened.on("error", () => {});
-  onTestFinished(() => opened.destroy());
-  await once(opened, "connect");
-  return opened;
-}
-
-/** One request on a session, answered whole. */
-function get(over: ClientHttp2Session, headers: OutgoingHttpHeaders, body?: string | Buffer, trailers?: OutgoingHttpHeaders): Promise<Got> {
-  return new Promise((resolve, reject) => {
-    const stream = over.request(headers, { endStream: body === undefined, waitForTrailers: trailers !== undefined });
-    let got: { status: number; headers: IncomingHttpHeaders } | null = null;
-    let ending: IncomingHttpHeaders = {};
-    let text = "";
-    stream.setEncoding("utf8");
-    stream.on("response", (fields) => (got = { status: fields[":status"]!, headers: fields }));
-    stream.on("trailers", (fields) => (ending = fields));
-    stream.on("wantTrailers", () => stream.sendTrailers(trailers!));
-    stream.on("data", (chunk: string) => (text += chunk));
-    stream.on("error", reject);
-    stream.on("close", () => (got === null ? reject(new Error("no response")) : resolve({ ...got, body: text, trailers: ending })));
-    if (body !== undefined) stream.end(body);
-  });
-}
+const get = (over: ClientHttp2Session, headers: OutgoingHttpHeaders, body?: string | Buffer, trailers?: OutgoingHttpHeaders) => h2Ask(over, { headers, body, trailers });
 
 /** One HTTP/1.1 request over TLS. */
 function get1(port: number, options: https.RequestOptions = {}, body?: string): Promise<Got> {
@@ -184,7 +160,7 @@ describe("HTTP/2", () => {
   it("serves requests: path, query and method reach the upstream as HTTP/1.1", async () => {
     const origin = await backend();
     const { port } = await secure(oneService(origin.port));
-    const over = await session(port);
+    const over = await h2TlsSession(port);
     const got = await get(over, { ":path": "/a/x/y?q=%20&q=2" });
     expect(got).toMatchObject({ status: 200, body: "ok" });
     expect(origin.seen[0]).toMatchObject({ method: "GET", url: "/x/y?q=%20&q=2" });
@@ -197,7 +173,7 @@ describe("HTTP/2", () => {
   it("serves many requests at once on one connection", async () => {
     const origin = await backend((request, response) => response.end(request.url));
     const { port } = await secure(oneService(origin.port));
-    const over = await session(port);
+    const over = await h2TlsSession(port);
     const all = await Promise.all(Array.from({ length: 50 }, (_, i) => get(over, { ":path": `/a/${i}` })));
     expect(all.map(({ body }) => body)).toEqual(Array.from({ length: 50 }, (_, i) => `/${i}`));
   });
@@ -208,7 +184,7 @@ describe("HTTP/2", () => {
       response.end();
     });
     const { port } = await secure(oneService(origin.port));
-    const over = await session(port);
+    const over = await h2TlsSession(port);
     const { headers } = await get(over, { ":path": "/a/x", "x-mine": ["1", "2"], cookie: ["c=1", "d=2"], te: "trailers" });
     expect(headers["x-two"]).toBe("1, 2");
     expect(headers["set-cookie"]).toEqual(["a=1", "b=2"]);
@@ -224,7 +200,7 @@ describe("HTTP/2", () => {
   it("takes bodies, with a length and without", async () => {
     const origin = await backend((_request, response, body) => response.end(`${body.length}`));
     const { port } = await secure(oneService(origin.port));
-    const over = await session(port);
+    const over = await h2TlsSession(port);
     const body = Buffer.alloc(300_000, "x");
     expect((await get(over, { ":method": "POST", ":path": "/a/x" }, body)).body).toBe("300000");
     expect((await get(over, { ":method": "PUT", ":path": "/a/x", "content-length": "5" }, "hello")).body).toBe("5");
@@ -241,7 +217,7 @@ describe("HTTP/2", () => {
       write("first ");
     });
     const { port } = await secure(oneService(origin.port));
-    const over = await session(port);
+    const over = await h2TlsSession(port);
     const stream = over.request({ ":path": "/a/x" });
     let text = "";
     stream.setEncoding("utf8").on("data", (chunk: string) => (text += chunk));
@@ -260,7 +236,7 @@ describe("HTTP/2", () => {
       response.end();
     });
     const { port } = await secure(oneService(origin.port));
-    const over = await session(port);
+    const over = await h2TlsSession(port);
     const got = await get(over, { ":method": "POST", ":path": "/a/x", trailer: "x-mine" }, "body", { "x-mine": "7" });
     expect(got).toMatchObject({ body: "body", trailers: { "x-sum": "42" } });
     expect(origin.seen[0]!.trailers).toEqual(["x-mine", "7"]);
@@ -268,7 +244,7 @@ describe("HTTP/2", () => {
 
   it("answers errors with problem documents", async () => {
     const { port } = await secure(oneService(9, { routes: [{ path: "/x", methods: ["GET"] }] }));
-    const over = await session(port);
+    const over = await h2TlsSession(port);
     const none = await get(over, { ":path": "/none" });
     expect(none.headers["content-type"]).toBe("application/problem+json");
     expect([none.status, JSON.parse(none.body)]).toEqual([404, expect.objectContaining({ code: "route_not_found", request_id: none.headers["x-request-id"] })]);
@@ -287,7 +263,7 @@ describe("HTTP/2", () => {
       response.write("part", () => response.destroy());
     });
     const { port } = await secure(oneService(origin.port));
-    const over = await session(port);
+    const over = await h2TlsSession(port);
     await expect(get(over, { ":path": "/a/broken" })).rejects.toMatchObject({ code: "ERR_HTTP2_STREAM_ERROR" });
     expect((await get(over, { ":path": "/a/fine" })).body).toBe("fine");
   });
@@ -295,7 +271,7 @@ describe("HTTP/2", () => {
   it("gives up the upstream's request when the client resets its stream", async () => {
     const origin = await backend((_request, response) => void response.write("begun"));
     const { gateway, port } = await secure(oneService(origin.port));
-    const over = await session(port);
+    const over = await h2TlsSession(port);
     const stream = over.request({ ":path": "/a/x" });
     stream.on("error", () => {});
     await once(stream, "data");
@@ -308,7 +284,7 @@ describe("HTTP/2", () => {
     let finish = () => {};
     const origin = await backend((_request, response) => (finish = () => void response.end("whole")));
     const { gateway, port } = await secure(oneService(origin.port));
-    const over = await session(port);
+    const over = await h2TlsSession(port);
     const gone = once(over, "close");
     const answer = get(over, { ":path": "/a/x" });
     await eventually(() => origin.seen.length === 1);
@@ -323,7 +299,7 @@ describe("HTTP/2", () => {
 describe("client certificates", () => {
   const speak = async (port: number, identity: object) => {
     const first = await get1(port, { path: "/a/x", ...identity });
-    const over = await session(port, identity);
+    const over = await h2TlsSession(port, identity);
     return [first.status, (await get(over, { ":path": "/a/x" })).status];
   };
 
@@ -383,7 +359,7 @@ describe("certificates by host name (SNI)", () => {
     const { port } = await secure(oneService(origin.port, {}, { certificates: [entry(paths, "shop", "shop.example.com")] }));
     const trusting = { ca: OTHER_CA.cert, servername: "shop.example.com" };
     expect((await get1(port, { path: "/a/x", ...trusting })).status).toBe(200);
-    expect((await get(await session(port, trusting), { ":path": "/a/x" })).status).toBe(200);
+    expect((await get(await h2TlsSession(port, trusting), { ":path": "/a/x" })).status).toBe(200);
   });
 
   it("come and go with a reload, while connections stay", async () => {
@@ -391,7 +367,7 @@ describe("certificates by host name (SNI)", () => {
     const paths = files();
     const config = (...certificates: ReturnType<typeof entry>[]) => oneService(origin.port, {}, { certificates });
     const { gateway, port } = await secure(config());
-    const over = await session(port);
+    const over = await h2TlsSession(port);
     expect(await shownFor(port, "shop.example.com")).toBe("CN=localhost");
     gateway.reload(config(entry(paths, "shop", "shop.example.com")));
     expect(await shownFor(port, "shop.example.com")).toBe("CN=shop.example.com");
@@ -458,7 +434,7 @@ describe("renewTls", () => {
     });
     const { gateway, port } = await secure(oneService(origin.port));
     const other = await gateway.listen({ port: 0, tls: FILES });
-    const over = await session(port);
+    const over = await h2TlsSession(port);
     const answer = get(over, { ":path": "/a/slow" });
     await eventually(() => origin.seen.length === 1);
     const before = await serial(port);

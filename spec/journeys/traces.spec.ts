@@ -1,9 +1,9 @@
-import http2 from "node:http2";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { createGateway, definePlugin, schema, type ConfigInput, type GatewayOptions, type TracingSettings } from "../../lib/index.ts";
 import { collector, type Collector, type ReadSpan } from "../support/collector.ts";
 import { manualClock } from "../support/clock.ts";
 import { oneService, running } from "../support/gateway.ts";
+import { h2Session } from "../support/h2_client.ts";
 import { closedPort } from "../support/origin.ts";
 import { ask, connect, eventually } from "../support/raw_client.ts";
 import { readMetrics } from "../support/metrics_text.ts";
@@ -278,8 +278,7 @@ describe("over other protocols", () => {
   test("HTTP/2 from the client", async () => {
     const origin = await backend();
     const { port, flushed } = await traced(oneService(origin.port, {}, { h2c: true }));
-    const session = http2.connect(`http://127.0.0.1:${port}`);
-    onTestFinished(() => session.destroy());
+    const session = h2Session(port);
     const stream = session.request({ ":path": "/a/x", traceparent: SAMPLED });
     stream.resume();
     await new Promise((resolve) => stream.once("close", resolve));
@@ -466,8 +465,7 @@ describe("global.server_timing", () => {
     const origin = await backend();
     const config = (server_timing: boolean) => oneService(origin.port, {}, { h2c: true, server_timing });
     const { gateway, port } = await running(config(true));
-    const session = http2.connect(`http://127.0.0.1:${port}`);
-    onTestFinished(() => session.destroy());
+    const session = h2Session(port);
     const timing = () =>
       new Promise<unknown>((resolve) => {
         const stream = session.request({ ":path": "/a/x" });

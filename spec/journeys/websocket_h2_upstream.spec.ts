@@ -14,6 +14,7 @@ import type { Duplex } from "node:stream";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { CA, SERVER } from "../support/certs.ts";
 import { oneService, running, type Running } from "../support/gateway.ts";
+import { h2Session } from "../support/h2_client.ts";
 import { fileWith } from "../support/process.ts";
 import { ask, eventually } from "../support/raw_client.ts";
 import { client, get } from "./harness.ts";
@@ -113,9 +114,7 @@ const overHttp1: Open = async (port, headers = {}) => {
 };
 
 const overHttp2: Open = async (port, headers = {}) => {
-  const session = http2.connect(`http://127.0.0.1:${port}`);
-  session.on("error", () => {});
-  onTestFinished(() => session.destroy());
+  const session = h2Session(port);
   // Only after this may it ask with CONNECT (RFC 8441 §3).
   await once(session, "remoteSettings");
   const asks = { ":method": "CONNECT", ":protocol": "websocket", ":scheme": "http", ":path": "/a/chat?room=1", ":authority": "gw.example", ...WISHES, ...headers };
@@ -376,9 +375,7 @@ test("what clients send before the upstream has answered is kept for it", async 
   const first = await client(port);
   const lines = ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13"];
   first.send(`${get("/a/x", ...lines)}early`);
-  const session = http2.connect(`http://127.0.0.1:${port}`);
-  session.on("error", () => {});
-  onTestFinished(() => session.destroy());
+  const session = h2Session(port);
   await once(session, "remoteSettings");
   const second = session.request({ ":method": "CONNECT", ":protocol": "websocket", ":path": "/a/x" }, { endStream: false });
   const received = collect(second.on("error", () => {}));
@@ -399,8 +396,7 @@ test.each(KINDS)("a client over %s that goes while the upstream is thinking: its
     await eventually(() => to.streams.length === 1);
     talk.socket.destroy();
   } else {
-    const session = http2.connect(`http://127.0.0.1:${port}`);
-    session.on("error", () => {});
+    const session = h2Session(port);
     await once(session, "remoteSettings");
     session.request({ ":method": "CONNECT", ":protocol": "websocket", ":path": "/a/x" }, { endStream: false }).on("error", () => {});
     await eventually(() => to.streams.length === 1);
