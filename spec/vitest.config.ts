@@ -11,7 +11,7 @@ export default defineConfig({
   root: at(".."),
   resolve: { alias: [{ find: /^edge-gateway$/, replacement: at("../lib/index.ts") }] },
   test: {
-    globalSetup: ["spec/support/build_assets.ts"],
+    globalSetup: ["spec/support/build.ts"],
     pool: "forks",
     testTimeout: 15_000,
     hookTimeout: 15_000,

@@ -6,8 +6,8 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { onTestFinished } from "vitest";
 
-const PROGRAM = fileURLToPath(new URL("../../bin/edge-gateway.ts", import.meta.url));
-const LOADER = new URL("../../node_modules/tsx/dist/loader.mjs", import.meta.url).href;
+/** As `build.ts` has built it before the first spec: it starts in a third of the time that the sources would take. */
+const PROGRAM = fileURLToPath(new URL("../../dist/bin/edge-gateway.js", import.meta.url));
 
 export interface Ended {
   readonly code: number | null;
@@ -34,12 +34,12 @@ export interface ProgramOptions {
   readonly input?: string;
 }
 
-/** Starts `edge-gateway WORDS…` from the sources. Its standard error is no terminal, so it logs JSON unless told otherwise. */
+/** Starts `edge-gateway WORDS…`. Its standard error is no terminal, so it logs JSON unless told otherwise. */
 export function program(words: readonly string[], { environment = {}, cwd, input }: ProgramOptions = {}): Program {
   let stop = async () => {};
   // Before there is a process: outside of a test this throws, and none is left behind.
   onTestFinished(() => stop());
-  const child = spawn(process.execPath, ["--import", LOADER, PROGRAM, ...words], {
+  const child = spawn(process.execPath, [PROGRAM, ...words], {
     env: { PATH: process.env.PATH, ...environment },
     stdio: ["pipe", "pipe", "pipe"],
     ...(cwd === undefined ? {} : { cwd }),

@@ -1,0 +1,48 @@
+/** The code that one small GET with a key and a rate limit runs through stays short, and `ARCHITECTURE.md` describes it as it is. */
+import { execFileSync } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { beforeAll, describe, expect, it } from "vitest";
+import type { CalledFunction, Way } from "./support/way.ts";
+
+const ROOT = fileURLToPath(new URL("..", import.meta.url));
+const MOST_FILES = 51;
+const MOST_LINES = 2_050;
+
+let way: Way;
+
+beforeAll(() => {
+  const tsx = fileURLToPath(new URL("../node_modules/tsx/dist/cli.mjs", import.meta.url));
+  way = JSON.parse(execFileSync(process.execPath, [tsx, "spec/support/way.ts", "--json"], { cwd: ROOT, encoding: "utf8" })) as Way;
+}, 30_000);
+
+describe("one small GET with a key and a rate limit", () => {
+  it(`runs through at most ${MOST_FILES} files and ${MOST_LINES} lines of lib`, () => {
+    const lines = Object.values(way.files).reduce((sum, each) => sum + each, 0);
+    expect(way.calls.length).toBeGreaterThan(50);
+    expect(Object.keys(way.files).length, Object.keys(way.files).join("\n")).toBeLessThanOrEqual(MOST_FILES);
+    expect(lines).toBeLessThanOrEqual(MOST_LINES);
+  });
+
+  it("calls the functions that ARCHITECTURE.md names for it, in that order", () => {
+    const steps = stepsOf(readFileSync(`${ROOT}ARCHITECTURE.md`, "utf8"));
+    expect(steps.length).toBeGreaterThan(20);
+    let last = -1;
+    for (const { file, name } of steps) {
+      const at = way.calls.findIndex((called, i) => i > last && called.file === file && nameOf(called) === name);
+      expect(at, `${file} ${name}, after ${last < 0 ? "the start" : nameOf(way.calls[last]!)}`).toBeGreaterThan(last);
+      last = at;
+    }
+  });
+});
+
+/** The rows `| … | `lib/…ts` | `name` | …` of the section "One GET, call by call". */
+function stepsOf(document: string): { readonly file: string; readonly name: string }[] {
+  const section = document.split(/^## /m).find((part) => part.startsWith("One GET, call by call")) ?? "";
+  return [...section.matchAll(/^\|[^|]*\| `(lib\/[\w/]+\.ts)` \| `(#?\w*)` \|/gm)].map(([, file, name]) => ({ file: file!, name: name! }));
+}
+
+/** Without "get", which V8 puts before getters. */
+function nameOf({ name }: CalledFunction): string {
+  return name.replace(/^get /, "");
+}
