@@ -12,7 +12,7 @@ import { ConfigError, createGateway } from "../../lib/index.ts";
 import { CA, SERVER } from "../support/certs.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
 import { h2Session } from "../support/h2_client.ts";
-import { emptyFolder, fileWith, logLines, program, runningProgram } from "../support/process.ts";
+import { emptyFolder, fileWith, logLines, program, runningProgram, textOf } from "../support/process.ts";
 import { ask, eventually } from "../support/raw_client.ts";
 import { client, get, headBackend } from "./harness.ts";
 
@@ -159,7 +159,7 @@ describe("a reload of global.access_log", () => {
     const folder = emptyFolder();
     mkdirSync(join(folder, "logs"));
     const configFile = join(folder, "gw.json");
-    writeFileSync(configFile, JSON.stringify(logged(9, { file: "logs/access.log" })));
+    writeFileSync(configFile, textOf(logged(9, { file: "logs/access.log" })));
     const gateway = createGateway({ configFile });
     await gateway.inject({ path: "/none" });
     await gateway.close();

@@ -5,7 +5,7 @@ import http2 from "node:http2";
 import { describe, expect, it } from "vitest";
 import { backend, oneService } from "../support/gateway.ts";
 import { h2Session } from "../support/h2_client.ts";
-import { emptyFolder, logLines, program, runningProgram } from "../support/process.ts";
+import { emptyFolder, logLines, program, runningProgram, textOf } from "../support/process.ts";
 import { ask } from "../support/raw_client.ts";
 
 const sha256 = (text: string) => createHash("sha256").update(text).digest("hex");
@@ -44,11 +44,11 @@ describe("a program with a plugin module", () => {
     expect([headers[":status"], headers["x-mark"]]).toEqual([200, "one"]);
 
     writeFileSync(path, marking("two"));
-    writeFileSync(running.file, JSON.stringify(config(marking("two"))));
+    writeFileSync(running.file, textOf(config(marking("two"))));
     await running.says(RELOADED);
     expect(await mark()).toBe("two");
 
-    writeFileSync(running.file, JSON.stringify(config(marking("three"))));
+    writeFileSync(running.file, textOf(config(marking("three"))));
     await running.says(REFUSED);
     expect(running.stderr()).toContain("is another file than this digest is for");
     expect(await mark()).toBe("two");
@@ -76,7 +76,7 @@ describe("a program with a plugin module", () => {
   it("does not start with one that cannot be used, and validate says so too", async () => {
     const { config } = await files("export default {{");
     const file = `${emptyFolder()}/gw.json`;
-    writeFileSync(file, JSON.stringify(config("export default {{")));
+    writeFileSync(file, textOf(config("export default {{")));
     for (const words of [["validate", file], ["--config", file]]) {
       const { code, stderr } = await program(words).ended;
       expect([code, stderr]).toEqual([2, expect.stringMatching(/gw\.json:1:\d+ +global\.plugin_modules\[0\] .*SyntaxError/)]);
@@ -86,14 +86,14 @@ describe("a program with a plugin module", () => {
   it("is valid to validate, and its kind is in the schema of that configuration", async () => {
     const { config } = await files(marking("one"));
     const file = `${emptyFolder()}/gw.json`;
-    writeFileSync(file, JSON.stringify({ ...config(marking("one")), more: "is wrong" }));
+    writeFileSync(file, textOf({ ...config(marking("one")), more: "is wrong" }));
     const { code, stdout } = await program(["schema", "--config", file]).ended;
     const names = (JSON.parse(stdout) as any).$defs.Plugin.properties.name.enum;
     expect([code, names]).toEqual([0, expect.arrayContaining(["key_auth", "mark"])]);
     expect(stdout).toContain("How deep.");
-    writeFileSync(file, JSON.stringify(config(marking("one"))));
+    writeFileSync(file, textOf(config(marking("one"))));
     expect((await program(["validate", file]).ended).code).toBe(0);
-    writeFileSync(file, JSON.stringify(config(marking("two"))));
+    writeFileSync(file, textOf(config(marking("two"))));
     expect(await program(["schema", "--config", file]).ended).toMatchObject({ code: 2, stdout: "" });
   });
 });

@@ -2,7 +2,7 @@ import { readdirSync, renameSync, writeFileSync } from "node:fs";
 import type { Duplex } from "node:stream";
 import { describe, expect, it } from "vitest";
 import { backend, oneService } from "../support/gateway.ts";
-import { fileWith, logLines, program, runningProgram, type RunningProgram } from "../support/process.ts";
+import { fileWith, logLines, program, runningProgram, type RunningProgram, textOf } from "../support/process.ts";
 import { HANDSHAKE } from "../gateway/plugins.ts";
 import { ask } from "../support/raw_client.ts";
 import { client } from "./harness.ts";
@@ -11,7 +11,7 @@ import { load } from "./load.ts";
 async function started() {
   const origin = await backend();
   const running = await runningProgram(oneService(origin.port), [], { ADMIN_USER: "a", ADMIN_PASSWORD: "b" });
-  const next = JSON.stringify(oneService(origin.port, { base_path: "/next" }));
+  const next = textOf(oneService(origin.port, { base_path: "/next" }));
   return { ...running, origin, next };
 }
 
@@ -48,7 +48,7 @@ describe("the configuration file", () => {
 
   it("replaced by a rename, as editors save, is taken, and so is the next one", async () => {
     const running = await started();
-    for (const text of [running.next, JSON.stringify(oneService(running.origin.port))]) {
+    for (const text of [running.next, textOf(oneService(running.origin.port))]) {
       const seen = logLines(running.stderr()).length;
       writeFileSync(`${running.file}.new`, text);
       renameSync(`${running.file}.new`, running.file);
@@ -70,7 +70,7 @@ describe("the configuration file", () => {
     const key = `${running.file}.key`;
     writeFileSync(key, "first\n");
     const config = oneService(origin.port, { plugins: [{ name: "key_auth", config: { key: `\${file:${key}}` } }] });
-    writeFileSync(running.file, JSON.stringify(config));
+    writeFileSync(running.file, textOf(config));
     await running.says(RELOADED);
     expect((await ask(running.port, { path: "/a/x?apiKey=first" })).status).toBe(200);
     writeFileSync(key, "second\n");
@@ -184,7 +184,7 @@ describe("fifty reloads under load", () => {
     const openFiles = () => (process.platform === "linux" ? readdirSync(`/proc/${running.child.pid}/fd`).length : 0);
     const before = openFiles();
     for (let round = 1; round <= 50; round++) {
-      writeFileSync(`${running.file}.new`, JSON.stringify(config(round)));
+      writeFileSync(`${running.file}.new`, textOf(config(round)));
       renameSync(`${running.file}.new`, running.file);
       expect((await asked("POST", "/gateway/reload")).status).toBe(200);
       limits.push((await ask(running.port, { path: "/limited" })).status);

@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { onTestFinished } from "vitest";
+import { codec } from "./codec.ts";
 
 /** As `build.ts` has built it before the first spec: it starts in a third of the time that the sources would take. */
 const PROGRAM = fileURLToPath(new URL("../../dist/bin/edge-gateway.js", import.meta.url));
@@ -97,8 +98,15 @@ export function emptyFolder(): string {
 /** A file in a folder of its own, gone when the test ends. */
 export function fileWith(content: unknown, name = "gw.json"): string {
   const path = join(emptyFolder(), name);
-  writeFileSync(path, typeof content === "string" ? content : JSON.stringify(content));
+  writeFileSync(path, typeof content === "string" ? content : textOf(content));
   return path;
+}
+
+/** A configuration as JSON, for the HTTP/1 codec that this run is about. */
+export function textOf(config: unknown): string {
+  if (codec === "wire" || typeof config !== "object" || config === null || !("services" in config)) return JSON.stringify(config);
+  const { global } = config as { readonly global?: object };
+  return JSON.stringify({ ...config, global: { http1: codec, ...global } });
 }
 
 export interface RunningProgram extends Program {
