@@ -1,0 +1,284 @@
+/** Every example in the documents works: configurations are valid, commands exist, and what they print is what the documents show. */
+import { existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import http from "node:http";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, expect, it, onTestFinished } from "vitest";
+import type { ConfigInput } from "../lib/config/model.ts";
+import { formatIssues, loadConfig } from "../lib/config/load.ts";
+import { createGateway } from "../lib/index.ts";
+import { builtinPlugins } from "../lib/plugins/builtin.ts";
+import { checkRoutes } from "../lib/route/table.ts";
+import { SERVER } from "./support/certs.ts";
+import { readCurl, runCurl, wordsOf } from "./support/curl.ts";
+import { documents, read, root, type Document } from "./support/documents.ts";
+import { program } from "./support/process.ts";
+
+const { echo } = (await import(new URL("../examples/echo.mjs", import.meta.url).href)) as { echo: (name: string) => http.RequestListener };
+const scripts = Object.keys((JSON.parse(read("package.json")) as { scripts: object }).scripts);
+const benchmarks = readdirSync(`${root}/spec/bench`).map((name) => name.replace(/\.ts$/, ""));
+
+describe("JSON", () => {
+  const blocks = documents.flatMap(({ path, blocks }) => blocks.filter(({ info }) => info.startsWith("json")).map(({ info, text }) => ({ path, info, text })));
+
+  it("every block is JSON", () => {
+    expect(blocks.length).toBeGreaterThan(25);
+    const broken = blocks.filter(({ text }) => {
+      try {
+        return typeof JSON.parse(text) !== "object";
+      } catch {
+        return true;
+      }
+    });
+    expect(broken).toEqual([]);
+  });
+
+  it("every block that is not output is a valid configuration, or a valid plugin of one", () => {
+    const given = blocks.filter(({ info }) => info === "json");
+    const wrong = given.map(({ path, text }) => ({ path, issues: issuesOf(asConfiguration(text)) })).filter(({ issues }) => issues !== "");
+    expect(wrong).toEqual([]);
+  });
+
+  it("README.md and docs/configuration.md show examples/quickstart.json as it is", () => {
+    const quickstart = read("examples/quickstart.json");
+    for (const path of ["README.md", "docs/configuration.md"]) {
+      expect(documents.find((each) => each.path === path)!.blocks.map(({ text }) => text)).toContain(quickstart);
+    }
+  });
+});
+
+describe("programs", () => {
+  const sourcesOf = (info: string) => documents.flatMap(({ blocks }) => blocks.filter((block) => block.info === info).map(({ text }) => text));
+  const examples = readdirSync(`${root}/examples`);
+
+  it.each([["ts", ".ts"], ["js", ".mjs"]])("every block of %s stands word for word in an example that is run", (info, ending) => {
+    const files = examples.filter((name) => name.endsWith(ending)).map((name) => read(`examples/${name}`));
+    const blocks = sourcesOf(info);
+    expect(blocks.length).toBeGreaterThan(0);
+    expect(blocks.filter((block) => !files.some((file) => file.includes(block)))).toEqual([]);
+  });
+});
+
+describe("commands", () => {
+  const lines = documents.flatMap(({ path, blocks }) =>
+    blocks.flatMap(({ info, text }) => {
+      const shell = info === "sh" ? text.split("\n") : info === "console" ? text.split("\n").flatMap((line) => (line.startsWith("$ ") ? [line.slice(2)] : [])) : [];
+      return joined(shell).map((line) => ({ path, line }));
+    }),
+  );
+  // Code spans that are commands, in the tables of commands and in sentences.
+  const spans = documents.flatMap(({ path, text }) =>
+    [...text.replace(/^```[^]*?^```$/gm, "").matchAll(/`((?:npx |npm |node )[^`]+|edge-gateway(?: [^`]+)?)`/g)].map((match) => ({ path, line: match[1]! })),
+  );
+
+  it("every npm script, benchmark and file that a command names is there", () => {
+    const missing = [...lines, ...spans].filter(({ line }) => {
+      const words = wordsOf(line.replace(/#.*$/, ""));
+      return words.some((word, i) => {
+        const [before, after] = [words[i - 1], words[i + 1]];
+        if (word === "run" && before === "npm") return !scripts.includes(after!) || (after === "bench" && words[i + 2] === "--" && !benchmarks.includes(words[i + 3]!));
+        if (/^(examples|spec|docs|lib|bin)\//.test(word)) return !existsSync(`${root}/${word}`);
+        return false;
+      });
+    });
+    expect(missing).toEqual([]);
+  });
+
+  it("every command of edge-gateway has the verb and the flags that it is shown with", { timeout: 60_000 }, async () => {
+    const help = await program(["--help"]).ended;
+    const verbs = [...help.stdout.matchAll(/^ {2}([a-z-]+) .*$/gm)].map((match) => match[1]!).filter((verb) => !verb.startsWith("--"));
+    const flagsOf = new Map(
+      await Promise.all(verbs.map(async (verb) => [verb, [...(await program([verb, "--help"]).ended).stdout.matchAll(/--[a-z0-9-]+/g)].map(([flag]) => flag)] as const)),
+    );
+    const uses = [...lines, ...spans].flatMap(({ path, line }) => usesOf(line).map((words) => ({ path, line, words })));
+    expect(uses.length).toBeGreaterThan(20);
+    const wrong = uses.filter(({ words }) => {
+      const verb = words.find((word) => !word.startsWith("-") && verbs.includes(word)) ?? "run";
+      const known = [...(flagsOf.get(verb) ?? []), "--help", "--version"];
+      const first = words[0];
+      const unknownVerb = first !== undefined && !/^[-[("]/.test(first) && !verbs.includes(first) && first !== "COMMAND";
+      return unknownVerb || words.some((word) => word.startsWith("--") && !known.includes(word.split("=")[0]!));
+    });
+    expect(wrong).toEqual([]);
+  });
+
+  it("every curl line is one", () => {
+    const curls = lines.filter(({ line }) => line.startsWith("curl "));
+    expect(curls.length).toBeGreaterThan(30);
+    for (const { line } of curls) if (!/--cacert|--http2/.test(line)) expect(() => readCurl(line, "")).not.toThrow();
+  });
+});
+
+describe("what the documents show on a console is what happens", () => {
+  const shown = documents.filter(({ blocks }) => blocks.some(({ info }) => info === "console"));
+
+  it.each(shown)("$path", { timeout: 60_000 }, async (page) => {
+    const steps = stepsOf(page);
+    for (const step of steps) {
+      const out = await step.run();
+      if (out !== null) expect({ command: step.command, out: out.trimEnd() }).toEqual({ command: step.command, out: expect.stringMatching(patternOf(step.expected)) });
+    }
+  });
+});
+
+interface Step {
+  readonly command: string;
+  readonly expected: string;
+  /** Null: the command is not run. */
+  run(): Promise<string | null>;
+}
+
+/** The commands of a page in order; each runs with the last configuration above it and the variables that were exported by then. */
+function stepsOf(page: Document): Step[] {
+  const folder = mkdtempSync(join(tmpdir(), "edge-gateway-documents-"));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  writeFileSync(join(folder, "password.txt"), "a password\n");
+  const environment: Record<string, string> = {};
+  let text: string | null = page.path === "README.md" ? null : read("examples/quickstart.json");
+  let cookie = "";
+  let server: Promise<Running> | null = null;
+  const steps: Step[] = [];
+  for (const { info, text: block } of page.blocks) {
+    if (info === "json") {
+      text = JSON.stringify(asConfiguration(block)) === JSON.stringify(JSON.parse(block)) ? block : JSON.stringify(asConfiguration(block));
+      server = null;
+    } else if (info === "sh") {
+      for (const [, name, value] of block.matchAll(/export (\w+)=("[^"$]*"|[^\s"]+)/g)) environment[name!] = value!.replaceAll('"', "");
+    } else if (info === "console") {
+      for (const part of block.split(/^\$ /m).slice(1)) {
+        const [command = "", ...expected] = part.replace(/\n$/, "").split("\n");
+        const [inForce, variables, isAdmin] = [text, { ...environment }, /:8081\//.test(block)];
+        const started = () => (server ??= inForce === null ? startDemo() : isAdmin ? startProgram(folder, inForce) : startGateway(inForce, variables));
+        steps.push({ command, expected: expected.join("\n"), run: () => runLine(command) });
+
+        async function runLine(line: string): Promise<string | null> {
+          const loop = /^for \w+ in ([\d ]+); do (.*); done$/.exec(line);
+          if (loop !== null) {
+            let out = "";
+            for (const _ of loop[1]!.split(" ")) out += await runLine(loop[2]!);
+            return out;
+          }
+          if (line.startsWith("curl ")) {
+            const { portOf, asShown } = await started();
+            const got = await runCurl(line.replace("$(cat password.txt)", "a password"), portOf, cookie);
+            cookie = got.cookie;
+            return asShown(got.out);
+          }
+          const words = wordsOf(line);
+          writeFileSync(join(folder, "gw.json"), inForce ?? "");
+          if (words[2] === "validate") return (await program(words.slice(2), { cwd: folder, environment: variables }).ended).stdout;
+          if (words[2] === "--config") return startText(folder, variables);
+          return null;
+        }
+      }
+    }
+  }
+  return steps;
+}
+
+interface Running {
+  /** Where a port of the documents really is. */
+  portOf(port: number): number;
+  /** Output with the ports of the documents. */
+  asShown(out: string): string;
+}
+
+/** A gateway in this process; upstreams show what reaches them. */
+async function startGateway(text: string, environment: Readonly<Record<string, string>>): Promise<Running> {
+  const config = JSON.parse(text) as ConfigInput;
+  const ports = new Map<number, number>();
+  for (const { port } of config.services.flatMap(({ upstreams }) => [...upstreams])) {
+    if (port !== 1 && !ports.has(port)) ports.set(port, await listen(echo(String(port))));
+  }
+  const judge = await listen((request, response) => {
+    const isGood = request.headers.authorization === "Bearer good";
+    response.writeHead(isGood ? 204 : 401, isGood ? { "X-User": "ada" } : {}).end();
+  });
+  const moved = text
+    .replace(/"port": ?(\d+)/g, (whole, port: string) => (ports.has(Number(port)) ? `"port": ${ports.get(Number(port))}` : whole))
+    .replaceAll("127.0.0.1:4000/", `127.0.0.1:${judge}/`);
+  const gateway = createGateway({ config: JSON.parse(moved) as ConfigInput, environment });
+  const { port } = await gateway.listen({ port: 0, host: "127.0.0.1" });
+  onTestFinished(async () => void (await gateway.close(0)));
+  const asShown = (out: string) => [...ports].reduce((shown, [documented, real]) => shown.replaceAll(`127.0.0.1:${real}`, `127.0.0.1:${documented}`), out);
+  return { portOf: () => port, asShown };
+}
+
+/** The program with its admin interface. */
+async function startProgram(folder: string, text: string): Promise<Running> {
+  writeFileSync(join(folder, "gw.json"), text);
+  const environment = { ADMIN_USER: "admin", ADMIN_PASSWORD: "a password", LOG_FORMAT: "text" };
+  const running = program(["--config", "gw.json", "--http-port", "0", "--admin-port", "0", "--listen-host", "127.0.0.1"], { environment, cwd: folder });
+  const said = await running.says(/^ {2}reload.*$/m, "stderr");
+  return portsOf(/^ {2}http +http:\/\/127\.0\.0\.1:(\d+)/m.exec(said)![1]!, /^ {2}admin +http:\/\/127\.0\.0\.1:(\d+)/m.exec(said)![1]!);
+}
+
+async function startDemo(): Promise<Running> {
+  const demo = program(["demo", "--http-port", "0", "--admin-port", "0", "--manager-port", "0", "--listen-host", "127.0.0.1"]);
+  const said = await demo.says("Ctrl-C ends the demo.\n", "stdout");
+  const [, traffic, admin] = /gateway on http:\/\/localhost:(\d+), admin on http:\/\/localhost:(\d+)/.exec(said)!;
+  return portsOf(traffic!, admin!);
+}
+
+function portsOf(traffic: string, admin: string): Running {
+  return { portOf: (port) => Number(port === 8081 ? admin : traffic), asShown: (out) => out };
+}
+
+/** What the gateway prints when it has started, with the ports of the documents. */
+async function startText(folder: string, environment: Readonly<Record<string, string>>): Promise<string> {
+  const words = ["--config", "gw.json", "--http-port", "0", "--listen-host", "127.0.0.1"];
+  const said = await program(words, { environment: { ...environment, LOG_FORMAT: "text" }, cwd: folder }).says(/^ {2}reload.*$/m, "stderr");
+  return said.replace(/^( {2}http +).*$/m, "$1http://0.0.0.0:8008  http://[::]:8008");
+}
+
+async function listen(answer: http.RequestListener): Promise<number> {
+  const server = http.createServer(answer);
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  onTestFinished(() => {
+    server.close();
+    server.closeAllConnections();
+  });
+  return (server.address() as AddressInfo).port;
+}
+
+/** A pattern in which `…` stands for any text, and a line of it for any lines. */
+function patternOf(expected: string): RegExp {
+  const escaped = expected.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&");
+  const loose = escaped.replace(/\n…(?=\n)/g, "(?:\\n[^]*?)?").replace(/\n…$/, "(?:\\n[^]*)?").replaceAll("…", "[^]*?");
+  return new RegExp(`^${loose}$`);
+}
+
+/** Lines of a shell, those that end with a backslash joined with the next. */
+function joined(lines: readonly string[]): string[] {
+  return lines.join("\n").replace(/\\\n\s*/g, " ").split("\n").map((line) => line.trim()).filter((line) => line !== "" && !line.startsWith("#"));
+}
+
+/** The words behind each `edge-gateway` of a line that is run as a program. */
+function usesOf(line: string): string[][] {
+  const runs = line.replace(/#.*$/, "").matchAll(/(?:npx |^)edge-gateway( [^|&<>)]*)?/g);
+  return [...runs].map((match) => wordsOf(match[1] ?? ""));
+}
+
+/** A whole configuration: the text itself, or one with the plugin that the text is. */
+function asConfiguration(text: string): ConfigInput {
+  const value = JSON.parse(text) as Record<string, unknown>;
+  if ("services" in value) return value as unknown as ConfigInput;
+  if ("global" in value) return { services: [], ...value } as unknown as ConfigInput;
+  const service = { name: "shop", base_path: "/shop", upstreams: [{ host: "127.0.0.1", port: 3000 }], routes: [{ path: "/items/{id}" }], plugins: [value] };
+  return { services: [service] } as unknown as ConfigInput;
+}
+
+/** "" for a valid configuration, else its issues. */
+function issuesOf(config: ConfigInput): string {
+  const modules = (config.global as { plugin_modules?: unknown } | undefined)?.plugin_modules;
+  if (modules !== undefined) return ""; // shown with a digest to fill in; spec/examples.spec.ts loads the module
+  const text = JSON.stringify(config);
+  const names = [...text.matchAll(/\$\{env:(\w+)\}/g)].map((match) => match[1]!);
+  const readFile = (path: string) => (path.endsWith(".crt") ? SERVER.cert : path.endsWith(".key") ? SERVER.key : "a secret\n");
+  const loaded = loadConfig(
+    { text, file: `${root}/examples/gw.json` },
+    { kinds: builtinPlugins, environment: Object.fromEntries(names.map((name) => [name, "a secret of thirty-two bytes, or more"])), readFile, checkRoutes },
+  );
+  return loaded.ok ? "" : formatIssues(loaded.issues, "gw.json");
+}

@@ -1,0 +1,203 @@
+/** What the documents say of fields, defaults, settings, errors, warnings, metrics and exports is what the code says; every link leads somewhere. */
+import { existsSync, readdirSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { ERRORS } from "../lib/base/errors.ts";
+import { configJsonSchema, type ConfigInput } from "../lib/config/model.ts";
+import type { JsonSchema } from "../lib/config/schema.ts";
+import { CLIENT_SETTINGS, SETTINGS, type Setting } from "../lib/config/settings.ts";
+import * as everything from "../lib/index.ts";
+import { builtinPlugins } from "../lib/plugins/builtin.ts";
+import { document, documents, read, root, tableUnder } from "./support/documents.ts";
+
+const sources = readdirSync(`${root}/lib`, { recursive: true, encoding: "utf8" })
+  .filter((name) => name.endsWith(".ts"))
+  .map((name) => read(`lib/${name}`));
+const kindNames = builtinPlugins.map(({ name }) => name);
+
+describe("fields of the configuration", () => {
+  const schema = configJsonSchema(builtinPlugins) as Node;
+  const definitions = schema.$defs!;
+  const configuration = document("docs/configuration.md");
+  const sections: readonly (readonly [string, Node, () => string[][]])[] = [
+    ...[
+      ["Root", { ...schema, properties: { ...schema.properties, global: withoutProperties(schema.properties!.global!) } }] as const,
+      ["global", schema.properties!.global!] as const,
+      ...["Service", "Upstream", "Route", "Plugin"].map((name) => [name, definitions[name]!] as const),
+    ].map(([name, node]) => [name, node, () => tableUnder(name, configuration)] as const),
+    ...builtinPlugins.map(({ name, schema: own }) => [name, own.jsonSchema() as Node, () => fieldTable(name)] as const),
+  ];
+
+  it.each(sections)("the table of %s lists exactly the fields of the schema, with their defaults", (_name, node, table) => {
+    const rows = table();
+    const fields = fieldsOf(node);
+    expect(rows.map(([field]) => field).sort()).toEqual([...fields.keys()].sort());
+    for (const [field = "", , fallback = ""] of rows) {
+      const { presence, value } = fields.get(field)!;
+      // A name that is derived from other fields has no default in JSON Schema: the documents describe it in words.
+      if (presence === "optional") expect([field, fallback]).not.toEqual([field, "required"]);
+      else expect([field, fallback]).toEqual([field, presence === "required" ? "required" : JSON.stringify(value)]);
+    }
+  });
+
+  it("every definition of the schema has a table", () => {
+    expect(sections.map(([name]) => name)).toEqual(expect.arrayContaining(Object.keys(definitions)));
+  });
+
+  it("every plugin kind has a page of its own and a row in the list of kinds, and nothing else has", () => {
+    const pages = documents.map(({ path }) => /^docs\/plugins\/(\w+)\.md$/.exec(path)?.[1]).filter((name) => name !== undefined && name !== "README");
+    const rows = tableUnder("Kinds", document("docs/plugins/README.md")).map(([name]) => /^\[(\w+)\]/.exec(name!)?.[1]);
+    expect(pages.sort()).toEqual([...kindNames].sort());
+    expect(rows.sort()).toEqual([...kindNames].sort());
+  });
+});
+
+describe("settings", () => {
+  const settings = Object.values(SETTINGS) as Setting<unknown>[];
+
+  it("every setting is listed with its flag, variable and default, in the order of --help", () => {
+    const rows = tableUnder("Settings", document("docs/configuration.md")).map(([flag, variable, fallback]) => [flag, variable, fallback]);
+    expect(rows).toEqual(settings.map(({ flag, variable, fallback }) => [flag === null ? "none" : `--${flag}`, variable, fallback ?? "none"]));
+  });
+
+  it("the flags of the command reload are listed with variable and default", () => {
+    const rows = tableUnder("Reload", document("docs/operations.md")).map(([flag, variable, fallback]) => [flag, variable, fallback]);
+    expect(rows).toEqual(Object.values(CLIENT_SETTINGS).map(({ flag, variable, fallback }) => [`--${flag}`, variable, fallback ?? "none"]));
+  });
+
+  it("every variable of OpenTelemetry that the documents name is read by the code", () => {
+    const named = tableUnder("Traces", document("docs/observability.md")).map(([variable]) => variable!);
+    expect(named.length).toBeGreaterThan(10);
+    // OTEL_EXPORTER_OTLP_HEADERS and the like are put together of a prefix and a name.
+    const isRead = (variable: string) => sources.some((text) => text.includes(variable) || text.includes(variable.replace(/OTEL_EXPORTER_OTLP_(TRACES_)?/, "")));
+    expect(named.filter((variable) => !isRead(variable))).toEqual([]);
+  });
+});
+
+describe("errors and warnings", () => {
+  const troubleshooting = document("docs/troubleshooting.md");
+
+  it("every error has a row with its status, its title, a cause and a remedy, and every row is an error", () => {
+    const rows = tableUnder("Errors", troubleshooting);
+    expect(rows.map(([code, status, title]) => [code, Number(status), title])).toEqual(
+      Object.entries(ERRORS).map(([code, { status, title }]) => [code, status, title]),
+    );
+    expect(rows.filter(([, , , cause, remedy]) => !cause || !remedy)).toEqual([]);
+  });
+
+  it("every warning has a row with a cause and a remedy, and every row is a warning", () => {
+    const declared = sources.flatMap((text) => [...text.matchAll(/export type WarningCode =([^;]*);/g)]).flatMap((match) => match[1]!.match(/\w+/g) ?? []);
+    const rows = tableUnder("Warnings", troubleshooting);
+    expect(declared.length).toBeGreaterThan(5);
+    expect(rows.map(([code]) => /^`?(\w+)/.exec(code!)![1])).toEqual(declared);
+    expect(rows.filter(([, cause, remedy]) => !cause || !remedy)).toEqual([]);
+  });
+
+  it("every message that is logged as a warning has a row, and every row is such a message", () => {
+    const logged = sources.flatMap((text) => [...text.matchAll(/\.warn\(\s*[`"]([^`"]*)[`"]/g)]).map((match) => match[1]!);
+    const constants = sources.flatMap((text) => [...text.matchAll(/const message = `([^`]*)`;\s*log\.warn\(message/g)]).map((match) => match[1]!);
+    const messages = [...logged, ...constants].map((message) => message.replace(/\$\{(?:[^{}]|\{[^{}]*\})*\}/g, "…"));
+    const rows = tableUnder("Log messages", troubleshooting).map(([message]) => message!);
+    const fits = (row: string, message: string) => row === message || (row.endsWith("…") && message.startsWith(row.slice(0, -1)));
+    expect(messages.length).toBeGreaterThan(15);
+    expect(messages.filter((message) => !rows.some((row) => fits(row, message)))).toEqual([]);
+    expect(rows.filter((row) => !messages.some((message) => fits(row, message)))).toEqual([]);
+  });
+});
+
+describe("what programs see", () => {
+  it("every family of metrics is listed with its type", async () => {
+    const config = JSON.parse(read("examples/quickstart.json")) as ConfigInput;
+    const gateway = everything.createGateway({ config, tracing: { url: "http://127.0.0.1:9/v1/traces" } });
+    const families = [...gateway.metrics().matchAll(/^# TYPE (\S+) (\S+)$/gm)].map(([, name, type]) => [name, type]);
+    await gateway.close(0);
+    const rows = tableUnder("Metrics", document("docs/observability.md")).map(([name, type]) => [name, type]);
+    expect(rows.filter(([name]) => process.platform === "linux" || name !== "process_open_fds")).toEqual(families);
+  });
+
+  it("every value that the package exports is named on the page about embedding", () => {
+    const { text } = document("docs/embedding.md");
+    expect(Object.keys(everything).filter((name) => !text.includes(`\`${name}\``))).toEqual([]);
+  });
+});
+
+describe("the documents", () => {
+  it("README.md has at most 250 lines", () => {
+    expect(document("README.md").text.split("\n").length - 1).toBeLessThanOrEqual(250);
+  });
+
+  it("no line is longer than 140 characters outside of tables, links and code", () => {
+    const long = documents.flatMap(({ path, text }) =>
+      text
+        .replace(/^```[^]*?^```$/gm, "")
+        .split("\n")
+        .filter((line) => line.length > 140 && !/^\||\]\(/.test(line))
+        .map((line) => `${path}: ${line}`),
+    );
+    expect(long).toEqual([]);
+  });
+
+  it.each(documents)("every link of $path leads to a file or a heading that is there", ({ path, links, anchors }) => {
+    const leadsNowhere = links.filter((link) => {
+      if (/^https?:/.test(link)) return false;
+      const [file = "", anchor] = link.split("#");
+      if (file === "") return !anchors.includes(anchor!);
+      const target = join(dirname(path), file);
+      if (!existsSync(`${root}/${target}`)) return true;
+      return anchor !== undefined && !document(target).anchors.includes(anchor);
+    });
+    expect(leadsNowhere).toEqual([]);
+  });
+
+  it("every page of docs/ is listed in docs/README.md", () => {
+    const { links } = document("docs/README.md");
+    const pages = documents.map(({ path }) => path.replace("docs/", "")).filter((path) => /^[\w-]+\.md$/.test(path) && documents.some((each) => each.path === `docs/${path}`));
+    expect(pages.filter((page) => page !== "README.md" && !links.includes(page))).toEqual([]);
+  });
+
+  it("what ships links to nothing that does not ship", () => {
+    const { files } = JSON.parse(read("package.json")) as { files: string[] };
+    const shipped = (path: string) => ["README.md", "LICENSE", "package.json"].includes(path) || files.some((each) => path === each || path.startsWith(`${each}/`));
+    const dangling = documents
+      .filter(({ path }) => shipped(path))
+      .flatMap(({ path, links }) => links.filter((link) => !/^(https?:|#)/.test(link)).map((link) => [path, join(dirname(path), link.split("#")[0]!)] as const))
+      .filter(([, target]) => !shipped(target));
+    expect(dangling).toEqual([]);
+  });
+});
+
+interface Node extends JsonSchema {
+  readonly properties?: Readonly<Record<string, Node>>;
+  readonly required?: readonly string[];
+  readonly items?: Node;
+  readonly default?: unknown;
+  readonly $defs?: Readonly<Record<string, Node>>;
+}
+
+interface FieldFacts {
+  readonly presence: "required" | "defaulted" | "optional";
+  readonly value: unknown;
+}
+
+/** Fields by dotted name, down to those of nested objects; what `$ref` leads to has a table of its own. */
+function fieldsOf(node: Node, prefix = ""): Map<string, FieldFacts> {
+  const fields = new Map<string, FieldFacts>();
+  for (const [key, field] of Object.entries(node.properties ?? {})) {
+    const name = prefix + key;
+    const nested = field.properties !== undefined;
+    const presence = node.required?.includes(key) ? "required" : "default" in field ? "defaulted" : "optional";
+    if (!nested) fields.set(name, { presence, value: field.default });
+    for (const entry of fieldsOf(field, `${name}.`)) fields.set(...entry);
+    for (const entry of fieldsOf(field.items ?? {}, `${name}[].`)) fields.set(...entry);
+  }
+  return fields;
+}
+
+function withoutProperties({ properties: _, ...field }: Node): Node {
+  return field;
+}
+
+/** The table of fields on a kind's page. */
+function fieldTable(kind: string): string[][] {
+  return tableUnder(kind, document(`docs/plugins/${kind}.md`));
+}

@@ -1,0 +1,75 @@
+/** Does what a curl line of the documents would, without curl. */
+import http from "node:http";
+
+/** The flags that the documents use: -i, -s, -X, -H, -A, -u, -d, -o, -w, -b, -c, --path-as-is. */
+export interface Curl {
+  readonly url: string;
+  readonly method: string;
+  readonly headers: readonly string[];
+  readonly body: string;
+  readonly showsHead: boolean;
+  readonly dropsBody: boolean;
+  readonly format: string;
+  readonly savesCookie: boolean;
+}
+
+/** Splits a shell line into words; quotes are removed. */
+export function wordsOf(line: string): string[] {
+  return [...line.matchAll(/(?:'[^']*'|"[^"]*"|[^\s'"])+/g)].map(([word]) => word.replace(/'([^']*)'|"([^"]*)"/g, (_, single, double) => single ?? double));
+}
+
+/** Throws for a flag that it does not know. */
+export function readCurl(line: string, cookie: string): Curl {
+  const [program, ...words] = wordsOf(line);
+  if (program !== "curl") throw new Error(`not a curl line: ${line}`);
+  const headers: string[] = [];
+  let [url, method, body, format] = ["", "", "", ""];
+  let [showsHead, dropsBody, savesCookie] = [false, false, false];
+  for (let i = 0; i < words.length; i++) {
+    const word = words[i]!;
+    if (word === "-i") showsHead = true;
+    else if (word === "-s" || word === "--path-as-is") continue;
+    else if (word === "-X") method = words[++i]!;
+    else if (word === "-H") headers.push(...words[++i]!.split(/: (.*)/, 2));
+    else if (word === "-A") headers.push("User-Agent", words[++i]!);
+    else if (word === "-u") headers.push("Authorization", `Basic ${Buffer.from(words[++i]!).toString("base64")}`);
+    else if (word === "-d") body = words[++i]!;
+    else if (word === "-o") (i++, (dropsBody = true));
+    else if (word === "-w") format = words[++i]!;
+    else if (word === "-b") (i++, headers.push("Cookie", cookie));
+    else if (word === "-c") (i++, (savesCookie = true));
+    else if (word.startsWith("-")) throw new Error(`unknown flag ${word} in: ${line}`);
+    else url = word;
+  }
+  if (method === "") method = body === "" ? "GET" : "POST";
+  return { url, method, headers, body, showsHead, dropsBody, format, savesCookie };
+}
+
+/** What the line prints, and the cookie to send from now on. `port` is where the port of the line really is. */
+export async function runCurl(line: string, portOf: (port: number) => number, cookie: string): Promise<{ readonly out: string; readonly cookie: string }> {
+  const asked = readCurl(line, cookie);
+  const [, authority = "", target = "/"] = /^http:\/\/([^/]+)(\/.*)?$/.exec(asked.url) ?? [];
+  const port = portOf(Number(authority.split(":")[1]));
+  // The documents show what a client on the documented port gets.
+  const headers = ["Host", authority, ...asked.headers];
+  if (asked.body !== "") headers.push("Content-Length", String(Buffer.byteLength(asked.body)));
+  if (!headers.includes("User-Agent")) headers.push("User-Agent", "curl/8.14.1");
+  if (!headers.includes("Accept")) headers.push("Accept", "*/*");
+  return new Promise((resolve, reject) => {
+    const options = { host: "127.0.0.1", port, method: asked.method, path: target, headers: headers as unknown as http.OutgoingHttpHeaders, agent: false };
+    const request = http.request(options, (response) => {
+      const chunks: Buffer[] = [];
+      response.on("data", (chunk: Buffer) => chunks.push(chunk));
+      response.on("error", reject);
+      response.on("end", () => {
+        const pairs = response.rawHeaders.flatMap((name, i, all) => (i % 2 === 0 ? [`${name}: ${all[i + 1]}`] : []));
+        const head = asked.showsHead ? `HTTP/1.1 ${response.statusCode} ${response.statusMessage}\n${pairs.join("\n")}\n\n` : "";
+        const written = asked.format.replace("%{http_code}", String(response.statusCode)).replaceAll("\\n", "\n");
+        const given = response.headers["set-cookie"]?.[0]?.split(";")[0];
+        resolve({ out: head + (asked.dropsBody ? "" : Buffer.concat(chunks).toString()) + written, cookie: asked.savesCookie && given !== undefined ? given : cookie });
+      });
+    });
+    request.on("error", reject);
+    request.end(asked.body);
+  });
+}
