@@ -149,6 +149,12 @@ describe("the documents", () => {
     expect(leadsNowhere).toEqual([]);
   });
 
+  it("every file and folder of the repository that a document names is there", () => {
+    const named = documents.flatMap(({ path, text }) => [...text.matchAll(/`((?:lib|spec|bin|examples|docs|\.ci)\/[\w./-]*)`/g)].map((match) => [path, match[1]!] as const));
+    expect(named.length).toBeGreaterThan(20);
+    expect(named.filter(([, name]) => !name.includes("KIND") && !existsSync(`${root}/${name}`) && !existsSync(`${root}/${name}.spec.ts`))).toEqual([]);
+  });
+
   it("every page of docs/ is listed in docs/README.md", () => {
     const { links } = document("docs/README.md");
     const pages = documents.map(({ path }) => path.replace("docs/", "")).filter((path) => /^[\w-]+\.md$/.test(path) && documents.some((each) => each.path === `docs/${path}`));
