@@ -151,6 +151,22 @@ describe.skipIf(!hasOpenssl)("docs/tls.md", () => {
   });
 });
 
+describe("a configuration with errors", () => {
+  it("gets the messages that README.md and docs/configuration.md show", { timeout: 30_000 }, async () => {
+    const broken = read("examples/quickstart.json")
+      .replace('      "base_path": "/orders",\n', '      "base_pth": "/orders",\n      "base_path": "orders",\n')
+      .replace("3000", '"80a"');
+    const folder = emptyFolder();
+    writeFileSync(join(folder, "gw.json"), broken);
+    const { code, stderr } = await program(["validate", "gw.json"], { cwd: folder }).ended;
+    expect(code).toBe(2);
+    for (const path of ["README.md", "docs/configuration.md"]) {
+      const shown = documents.find((each) => each.path === path)!.blocks.filter(({ info }) => info === "text").map(({ text }) => text.replace(/^\$.*\n/, ""));
+      expect(shown).toContain(stderr);
+    }
+  });
+});
+
 interface Step {
   readonly command: string;
   readonly expected: string;

@@ -115,6 +115,21 @@ describe("what programs see", () => {
     expect(rows.filter(([name]) => process.platform === "linux" || name !== "process_open_fds")).toEqual(families);
   });
 
+  it("every member of a gateway has a row, and every row names members", async () => {
+    const gateway = everything.createGateway({ config: { services: [] } });
+    const members = [...Object.getOwnPropertyNames(Object.getPrototypeOf(gateway)), ...Object.keys(gateway)].filter((name) => name !== "constructor");
+    await gateway.close(0);
+    const cells = tableUnder("Members of the gateway", document("docs/embedding.md")).map(([cell]) => `\`${cell}\``.replace(/^``|``$/g, "`"));
+    const named = cells.flatMap((cell) => [...cell.matchAll(/`(\w+)(?:\([^`]*\))?`/g)].map((match) => match[1]!));
+    expect(named.sort()).toEqual(members.sort());
+  });
+
+  it("every endpoint of the admin interface in the documents is one that the code serves", () => {
+    const named = tableUnder("Endpoints", document("docs/admin-api.md")).map(([endpoint]) => endpoint!.split(" ")[1]!);
+    expect(named.length).toBeGreaterThan(10);
+    expect(named.filter((path) => !sources.some((text) => text.includes(`"${path}"`)))).toEqual([]);
+  });
+
   it("every value that the package exports is named on the page about embedding", () => {
     const { text } = document("docs/embedding.md");
     expect(Object.keys(everything).filter((name) => !text.includes(`\`${name}\``))).toEqual([]);
