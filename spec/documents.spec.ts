@@ -1,4 +1,5 @@
 /** What the documents say of fields, defaults, settings, errors, warnings, metrics and exports is what the code says; every link leads somewhere. */
+import { spawnSync } from "node:child_process";
 import { existsSync, readdirSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, expect, it } from "vitest";
@@ -128,6 +129,29 @@ describe("what programs see", () => {
     const named = tableUnder("Endpoints", document("docs/admin-api.md")).map(([endpoint]) => endpoint!.split(" ")[1]!);
     expect(named.length).toBeGreaterThan(10);
     expect(named.filter((path) => !sources.some((text) => text.includes(`"${path}"`)))).toEqual([]);
+  });
+
+  it("every benchmark has a row, and every row is a benchmark", () => {
+    const benchmarks = [...read("spec/bench/main.ts").matchAll(/^  (\w+): \[async/gm)].map((match) => match[1]!);
+    const rows = tableUnder("Benchmarks", document("docs/performance.md")).map(([command]) => command!.split(" ")[4]);
+    expect(benchmarks.length).toBeGreaterThan(10);
+    expect(rows.sort()).toEqual(benchmarks.sort());
+  });
+
+  it("every command of the program has a row, and every row is a command", () => {
+    const { stdout } = spawnSync(process.execPath, ["--import", "tsx", "bin/edge-gateway.ts", "--help"], { cwd: root, encoding: "utf8" });
+    const commands = [...stdout.matchAll(/^ {2}([a-z][a-z-]+) /gm)].map((match) => match[1]!);
+    const rows = tableUnder("Commands", document("docs/operations.md")).map(([command]) => command!.split(" ")[1]!.replace("`,", ""));
+    expect(rows.filter((name) => !name.startsWith("-")).sort()).toEqual(commands.sort());
+  });
+
+  it("the kinds that count as guards are listed where guards matter", () => {
+    const guards = builtinPlugins.filter(({ guards }) => guards === true).map(({ name }) => name);
+    const places = [
+      /^- Wherever it is written[^]*?\n(?=- )/m.exec(document("docs/plugins/response_cache.md").text)![0],
+      tableUnder("Warnings", document("docs/troubleshooting.md")).find(([code]) => code!.includes("limit_by_any_header"))![1]!,
+    ];
+    for (const place of places) expect([...place.matchAll(/`(\w+)`/g)].map((match) => match[1]!).filter((name) => kindNames.includes(name) && name !== "rate_limit").sort()).toEqual(guards.sort());
   });
 
   it("every value that the package exports is named on the page about embedding", () => {
