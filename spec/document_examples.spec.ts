@@ -14,7 +14,7 @@ import { builtinPlugins } from "../lib/plugins/builtin.ts";
 import { checkRoutes } from "../lib/route/table.ts";
 import { SERVER } from "./support/certs.ts";
 import { readCurl, runCurl, wordsOf } from "./support/curl.ts";
-import { documents, read, root, type Document } from "./support/documents.ts";
+import { blocksOf, document, documents, found, read, root, type Document } from "./support/documents.ts";
 import { program } from "./support/process.ts";
 
 const { echo } = (await import(new URL("../examples/echo.mjs", import.meta.url).href)) as { echo: (name: string) => http.RequestListener };
@@ -22,7 +22,8 @@ const scripts = Object.keys((JSON.parse(read("package.json")) as { scripts: obje
 const benchmarks = readdirSync(`${root}/spec/bench`).map((name) => name.replace(/\.ts$/, ""));
 
 describe("JSON", () => {
-  const blocks = documents.flatMap(({ path, blocks }) => blocks.filter(({ info }) => info.startsWith("json")).map(({ info, text }) => ({ path, info, text })));
+  const all = documents.flatMap(({ path, blocks }) => blocks.map(({ info, text }) => ({ path, info, text })));
+  const blocks = all.filter(({ info }) => info.startsWith("json"));
 
   it("every block is JSON", () => {
     expect(blocks.length).toBeGreaterThan(25);
@@ -45,33 +46,30 @@ describe("JSON", () => {
   it("README.md and docs/configuration.md show examples/quickstart.json as it is", () => {
     const quickstart = read("examples/quickstart.json");
     for (const path of ["README.md", "docs/configuration.md"]) {
-      expect(documents.find((each) => each.path === path)!.blocks.map(({ text }) => text)).toContain(quickstart);
+      expect(blocksOf(document(path), "json")).toContain(quickstart);
     }
   });
 });
 
 describe("programs", () => {
-  const sourcesOf = (info: string) => documents.flatMap(({ blocks }) => blocks.filter((block) => block.info === info).map(({ text }) => text));
   const examples = readdirSync(`${root}/examples`);
 
   it.each([["ts", ".ts"], ["js", ".mjs"]])("every block of %s stands word for word in an example that is run", (info, ending) => {
     const files = examples.filter((name) => name.endsWith(ending)).map((name) => read(`examples/${name}`));
-    const blocks = sourcesOf(info);
+    const blocks = documents.flatMap((page) => blocksOf(page, info));
     expect(blocks.length).toBeGreaterThan(0);
     expect(blocks.filter((block) => !files.some((file) => file.includes(block)))).toEqual([]);
   });
 });
 
 describe("commands", () => {
-  const lines = documents.flatMap(({ path, blocks }) =>
-    blocks.flatMap(({ info, text }) => {
-      const shell = info === "sh" ? text.split("\n") : info === "console" ? text.split("\n").flatMap((line) => (line.startsWith("$ ") ? [line.slice(2)] : [])) : [];
-      return joined(shell).map((line) => ({ path, line }));
-    }),
-  );
+  const lines = documents.flatMap((page) => {
+    const typed = blocksOf(page, "console").flatMap((text) => found(text, /^\$ (.*)$/gm));
+    return [...blocksOf(page, "sh").flatMap(linesOf), ...typed].map((line) => ({ path: page.path, line }));
+  });
   // Code spans that are commands, in the tables of commands and in sentences.
-  const spans = documents.flatMap(({ path, text }) =>
-    [...text.replace(/^```[^]*?^```$/gm, "").matchAll(/`((?:npx |npm |node )[^`]+|edge-gateway(?: [^`]+)?)`/g)].map((match) => ({ path, line: match[1]! })),
+  const spans = documents.flatMap(({ path, prose }) =>
+    found(prose, /`((?:npx |npm |node )[^`]+|edge-gateway(?: [^`]+)?)`/g).map((line) => ({ path, line })),
   );
 
   it("every npm script, benchmark and file that a command names is there", () => {
@@ -79,7 +77,8 @@ describe("commands", () => {
       const words = wordsOf(line.replace(/#.*$/, ""));
       return words.some((word, i) => {
         const [before, after] = [words[i - 1], words[i + 1]];
-        if (word === "run" && before === "npm") return !scripts.includes(after!) || (after === "bench" && words[i + 2] === "--" && !benchmarks.includes(words[i + 3]!));
+        if (word === "run" && before === "npm" && !scripts.includes(after!)) return true;
+        if (word === "--" && before === "bench" && !benchmarks.includes(after!)) return true;
         if (/^(examples|spec|docs|lib|bin)\//.test(word)) return !existsSync(`${root}/${word}`) && !existsSync(`${root}/${word}.spec.ts`);
         return false;
       });
@@ -89,10 +88,9 @@ describe("commands", () => {
 
   it("every command of edge-gateway has the verb and the flags that it is shown with", { timeout: 60_000 }, async () => {
     const help = await program(["--help"]).ended;
-    const verbs = [...help.stdout.matchAll(/^ {2}([a-z-]+) .*$/gm)].map((match) => match[1]!).filter((verb) => !verb.startsWith("--"));
-    const flagsOf = new Map(
-      await Promise.all(verbs.map(async (verb) => [verb, [...(await program([verb, "--help"]).ended).stdout.matchAll(/--[a-z0-9-]+/g)].map(([flag]) => flag)] as const)),
-    );
+    const verbs = found(help.stdout, /^ {2}([a-z][a-z-]+) /gm);
+    const texts = await Promise.all(verbs.map(async (verb) => (await program([verb, "--help"]).ended).stdout));
+    const flagsOf = new Map(verbs.map((verb, i) => [verb, found(texts[i]!, /(--[a-z0-9-]+)/g)]));
     const uses = [...lines, ...spans].flatMap(({ path, line }) => usesOf(line).map((words) => ({ path, line, words })));
     expect(uses.length).toBeGreaterThan(20);
     const wrong = uses.filter(({ words }) => {
@@ -117,10 +115,9 @@ describe("what the documents show on a console is what happens", () => {
   const shown = documents.filter(({ blocks }) => blocks.some(({ info }) => info === "console"));
 
   it.each(shown)("$path", { timeout: 60_000 }, async (page) => {
-    const steps = stepsOf(page);
-    for (const step of steps) {
-      const out = await step.run();
-      if (out !== null) expect({ command: step.command, out: out.trimEnd() }).toEqual({ command: step.command, out: expect.stringMatching(patternOf(step.expected)) });
+    for (const { command, expected, run } of stepsOf(page)) {
+      const out = await run();
+      if (out !== null) expect({ command, out: out.trimEnd() }).toEqual({ command, out: expect.stringMatching(patternOf(expected)) });
     }
   });
 });
@@ -130,7 +127,7 @@ const hasOpenssl = spawnSync("openssl", ["version"]).status === 0;
 describe.skipIf(!hasOpenssl)("docs/tls.md", () => {
   it("makes certificates with which HTTPS serves, and with which a client certificate is required", { timeout: 60_000 }, async () => {
     const folder = emptyFolder();
-    const commands = documents.find(({ path }) => path === "docs/tls.md")!.blocks.filter(({ info }) => info === "sh").map(({ text }) => text.split("\n"));
+    const commands = blocksOf(document("docs/tls.md"), "sh").map(linesOf);
     for (const line of commands[0]!.filter((line) => /^(openssl|printf) /.test(line))) {
       expect({ line, status: spawnSync("sh", ["-c", line], { cwd: folder }).status }).toEqual({ line, status: 0 });
     }
@@ -161,7 +158,7 @@ describe("a configuration with errors", () => {
     const { code, stderr } = await program(["validate", "gw.json"], { cwd: folder }).ended;
     expect(code).toBe(2);
     for (const path of ["README.md", "docs/configuration.md"]) {
-      const shown = documents.find((each) => each.path === path)!.blocks.filter(({ info }) => info === "text").map(({ text }) => text.replace(/^\$.*\n/, ""));
+      const shown = blocksOf(document(path), "text").map((text) => text.replace(/^\$.*\n/, ""));
       expect(shown).toContain(stderr);
     }
   });
@@ -192,8 +189,9 @@ function stepsOf(page: Document): Step[] {
     } else if (info === "console") {
       for (const part of block.split(/^\$ /m).slice(1)) {
         const [command = "", ...expected] = part.replace(/\n$/, "").split("\n");
-        const [inForce, variables, isAdmin] = [text, { ...environment }, /:8081\//.test(block)];
-        const started = () => (server ??= inForce === null ? startDemo() : isAdmin ? startProgram(folder, inForce) : startGateway(inForce, variables));
+        const [inForce, variables, asksAdmin] = [text, { ...environment }, /:8081\//.test(block)];
+        const start = () => (inForce === null ? startDemo() : asksAdmin ? startProgram(folder, inForce) : startGateway(inForce, variables));
+        const started = () => (server ??= start());
         steps.push({ command, expected: expected.join("\n"), run: () => runLine(command) });
 
         async function runLine(line: string): Promise<string | null> {
@@ -245,7 +243,10 @@ async function startGateway(text: string, environment: Readonly<Record<string, s
   const gateway = createGateway({ config: JSON.parse(moved) as ConfigInput, environment });
   const { port } = await gateway.listen({ port: 0, host: "127.0.0.1" });
   onTestFinished(async () => void (await gateway.close(0)));
-  const asShown = (out: string) => [...ports].reduce((shown, [documented, real]) => shown.replaceAll(`127.0.0.1:${real}`, `127.0.0.1:${documented}`), out);
+  const asShown = (out: string) => {
+    for (const [documented, real] of ports) out = out.replaceAll(`127.0.0.1:${real}`, `127.0.0.1:${documented}`);
+    return out;
+  };
   return { portOf: () => port, asShown };
 }
 
@@ -253,7 +254,8 @@ async function startGateway(text: string, environment: Readonly<Record<string, s
 async function startProgram(folder: string, text: string): Promise<Running> {
   writeFileSync(join(folder, "gw.json"), text);
   const environment = { ADMIN_USER: "admin", ADMIN_PASSWORD: "a password", LOG_FORMAT: "text" };
-  const running = program(["--config", "gw.json", "--http-port", "0", "--admin-port", "0", "--listen-host", "127.0.0.1"], { environment, cwd: folder });
+  const words = ["--config", "gw.json", "--http-port", "0", "--admin-port", "0", "--listen-host", "127.0.0.1"];
+  const running = program(words, { environment, cwd: folder });
   const said = await running.says(/^ {2}reload.*$/m, "stderr");
   return portsOf(/^ {2}http +http:\/\/127\.0\.0\.1:(\d+)/m.exec(said)![1]!, /^ {2}admin +http:\/\/127\.0\.0\.1:(\d+)/m.exec(said)![1]!);
 }
@@ -300,8 +302,9 @@ function patternOf(expected: string): RegExp {
 }
 
 /** Lines of a shell, those that end with a backslash joined with the next. */
-function joined(lines: readonly string[]): string[] {
-  return lines.join("\n").replace(/\\\n\s*/g, " ").split("\n").map((line) => line.trim()).filter((line) => line !== "" && !line.startsWith("#"));
+function linesOf(text: string): string[] {
+  const lines = text.replace(/\\\n\s*/g, " ").split("\n");
+  return lines.map((line) => line.trim()).filter((line) => line !== "" && !line.startsWith("#"));
 }
 
 /** The words behind each `edge-gateway` of a line that is run as a program. */
@@ -315,8 +318,8 @@ function asConfiguration(text: string): ConfigInput {
   const value = JSON.parse(text) as Record<string, unknown>;
   if ("services" in value) return value as unknown as ConfigInput;
   if ("global" in value) return { services: [], ...value } as unknown as ConfigInput;
-  const service = { name: "shop", base_path: "/shop", upstreams: [{ host: "127.0.0.1", port: 3000 }], routes: [{ path: "/items/{id}" }], plugins: [value] };
-  return { services: [service] } as unknown as ConfigInput;
+  const service = { name: "shop", base_path: "/shop", upstreams: [{ host: "127.0.0.1", port: 3000 }], routes: [{ path: "/items/{id}" }] };
+  return { services: [{ ...service, plugins: [value] }] } as unknown as ConfigInput;
 }
 
 /** "" for a valid configuration, else its issues. */
@@ -324,11 +327,11 @@ function issuesOf(config: ConfigInput): string {
   const modules = (config.global as { plugin_modules?: unknown } | undefined)?.plugin_modules;
   if (modules !== undefined) return ""; // shown with a digest to fill in; spec/examples.spec.ts loads the module
   const text = JSON.stringify(config);
-  const names = [...text.matchAll(/\$\{env:(\w+)\}/g)].map((match) => match[1]!);
+  const environment = Object.fromEntries(found(text, /\$\{env:(\w+)\}/g).map((name) => [name, "a secret of thirty-two bytes, or more"]));
   const readFile = (path: string) => (path.endsWith(".crt") ? SERVER.cert : path.endsWith(".key") ? SERVER.key : "a secret\n");
   const loaded = loadConfig(
     { text, file: `${root}/examples/gw.json` },
-    { kinds: builtinPlugins, environment: Object.fromEntries(names.map((name) => [name, "a secret of thirty-two bytes, or more"])), readFile, checkRoutes },
+    { kinds: builtinPlugins, environment, readFile, checkRoutes },
   );
   return loaded.ok ? "" : formatIssues(loaded.issues, "gw.json");
 }

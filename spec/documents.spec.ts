@@ -1,4 +1,4 @@
-/** What the documents say of fields, defaults, settings, errors, warnings, metrics and exports is what the code says; every link leads somewhere. */
+/** Compares the tables of the documents with the code: fields, settings, errors, warnings, metrics, commands; and checks every link. */
 import { spawnSync } from "node:child_process";
 import { existsSync, readdirSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -9,7 +9,7 @@ import type { JsonSchema } from "../lib/config/schema.ts";
 import { CLIENT_SETTINGS, SETTINGS, type Setting } from "../lib/config/settings.ts";
 import * as everything from "../lib/index.ts";
 import { builtinPlugins } from "../lib/plugins/builtin.ts";
-import { document, documents, read, root, tableUnder } from "./support/documents.ts";
+import { document, documents, found, read, root, tableUnder } from "./support/documents.ts";
 
 const sources = readdirSync(`${root}/lib`, { recursive: true, encoding: "utf8" })
   .filter((name) => name.endsWith(".ts"))
@@ -46,8 +46,8 @@ describe("fields of the configuration", () => {
   });
 
   it("every plugin kind has a page of its own and a row in the list of kinds, and nothing else has", () => {
-    const pages = documents.map(({ path }) => /^docs\/plugins\/(\w+)\.md$/.exec(path)?.[1]).filter((name) => name !== undefined && name !== "README");
-    const rows = tableUnder("Kinds", document("docs/plugins/README.md")).map(([name]) => /^\[(\w+)\]/.exec(name!)?.[1]);
+    const pages = documents.flatMap(({ path }) => found(path, /^docs\/plugins\/(\w+)\.md$/g)).filter((name) => name !== "README");
+    const rows = tableUnder("Kinds", document("docs/plugins/README.md")).flatMap(([name]) => found(name!, /^\[(\w+)\]/g));
     expect(pages.sort()).toEqual([...kindNames].sort());
     expect(rows.sort()).toEqual([...kindNames].sort());
   });
@@ -58,20 +58,24 @@ describe("settings", () => {
 
   it("every setting is listed with its flag, variable and default, in the order of --help", () => {
     const rows = tableUnder("Settings", document("docs/configuration.md")).map(([flag, variable, fallback]) => [flag, variable, fallback]);
-    expect(rows).toEqual(settings.map(({ flag, variable, fallback }) => [flag === null ? "none" : `--${flag}`, variable, fallback ?? "none"]));
+    expect(rows).toEqual(settings.map(rowOf));
   });
 
   it("the flags of the command reload are listed with variable and default", () => {
     const rows = tableUnder("Reload", document("docs/operations.md")).map(([flag, variable, fallback]) => [flag, variable, fallback]);
-    expect(rows).toEqual(Object.values(CLIENT_SETTINGS).map(({ flag, variable, fallback }) => [`--${flag}`, variable, fallback ?? "none"]));
+    expect(rows).toEqual(Object.values(CLIENT_SETTINGS).map(rowOf));
   });
+
+  function rowOf({ flag, variable, fallback }: Pick<Setting<unknown>, "flag" | "variable" | "fallback">): string[] {
+    return [flag === null ? "none" : `--${flag}`, variable, fallback ?? "none"];
+  }
 
   it("every variable of OpenTelemetry that the documents name is read by the code", () => {
     const named = tableUnder("Traces", document("docs/observability.md")).map(([variable]) => variable!);
     expect(named.length).toBeGreaterThan(10);
     // OTEL_EXPORTER_OTLP_HEADERS and the like are put together of a prefix and a name.
-    const isRead = (variable: string) => sources.some((text) => text.includes(variable) || text.includes(variable.replace(/OTEL_EXPORTER_OTLP_(TRACES_)?/, "")));
-    expect(named.filter((variable) => !isRead(variable))).toEqual([]);
+    const isIn = (name: string) => sources.some((text) => text.includes(name));
+    expect(named.filter((variable) => !isIn(variable) && !isIn(variable.replace(/OTEL_EXPORTER_OTLP_(TRACES_)?/, "")))).toEqual([]);
   });
 });
 
@@ -87,7 +91,8 @@ describe("errors and warnings", () => {
   });
 
   it("every warning has a row with a cause and a remedy, and every row is a warning", () => {
-    const declared = sources.flatMap((text) => [...text.matchAll(/export type WarningCode =([^;]*);/g)]).flatMap((match) => match[1]!.match(/\w+/g) ?? []);
+    const union = sources.flatMap((text) => found(text, /export type WarningCode =([^;]*);/g));
+    const declared = found(union.join(), /(\w+)/g);
     const rows = tableUnder("Warnings", troubleshooting);
     expect(declared.length).toBeGreaterThan(5);
     expect(rows.map(([code]) => /^`?(\w+)/.exec(code!)![1])).toEqual(declared);
@@ -95,9 +100,11 @@ describe("errors and warnings", () => {
   });
 
   it("every message that is logged as a warning has a row, and every row is such a message", () => {
-    const logged = sources.flatMap((text) => [...text.matchAll(/\.warn\(\s*[`"]([^`"]*)[`"]/g)]).map((match) => match[1]!);
-    const constants = sources.flatMap((text) => [...text.matchAll(/const message = `([^`]*)`;\s*log\.warn\(message/g)]).map((match) => match[1]!);
-    const messages = [...logged, ...constants].map((message) => message.replace(/\$\{(?:[^{}]|\{[^{}]*\})*\}/g, "…"));
+    const logged = sources.flatMap((text) => [
+      ...found(text, /\.warn\(\s*[`"]([^`"]*)[`"]/g),
+      ...found(text, /const message = `([^`]*)`;\s*log\.warn\(message/g),
+    ]);
+    const messages = logged.map((message) => message.replace(/\$\{(?:[^{}]|\{[^{}]*\})*\}/g, "…"));
     const rows = tableUnder("Log messages", troubleshooting).map(([message]) => message!);
     const fits = (row: string, message: string) => row === message || (row.endsWith("…") && message.startsWith(row.slice(0, -1)));
     expect(messages.length).toBeGreaterThan(15);
@@ -110,7 +117,7 @@ describe("what programs see", () => {
   it("every family of metrics is listed with its type", async () => {
     const config = JSON.parse(read("examples/quickstart.json")) as ConfigInput;
     const gateway = everything.createGateway({ config, tracing: { url: "http://127.0.0.1:9/v1/traces" } });
-    const families = [...gateway.metrics().matchAll(/^# TYPE (\S+) (\S+)$/gm)].map(([, name, type]) => [name, type]);
+    const families = found(gateway.metrics(), /^# TYPE (.+)$/gm).map((line) => line.split(" "));
     await gateway.close(0);
     const rows = tableUnder("Metrics", document("docs/observability.md")).map(([name, type]) => [name, type]);
     expect(rows.filter(([name]) => process.platform === "linux" || name !== "process_open_fds")).toEqual(families);
@@ -118,11 +125,11 @@ describe("what programs see", () => {
 
   it("every member of a gateway has a row, and every row names members", async () => {
     const gateway = everything.createGateway({ config: { services: [] } });
-    const members = [...Object.getOwnPropertyNames(Object.getPrototypeOf(gateway)), ...Object.keys(gateway)].filter((name) => name !== "constructor");
+    const members = [...Object.getOwnPropertyNames(Object.getPrototypeOf(gateway)), ...Object.keys(gateway)];
     await gateway.close(0);
-    const cells = tableUnder("Members of the gateway", document("docs/embedding.md")).map(([cell]) => `\`${cell}\``.replace(/^``|``$/g, "`"));
-    const named = cells.flatMap((cell) => [...cell.matchAll(/`(\w+)(?:\([^`]*\))?`/g)].map((match) => match[1]!));
-    expect(named.sort()).toEqual(members.sort());
+    const rows = tableUnder("Members of the gateway", document("docs/embedding.md"));
+    const named = rows.flatMap(([cell]) => found(cell!, /(?:^|`)(\w+)(?:\([^`]*\))?(?:`|$)/g));
+    expect(named.sort()).toEqual(members.filter((name) => name !== "constructor").sort());
   });
 
   it("every endpoint of the admin interface in the documents is one that the code serves", () => {
@@ -132,7 +139,7 @@ describe("what programs see", () => {
   });
 
   it("every benchmark has a row, and every row is a benchmark", () => {
-    const benchmarks = [...read("spec/bench/main.ts").matchAll(/^  (\w+): \[async/gm)].map((match) => match[1]!);
+    const benchmarks = found(read("spec/bench/main.ts"), /^  (\w+): \[async/gm);
     const rows = tableUnder("Benchmarks", document("docs/performance.md")).map(([command]) => command!.split(" ")[4]);
     expect(benchmarks.length).toBeGreaterThan(10);
     expect(rows.sort()).toEqual(benchmarks.sort());
@@ -140,7 +147,7 @@ describe("what programs see", () => {
 
   it("every command of the program has a row, and every row is a command", () => {
     const { stdout } = spawnSync(process.execPath, ["--import", "tsx", "bin/edge-gateway.ts", "--help"], { cwd: root, encoding: "utf8" });
-    const commands = [...stdout.matchAll(/^ {2}([a-z][a-z-]+) /gm)].map((match) => match[1]!);
+    const commands = found(stdout, /^ {2}([a-z][a-z-]+) /gm);
     const rows = tableUnder("Commands", document("docs/operations.md")).map(([command]) => command!.split(" ")[1]!.replace("`,", ""));
     expect(rows.filter((name) => !name.startsWith("-")).sort()).toEqual(commands.sort());
   });
@@ -151,7 +158,10 @@ describe("what programs see", () => {
       /^- Wherever it is written[^]*?\n(?=- )/m.exec(document("docs/plugins/response_cache.md").text)![0],
       tableUnder("Warnings", document("docs/troubleshooting.md")).find(([code]) => code!.includes("limit_by_any_header"))![1]!,
     ];
-    for (const place of places) expect([...place.matchAll(/`(\w+)`/g)].map((match) => match[1]!).filter((name) => kindNames.includes(name) && name !== "rate_limit").sort()).toEqual(guards.sort());
+    for (const place of places) {
+      const listed = found(place, /`(\w+)`/g).filter((name) => kindNames.includes(name) && name !== "rate_limit");
+      expect(listed.sort()).toEqual(guards.sort());
+    }
   });
 
   it("every value that the package exports is named on the page about embedding", () => {
@@ -166,14 +176,8 @@ describe("the documents", () => {
   });
 
   it("no line is longer than 140 characters outside of tables, links and code", () => {
-    const long = documents.flatMap(({ path, text }) =>
-      text
-        .replace(/^```[^]*?^```$/gm, "")
-        .split("\n")
-        .filter((line) => line.length > 140 && !/^\||\]\(/.test(line))
-        .map((line) => `${path}: ${line}`),
-    );
-    expect(long).toEqual([]);
+    const lines = documents.flatMap(({ path, prose }) => prose.split("\n").map((line) => ({ path, line })));
+    expect(lines.filter(({ line }) => line.length > 140 && !/^\||\]\(/.test(line))).toEqual([]);
   });
 
   it.each(documents)("every link of $path leads to a file or a heading that is there", ({ path, links, anchors }) => {
@@ -189,25 +193,26 @@ describe("the documents", () => {
   });
 
   it("every file and folder of the repository that a document names is there", () => {
-    const named = documents.flatMap(({ path, text }) => [...text.matchAll(/`((?:lib|spec|bin|examples|docs|\.ci)\/[\w./-]*)`/g)].map((match) => [path, match[1]!] as const));
+    const named = documents.flatMap(({ path, prose }) =>
+      found(prose, /`((?:lib|spec|bin|examples|docs|\.ci)\/[\w./-]*)`/g).map((name) => ({ path, name })),
+    );
     expect(named.length).toBeGreaterThan(20);
-    expect(named.filter(([, name]) => !name.includes("KIND") && !existsSync(`${root}/${name}`) && !existsSync(`${root}/${name}.spec.ts`))).toEqual([]);
+    expect(named.filter(({ name }) => !name.includes("KIND") && !existsSync(`${root}/${name}`))).toEqual([]);
   });
 
   it("every page of docs/ is listed in docs/README.md", () => {
     const { links } = document("docs/README.md");
-    const pages = documents.map(({ path }) => path.replace("docs/", "")).filter((path) => /^[\w-]+\.md$/.test(path) && documents.some((each) => each.path === `docs/${path}`));
+    const pages = documents.flatMap(({ path }) => found(path, /^docs\/([\w-]+\.md)$/g));
     expect(pages.filter((page) => page !== "README.md" && !links.includes(page))).toEqual([]);
   });
 
   it("what ships links to nothing that does not ship", () => {
     const { files } = JSON.parse(read("package.json")) as { files: string[] };
-    const shipped = (path: string) => ["README.md", "LICENSE", "package.json"].includes(path) || files.some((each) => path === each || path.startsWith(`${each}/`));
-    const dangling = documents
-      .filter(({ path }) => shipped(path))
-      .flatMap(({ path, links }) => links.filter((link) => !/^(https?:|#)/.test(link)).map((link) => [path, join(dirname(path), link.split("#")[0]!)] as const))
-      .filter(([, target]) => !shipped(target));
-    expect(dangling).toEqual([]);
+    const always = ["README.md", "LICENSE", "package.json"];
+    const ships = (path: string) => always.includes(path) || files.some((each) => path === each || path.startsWith(`${each}/`));
+    const links = documents.flatMap(({ path, links }) => links.map((link) => ({ path, link })));
+    const relative = links.filter(({ link }) => !/^(https?:|#)/.test(link));
+    expect(relative.filter(({ path, link }) => ships(path) && !ships(join(dirname(path), link.split("#")[0]!)))).toEqual([]);
   });
 });
 

@@ -8,7 +8,7 @@ import { SETTINGS, type Setting } from "../lib/config/settings.ts";
 import { createGateway, loadPluginModules, version } from "../lib/index.ts";
 import { builtinPlugins } from "../lib/plugins/builtin.ts";
 import { checkRoutes } from "../lib/route/table.ts";
-import { documents, read, root } from "./support/documents.ts";
+import { blocksOf, document, documents, found, read, root } from "./support/documents.ts";
 
 const changelog = read("CHANGELOG.md");
 const jsonExamples = readdirSync(`${root}/examples`).filter((name) => name.endsWith(".json"));
@@ -96,14 +96,16 @@ describe("examples", () => {
   });
 
   it("every example in TypeScript is one of those that are run here", () => {
-    expect(readdirSync(`${root}/examples`).filter((name) => name.endsWith(".ts"))).toEqual(["custom_plugin.ts", "embed.ts", "plugin_test.ts"]);
+    const programs = readdirSync(`${root}/examples`).filter((name) => name.endsWith(".ts"));
+    expect(programs).toEqual(["custom_plugin.ts", "embed.ts", "plugin_test.ts"]);
   });
 
   it("plugin_module.mjs runs from a configuration that names its digest, as docs/writing-plugins.md shows", async () => {
-    const shown = documents.find(({ path }) => path === "docs/writing-plugins.md")!.blocks.find(({ info }) => info === "json")!.text;
+    const [shown = ""] = blocksOf(document("docs/writing-plugins.md"), "json");
     const sha256 = createHash("sha256").update(read("examples/plugin_module.mjs")).digest("hex");
     const service = { name: "s", base_path: "/", upstreams: [{ host: "127.0.0.1", port: 1 }], routes: [{ path: "/" }] };
-    const config = { ...JSON.parse(shown.replace("DIGEST", sha256).replace("plugin_module.mjs", `${root}/examples/plugin_module.mjs`)), services: [service] };
+    const text = shown.replace("DIGEST", sha256).replace("plugin_module.mjs", `${root}/examples/plugin_module.mjs`);
+    const config = { ...JSON.parse(text), services: [service] };
     const gateway = createGateway({ config, modules: await loadPluginModules(config) });
     const refused = await gateway.inject({ path: "/" });
     await gateway.close(0);
@@ -112,19 +114,20 @@ describe("examples", () => {
 });
 
 describe("the version", () => {
-  it("is that of the newest release in CHANGELOG.md, of package-lock.json, of the Kubernetes example, and of what the documents show", () => {
-    const releases = [...changelog.matchAll(/^## \[([^\]]+)\]/gm)].map((match) => match[1]).filter((name) => name !== "Unreleased");
+  it("is the same in package.json, package-lock.json, CHANGELOG.md, the Kubernetes example and the documents", () => {
+    const releases = found(changelog, /^## \[([^\]]+)\]/gm).filter((name) => name !== "Unreleased");
     const lock = JSON.parse(read("package-lock.json")) as { version: string; packages: Record<string, { version?: string }> };
-    const shown = documents.flatMap(({ text }) => [...text.matchAll(/edge-gateway[- :](\d+\.\d+\.\d+)\b/g)].map((match) => match[1]));
+    const shown = documents.flatMap(({ text }) => found(text, /edge-gateway[- :](\d+\.\d+\.\d+)\b/g));
     const image = /image: edge-gateway:(\S+)/.exec(read("examples/kubernetes/edge-gateway.yaml"))?.[1];
     expect(shown.length).toBeGreaterThan(2);
     expect([releases[0], lock.version, lock.packages[""]!.version, image, ...shown].filter((each) => each !== version)).toEqual([]);
   });
 
   it("every release in CHANGELOG.md has a date, and its headings are those of Keep a Changelog and of what may break", () => {
-    expect([...changelog.matchAll(/^## .+$/gm)].map(([line]) => line).filter((line) => !/^## \[(Unreleased\]|\d+\.\d+\.\d+\] - \d{4}-\d{2}-\d{2})$/.test(line))).toEqual([]);
+    const releases = found(changelog, /^## (.+)$/gm);
+    expect(releases.filter((line) => !/^\[(Unreleased\]|\d+\.\d+\.\d+\] - \d{4}-\d{2}-\d{2})$/.test(line))).toEqual([]);
     const known = ["What may break", "Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"];
-    expect([...changelog.matchAll(/^### (.+)$/gm)].map((match) => match[1]!).filter((name) => !known.includes(name))).toEqual([]);
+    expect(found(changelog, /^### (.+)$/gm).filter((name) => !known.includes(name))).toEqual([]);
   });
 });
 

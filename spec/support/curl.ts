@@ -15,7 +15,8 @@ export interface Curl {
 
 /** Splits a shell line into words; quotes are removed. */
 export function wordsOf(line: string): string[] {
-  return [...line.matchAll(/(?:'[^']*'|"[^"]*"|[^\s'"])+/g)].map(([word]) => word.replace(/'([^']*)'|"([^"]*)"/g, (_, single, double) => single ?? double));
+  const words = line.match(/(?:'[^']*'|"[^"]*"|[^\s'"])+/g) ?? [];
+  return words.map((word) => word.replace(/'([^']*)'|"([^"]*)"/g, (_, single, double) => single ?? double));
 }
 
 /** Throws for a flag that it does not know. */
@@ -45,8 +46,14 @@ export function readCurl(line: string, cookie: string): Curl {
   return { url, method, headers, body, showsHead, dropsBody, format, savesCookie };
 }
 
-/** What the line prints, and the cookie to send from now on. `port` is where the port of the line really is. */
-export async function runCurl(line: string, portOf: (port: number) => number, cookie: string): Promise<{ readonly out: string; readonly cookie: string }> {
+export interface Printed {
+  readonly out: string;
+  /** The cookie to send from now on. */
+  readonly cookie: string;
+}
+
+/** Does what the line says. `portOf` says where a port of the line really is. */
+export async function runCurl(line: string, portOf: (port: number) => number, cookie: string): Promise<Printed> {
   const asked = readCurl(line, cookie);
   const [, authority = "", target = "/"] = /^http:\/\/([^/]+)(\/.*)?$/.exec(asked.url) ?? [];
   const port = portOf(Number(authority.split(":")[1]));
@@ -56,7 +63,8 @@ export async function runCurl(line: string, portOf: (port: number) => number, co
   if (!headers.includes("User-Agent")) headers.push("User-Agent", "curl/8.14.1");
   if (!headers.includes("Accept")) headers.push("Accept", "*/*");
   return new Promise((resolve, reject) => {
-    const options = { host: "127.0.0.1", port, method: asked.method, path: target, headers: headers as unknown as http.OutgoingHttpHeaders, agent: false };
+    const flat = headers as unknown as http.OutgoingHttpHeaders;
+    const options = { host: "127.0.0.1", port, method: asked.method, path: target, headers: flat, agent: false };
     const request = http.request(options, (response) => {
       const chunks: Buffer[] = [];
       response.on("data", (chunk: Buffer) => chunks.push(chunk));
@@ -66,7 +74,8 @@ export async function runCurl(line: string, portOf: (port: number) => number, co
         const head = asked.showsHead ? `HTTP/1.1 ${response.statusCode} ${response.statusMessage}\n${pairs.join("\n")}\n\n` : "";
         const written = asked.format.replace("%{http_code}", String(response.statusCode)).replaceAll("\\n", "\n");
         const given = response.headers["set-cookie"]?.[0]?.split(";")[0];
-        resolve({ out: head + (asked.dropsBody ? "" : Buffer.concat(chunks).toString()) + written, cookie: asked.savesCookie && given !== undefined ? given : cookie });
+        const body = asked.dropsBody ? "" : Buffer.concat(chunks).toString();
+        resolve({ out: head + body + written, cookie: asked.savesCookie && given !== undefined ? given : cookie });
       });
     });
     request.on("error", reject);

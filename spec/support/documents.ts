@@ -15,6 +15,8 @@ export interface Document {
   /** From the root: "docs/tls.md". */
   readonly path: string;
   readonly text: string;
+  /** The text without its code blocks. */
+  readonly prose: string;
   readonly blocks: readonly Block[];
   /** Targets of links and images, in order. */
   readonly links: readonly string[];
@@ -41,17 +43,28 @@ export function documentOf(path: string): Document {
   return {
     path,
     text,
+    prose,
     blocks,
     links: [...prose.matchAll(/\]\(([^)]+)\)/g)].map((match) => match[1]!),
     anchors: headings.map((heading) => heading.replace(/[^\p{L}\p{N}_ -]/gu, "").replaceAll(" ", "-")),
   };
 }
 
+/** The first group of every match. */
+export function found(text: string, pattern: RegExp): string[] {
+  return [...text.matchAll(pattern)].map((match) => match[1]!);
+}
+
+/** The code blocks of one kind: "sh". */
+export function blocksOf({ blocks }: Document, info: string): string[] {
+  return blocks.filter((block) => block.info === info).map(({ text }) => text);
+}
+
 /** The document of this path. Throws if there is none. */
 export function document(path: string): Document {
-  const found = documents.find((each) => each.path === path);
-  if (found === undefined) throw new Error(`there is no ${path}`);
-  return found;
+  const page = documents.find((each) => each.path === path);
+  if (page === undefined) throw new Error(`there is no ${path}`);
+  return page;
 }
 
 /** The rows of the first table under a heading, without the backticks around cells. */
@@ -63,9 +76,14 @@ export function tableUnder(heading: string, { path, text }: Document): string[][
   let fenced = false;
   for (const line of lines.slice(start + 1)) {
     if (line.startsWith("```")) fenced = !fenced;
-    else if (line.startsWith("|") && !fenced) rows.push(line.slice(1, -1).split(/(?<!\\)\|/).map((cell) => cell.trim().replace(/^`([^`]*)`$/, "$1")));
+    else if (line.startsWith("|") && !fenced) rows.push(cellsOf(line));
     else if (rows.length > 0 || (/^#+ /.test(line) && !fenced)) break;
   }
   if (rows.length < 3) throw new Error(`${path} has no table under "${heading}"`);
   return rows.slice(2); // below the header and its rule
+}
+
+function cellsOf(line: string): string[] {
+  const cells = line.slice(1, -1).split(/(?<!\\)\|/);
+  return cells.map((cell) => cell.trim().replace(/^`([^`]*)`$/, "$1"));
 }
