@@ -178,20 +178,24 @@ function stepsOf(page: Document): Step[] {
   const environment: Record<string, string> = {};
   let text: string | null = page.path === "README.md" ? null : read("examples/quickstart.json");
   let cookie = "";
-  let server: Promise<Running> | null = null;
+  let running = new Map<"traffic" | "admin", Promise<Running>>();
   const steps: Step[] = [];
   for (const { info, text: block } of page.blocks) {
     if (info === "json") {
       text = JSON.stringify(asConfiguration(block)) === JSON.stringify(JSON.parse(block)) ? block : JSON.stringify(asConfiguration(block));
-      server = null;
+      running = new Map();
     } else if (info === "sh") {
       for (const [, name, value] of block.matchAll(/export (\w+)=("[^"$]*"|[^\s"]+)/g)) environment[name!] = value!.replaceAll('"', "");
     } else if (info === "console") {
       for (const part of block.split(/^\$ /m).slice(1)) {
         const [command = "", ...expected] = part.replace(/\n$/, "").split("\n");
-        const [inForce, variables, asksAdmin] = [text, { ...environment }, /:8081\//.test(block)];
-        const start = () => (inForce === null ? startDemo() : asksAdmin ? startProgram(folder, inForce) : startGateway(inForce, variables));
-        const started = () => (server ??= start());
+        const [inForce, variables, servers] = [text, { ...environment }, running];
+        const needs = /:8081\//.test(block) ? "admin" : "traffic";
+        const start = () => (inForce === null ? startDemo() : needs === "admin" ? startProgram(folder, inForce) : startGateway(inForce, variables));
+        const started = () => {
+          if (!servers.has(needs)) servers.set(needs, start());
+          return servers.get(needs)!;
+        };
         steps.push({ command, expected: expected.join("\n"), run: () => runLine(command) });
 
         async function runLine(line: string): Promise<string | null> {

@@ -61,6 +61,12 @@ describe("settings", () => {
     expect(rows).toEqual(settings.map(rowOf));
   });
 
+  it("every limit of the configuration has a row on the page about limits", () => {
+    const fields = tableUnder("global", document("docs/configuration.md")).flatMap(([field]) => found(field!, /^limits\.(\w+)$/g));
+    const rows = tableUnder("Limits", document("docs/limits.md")).map(([field]) => field);
+    expect(rows).toEqual(fields);
+  });
+
   it("the flags of the command reload are listed with variable and default", () => {
     const rows = tableUnder("Reload", document("docs/operations.md")).map(([flag, variable, fallback]) => [flag, variable, fallback]);
     expect(rows).toEqual(Object.values(CLIENT_SETTINGS).map(rowOf));
