@@ -1,4 +1,6 @@
-/** Opens a TCP or TLS connection to an upstream, by the addresses that its name has. */
+/**
+ * Opens a TCP or TLS connection to an upstream, by the addresses that its name has.
+ */
 import net, { type LookupFunction, type Socket } from "node:net";
 import tls, { type ConnectionOptions } from "node:tls";
 import type { LookupAddress } from "node:dns";
@@ -26,7 +28,7 @@ export function readyEvent(socket: Socket): "connect" | "secureConnect" {
   return socket instanceof tls.TLSSocket ? "secureConnect" : "connect";
 }
 
-function lookupOptions(name: Name | undefined, first: Address | undefined): { readonly lookup?: LookupFunction; readonly autoSelectFamily?: true } {
+export function lookupOptions(name: Name | undefined, first: Address | undefined): { readonly lookup?: LookupFunction; readonly autoSelectFamily?: true } {
   if (name === undefined) return {};
   const lookup: LookupFunction = (_host, { all }, done) => {
     // A promise, even if the addresses are known: `net` expects the answer in a later turn.

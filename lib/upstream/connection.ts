@@ -1,4 +1,6 @@
-/** One HTTP/1.1 connection to an upstream, from its first request to its end; its listeners serve all of them. */
+/**
+ * One HTTP/1.1 connection to an upstream, from its first request to its end; its listeners serve all of them.
+ */
 import type { Socket } from "node:net";
 import { readyEvent } from "./connect.ts";
 import { NodeResponseParser } from "./node_response_parser.ts";

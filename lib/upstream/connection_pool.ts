@@ -1,4 +1,6 @@
-/** What the connections to one upstream have in common over HTTP/1.1 and HTTP/2: leases, the queue for them, TLS and addresses. */
+/**
+ * What the connections to one upstream have in common over HTTP/1.1 and HTTP/2: leases, the queue for them, TLS and addresses.
+ */
 import type { Socket } from "node:net";
 import type { ConnectionOptions } from "node:tls";
 import type { Clock, Timer } from "../base/clock.ts";

@@ -1,4 +1,6 @@
-/** Which fault a failed try is: what it means for retries and health, and whether the client or the upstream caused it. */
+/**
+ * Which fault a failed try is: what it means for retries and health, and whether the client or the upstream caused it.
+ */
 import { Fault, type ErrorCode } from "../base/errors.ts";
 
 /** The upstream cannot have seen the request: whatever the method, it may be sent again. */

@@ -1,4 +1,6 @@
-/** Checks one upstream at intervals, each time on a connection of its own, and reports whether the check passed. */
+/**
+ * Checks one upstream at intervals, each time on a connection of its own, and reports whether the check passed.
+ */
 import http from "node:http";
 import http2 from "node:http2";
 import type { Socket } from "node:net";

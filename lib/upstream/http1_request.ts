@@ -1,4 +1,6 @@
-/** Sends a request to an upstream over HTTP/1.1: the head as one string, the response read by our own parser or by Node's. */
+/**
+ * Sends a request to an upstream over HTTP/1.1: the head as one string, the response read by our own parser or by Node's.
+ */
 import { Readable } from "node:stream";
 import { Fault } from "../base/errors.ts";
 import { writeChunk, type Sink } from "../http/body.ts";

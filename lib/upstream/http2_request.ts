@@ -1,4 +1,6 @@
-/** Sends a request to an upstream over HTTP/2, on one stream. */
+/**
+ * Sends a request to an upstream over HTTP/2, on one stream.
+ */
 import http2, { type ClientHttp2Session, type ClientHttp2Stream, type IncomingHttpHeaders, type OutgoingHttpHeaders } from "node:http2";
 import { Fault, type ErrorCode } from "../base/errors.ts";
 import { sinkOf } from "../http/body.ts";

@@ -1,4 +1,6 @@
-/** Parses responses with Node's lenient HTTP/1.1 parser, for upstreams whose responses `response_parser.ts` refuses. */
+/**
+ * Parses responses with Node's lenient HTTP/1.1 parser, for upstreams whose responses `response_parser.ts` refuses.
+ */
 import http, { type IncomingMessage } from "node:http";
 import { Duplex } from "node:stream";
 import { hasToken, headerValue, headerValues } from "../http/headers.ts";

@@ -1,4 +1,6 @@
-/** One upstream of one service at run time, across reloads: its identity, connections and health, and how requests are sent to it. */
+/**
+ * One upstream of one service at run time, across reloads: its identity, connections and health, and how requests are sent to it.
+ */
 import type { Fault } from "../base/errors.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Reply } from "../http/reply.ts";

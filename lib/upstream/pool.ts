@@ -1,4 +1,6 @@
-/** The HTTP/1.1 connections to one upstream: unused ones are kept for each of its addresses, and the addresses are used in turn. */
+/**
+ * The HTTP/1.1 connections to one upstream: unused ones are kept for each of its addresses, and the addresses are used in turn.
+ */
 import type { Clock } from "../base/clock.ts";
 import { WriteBatch } from "../base/write_batch.ts";
 import type { Address } from "./addresses.ts";

@@ -1,4 +1,6 @@
-/** The memory that responses over plain connections are read into, shared by all of them: a new buffer for each read is garbage to collect. */
+/**
+ * The memory that responses over plain connections are read into, shared by all of them: a new buffer for each read is garbage to collect.
+ */
 import { LentBody } from "../http/lent_body.ts";
 
 /** Twice what Node reads at a time: a response of 64 KiB and its head come in one read, and are then one write to the client. */

@@ -1,4 +1,6 @@
-/** The head of a response as the client gets it, what makes one unfit to be passed on, and which trailers are passed on either way. */
+/**
+ * The head of a response as the client gets it, what makes one unfit to be passed on, and which trailers are passed on either way.
+ */
 import type { Readable } from "node:stream";
 import type { Exchange } from "../http/exchange.ts";
 import {

@@ -1,4 +1,6 @@
-/** The HTTP/2 connections to one upstream: few for each of its addresses, with many streams each, and no more of either than allowed. */
+/**
+ * The HTTP/2 connections to one upstream: few for each of its addresses, with many streams each, and no more of either than allowed.
+ */
 import http2, { type ClientHttp2Session } from "node:http2";
 import type { Socket } from "node:net";
 import tls from "node:tls";

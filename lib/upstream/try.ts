@@ -1,4 +1,6 @@
-/** What one try of a request is: what is sent, to which upstream, by which deadlines. */
+/**
+ * What one try of a request is: what is sent, to which upstream, by which deadlines.
+ */
 import type { Clock } from "../base/clock.ts";
 import { Fault } from "../base/errors.ts";
 import type { Exchange } from "../http/exchange.ts";
