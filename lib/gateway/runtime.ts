@@ -11,9 +11,8 @@ import { memoryCounters, type MemoryCounters } from "../store/memory.ts";
 import type { Breaker, BreakerSettings } from "../upstream/breaker.ts";
 import { UpstreamSet, type UpstreamSetReport, type Member } from "../upstream/upstream_set.ts";
 import { startHealthCheck, type HealthCheck, type HealthCheckSettings } from "../upstream/health_checks.ts";
-import { ReadBuffer } from "../upstream/read_buffer.ts";
 import type { Connections, Peer } from "../upstream/peer.ts";
-import { Pool, type PoolOptions } from "../upstream/pool.ts";
+import { Pool, ReadBuffer, type PoolOptions } from "../upstream/pool.ts";
 import { ReplayMemory } from "../upstream/replay.ts";
 import { Names, type Address } from "../upstream/addresses.ts";
 import { Sessions, type SessionsOptions } from "../upstream/sessions.ts";
@@ -68,7 +67,7 @@ export class Runtime {
   readonly #log: Log;
   readonly #random: () => number;
   readonly #names: Names;
-  readonly #inlet = new ReadBuffer();
+  readonly #readBuffer = new ReadBuffer();
   /** Requests to upstreams and replies to clients leave together. */
   readonly writeBatch = new WriteBatch();
   readonly #pools = new Map<string, Connections>();
@@ -221,7 +220,7 @@ export class Runtime {
     const name = this.#names.name(options.host);
     const named = name === undefined ? options : { ...options, name };
     if (!isHttp1(named)) return new Sessions(named, maxConnections, this.clock);
-    return new Pool({ ...named, inlet: this.#inlet, writeBatch: this.writeBatch }, maxConnections, this.clock);
+    return new Pool({ ...named, readBuffer: this.#readBuffer, writeBatch: this.writeBatch }, maxConnections, this.clock);
   }
 }
 
