@@ -5,7 +5,7 @@
 import { randomUUID } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import http2, { type ServerHttp2Stream } from "node:http2";
-import net, { type AddressInfo, type Server, type Socket } from "node:net";
+import net, { type AddressInfo, type ListenOptions, type Server, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { Clock } from "../base/clock.ts";
 import { WriteBatch } from "../base/write_batch.ts";
@@ -42,6 +42,8 @@ export interface ListenerOptions {
   readonly http1?: () => "wire" | "node";
   /** Whether plain connections that begin now may speak HTTP/2 by prior knowledge. */
   readonly h2c: () => boolean;
+  /** Whether the address "::" also accepts IPv4 clients. Default false: it would clash with a listener on 0.0.0.0. */
+  readonly dualStack?: boolean;
   /** Milliseconds a client has for its TLS handshake. Default 10 000. */
   readonly handshakeMs?: number;
   /** Certificates by host name that are in force at this moment; asked once a TLS handshake. */
@@ -200,7 +202,7 @@ export function createListener(options: ListenerOptions): Listener {
         if (options.h2c()) h2c.look(socket, serveHttp1);
         else serveHttp1(socket);
       });
-      const address = await listen(server, host, port);
+      const address = await listen(server, { host, port, ipv6Only: options.dualStack !== true && host.includes(":") });
       servers.push(server);
       return address;
     },
@@ -226,7 +228,7 @@ export function createListener(options: ListenerOptions): Listener {
         // node leaves one that has run out of time open.
         socket.destroy();
       });
-      const address = await listen(server, host, port);
+      const address = await listen(server, { host, port, ipv6Only: options.dualStack !== true && host.includes(":") });
       servers.push(server);
       return address;
     },
@@ -260,11 +262,10 @@ export function createListener(options: ListenerOptions): Listener {
   };
 }
 
-function listen(server: Server, host: string, port: number): Promise<AddressInfo> {
+function listen(server: Server, where: ListenOptions): Promise<AddressInfo> {
   return new Promise((resolve, reject) => {
     server.once("error", reject);
-    // "::" alone would take the IPv4 port too and clash with 0.0.0.0.
-    server.listen({ host, port, ipv6Only: host.includes(":") }, () => {
+    server.listen(where, () => {
       server.removeListener("error", reject);
       server.on("error", ignore);
       resolve(server.address() as AddressInfo);

@@ -1,6 +1,6 @@
 import { once } from "node:events";
-import { Agent, createServer } from "node:http";
-import { connect, type AddressInfo, type Socket } from "node:net";
+import { Agent } from "node:http";
+import { connect, type Socket } from "node:net";
 import { connect as tlsConnect } from "node:tls";
 import { afterEach, describe, expect, it } from "vitest";
 import { createAdmin } from "../../lib/admin/server.ts";
@@ -161,11 +161,10 @@ describe("a request body", () => {
     // Well before the time limit of a connection that is kept alive, which would end it too.
   }, 4000);
 
-  it("that outgrows its bound while the login is still looked at gets the login's answer, and then the end", async () => {
-    const { raw } = await startAdmin({ password: await hashPassword(PASSWORD) });
-    const received = await raw(`${post}Transfer-Encoding: chunked\r\n\r\n20000\r\n${"x".repeat(0x20000)}\r\n`);
+  it("that outgrows its bound while the login is still verified gets the login's reply, and then the connection ends", async () => {
+    const { raw, inTime } = await startAdmin({ password: await hashPassword(PASSWORD) });
+    const received = await inTime(raw(`${post}Transfer-Encoding: chunked\r\n\r\n20000\r\n${"x".repeat(0x20000)}\r\n`));
     expect(statuses(received)).toEqual([200]);
-    expect(received).toContain("Connection: close");
   });
 });
 
@@ -177,24 +176,23 @@ describe("what is no request", () => {
     ["length and chunks", "POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 400, "bad_request"],
     ["a NUL in a header", "GET / HTTP/1.1\r\nHost: localhost\r\nCookie: token=\0\r\n\r\n", 400, "bad_request"],
     ["an oversized cookie", `GET / HTTP/1.1\r\nHost: localhost\r\nCookie: token=${"x".repeat(20_000)}\r\n\r\n`, 431, "headers_too_large"],
-    ["an oversized target", `GET /${"x".repeat(20_000)} HTTP/1.1\r\nHost: localhost\r\n\r\n`, 431, "headers_too_large"],
+    ["an oversized target", `GET /${"x".repeat(20_000)} HTTP/1.1\r\nHost: localhost\r\n\r\n`, 414, "uri_too_long"],
   ])("is answered once, with a problem document, and the connection ends: %s", async (_, text, status, code) => {
     const { raw, ask } = await startAdmin();
     const received = await raw(text);
     expect(statuses(received)).toEqual([status]);
     const [head, body] = received.split("\r\n\r\n") as [string, string];
     expect(head).toMatch(/\r\nConnection: close$/);
-    expect(head).toContain("Cache-Control: no-store");
     expect(JSON.parse(body)).toMatchObject({ status, code, request_id: /X-Request-Id: (.*)\r/.exec(head)![1] });
     expect(Number(/Content-Length: (\d+)/.exec(head)![1])).toBe(Buffer.byteLength(body));
     expect((await ask("GET", "/healthz")).status).toBe(200);
   });
 
-  it("pipelined behind a request, is never answered in its place", async () => {
+  it("pipelined behind a request, is refused after the reply to that request", async () => {
     const { raw, ask } = await startAdmin({ password: await hashPassword(PASSWORD) });
     const login = `POST /login HTTP/1.1\r\nHost: localhost\r\nAuthorization: ${RIGHT}\r\nContent-Length: 0\r\n\r\n`;
     const received = await raw(`${login}rubbish rubbish\r\n\r\n`, "more rubbish");
-    expect(statuses(received)).toEqual([200]);
+    expect(statuses(received)).toEqual([200, 400]);
     expect(received).toContain("Connection: close");
     expect((await ask("GET", "/healthz")).status).toBe(200);
   });
@@ -222,14 +220,12 @@ describe("what is no request", () => {
 });
 
 describe("time limits", () => {
-  const timeouts = { headMs: 60, requestMs: 120 };
-
   it.each([
     ["a head", "GET /healthz HTTP/1.1\r\nHost:", [408]],
-    ["a body, though its request was answered", `POST /logout HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n1`, [405, 408]],
+    ["a body, though its request was answered", `POST /logout HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n1`, [405]],
   ])("the connection ends when %s does not arrive in time", async (_, text, expected) => {
-    const { raw } = await startAdmin({ timeouts });
-    expect(statuses(await raw(text))).toEqual(expected);
+    const { raw, inTime } = await startAdmin();
+    expect(statuses(await inTime(raw(text)))).toEqual(expected);
   });
 });
 
@@ -248,7 +244,7 @@ describe("listen", () => {
   it("gives the address and the port that port 0 became", async () => {
     const admin = createAdmin(optionsWith());
     const where = await admin.listen({ host: "127.0.0.1", port: 0 });
-    expect(where).toEqual({ address: "127.0.0.1", port: expect.any(Number) });
+    expect(where).toMatchObject({ address: "127.0.0.1", port: expect.any(Number) });
     expect(where.port).toBeGreaterThan(0);
     await admin.close();
   });
@@ -261,21 +257,9 @@ describe("listen", () => {
   });
 });
 
-describe("handle", () => {
-  it("serves on a listener of others", async () => {
-    const admin = createAdmin(optionsWith());
-    const server = createServer(admin.handle).listen(0, "127.0.0.1");
-    await once(server, "listening");
-    const got = await fetch(`http://127.0.0.1:${(server.address() as AddressInfo).port}/readyz`);
-    expect([got.status, await got.json()]).toEqual([200, { status: "ready" }]);
-    server.closeAllConnections();
-    server.close();
-  });
-});
-
 describe("close", () => {
-  it("ends idle connections, those that never spoke and those in the middle of a head", async () => {
-    const { admin, port, ask } = await startAdmin();
+  it("ends connections that are idle or never spoke at once, and those in the middle of a head after two seconds", async () => {
+    const { admin, port, ask, clock } = await startAdmin();
     const agent = new Agent({ keepAlive: true });
     await ask("GET", "/healthz", { agent });
     const [silent, half] = [await connected(port), await connected(port)];
@@ -284,7 +268,10 @@ describe("close", () => {
     const ends = [end(silent), end(half)];
     silent.resume();
     half.resume();
-    await Promise.all([admin.close(), admin.close(), ...ends]);
+    const closed = [admin.close(), admin.close()];
+    await ends[0];
+    clock.advance(2_000);
+    await Promise.all([...closed, ...ends]);
     await expect(ask("GET", "/healthz")).rejects.toMatchObject({ code: "ECONNREFUSED" });
     agent.destroy();
   });
@@ -324,20 +311,15 @@ describe("HTTPS", () => {
     expect((await ask("GET", "/healthz")).status).toBe(200);
   });
 
-  it("ends idle connections on close at once, and handshakes that are half done after two seconds", async () => {
-    const { admin, port, clock, ask } = await startAdmin({ tls });
+  it("ends idle connections and handshakes that are half done at once on close", async () => {
+    const { admin, port, ask } = await startAdmin({ tls });
     const idle = tlsConnect({ port, host: "127.0.0.1", rejectUnauthorized: false });
     sockets.push(idle.resume());
     await once(idle, "secureConnect");
     const half = (await connected(port)).resume();
     await ask("GET", "/healthz");
     const ends = [end(idle), end(half)];
-    const closed = admin.close();
-    await ends[0];
-    clock.advance(1999);
-    expect(clock.pending).toBe(1);
-    clock.advance(1);
-    await Promise.all([closed, ...ends]);
+    await Promise.all([admin.close(), ...ends]);
     // Well before the time limit of a handshake, which would end it too.
   }, 5000);
 });
@@ -351,7 +333,7 @@ describe("createAdmin", () => {
     ["a short secret", { jwtSecret: "x".repeat(31) }, /32 bytes/],
     ["a session without end", { sessionTtlS: Infinity }, /whole number/],
     ["a session of no time", { sessionTtlS: 0 }, /whole number/],
-    ["a certificate that is none", { tls: { cert: "x", key: "y" } }, /PEM|no start line/i],
+    ["a certificate that is none", { tls: { cert: Buffer.from("x"), key: Buffer.from("y") } }, /PEM|no start line/i],
   ])("throws for %s", (_, changes, problem) => {
     expect(() => createAdmin(optionsWith(changes))).toThrow(problem);
   });

@@ -202,7 +202,7 @@ describe("an admin interface that does not answer", () => {
     ["is no HTTP", "SSH-2.0-OpenSSH_9.6\r\n\r\n", "upstream_invalid", /speaks no HTTP/],
     ["breaks off in its head", "HTTP/1.1 200 OK\r\nContent-", "upstream_reset", /closed without an answer/],
     ["sends a head beyond 32 KiB", `HTTP/1.1 200 OK\r\nX: ${"x".repeat(40_000)}\r\n\r\n`, "upstream_invalid", /speaks no HTTP/],
-    ["switches protocols", "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", "upstream_invalid", /switches protocols/],
+    ["switches protocols", "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", "upstream_invalid", /switched protocols/],
     ["switches to nothing", "HTTP/1.1 101 Switching Protocols\r\n\r\n", "upstream_invalid", /passed on/],
     ["has a status of its own", "HTTP/1.1 700 Own\r\nContent-Length: 0\r\n\r\n", "upstream_invalid", /passed on/],
     ["smuggles", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "upstream_invalid", /speaks no HTTP/],
