@@ -10,7 +10,7 @@ import type { Log } from "../base/log.ts";
 import { hasToken, headerValue } from "../http/headers.ts";
 import type { Pair } from "./certificates.ts";
 import type { Limits } from "./limits.ts";
-import { createListener, type ListenerOptions } from "./listener.ts";
+import { Listener, type ListenerOptions } from "./listener.ts";
 import type { Inbound } from "./receive.ts";
 
 export interface OperatorServerOptions extends Pick<ListenerOptions, "serve" | "dualStack"> {
@@ -40,16 +40,12 @@ export function createOperatorServer(options: OperatorServerOptions): OperatorSe
   let files = options.tls;
   if (files !== null) tls.createSecureContext(files);
   const receiving = { clock, isTrusted: () => false, limits: { ...LIMITS, maxBodyBytes: options.maxBodyBytes } };
-  const listener = createListener({
+  const listener = new Listener({
     clock,
     log,
     serve,
     ...(dualStack === undefined ? {} : { dualStack }),
     receiving: () => receiving,
-    h2c: () => false,
-    certificates: () => ({ find: () => undefined }),
-    ended: () => {},
-    join: (client) => void client.destroy(), // no reply here is a tunnel
   });
   let closing: Promise<void> | null = null;
 

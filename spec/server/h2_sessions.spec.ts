@@ -1,9 +1,9 @@
 import net, { type AddressInfo, type Socket } from "node:net";
 import type { ServerHttp2Stream } from "node:http2";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
-import { ANSWER_MS, MAX_LINGER_MS, MAX_UNHEARD, RESETS, SILENCE_MS, SURPLUS_HEAD_BYTES } from "../../lib/server/h2_limits.ts";
-import { createSessions } from "../../lib/server/h2_sessions.ts";
+import { ANSWER_MS, MAX_LINGER_MS, MAX_UNREPORTED, RESETS, SILENCE_MS, SURPLUS_HEAD_BYTES } from "../../lib/server/h2_limits.ts";
+import { H2Sessions } from "../../lib/server/h2_sessions.ts";
 import { manualClock } from "../support/clock.ts";
 import {
   ACK,
@@ -35,10 +35,10 @@ async function listening(keepAliveMs = 1_000) {
   const streams: ServerHttp2Stream[] = [];
   const sockets: Socket[] = [];
   let limits = defaultLimits;
-  const sessions = createSessions({ clock, log: silentLog, limits: () => limits, keepAliveMs, onStream: (stream) => void streams.push(stream) });
+  const sessions = new H2Sessions({ clock, log: silentLog, limits: () => limits, keepAliveMs, onStream: (stream) => void streams.push(stream) });
   const server = net.createServer({ allowHalfOpen: true }, (socket) => {
     sockets.push(socket);
-    sessions.take(socket.on("error", () => {}));
+    sessions.add(socket.on("error", () => {}));
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   onTestFinished(() => {
@@ -59,7 +59,7 @@ async function listening(keepAliveMs = 1_000) {
   return { clock, pass, streams, sockets, sessions, connect, setLimits: (next: typeof limits) => (limits = next) };
 }
 
-test("a connection without streams is closed after keepAliveMs, with a GOAWAY; its timer goes with it", async () => {
+it("a connection without streams is closed after keepAliveMs, with a GOAWAY; its timer goes with it", async () => {
   const { clock, sessions, connect } = await listening();
   const talk = await connect();
   clock.advance(999);
@@ -70,7 +70,7 @@ test("a connection without streams is closed after keepAliveMs, with a GOAWAY; i
   await eventually(() => sessions.open === 0 && clock.pending === 0);
 });
 
-test("the time counts from the end of the last stream, and not while there is one", async () => {
+it("the time counts from the end of the last stream, and not while there is one", async () => {
   const { clock, streams, connect } = await listening();
   const talk = await connect();
   talk.headers(1, GET);
@@ -85,7 +85,7 @@ test("the time counts from the end of the last stream, and not while there is on
   await talk.closed();
 });
 
-test("after drain() a new connection is told to go at once, and one with a stream when that ends", async () => {
+it("after drain() a new connection is told to go at once, and one with a stream when that ends", async () => {
   const { streams, sessions, connect } = await listening();
   const busy = await connect();
   busy.headers(1, GET);
@@ -97,7 +97,7 @@ test("after drain() a new connection is told to go at once, and one with a strea
   await eventually(() => sessions.open === 0);
 });
 
-test("new connections are held to the limits in force when they begin", async () => {
+it("new connections are held to the limits in force when they begin", async () => {
   const { connect, setLimits } = await listening();
   const listSize = async () => {
     const talk = await connect();
@@ -110,7 +110,7 @@ test("new connections are held to the limits in force when they begin", async ()
   expect(await listSize()).toBe(4096 + SURPLUS_HEAD_BYTES);
 });
 
-test("what is no HTTP/2 ends that connection and no other", async () => {
+it("what is no HTTP/2 ends that connection and no other", async () => {
   const { sessions, connect } = await listening();
   const good = await connect();
   const bad = await connect();
@@ -121,7 +121,7 @@ test("what is no HTTP/2 ends that connection and no other", async () => {
 });
 
 describe("a connection without a whole head", () => {
-  test.each<[string, (talk: RawSession) => void]>([
+  it.each<[string, (talk: RawSession) => void]>([
     ["nothing behind its preface", () => {}],
     ["half a head", (talk) => talk.send(frame(HEADERS, END_STREAM, 1, block(GET)))],
     ["less than a frame", (talk) => talk.send(frame(HEADERS, END_STREAM, 1, block(GET)).subarray(0, 12))],
@@ -141,7 +141,7 @@ describe("a connection without a whole head", () => {
     await eventually(() => sessions.open === 0 && clock.pending === 0);
   });
 
-  test("has the longer time between requests once it had one", async () => {
+  it("has the longer time between requests once it had one", async () => {
     const { clock, streams, connect, setLimits } = await listening(75_000);
     setLimits({ ...defaultLimits, headersTimeoutMs: 3_000 });
     const talk = await connect();
@@ -169,7 +169,7 @@ describe("a later head beside a running stream", () => {
   }
   const isPing = ({ type, flags }: { type: number; flags: number }) => type === PING && flags === 0;
 
-  test("that never gets whole ends the connection after headersTimeoutMs, though bytes of it keep coming", async () => {
+  it("that never gets whole ends the connection after headersTimeoutMs, though bytes of it keep coming", async () => {
     const { clock, pass, streams, sessions, talk, arrived } = await busy({ acknowledge: false });
     talk.send(frame(HEADERS, END_STREAM, 3, HALF));
     for (let second = 0; second < 3; second++) {
@@ -184,7 +184,7 @@ describe("a later head beside a running stream", () => {
     await eventually(() => streams[0]!.destroyed && sessions.open === 0 && clock.pending === 0);
   });
 
-  test("that never gets whole is not settled by an answer to a PING just before it", async () => {
+  it("that never gets whole is not settled by an answer to a PING just before it", async () => {
     const { pass, streams, talk, arrived } = await busy({ acknowledge: false });
     talk.send(frame(HEADERS, END_STREAM, 3, HALF));
     await arrived();
@@ -199,7 +199,7 @@ describe("a later head beside a running stream", () => {
     expect(await talk.goaway()).toBe(CODES.NO_ERROR);
   });
 
-  test("that comes in parts in time is served, and one that was refused ends nothing", async () => {
+  it("that comes in parts in time is served, and one that was refused ends nothing", async () => {
     const { pass, streams, talk, arrived } = await busy();
     talk.send(frame(HEADERS, END_STREAM, 3, HALF));
     await arrived();
@@ -229,7 +229,7 @@ describe("requests that are reset without an event", () => {
     }
   };
 
-  test("end the connection when they are too many", async () => {
+  it("end the connection when they are too many", async () => {
     const { clock, pass, sessions, streams, connect } = await listening(75_000);
     const talk = await connect();
     await send(talk, 0, 100);
@@ -241,7 +241,7 @@ describe("requests that are reset without an event", () => {
     await eventually(() => sessions.open === 0 && clock.pending === 0);
   });
 
-  test("may as well be numbers that were left out, so they cost nothing that is under way, however many", async () => {
+  it("may as well be numbers that were left out, so they cost nothing that is under way, however many", async () => {
     const { clock, streams, connect } = await listening(75_000);
     const talk = await connect();
     talk.headers(1, GET);
@@ -255,7 +255,7 @@ describe("requests that are reset without an event", () => {
     await talk.closed();
   });
 
-  test("do not when they are few, nor do numbers of streams that were left out", async () => {
+  it("do not when they are few, nor do numbers of streams that were left out", async () => {
     const { clock, streams, connect } = await listening(75_000);
     const talk = await connect();
     for (let second = 0; second < 5; second++) {
@@ -270,13 +270,13 @@ describe("requests that are reset without an event", () => {
     expect(talk.frames.some(({ type }) => type === GOAWAY)).toBe(false);
   });
 
-  test("send the client to a new connection when they have taken up half the places, however slowly; what is under way finishes", async () => {
+  it("send the client to a new connection when they have taken up half the places, however slowly; what is under way finishes", async () => {
     const { clock, streams, connect } = await listening(75_000);
     const talk = await connect();
     await send(talk, 0, 10);
     talk.headers(21, GET);
     await eventually(() => streams.length === 1);
-    for (let sent = 11; sent <= MAX_UNHEARD; sent += 10) {
+    for (let sent = 11; sent <= MAX_UNREPORTED; sent += 10) {
       await send(talk, sent, 10);
       clock.advance(10_000);
     }
@@ -286,7 +286,7 @@ describe("requests that are reset without an event", () => {
     await talk.closed();
   });
 
-  test("are not confused with those that are served", async () => {
+  it("are not confused with those that are served", async () => {
     const { clock, streams, connect } = await listening(75_000);
     const talk = await connect();
     for (let i = 0; i < 700; i++) {
@@ -309,7 +309,7 @@ describe("a connection on which nghttp2 has given up, unseen", () => {
     ["DATA on a stream that was never begun", (talk) => talk.send(frame(DATA, 0, 5, Buffer.from("x")))],
   ];
 
-  test.each(BREAKS)("%s: the GOAWAY comes at once, and the connection ends with its streams though its client never closes", async (_what, offend) => {
+  it.each(BREAKS)("%s: the GOAWAY comes at once, and the connection ends with its streams though its client never closes", async (_what, offend) => {
     const { clock, pass, streams, sockets, sessions, connect } = await listening(75_000);
     const talk = await connect();
     talk.socket.allowHalfOpen = true;
@@ -321,7 +321,7 @@ describe("a connection on which nghttp2 has given up, unseen", () => {
     await eventually(() => streams[0]!.destroyed && sockets[0]!.destroyed && sessions.open === 0 && clock.pending === 0);
   });
 
-  test("it ends within two looks of an answer that is not sent any more", async () => {
+  it("it ends within two looks of an answer that is not sent any more", async () => {
     const { clock, pass, streams, sockets, sessions, connect } = await listening(75_000);
     const talk = await connect();
     talk.socket.allowHalfOpen = true;
@@ -336,7 +336,7 @@ describe("a connection on which nghttp2 has given up, unseen", () => {
     await eventually(() => streams[1]!.destroyed && sockets[0]!.destroyed && sessions.open === 0 && clock.pending === 0);
   });
 
-  test("one whose client does not read is not taken for it", async () => {
+  it("one whose client does not read is not taken for it", async () => {
     const { pass, streams, sockets, connect } = await listening(75_000);
     const talk = await connect();
     const wide = Buffer.from([0, 4, 0x7f, 0xff, 0xff, 0xff]);
@@ -351,7 +351,7 @@ describe("a connection on which nghttp2 has given up, unseen", () => {
     expect([streams[0]!.destroyed, sockets[0]!.destroyed]).toEqual([false, false]);
   });
 
-  test("without a stream it ends by the rule for idle ones", async () => {
+  it("without a stream it ends by the rule for idle ones", async () => {
     const { clock, pass, sockets, sessions, connect } = await listening(20_000);
     const talk = await connect();
     talk.socket.allowHalfOpen = true;
@@ -361,7 +361,7 @@ describe("a connection on which nghttp2 has given up, unseen", () => {
     await eventually(() => sockets[0]!.destroyed && sessions.open === 0 && clock.pending === 0);
   });
 
-  test("one that is merely silent is asked for a sign of life, and stays when it gives one", async () => {
+  it("one that is merely silent is asked for a sign of life, and stays when it gives one", async () => {
     const { pass, streams, connect } = await listening(75_000);
     const talk = await connect();
     talk.headers(1, GET);
@@ -385,7 +385,7 @@ describe.each<[string, Buffer, isCounted: boolean]>([
   ["PRIORITY", frame(PRIORITY, 0, 3, Buffer.from([0, 0, 0, 0, 15])), true],
   ["unknown", frame(0xfa, 0, 0), true],
 ])("100,000 %s frames", (_what, each, isCounted) => {
-  test("queue nothing on their connection, which is still served or ended by nghttp2, and hold up no other connection", async () => {
+  it("queue nothing on their connection, which is still served or ended by nghttp2, and hold up no other connection", async () => {
     const { streams, sockets, connect } = await listening(75_000);
     const [flood, other] = [await connect(), await connect()];
     flood.headers(1, GET);
@@ -404,7 +404,7 @@ describe.each<[string, Buffer, isCounted: boolean]>([
   });
 });
 
-test("a client that was told to go and never closes its side is cut off", async () => {
+it("a client that was told to go and never closes its side is cut off", async () => {
   const { clock, pass, sockets, sessions, connect } = await listening(2_000);
   const talk = await connect();
   talk.socket.allowHalfOpen = true;

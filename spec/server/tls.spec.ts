@@ -3,7 +3,7 @@ import type { AddressInfo } from "node:net";
 import tls, { type ConnectionOptions, type TLSSocket } from "node:tls";
 import { describe, expect, it, onTestFinished } from "vitest";
 import type { HostCertificates, Pair } from "../../lib/server/certificates.ts";
-import { createTlsServers, type TlsFiles } from "../../lib/server/tls.ts";
+import { TlsServers, type TlsFiles } from "../../lib/server/tls.ts";
 import { CA, CLIENT, SERVER, STRANGER } from "../support/certs.ts";
 import { manualClock } from "../support/clock.ts";
 import { OTHER_CA, RENEWED, SHOP } from "../support/more_certs.ts";
@@ -24,10 +24,10 @@ interface Met {
 
 function family(certificates: () => HostCertificates = () => ({ find: () => undefined })) {
   const clock = manualClock();
-  const servers = createTlsServers(certificates, clock);
+  const servers = new TlsServers(certificates, clock);
   return {
     clock,
-    renew: servers.renew,
+    renew: (files: TlsFiles) => servers.renew(files),
     async open(files: TlsFiles): Promise<number> {
       const server = servers.create(files);
       const sockets = new Set<TLSSocket>();
@@ -159,7 +159,7 @@ describe.each(VERSIONS)("a session of %s", (version) => {
 
 it("no timer is left when the last server has closed", async () => {
   const clock = manualClock();
-  const servers = createTlsServers(() => ({ find: () => undefined }), clock);
+  const servers = new TlsServers(() => ({ find: () => undefined }), clock);
   const made = [servers.create(FILES), servers.create(FILES)];
   for (const server of made) await once(server.listen(0, "127.0.0.1"), "listening");
   expect(clock.pending).toBe(1);
