@@ -6,7 +6,7 @@ import type { Reply } from "../http/reply.ts";
 import type { Pair } from "../server/certificates.ts";
 import { createOperatorServer, type OperatorServer } from "../server/operator_server.ts";
 import type { Inbound } from "../server/receive.ts";
-import { createEndpoints, type EndpointsOptions } from "./endpoints.ts";
+import { Endpoints, type EndpointsOptions } from "./endpoints.ts";
 
 export type { AdminSettings, AdminSource, ProxyConfig } from "./views.ts";
 
@@ -25,7 +25,9 @@ export function createAdmin(options: AdminOptions): Admin {
   const wrong = optionsProblem(options);
   if (wrong !== null) throw new Error(`admin interface: ${wrong}`);
   const { clock, log, tls } = options;
-  const { answer, endStreams } = createEndpoints(options);
+  const endpoints = new Endpoints(options);
+  const answer = (inbound: Inbound) => endpoints.answer(inbound);
+  const endStreams = () => endpoints.endStreams();
   return { ...createOperatorServer({ clock, log, tls, serve: answer, endStreams, maxBodyBytes: 0, dualStack: true }), answer };
 }
 

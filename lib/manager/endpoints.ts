@@ -9,10 +9,10 @@ import { ENCODED_SLASH, readTarget } from "../route/path.ts";
 import { isHost } from "../server/framing.ts";
 import type { Inbound } from "../server/receive.ts";
 import type { Proxy } from "./proxy.ts";
-import type { StaticFiles } from "./static_files.ts";
+import type { FindFile } from "./static_files.ts";
 
 /** `hosts` are names other than localhost under which it may be asked over plain HTTP. */
-export function createEndpoints(files: StaticFiles, forward: Proxy["forward"], hosts: readonly string[]): (inbound: Inbound) => Promise<Reply> {
+export function createEndpoints(findFile: FindFile, forward: Proxy["forward"], hosts: readonly string[]): (inbound: Inbound) => Promise<Reply> {
   const isKnown = allowedHosts(hosts);
   return async (inbound) => guarded(await answer(inbound));
 
@@ -35,7 +35,7 @@ export function createEndpoints(files: StaticFiles, forward: Proxy["forward"], h
       }
       return forward(inbound, (path.slice(4) || "/") + query);
     }
-    const file = files.find(path, inbound.headers);
+    const file = findFile(path, inbound.headers);
     if (file === null) return problem(call, "route_not_found", { detail: "There is no such page; the management UI begins at /." });
     return READING.has(method) ? file : wrongMethod(inbound, "GET, HEAD");
   }

@@ -5,24 +5,7 @@ import http2, { type IncomingHttpHeaders, type ServerHttp2Session, type ServerHt
 import type { Socket } from "node:net";
 import type { Clock, Timer } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
-import {
-  Allowance,
-  ANSWER_MS,
-  LEAST_REQUEST_BYTES,
-  LOOK_MS,
-  MAX_INVALID_FRAMES,
-  MAX_LINGER_MS,
-  MAX_REJECTED_STREAMS,
-  MAX_SESSION_MEGABYTES,
-  MAX_STREAMS,
-  MAX_UNREPORTED,
-  PINGS,
-  RESETS,
-  SETTINGS,
-  SILENCE_MS,
-  SURPLUS_HEAD_BYTES,
-  SURPLUS_LINES,
-} from "./h2_limits.ts";
+import * as h2 from "./h2_limits.ts";
 import type { Limits } from "./limits.ts";
 
 const { NGHTTP2_ENHANCE_YOUR_CALM, NGHTTP2_FLAG_END_STREAM, NGHTTP2_NO_ERROR } = http2.constants;
@@ -68,7 +51,7 @@ export class H2Sessions {
     this.#sessions.add(session);
     if (this.#timer === null) {
       this.#checkedAt = clock.now();
-      this.#timer = clock.after(LOOK_MS, this.#check);
+      this.#timer = clock.after(h2.LOOK_MS, this.#check);
     }
     http2Session.once("close", () => {
       this.#sessions.delete(session);
@@ -100,24 +83,24 @@ export class H2Sessions {
   readonly #check = (): void => {
     const now = this.#options.clock.now();
     // A pause of our own, with bytes waiting in the sockets, is not counted against the clients.
-    const elapsed = Math.min(now - this.#checkedAt, 2 * LOOK_MS);
+    const elapsed = Math.min(now - this.#checkedAt, 2 * h2.LOOK_MS);
     this.#checkedAt = now;
     for (const session of this.#sessions) session.check(now, elapsed);
-    this.#timer = this.#sessions.size > 0 ? this.#options.clock.after(LOOK_MS, this.#check) : null;
+    this.#timer = this.#sessions.size > 0 ? this.#options.clock.after(h2.LOOK_MS, this.#check) : null;
   };
 }
 
 function optionsFor(limits: Limits): ServerOptions {
   return {
-    maxSessionMemory: MAX_SESSION_MEGABYTES,
-    maxSessionInvalidFrames: MAX_INVALID_FRAMES,
-    maxSessionRejectedStreams: MAX_REJECTED_STREAMS,
+    maxSessionMemory: h2.MAX_SESSION_MEGABYTES,
+    maxSessionInvalidFrames: h2.MAX_INVALID_FRAMES,
+    maxSessionRejectedStreams: h2.MAX_REJECTED_STREAMS,
     // Holds also for a client that never acknowledges our settings.
-    maxHeaderListPairs: limits.maxHeaders + SURPLUS_LINES,
+    maxHeaderListPairs: limits.maxHeaders + h2.SURPLUS_LINES,
     // Node enforces the settings that it sends. The real limits are lower, and checked in h2_receive.ts.
     settings: {
-      maxConcurrentStreams: MAX_STREAMS,
-      maxHeaderListSize: limits.maxHeaderBytes + SURPLUS_HEAD_BYTES,
+      maxConcurrentStreams: h2.MAX_STREAMS,
+      maxHeaderListSize: limits.maxHeaderBytes + h2.SURPLUS_HEAD_BYTES,
       enableConnectProtocol: true,
     },
   };
@@ -127,9 +110,9 @@ class Session {
   readonly #session: ServerHttp2Session;
   readonly #socket: Socket;
   readonly #options: SessionsOptions;
-  readonly #resets: Allowance;
-  readonly #settings: Allowance;
-  readonly #pings: Allowance;
+  readonly #resets: h2.Allowance;
+  readonly #settings: h2.Allowance;
+  readonly #pings: h2.Allowance;
   /** Milliseconds without streams after which it is drained. */
   #keepMs: number;
   #streams = 0;
@@ -163,9 +146,9 @@ class Session {
     this.#headMs = limits.headersTimeoutMs;
     this.#keepMs = Math.min(options.keepAliveMs, limits.headersTimeoutMs);
     const now = options.clock.now();
-    this.#resets = new Allowance(RESETS, now);
-    this.#settings = new Allowance(SETTINGS, now);
-    this.#pings = new Allowance(PINGS, now);
+    this.#resets = new h2.Allowance(h2.RESETS, now);
+    this.#settings = new h2.Allowance(h2.SETTINGS, now);
+    this.#pings = new h2.Allowance(h2.PINGS, now);
     this.#idleSince = now;
     this.#bytesRead = socket.bytesRead;
     session.on("stream", this.#onStream);
@@ -203,7 +186,7 @@ class Session {
     }
     // Node waits for the client to close its side.
     this.#drainedSince ??= now;
-    if (now - this.#drainedSince >= MAX_LINGER_MS) this.#socket.destroy();
+    if (now - this.#drainedSince >= h2.MAX_LINGER_MS) this.#socket.destroy();
   }
 
   readonly #onStream = (stream: ServerHttp2Stream, _headers: IncomingHttpHeaders, flags: number, block: readonly string[]): void => {
@@ -231,12 +214,12 @@ class Session {
   #countUnreported(bytes: number): void {
     if (this.#session.destroyed) return;
     const last = this.#session.state.lastProcStreamID ?? 0;
-    const arrived = Math.min(Math.ceil((last - this.#lastStream) / 2), Math.ceil(bytes / LEAST_REQUEST_BYTES));
+    const arrived = Math.min(Math.ceil((last - this.#lastStream) / 2), Math.ceil(bytes / h2.LEAST_REQUEST_BYTES));
     this.#lastStream = last;
     // A request whose head is incomplete has its id already, and is subtracted once it is reported.
     this.#unreported += arrived - this.#reported;
     this.#reported = 0;
-    if (this.#unreported >= MAX_UNREPORTED) this.drain();
+    if (this.#unreported >= h2.MAX_UNREPORTED) this.drain();
   }
 
   /**
@@ -265,8 +248,8 @@ class Session {
     this.#stuckAt = this.#isStuck() ? this.#socket.bytesWritten : -1;
     // A process that was held up may run two checks in one turn, and sends what is ready at the end of it.
     if (this.#stuckAt >= 0 && this.#stuckAt === stuckBefore) setImmediate(this.#endIfStuck);
-    if (silentBefore < SILENCE_MS && this.#silentMs >= SILENCE_MS) this.#session.ping(ignore);
-    else if (this.#silentMs >= SILENCE_MS + ANSWER_MS) this.#session.destroy(SILENT, NGHTTP2_NO_ERROR);
+    if (silentBefore < h2.SILENCE_MS && this.#silentMs >= h2.SILENCE_MS) this.#session.ping(ignore);
+    else if (this.#silentMs >= h2.SILENCE_MS + h2.ANSWER_MS) this.#session.destroy(SILENT, NGHTTP2_NO_ERROR);
   }
 
   readonly #endIfStuck = (): void => {
@@ -280,7 +263,7 @@ class Session {
     return handle?.writeQueueSize === 0 && (this.#session.state.outboundQueueSize ?? 0) > 0;
   }
 
-  #spend(allowance: Allowance, what: string): void {
+  #spend(allowance: h2.Allowance, what: string): void {
     const session = this.#session;
     if (allowance.spend(this.#options.clock.now()) || session.destroyed) return;
     this.#options.log.warn(`an HTTP/2 connection was ended: too many ${what}`, { client_ip: this.#socket.remoteAddress });

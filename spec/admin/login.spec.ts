@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { createLogin } from "../../lib/admin/login.ts";
+import { Login } from "../../lib/admin/login.ts";
 import { createLog } from "../../lib/base/log.ts";
 import { hashPassword } from "../../lib/base/password.ts";
 import { manualClock } from "../support/clock.ts";
@@ -158,7 +158,7 @@ describe("guessing", () => {
   });
 
   it("counts an IPv6 /64 as one address, and IPv4 in IPv6 as IPv4", async () => {
-    const login = createLogin({ user: USER, password: PASSWORD, clock: manualClock() });
+    const login = new Login({ user: USER, password: PASSWORD, clock: manualClock() });
     const kind = async (authorization: string, address: string) => (await login.attempt(authorization, address)).kind;
     for (let i = 0; i < 5; i++) expect(await kind(WRONG, `2001:db8::${i}`)).toBe("wrong");
     expect(await kind(RIGHT, "2001:db8::ffff:1")).toBe("paused");
@@ -169,7 +169,7 @@ describe("guessing", () => {
   });
 
   it("is turned away, uncounted, when more come at once than two to verify and 32 to wait", async () => {
-    const login = createLogin({ user: USER, password: QUICK, clock: manualClock() });
+    const login = new Login({ user: USER, password: QUICK, clock: manualClock() });
     const right = basic(USER, "quick");
     const outcomes = await Promise.all(Array.from({ length: 40 }, (_, i) => login.attempt(right, `192.0.2.${i}`)));
     expect(outcomes.map(({ kind }) => kind)).toEqual([...Array(34).fill("accepted"), ...Array(6).fill("overloaded")]);
@@ -195,14 +195,14 @@ describe("guessing", () => {
 
 describe("many logins at once", () => {
   it("with the right, hashed password all succeed: none is taken for a guess while another is looked at", async () => {
-    const login = createLogin({ user: "admin", password: await hashPassword("right"), clock: manualClock() });
+    const login = new Login({ user: "admin", password: await hashPassword("right"), clock: manualClock() });
     const authorization = `Basic ${Buffer.from("admin:right").toString("base64")}`;
     const outcomes = await Promise.all(Array.from({ length: 8 }, () => login.attempt(authorization, "192.0.2.1")));
     expect(outcomes.map(({ kind }) => kind)).toEqual(Array.from({ length: 8 }, () => "accepted"));
   });
 
   it("with wrong ones, five are looked at and the others have to pause", async () => {
-    const login = createLogin({ user: "admin", password: await hashPassword("right"), clock: manualClock() });
+    const login = new Login({ user: "admin", password: await hashPassword("right"), clock: manualClock() });
     const authorization = `Basic ${Buffer.from("admin:wrong").toString("base64")}`;
     const outcomes = await Promise.all(Array.from({ length: 8 }, () => login.attempt(authorization, "192.0.2.1")));
     expect(outcomes.map(({ kind }) => kind)).toEqual(["wrong", "wrong", "wrong", "wrong", "wrong", "paused", "paused", "paused"]);

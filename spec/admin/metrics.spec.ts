@@ -3,8 +3,8 @@ import { Agent } from "node:http";
 import net from "node:net";
 import { Readable } from "node:stream";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { metricsFormat } from "../../lib/admin/endpoints.ts";
-import { createLogin } from "../../lib/admin/login.ts";
+import { metricsFormat } from "../../lib/admin/metrics_format.ts";
+import { Login } from "../../lib/admin/login.ts";
 import { createLog } from "../../lib/base/log.ts";
 import { manualClock } from "../support/clock.ts";
 import { eventually } from "../support/raw_client.ts";
@@ -136,7 +136,7 @@ describe("GET /metrics", () => {
 describe("a pair that was right", () => {
   const counting = () => {
     const verified: string[] = [];
-    const login = createLogin({ user: USER, password: PASSWORD, clock: manualClock() }, (given, stored) => {
+    const login = new Login({ user: USER, password: PASSWORD, clock: manualClock() }, (given, stored) => {
       verified.push(given);
       return Promise.resolve(given === stored);
     });
@@ -181,6 +181,6 @@ describe("metricsFormat", () => {
     ["application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2", "openmetrics"],
     ["application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,text/plain;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.4,*/*;q=0.1", "openmetrics"],
   ])("%s → %s", (accept, format) => {
-    expect(metricsFormat(accept)).toBe(format);
+    expect(metricsFormat(["Accept", accept])).toBe(format);
   });
 });
