@@ -1,22 +1,17 @@
 /**
- * Serves an interface for operators (the admin interface, the management UI) on its own port, with limits that suit people and scripts
- * instead of traffic.
+ * Serves an interface for operators (the admin interface, the management UI) on its own port, with limits that suit people and scripts.
  */
 import type { AddressInfo } from "node:net";
-import tls from "node:tls";
-import type { Clock } from "../base/clock.ts";
+import { createSecureContext } from "node:tls";
 import { Fault } from "../base/errors.ts";
-import type { Log } from "../base/log.ts";
 import { hasToken, headerValue } from "../http/headers.ts";
 import type { Pair } from "./certificates.ts";
 import type { Limits } from "./limits.ts";
 import { Listener, type ListenerOptions } from "./listener.ts";
 import type { Inbound } from "./receive.ts";
 
-export interface OperatorServerOptions extends Pick<ListenerOptions, "serve" | "dualStack"> {
-  readonly clock: Clock;
-  readonly log: Log;
-  /** Null: plain HTTP. */
+export interface OperatorServerOptions extends Pick<ListenerOptions, "serve" | "clock" | "log" | "dualStack"> {
+  /** PEM. Null: plain HTTP. */
   readonly tls: Pair | null;
   /** Bytes of a request body; 0: `serve` checks it. */
   readonly maxBodyBytes: number;
@@ -34,24 +29,16 @@ export interface OperatorServer {
 }
 
 /** Throws for a certificate that cannot be used. */
-export function createOperatorServer(options: OperatorServerOptions): OperatorServer {
-  const { clock, log, serve, dualStack } = options;
-  const isSecure = options.tls !== null;
-  let files = options.tls;
-  if (files !== null) tls.createSecureContext(files);
-  const receiving = { clock, isTrusted: () => false, limits: { ...LIMITS, maxBodyBytes: options.maxBodyBytes } };
-  const listener = new Listener({
-    clock,
-    log,
-    serve,
-    ...(dualStack === undefined ? {} : { dualStack }),
-    receiving: () => receiving,
-  });
+export function createOperatorServer({ tls, maxBodyBytes, endStreams, ...options }: OperatorServerOptions): OperatorServer {
+  if (tls !== null) createSecureContext(tls);
+  const { clock } = options;
+  const receiving = { clock, isTrusted: () => false, limits: { ...LIMITS, maxBodyBytes } };
+  const listener = new Listener({ ...options, receiving: () => receiving });
   let closing: Promise<void> | null = null;
 
   async function close(): Promise<void> {
     const drained = listener.drain(0);
-    options.endStreams();
+    endStreams();
     const grace = clock.after(CLOSE_GRACE_MS, () => listener.destroy());
     await drained;
     grace.cancel();
@@ -59,11 +46,9 @@ export function createOperatorServer(options: OperatorServerOptions): OperatorSe
   }
 
   return {
-    listen: ({ host, port }) => (files === null ? listener.listenPlain(host, port) : listener.listenSecure(host, port, withoutCa(files))),
-    renewTls(renewed) {
-      if (!isSecure) return;
-      listener.renewTls(withoutCa(renewed));
-      files = renewed;
+    listen: ({ host, port }) => (tls === null ? listener.listenPlain(host, port) : listener.listenSecure(host, port, withoutCa(tls))),
+    renewTls(files) {
+      if (tls !== null) listener.renewTls(withoutCa(files));
     },
     close: () => (closing ??= close()),
   };
@@ -90,25 +75,20 @@ function withoutCa({ cert, key }: Pair) {
 }
 
 /**
- * The whole body of a request, after asking for it where the client waits for that (RFC 9110 §10.1.1). Rejects with a `Fault`
- * "body_too_large" beyond `maxBytes`, and with an error when the body breaks off.
+ * The whole body of a request, requested first where the client waits for that (RFC 9110 §10.1.1). Rejects with a `Fault` "body_too_large"
+ * beyond `maxBytes`, and with an error when the body breaks off.
  */
-export function readBody({ body, headers, call }: Inbound, maxBytes: number): Promise<Buffer> {
-  if (body === null) return Promise.resolve(Buffer.alloc(0));
+export async function readBody({ body, headers, call }: Inbound, maxBytes: number): Promise<Buffer> {
   const tooLarge = new Fault("body_too_large", `the body has more than ${maxBytes} bytes`);
-  if (Number(headerValue(headers, "content-length") ?? 0) > maxBytes) return Promise.reject(tooLarge);
+  if (Number(headerValue(headers, "content-length") ?? 0) > maxBytes) throw tooLarge;
   if (hasToken(headerValue(headers, "expect"), "100-continue")) call.inform(100, []);
-  return new Promise((resolve, reject) => {
-    const chunks: Buffer[] = [];
-    let bytes = 0;
-    body.on("data", (chunk: Buffer) => {
-      bytes += chunk.length;
-      if (bytes <= maxBytes) return void chunks.push(chunk);
-      chunks.length = 0;
-      reject(tooLarge);
-    });
-    body.on("end", () => resolve(Buffer.concat(chunks)));
-    body.on("error", reject);
-    body.on("close", () => reject(new Error("the body broke off")));
-  });
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  // Destroying the body would reset a stream of HTTP/2, and with it the reply.
+  for await (const chunk of (body?.iterator({ destroyOnReturn: false }) ?? []) as AsyncIterable<Buffer>) {
+    bytes += chunk.length;
+    if (bytes > maxBytes) throw tooLarge;
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks);
 }

@@ -1,8 +1,10 @@
 import { once } from "node:events";
+import http2 from "node:http2";
 import { connect } from "node:net";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import type { Question } from "../../lib/index.ts";
 import { eventually } from "../support/raw_client.ts";
+import { CERT, KEY } from "./certificate.ts";
 import { EXPLANATION, source, startAdmin } from "./harness.ts";
 
 const QUESTION = { method: "GET", url: "/a/x?y=1", headers: { Host: "a" } };
@@ -65,6 +67,20 @@ describe("POST /gateway/explain", () => {
     expect([got.status, got.json.code]).toEqual([413, "body_too_large"]);
     const head = `POST /gateway/explain HTTP/1.1\r\nHost: localhost\r\nCookie: ${cookie}\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n`;
     expect(await inTime(raw(head, `11000\r\n${" ".repeat(0x11000)}\r\n`))).toMatch(/^HTTP\/1\.1 413 /);
+  });
+
+  it("413 over HTTP/2 for a question beyond 64 KiB whose length is not stated, and the largest question is answered", async () => {
+    const { port, session } = await startAdmin({ tls: { cert: CERT, key: KEY } });
+    const cookie = await session();
+    const client = http2.connect(`https://127.0.0.1:${port}`, { rejectUnauthorized: false });
+    onTestFinished(() => client.destroy());
+    const statusFor = async (bytes: number) => {
+      const stream = client.request({ ":method": "POST", ":path": "/gateway/explain", cookie, "content-type": "application/json" });
+      stream.on("error", () => {}).end(JSON.stringify(QUESTION).padEnd(bytes));
+      const [headers] = (await once(stream, "response")) as [http2.IncomingHttpHeaders & http2.IncomingHttpStatusHeader];
+      return headers[":status"];
+    };
+    expect([await statusFor(64 * 1024), await statusFor(64 * 1024 + 1)]).toEqual([200, 413]);
   });
 
   it("401 without a token, before the question is looked at; 403 for a foreign page; 405 by another method", async () => {
