@@ -23,7 +23,7 @@ describe("the throttle of logins", () => {
     expect(throttle.pausedFor("b")).toBe(0);
   });
 
-  it("forgets one failure of an address every half hour, not sooner", () => {
+  it("forgets one failure of an address every half hour", () => {
     const clock = manualClock();
     const throttle = new Throttle(clock);
     fail(throttle, "a", 9);
@@ -35,7 +35,7 @@ describe("the throttle of logins", () => {
     expect(throttle.pausedFor("a")).toBe(2_000);
   });
 
-  it("has forgotten an address after seven and a half hours, however often it had failed", () => {
+  it("forgets an address after seven and a half hours, however often it failed", () => {
     const clock = manualClock();
     const throttle = new Throttle(clock);
     fail(throttle, "a", 2000);
@@ -44,7 +44,7 @@ describe("the throttle of logins", () => {
     expect(throttle.pausedFor("a")).toBe(0);
   });
 
-  it("takes back the one failure that a right attempt was counted as, and none before it", () => {
+  it("takes back only the failure that a right attempt was counted as", () => {
     const clock = manualClock();
     const throttle = new Throttle(clock);
     fail(throttle, "a", 5);
@@ -57,7 +57,7 @@ describe("the throttle of logins", () => {
     expect(throttle.pausedFor("a")).toBe(2000);
   });
 
-  it("keeps the pause that another failure has brought while a right attempt was looked at", () => {
+  it("keeps the pause after a failure during the verification of a right attempt", () => {
     const throttle = new Throttle(manualClock());
     fail(throttle, "a", 3);
     const takeBack = throttle.begin("a");
@@ -66,14 +66,14 @@ describe("the throttle of logins", () => {
     expect(throttle.pausedFor("a")).toBe(1000);
   });
 
-  it("frees nobody of a pause in a flood of addresses", () => {
+  it("ends no pause in a flood of addresses", () => {
     const throttle = new Throttle(manualClock(), 100);
     fail(throttle, "victim", 12);
     for (let i = 0; i < 1000; i++) fail(throttle, `flood ${i}`, 5);
     expect(throttle.pausedFor("victim")).toBe(128_000);
   });
 
-  it("gives all addresses beyond its bound one allowance together, until others are forgotten", () => {
+  it("gives all addresses beyond its bound one common allowance, until others are forgotten", () => {
     const clock = manualClock();
     const throttle = new Throttle(clock, 100);
     for (let i = 0; i < 100; i++) throttle.begin(`known ${i}`);
@@ -91,7 +91,7 @@ describe("the throttle of logins", () => {
     expect(throttle.pausedFor("latest")).toBe(0);
   });
 
-  it("makes room for others when the only attempt of an address was right", () => {
+  it("forgets an address whose only attempt was right", () => {
     const throttle = new Throttle(manualClock(), 2);
     throttle.begin("a")();
     fail(throttle, "b", 5);
@@ -100,7 +100,7 @@ describe("the throttle of logins", () => {
     expect(throttle.pausedFor("b")).toBe(1000);
   });
 
-  it("admits at most 15 wrong guesses and one in 15 minutes, whatever right ones come in between (random guessers)", () => {
+  it("admits at most 15 wrong guesses and one every 15 minutes, with right ones in between (random guessers)", () => {
     const { int, chance } = random(11);
     for (let run = 0; run < 20; run++) {
       const clock = manualClock();

@@ -23,7 +23,7 @@ async function secureAdmin(pair: Pem) {
 const signedBy = (ca: string | null) => (ca === null ? {} : { ca: Buffer.from(ca) });
 
 describe("an admin interface over HTTPS", () => {
-  it("is asked when an authority that is named has signed its certificate", async () => {
+  it("is asked when the configured CA has signed its certificate", async () => {
     const admin = await secureAdmin(SERVER);
     const { ask } = await startManager(admin.url, signedBy(CA.cert));
     expect((await ask("GET", "/api/gateway")).status).toBe(200);
@@ -37,7 +37,7 @@ describe("an admin interface over HTTPS", () => {
     ["it is a client's", STRANGER, signedBy(CA.cert), /not one for a server/],
     ["it is for another name", SHOP, signedBy(OTHER_CA.cert), /other names/],
     ["it has expired", EXPIRED, signedBy(CA.cert), /expired/],
-  ] as [string, Pem, { ca?: Buffer }, RegExp][])("502, and not a byte is sent, when %s", async (_what, pair, trusted, detail) => {
+  ] as [string, Pem, { ca?: Buffer }, RegExp][])("gets no byte, and the client 502, when %s", async (_what, pair, trusted, detail) => {
     const admin = await secureAdmin(pair);
     const { ask } = await startManager(admin.url, trusted);
     const got = problemOf(await ask("POST", "/api/login", { headers: { Authorization: "Basic eDp5" } }));
@@ -46,7 +46,7 @@ describe("an admin interface over HTTPS", () => {
     expect(admin.requests()).toBe(0);
   });
 
-  it("NODE_TLS_REJECT_UNAUTHORIZED does not decide it", async () => {
+  it("is verified even if NODE_TLS_REJECT_UNAUTHORIZED is 0", async () => {
     const before = process.env.NODE_TLS_REJECT_UNAUTHORIZED;
     process.env.NODE_TLS_REJECT_UNAUTHORIZED = "0";
     onTestFinished(() => {
@@ -58,7 +58,7 @@ describe("an admin interface over HTTPS", () => {
     expect((await ask("GET", "/api/gateway")).status).toBe(502);
   });
 
-  it("is told from one without TLS, and one without TLS from it", async () => {
+  it("is distinguished from one without TLS", async () => {
     const plain = await startAdmin();
     const { ask } = await startManager(`https://127.0.0.1:${plain.port}`, signedBy(CA.cert));
     expect(problemOf(await ask("GET", "/api/healthz"))[2]).toMatch(/speaks no TLS/);
@@ -68,7 +68,7 @@ describe("an admin interface over HTTPS", () => {
   });
 });
 
-describe("the sentence for a failure", () => {
+describe("the detail of a failure", () => {
   it.each([
     ["ENOTFOUND", "its name has no address (ENOTFOUND)."],
     ["EHOSTUNREACH", "its address cannot be reached (EHOSTUNREACH)."],

@@ -31,7 +31,7 @@ describe("the files of the management UI", () => {
     ["/style.css", "text/css; charset=utf-8", LONG],
     ["/main.js", "text/javascript; charset=utf-8", LONG],
     ["/icon.svg", "image/svg+xml", LONG],
-  ])("%s is served as %s, to be asked about at each use", (path, type, content) => {
+  ])("%s is served as %s, to be revalidated at each use", (path, type, content) => {
     const reply = readStaticFiles(folder())(path, [])!;
     expect(reply.status).toBe(200);
     expect(String(reply.body)).toBe(content);
@@ -56,7 +56,7 @@ describe("the files of the management UI", () => {
     expect(gunzipSync(reply.body as Buffer).toString()).toBe(LONG);
   });
 
-  it.each(["br", "gzip;q=0", "gzip; q=0.000", "identity, *", ""])("are as they are for Accept-Encoding: %s", (accepted) => {
+  it.each(["br", "gzip;q=0", "gzip; q=0.000", "identity, *", ""])("are not compressed for Accept-Encoding: %s", (accepted) => {
     expect(String(readStaticFiles(folder())("/style.css", ["Accept-Encoding", accepted])!.body)).toBe(LONG);
   });
 
@@ -64,7 +64,7 @@ describe("the files of the management UI", () => {
     expect(String(readStaticFiles(folder())("/", ["Accept-Encoding", "gzip"])!.body)).toBe("<p>");
   });
 
-  it("304 for the tag of the same coding, alone, weak, in a list, or *", () => {
+  it("get 304 for the tag of the same coding, alone, weak, in a list, or *", () => {
     const files = readStaticFiles(folder());
     const tag = tagOf(files("/style.css", []));
     for (const given of [tag, `W/${tag}`, `"x", ${tag}`, "*"]) {
@@ -78,7 +78,7 @@ describe("the files of the management UI", () => {
     expect(files("/style.css", ["If-None-Match", zipped, "Accept-Encoding", "gzip"])!.status).toBe(304);
   });
 
-  it("a tag is that of the content: others have others, a new start keeps it", () => {
+  it("have a tag of their content, which a restart keeps", () => {
     const path = folder();
     const before = tagOf(readStaticFiles(path)("/style.css", []));
     expect(tagOf(readStaticFiles(path)("/style.css", []))).toBe(before);
@@ -86,7 +86,7 @@ describe("the files of the management UI", () => {
     expect(tagOf(readStaticFiles(path)("/style.css", []))).not.toBe(before);
   });
 
-  it("are read once: what is written later is not served", () => {
+  it("are read once: later changes are not served", () => {
     const path = folder();
     const files = readStaticFiles(path);
     writeFileSync(join(path, "style.css"), "other");
@@ -95,13 +95,13 @@ describe("the files of the management UI", () => {
     expect(files("/late.js", [])).toBeNull();
   });
 
-  it("that have not been built make an error that says what builds them", () => {
+  it("lead to an error that names the build command if they have not been built", () => {
     const empty = emptyFolder();
     expect(() => readStaticFiles(join(empty, "none"))).toThrow(/have not been built: .*none has no index\.html; npm run build makes them$/);
     expect(() => readStaticFiles(empty)).toThrow(/npm run build/);
   });
 
-  it("are those of the build, all of them, under 100 KiB in the first load", () => {
+  it("are all files of the build, under 100 KiB in the first load", () => {
     const files = readStaticFiles();
     const html = String(files("/", [])!.body);
     const built = fileURLToPath(new URL("../../dist/lib/manager/assets/", import.meta.url));
