@@ -8,11 +8,13 @@ import { problem, type Reply } from "../http/reply.ts";
 import { ENCODED_SLASH, readTarget } from "../route/path.ts";
 import { isHost } from "../server/framing.ts";
 import type { Inbound } from "../server/receive.ts";
-import type { Proxy } from "./proxy.ts";
 import type { FindFile } from "./static_files.ts";
 
+/** Asks the admin interface for `path`, query included: "/gateway/status". */
+type Forward = (inbound: Inbound, path: string) => Promise<Reply>;
+
 /** `hosts` are names other than localhost under which it may be asked over plain HTTP. */
-export function createEndpoints(findFile: FindFile, forward: Proxy["forward"], hosts: readonly string[]): (inbound: Inbound) => Promise<Reply> {
+export function createEndpoints(findFile: FindFile, forward: Forward, hosts: readonly string[]): (inbound: Inbound) => Promise<Reply> {
   const isKnown = allowedHosts(hosts);
   return async (inbound) => guarded(await answer(inbound));
 

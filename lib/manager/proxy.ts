@@ -13,13 +13,6 @@ import { readBody } from "../server/operator_server.ts";
 import type { Inbound } from "../server/receive.ts";
 import { addressOf, createAgent, Failure, failureOf, LEADS_BACK, NO_ADMIN, UNKNOWN_NAME, type Backend } from "./backend.ts";
 
-export interface Proxy {
-  /** `path` is what the admin interface is asked for, query included: "/gateway/status". Never rejects. */
-  forward(inbound: Inbound, path: string): Promise<Reply>;
-  /** Ends event streams, which would never end by themselves. */
-  endStreams(): void;
-}
-
 /** Until the head of a reply, in milliseconds, the wait for a connection included. A body may take its time: some are event streams. */
 const REPLY_MS = 10_000;
 /** Checking a large configuration takes longer than reading one. */
@@ -31,60 +24,69 @@ const PROBE_MS = 30_000;
 const MAX_HEAD_BYTES = 32 * 1024;
 export const MAX_BODY_BYTES = 64 * 1024;
 
-export function createProxy(backend: Backend, clock: Clock, log: Log): Proxy {
-  const prefix = backend.url.pathname.replace(/\/$/, "");
-  const send = backend.url.protocol === "https:" ? https.request : http.request;
-  const target = { ...addressOf(backend), agent: createAgent(backend), setHost: false, maxHeaderSize: MAX_HEAD_BYTES };
-  const streams = new Set<IncomingMessage>();
+export class AdminProxy {
+  readonly #backend: Backend;
+  readonly #clock: Clock;
+  readonly #log: Log;
+  /** The options that all requests have in common. */
+  readonly #target: http.RequestOptions;
+  /** Event streams, which would never end by themselves. */
+  readonly #streams = new Set<IncomingMessage>();
   /** Identifies our own requests when they come back (RFC 9110 §7.6.3): each would be forwarded until no connection is left. */
-  const via = `edge-gateway-manager-${randomUUID()}`;
-  let lastFailure: string | null = null;
+  readonly #via = `edge-gateway-manager-${randomUUID()}`;
+  #lastFailure: string | null = null;
 
-  return {
-    async forward(inbound, path) {
-      const { call, method, headers } = inbound;
-      let body: Buffer;
-      try {
-        // Read before connecting: an admin interface that waits for a slow client would look like one that does not answer.
-        body = await readBody(inbound, MAX_BODY_BYTES);
-      } catch (error) {
-        return problem(call, error instanceof Fault ? error.code : "bad_request", { why: (error as Error).message });
-      }
-      try {
-        if (headerValues(headers, "via").some((value) => value.includes(via))) throw new Failure("upstream_invalid", LEADS_BACK);
-        const response = await ask(inbound, path, body);
-        if (lastFailure !== null && response.statusCode! < 500) {
-          log.info("the admin interface answers again", { url: backend.url.href });
-          lastFailure = null;
-        }
-        if (isEventStream(response)) streams.add(response.once("close", () => streams.delete(response)));
-        return replyFrom(response, method);
-      } catch (error) {
-        // HTTP cannot carry what the client sent.
-        if (!(error instanceof Failure)) return problem(call, "bad_request", { why: (error as Error).message });
-        const { code, detail, message: why } = error;
-        if (!call.aborted) logFailure(why);
-        return problem(call, code, { detail, why });
-      }
-    },
-    endStreams() {
-      for (const stream of streams) stream.destroy();
-    },
-  };
+  constructor(backend: Backend, clock: Clock, log: Log) {
+    this.#backend = backend;
+    this.#clock = clock;
+    this.#log = log;
+    this.#target = { ...addressOf(backend), agent: createAgent(backend), setHost: false, maxHeaderSize: MAX_HEAD_BYTES };
+  }
+
+  endStreams(): void {
+    for (const stream of this.#streams) stream.destroy();
+  }
+
+  /** `path` is what the admin interface is asked for, query included: "/gateway/status". Never rejects. */
+  async forward(inbound: Inbound, path: string): Promise<Reply> {
+    const { call, method } = inbound;
+    let body: Buffer;
+    try {
+      // Read before connecting: an admin interface that waits for a slow client would look like one that does not answer.
+      body = await readBody(inbound, MAX_BODY_BYTES);
+    } catch (error) {
+      return problem(call, error instanceof Fault ? error.code : "bad_request", { why: (error as Error).message });
+    }
+    try {
+      const response = await this.#ask(inbound, path, body);
+      if (response.statusCode! < 500) this.#noteSuccess();
+      if (isEventStream(response)) this.#streams.add(response.once("close", () => this.#streams.delete(response)));
+      return replyFrom(response, method);
+    } catch (error) {
+      // HTTP cannot carry what the client sent.
+      if (!(error instanceof Failure)) return problem(call, "bad_request", { why: (error as Error).message });
+      const { code, detail, message: why } = error;
+      if (!call.aborted) this.#noteFailure(why);
+      return problem(call, code, { detail, why });
+    }
+  }
 
   /** Rejects with a `Failure`. */
-  function ask({ call, method, headers }: Inbound, path: string, body: Buffer): Promise<IncomingMessage> {
-    const fields = ["Host", backend.url.host, "Via", `1.1 ${via}`, ...forwardedHeaders(headers)];
+  #ask({ call, method, headers }: Inbound, path: string, body: Buffer): Promise<IncomingMessage> {
+    const { url } = this.#backend;
+    const fields = ["Host", url.host, "Via", `1.1 ${this.#via}`, ...forwardedHeaders(headers)];
     if (body.length > 0 || !SAFE.has(method)) fields.push("Content-Length", String(body.length));
     const list = fields as unknown as http.OutgoingHttpHeaders; // flat, which node accepts too
     const waitMs = method === "POST" ? REPLY_TO_POST_MS : REPLY_MS;
     return new Promise((resolve, reject) => {
-      const request = send({ ...target, method, path: prefix + path, headers: list });
+      if (headerValues(headers, "via").some((value) => value.includes(this.#via))) throw new Failure("upstream_invalid", LEADS_BACK);
+      const send = url.protocol === "https:" ? https.request : http.request;
+      const request = send({ ...this.#target, method, path: url.pathname.replace(/\/$/, "") + path, headers: list });
       const fail = (failure: Failure) => {
         reject(failure);
         request.destroy();
       };
-      const timer = clock.after(waitMs, () => fail(new Failure("upstream_timeout", `The admin interface has not answered within ${waitMs / 1000} s.`)));
+      const timer = this.#clock.after(waitMs, () => fail(new Failure("upstream_timeout", `The admin interface has not answered within ${waitMs / 1000} s.`)));
       call.onAbort(() => request.destroy());
       request.on("close", () => {
         timer.cancel();
@@ -107,11 +109,15 @@ export function createProxy(backend: Backend, clock: Clock, log: Log): Proxy {
     });
   }
 
+  #noteSuccess(): void {
+    if (this.#lastFailure !== null) this.#log.info("the admin interface answers again", { url: this.#backend.url.href });
+    this.#lastFailure = null;
+  }
+
   /** Logs a failure once, however often pages ask. */
-  function logFailure(reason: string): void {
-    if (reason === lastFailure) return;
-    lastFailure = reason;
-    log.warn("the admin interface does not answer", { url: backend.url.href, error: reason });
+  #noteFailure(reason: string): void {
+    if (reason !== this.#lastFailure) this.#log.warn("the admin interface does not answer", { url: this.#backend.url.href, error: reason });
+    this.#lastFailure = reason;
   }
 }
 

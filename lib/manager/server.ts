@@ -9,12 +9,12 @@ import { createOperatorServer, type OperatorServer } from "../server/operator_se
 import type { Inbound } from "../server/receive.ts";
 import type { Backend } from "./backend.ts";
 import { createEndpoints } from "./endpoints.ts";
-import { createProxy, forwardedHeaders, MAX_BODY_BYTES, type Proxy } from "./proxy.ts";
+import { AdminProxy, forwardedHeaders, MAX_BODY_BYTES } from "./proxy.ts";
 import { readStaticFiles } from "./static_files.ts";
 
 export interface ManagerOptions {
-  /** Where the admin interface is; a function answers for that of this process. */
-  readonly backend: Backend | AnswerInbound;
+  /** Where the admin interface is; that of this process is a function, called without a connection. */
+  readonly backend: Backend | ((inbound: Inbound) => Promise<Reply>);
   /** PEM. Null: plain HTTP. */
   readonly tls: Pair | null;
   /** Names other than localhost under which it may be asked over plain HTTP. */
@@ -27,19 +27,16 @@ export interface ManagerOptions {
 
 export type Manager = OperatorServer;
 
-type AnswerInbound = (inbound: Inbound) => Promise<Reply>;
-
 /** Throws with a sentence for the operator when the pages are not there. */
 export function createManager({ backend, tls, hosts, clock, log, assets }: ManagerOptions): Manager {
-  const proxy = typeof backend === "function" ? inProcess(backend) : createProxy(backend, clock, log);
-  const serve = createEndpoints(readStaticFiles(assets), proxy.forward, hosts);
-  return createOperatorServer({ clock, log, tls, serve, endStreams: proxy.endStreams, maxBodyBytes: MAX_BODY_BYTES });
-}
-
-/** The admin interface of this process is called without a connection, and ends its event streams itself. */
-function inProcess(answer: AnswerInbound): Proxy {
-  return {
-    forward: (inbound, path) => answer({ ...inbound, target: path, authority: "", headers: forwardedHeaders(inbound.headers) }),
-    endStreams() {},
-  };
+  const findFile = readStaticFiles(assets);
+  const common = { clock, log, tls, maxBodyBytes: MAX_BODY_BYTES };
+  if (typeof backend === "function") {
+    const forward = (inbound: Inbound, path: string) => backend({ ...inbound, target: path, authority: "", headers: forwardedHeaders(inbound.headers) });
+    // The admin interface of this process ends its event streams itself.
+    return createOperatorServer({ ...common, serve: createEndpoints(findFile, forward, hosts), endStreams() {} });
+  }
+  const proxy = new AdminProxy(backend, clock, log);
+  const serve = createEndpoints(findFile, (inbound, path) => proxy.forward(inbound, path), hosts);
+  return createOperatorServer({ ...common, serve, endStreams: () => proxy.endStreams() });
 }

@@ -15,7 +15,7 @@ import { problem, type Reply } from "../http/reply.ts";
 import type { HostCertificates } from "./certificates.ts";
 import { H2Request } from "./h2_request.ts";
 import { H2Sessions } from "./h2_sessions.ts";
-import { H2c } from "./h2c.ts";
+import { detectProtocol } from "./h2c.ts";
 import { CLIENT_IDLE_MS, KEEP_ALIVE_MS, type Http1, type Responder } from "./http1.ts";
 import { createNodeHttp1, type NodeHttp1 } from "./http1_node.ts";
 import { createWireHttp1 } from "./http1_wire.ts";
@@ -64,7 +64,8 @@ export class Listener {
   readonly #door: Door;
   readonly #http1: { readonly wire: Http1; readonly node: NodeHttp1 };
   readonly #http2: H2Sessions;
-  readonly #h2c: H2c;
+  /** Plain connections whose protocol is not known yet. */
+  readonly #undecided = new Set<Socket>();
   /** How many connections have been accepted. */
   #accepted = 0;
   #isStopAnnounced = false;
@@ -76,7 +77,6 @@ export class Listener {
     this.#tls = new TlsServers(options.certificates ?? (() => NO_CERTIFICATES), clock, options.handshakeMs);
     this.#door = createDoor(receiving, log, clock);
     this.connections = this.#door;
-    const limits = () => receiving().limits;
     const delivery = { clock, watch: new DeadlineTimer(clock), idleMs: CLIENT_IDLE_MS };
     const shared = { clock, log, writeBatch, delivery, receiving, answer: this.#answer, ended, join };
     this.#http1 = { wire: createWireHttp1(shared), node: createNodeHttp1(shared) };
@@ -86,17 +86,9 @@ export class Listener {
     this.#http2 = new H2Sessions({
       clock,
       log,
-      limits,
+      limits: () => receiving().limits,
       keepAliveMs: KEEP_ALIVE_MS,
       onStream: (stream, block, endOfStream, onReset) => void new H2Request(stream, block, endOfStream, onReset, h2Server),
-    });
-    const detail = "The request head did not arrive in time.";
-    this.#h2c = new H2c({
-      clock,
-      timeoutMs: () => limits().headersTimeoutMs,
-      tooLate: (socket) => refuseBare(socket, "request_timeout", { requestId: randomUUID(), clock, detail }),
-      serveHttp1: this.#serveHttp1,
-      serveHttp2: (socket) => this.#http2.add(socket),
     });
   }
 
@@ -105,7 +97,7 @@ export class Listener {
     const server = net.createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
       if (!this.#admit(socket)) return;
       socket.on("error", ignore);
-      if (this.#options.h2c?.()) this.#h2c.add(socket);
+      if (this.#options.h2c?.()) this.#serveByPreface(socket);
       else this.#serveHttp1(socket);
     });
     return this.#listen(server, host, port);
@@ -177,7 +169,20 @@ export class Listener {
     for (const socket of this.#sockets) socket.destroy();
   }
 
-  readonly #serveHttp1 = (socket: Socket): void => this.#http1[this.#options.http1?.() ?? "wire"].serve(socket);
+  #serveHttp1(socket: Socket): void {
+    this.#http1[this.#options.http1?.() ?? "wire"].serve(socket);
+  }
+
+  #serveByPreface(socket: Socket): void {
+    const { clock, receiving } = this.#options;
+    this.#undecided.add(socket);
+    detectProtocol(socket, clock, receiving().limits.headersTimeoutMs, (protocol) => {
+      this.#undecided.delete(socket);
+      if (protocol === "HTTP/1") this.#serveHttp1(socket);
+      else if (protocol === "HTTP/2") this.#http2.add(socket);
+      else refuseBare(socket, "request_timeout", { requestId: randomUUID(), clock, detail: "The request head did not arrive in time." });
+    });
+  }
 
   /** Gets the reply to a request and sends it; waits only for a promise. A reply that cannot be sent becomes a 500, or is given up if it has begun. */
   readonly #answer = (inbound: Inbound, responder: Responder): void => {
@@ -212,6 +217,7 @@ export class Listener {
     this.#accepted++;
     socket.once("close", () => {
       this.#sockets.delete(socket);
+      this.#undecided.delete(socket);
       if (this.#sockets.size === 0) this.#onAllClosed?.();
     });
     return true;
@@ -236,7 +242,7 @@ export class Listener {
 
   /** Ends connections that have not sent a byte of a request. */
   #endSilent(): void {
-    this.#h2c.drain();
+    for (const socket of this.#undecided) if (socket.bytesRead === 0) socket.destroy();
     for (const socket of this.#handshakes.values()) socket.destroy();
   }
 
