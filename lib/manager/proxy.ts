@@ -7,7 +7,7 @@ import https from "node:https";
 import type { Clock } from "../base/clock.ts";
 import { Fault } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { endToEnd, headerValue, headerValues, type HeaderList } from "../http/headers.ts";
+import { endToEnd, headerValue, headerValues, withHeader, withoutHeader, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { readBody } from "../server/operator_server.ts";
 import type { Inbound } from "../server/receive.ts";
@@ -124,18 +124,22 @@ export class AdminProxy {
 const SAFE = new Set(["GET", "HEAD"]);
 
 /**
- * Headers for the admin interface: without those of the connection, the framing, and Origin, for which it would refuse a page that it does
- * not know. Sec-Fetch-Dest, which browsers send on trusted connections only, says that a page's script asks: so the admin interface
- * leaves out the challenge for which the browser would open a password window.
+ * Without Origin, for which the admin interface would refuse a page that it does not know. Sec-Fetch-Dest, which browsers send on trusted
+ * connections only, says that a page's script asks: so the admin interface omits the challenge for which browsers open a password window.
  */
-export function forwardedHeaders(headers: HeaderList): string[] {
-  const list = endToEnd(headers);
-  const kept = ["Sec-Fetch-Dest", "empty"];
-  for (let i = 0; i < list.length; i += 2) if (!LEFT_OUT.has(list[i]!.toLowerCase())) kept.push(list[i]!, list[i + 1]!);
+export function scriptHeaders(headers: HeaderList): HeaderList {
+  return withHeader(withoutHeader(headers, "origin"), "Sec-Fetch-Dest", "empty");
+}
+
+/** Without the headers of the connection and the framing, which are generated again. */
+function forwardedHeaders(headers: HeaderList): string[] {
+  const list = endToEnd(scriptHeaders(headers));
+  const kept: string[] = [];
+  for (let i = 0; i < list.length; i += 2) if (!REGENERATED.has(list[i]!.toLowerCase())) kept.push(list[i]!, list[i + 1]!);
   return kept;
 }
 
-const LEFT_OUT = new Set(["host", "origin", "sec-fetch-dest", "content-length", "expect", "trailer"]);
+const REGENERATED = new Set(["host", "content-length", "expect", "trailer"]);
 
 /**
  * Whether another server answered in place of an admin interface. Pages ask for these two paths first, and no admin interface answers them

@@ -9,7 +9,7 @@ import { createOperatorServer, type OperatorServer } from "../server/operator_se
 import type { Inbound } from "../server/receive.ts";
 import type { Backend } from "./backend.ts";
 import { createEndpoints } from "./endpoints.ts";
-import { AdminProxy, forwardedHeaders, MAX_BODY_BYTES } from "./proxy.ts";
+import { AdminProxy, MAX_BODY_BYTES, scriptHeaders } from "./proxy.ts";
 import { readStaticFiles } from "./static_files.ts";
 
 export interface ManagerOptions {
@@ -32,7 +32,7 @@ export function createManager({ backend, tls, hosts, clock, log, assets }: Manag
   const findFile = readStaticFiles(assets);
   const common = { clock, log, tls, maxBodyBytes: MAX_BODY_BYTES };
   if (typeof backend === "function") {
-    const forward = (inbound: Inbound, path: string) => backend({ ...inbound, target: path, authority: "", headers: forwardedHeaders(inbound.headers) });
+    const forward = (inbound: Inbound, path: string) => backend({ ...inbound, target: path, authority: "", headers: scriptHeaders(inbound.headers) });
     // The admin interface of this process ends its event streams itself.
     return createOperatorServer({ ...common, serve: createEndpoints(findFile, forward, hosts), endStreams() {} });
   }

@@ -106,9 +106,9 @@ describe("every reply", () => {
 });
 
 describe("/api", () => {
-  it("logs in, reads, reloads and logs out through the real admin interface, without an Origin", async () => {
+  it.each(["another", "the same"])("logs in, reads, reloads and logs out through the real admin interface in %s process, without an Origin", async (which) => {
     const admin = await startAdmin({ corsOrigins: [] });
-    const { ask, port } = await startManager(admin.port);
+    const { ask, port } = await startManager(which === "another" ? admin.port : admin.admin);
     const own = { Origin: `http://127.0.0.1:${port}` };
     expect((await ask("GET", "/api/gateway")).status).toBe(401);
     const wrong = await ask("POST", "/api/login", { headers: { ...own, Authorization: WRONG } });
@@ -216,6 +216,26 @@ describe("/api", () => {
     await talk.until("HTTP/1.1 100 Continue\r\n\r\n");
     talk.send("ok");
     expect(await talk.closed()).toMatch(/ 200 OK[\s\S]*ok/);
+  });
+
+  it.each(["another", "the same"])("asks for the body of a question and streams events of an admin interface in %s process", async (which) => {
+    const admin = await startAdmin();
+    const { port } = await startManager(which === "another" ? admin.port : admin.admin);
+    const cookie = await admin.session();
+    const question = '{"method":"GET","url":"/"}';
+    const asking = await connect(port);
+    asking.send(
+      `POST /api/gateway/explain HTTP/1.1\r\nHost: localhost\r\nCookie: ${cookie}\r\nContent-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: ${question.length}\r\n\r\n`,
+    );
+    await asking.until("HTTP/1.1 100 Continue\r\n\r\n");
+    asking.send(question);
+    await asking.until('"outcome":"matched"');
+    const events = await connect(port);
+    events.send(`GET /api/gateway/events HTTP/1.1\r\nHost: localhost\r\nCookie: ${cookie}\r\n\r\n`);
+    await events.until("event: stats");
+    const closed = admin.admin.close();
+    await events.until("\r\n0\r\n\r\n");
+    await closed;
   });
 
   it("refuses WebSockets", async () => {
