@@ -5,14 +5,13 @@ import type { Clock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { allowedHosts, HOST_NOT_ALLOWED } from "../http/allowed_hosts.ts";
-import { headerValue, type HeaderList } from "../http/headers.ts";
+import { headerValue, tokens, type HeaderList } from "../http/headers.ts";
 import { isForeign } from "../http/own_pages.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import { METRICS_TYPES } from "../observe/exposition.ts";
+import { METRICS_TYPES, type MetricsFormat } from "../observe/exposition.ts";
 import type { Inbound } from "../server/receive.ts";
 import { EventStreams } from "./events.ts";
 import { Login } from "./login.ts";
-import { metricsFormat } from "./metrics_format.ts";
 import { readQuestion } from "./question.ts";
 import { Sessions } from "./session.ts";
 import { configView, explanationView, gatewayView, healthView, statsWithHistoryView, statusView, type AdminSource } from "./views.ts";
@@ -26,7 +25,7 @@ export interface EndpointsOptions {
   readonly sessionTtlS: number;
   /** Masks AdminPassword, and every secret that stands in the configuration itself. */
   readonly redactSecrets: boolean;
-  /** Origins whose pages may use the interface (CORS), as browsers write them: `https://ui.example.com`. No wildcard: credentials forbid one. */
+  /** Origins whose pages may use the interface (CORS): `https://ui.example.com`. No wildcard: credentials forbid one. */
   readonly corsOrigins: readonly string[];
   /** Names other than localhost under which it may be asked over plain HTTP. */
   readonly hosts: readonly string[];
@@ -64,7 +63,7 @@ export class Endpoints {
     this.#secrets = options.redactSecrets ? "masked" : "shown";
     this.#isKnownHost = allowedHosts(options.hosts);
     this.#origins = new Set(options.corsOrigins.map((origin) => origin.trim().replace(/\/$/, "").toLowerCase()));
-    const { source, version } = options;
+    const { source } = options;
     const view = (shown: () => unknown): Methods => ({ GET: { access: "session", answer: () => json(200, shown()) } });
     this.#table = {
       "/login": { POST: { access: "open", answer: (inbound) => this.#logIn(inbound) } },
@@ -78,10 +77,8 @@ export class Endpoints {
       "/gateway/explain": { POST: { access: "session", answer: (inbound) => this.#explain(inbound) } },
       "/gateway/reload": { POST: { access: "session", answer: (inbound) => this.#reload(inbound) } },
       "/metrics": { GET: { access: "open", answer: (inbound) => this.#metrics(inbound) } },
-      "/healthz": {
-        GET: { access: "open", answer: ({ headers }) => json(200, this.#sessions.hasCookie(headers) ? { status: "ok", version } : { status: "ok" }) },
-      },
-      "/readyz": { GET: { access: "open", answer: () => (source.ready() ? json(200, { status: "ready" }) : json(503, { status: "not_ready" })) } },
+      "/healthz": { GET: { access: "open", answer: (inbound) => this.#health(inbound) } },
+      "/readyz": { GET: { access: "open", answer: () => (source.ready() ? READY : NOT_READY) } },
     };
   }
 
@@ -186,6 +183,11 @@ export class Endpoints {
     return { status: 200, headers: ["Content-Type", "text/event-stream", "X-Accel-Buffering", "no"], body };
   }
 
+  #health({ headers }: Inbound): Reply {
+    const { version } = this.#options;
+    return json(200, this.#sessions.hasCookie(headers) ? { status: "ok", version } : { status: "ok" });
+  }
+
   async #explain(inbound: Inbound): Promise<Reply> {
     const question = await readQuestion(inbound);
     if ("code" in question) return problem(inbound.call, question.code, { detail: question.detail });
@@ -202,6 +204,8 @@ export class Endpoints {
   }
 }
 
+const READY = json(200, { status: "ready" });
+const NOT_READY = json(503, { status: "not_ready" });
 const SAFE = new Set(["GET", "HEAD", "OPTIONS"]);
 const COMMON: HeaderList = ["Cache-Control", "no-store", "X-Content-Type-Options", "nosniff", "Vary", "Origin"];
 const CORS = ["Access-Control-Allow-Credentials", "true", "Access-Control-Expose-Headers", "X-Request-Id, Retry-After"];
@@ -214,13 +218,35 @@ const SCRIPT_CHALLENGE: HeaderList = ["WWW-Authenticate", `Cookie realm="${REALM
 const SCRAPER_CHALLENGE: HeaderList = [...BASIC_CHALLENGE, "WWW-Authenticate", `Bearer realm="${REALM}"`];
 
 /**
- * The path, without the query, of a target in origin-form or absolute-form (RFC 9112 §3.2); null for other forms. For absolute-form also the
- * authority, which takes the place of Host: `admin.example:8081` of http://admin.example:8081/gateway.
+ * The path, without the query, of a target in origin-form or absolute-form (RFC 9112 §3.2); null for other forms. For absolute-form also
+ * the authority, which overrides Host: `admin.example:8081` of http://admin.example:8081/gateway.
  */
 function targetOf(target: string): { readonly path: string | null; readonly authority?: string } {
   const [prefix = "", authority] = /^https?:\/\/([^/?]+)/i.exec(target) ?? [];
   const path = target.slice(prefix.length).split("?", 1)[0]!;
   return { path: path.startsWith("/") ? path : null, ...(authority !== undefined && { authority }) };
+}
+
+/**
+ * By the Accept header (RFC 9110 §12.5.1): OpenMetrics where it is accepted by name and not less than the Prometheus text format, which
+ * every other client gets.
+ */
+export function metricsFormat(headers: HeaderList): MetricsFormat {
+  let open = 0;
+  /** The quality of the text format by how it was named; the most specific name counts. */
+  const plain: { exact?: number; type?: number; any?: number } = {};
+  for (const range of tokens(headers, "accept")) {
+    const [type, ...parameters] = range.split(";").map((part) => part.trim());
+    const value = (start: string) => parameters.find((each) => each.startsWith(start))?.slice(start.length).replace(/^"(.*)"$/, "$1");
+    const version = value("version=");
+    const quality = value("q=") ?? "1";
+    const wanted = /^(?:0(?:\.\d{0,3})?|1(?:\.0{0,3})?)$/.test(quality) ? Number(quality) : 0;
+    if (type === "application/openmetrics-text" && (version ?? "1.0.0") === "1.0.0") open = Math.max(open, wanted);
+    else if (type === "text/plain" && (version ?? "0.0.4") === "0.0.4") plain.exact = Math.max(plain.exact ?? 0, wanted);
+    else if (type === "text/*") plain.type = wanted;
+    else if (type === "*/*") plain.any = wanted;
+  }
+  return open > 0 && open >= (plain.exact ?? plain.type ?? plain.any ?? 0) ? "openmetrics" : "prometheus";
 }
 
 function retryAfter(ms: number): HeaderList {

@@ -1,5 +1,5 @@
 /**
- * The stream of events (server-sent events, HTML standard §9.2): sends every reader the status, the health and the statistics of the gateway
+ * Streams of events (server-sent events, HTML standard §9.2): every reader gets the status, the health and the statistics of the gateway
  * as they change.
  */
 import { Readable } from "node:stream";

@@ -20,8 +20,8 @@ export async function readQuestion(inbound: Inbound): Promise<Question | Unreada
   try {
     body = await readBody(inbound, MAX_BYTES);
   } catch (error) {
-    if (error instanceof Fault && error.code === "body_too_large") return { code: error.code, detail: `A question may have ${MAX_BYTES} bytes.` };
-    return malformed("The body ended before its announced end.");
+    if (!(error instanceof Fault)) return malformed("The body ended before its announced end.");
+    return { code: "body_too_large", detail: `A question may have ${MAX_BYTES} bytes.` };
   }
   try {
     return questionOf(JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(body)));

@@ -10,7 +10,7 @@ export interface SessionOptions {
   readonly user: string;
   /** As configured. A change of user or password ends all sessions. */
   readonly password: string;
-  /** Null: random, so no session outlives the process. Instances with the same secret, user and password share sessions, but not revocations. */
+  /** Null: random, so sessions end with the process. Instances with the same secret, user and password share sessions, not revocations. */
   readonly jwtSecret: string | null;
   readonly sessionTtlS: number;
   readonly clock: Clock;

@@ -18,16 +18,16 @@ const FORGET_MS = 2 * MAX_PAUSE_MS;
 const MAX_FAILURES = FREE_FAILURES + 10;
 
 /**
- * Failures are forgotten by time alone, one every half hour. So in any time t an address makes at most 15 + t / 15 min wrong guesses, also if
- * right credentials come from it in between.
+ * Failures are forgotten by time alone, one every half hour. So in any time t an address makes at most 15 + t / 15 min wrong guesses, also
+ * if right credentials come from it in between.
  */
 export class Throttle {
   readonly #clock: Clock;
   readonly #maxEntries: number;
   readonly #entries = new Map<string, Entry>();
   /**
-   * For new addresses while all entries are in use: so a flood neither ends anyone's pause, nor gets fresh guesses, nor grows memory. It does
-   * delay logins from other new addresses while it lasts.
+   * For new addresses while all entries are in use: so a flood neither ends anyone's pause, nor gets fresh guesses, nor grows memory. It
+   * does delay logins from other new addresses while it lasts.
    */
   readonly #shared: Entry = { clearAt: 0, pausedUntil: 0 };
 
@@ -43,8 +43,8 @@ export class Throttle {
   }
 
   /**
-   * Counts an attempt as failed before it is verified, so that parallel guesses are counted. Returns a function that takes this failure back
-   * if the attempt was right. Earlier failures stay: somebody else may have made them.
+   * Counts an attempt as failed before it is verified, so that parallel guesses are counted. Returns a function that takes this failure
+   * back if the attempt was right. Earlier failures stay: somebody else may have made them.
    */
   begin(address: string): () => void {
     const entry = this.#entryFor(address);
@@ -66,10 +66,11 @@ export class Throttle {
     const known = this.#entries.get(address);
     if (known !== undefined) return known;
     const now = this.#clock.now();
-    if (this.#entries.size >= this.#maxEntries) for (const [old, { clearAt }] of this.#entries) if (clearAt <= now) this.#entries.delete(old);
-    if (this.#entries.size >= this.#maxEntries) return this.#shared;
+    const entries = this.#entries;
+    if (entries.size >= this.#maxEntries) for (const [old, { clearAt }] of entries) if (clearAt <= now) entries.delete(old);
+    if (entries.size >= this.#maxEntries) return this.#shared;
     const entry: Entry = { clearAt: 0, pausedUntil: 0 };
-    this.#entries.set(address, entry);
+    entries.set(address, entry);
     return entry;
   }
 }

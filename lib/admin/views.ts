@@ -1,5 +1,5 @@
 /**
- * The JSON that the admin interface shows: the ProxyConfig, the admin configuration object, and the gateway's status, health and statistics.
+ * The JSON of the admin interface: the ProxyConfig, the admin configuration object, and the gateway's status, health and statistics.
  */
 import type { Readable } from "node:stream";
 import { MASK } from "../config/references.ts";
@@ -52,8 +52,8 @@ export function gatewayView({ services, plugins, global }: ProxyConfig): ProxyCo
 }
 
 /** Times in the format of RFC 3339. */
-export function statusView({ uptimeMs, inFlight, loadedAt, lastReload, lastChange, pluginFaults, certificates, warnings, ...status }: GatewayStatus) {
-  const { version, state, ready, digest, counts } = status;
+export function statusView(status: GatewayStatus) {
+  const { version, state, ready, uptimeMs, inFlight, digest, loadedAt, counts, lastReload, lastChange } = status;
   return {
     version,
     state,
@@ -65,9 +65,11 @@ export function statusView({ uptimeMs, inFlight, loadedAt, lastReload, lastChang
     counts,
     last_reload: lastReload === null ? null : { ...lastReload, at: moment(lastReload.at) },
     last_change: lastChange === null ? null : { ...lastChange, at: moment(lastChange.at) },
-    plugin_faults: pluginFaults,
-    certificates: certificates.map(({ where, path, names, commonName, notAfter }) => ({ where, path, names, common_name: commonName, not_after: moment(notAfter) })),
-    warnings: warnings.map(({ code, message, service, route }) => ({ code, message, service, route })),
+    plugin_faults: status.pluginFaults,
+    certificates: status.certificates.map(({ where, path, names, commonName, notAfter }) => {
+      return { where, path, names, common_name: commonName, not_after: moment(notAfter) };
+    }),
+    warnings: status.warnings.map(({ code, message, service, route }) => ({ code, message, service, route })),
   };
 }
 

@@ -86,7 +86,8 @@ export class AdminProxy {
         reject(failure);
         request.destroy();
       };
-      const timer = this.#clock.after(waitMs, () => fail(new Failure("upstream_timeout", `The admin interface has not answered within ${waitMs / 1000} s.`)));
+      const late = `The admin interface has not answered within ${waitMs / 1000} s.`;
+      const timer = this.#clock.after(waitMs, () => fail(new Failure("upstream_timeout", late)));
       call.onAbort(() => request.destroy());
       request.on("close", () => {
         timer.cancel();
@@ -100,7 +101,7 @@ export class AdminProxy {
       request.on("response", (response) => {
         timer.cancel();
         const status = response.statusCode!;
-        if (status < 200 || status > 599) fail(new Failure("upstream_invalid", "The admin interface sent an HTTP answer that cannot be passed on."));
+        if (status < 200 || status > 599) fail(new Failure("upstream_invalid", "The admin interface sent a reply that cannot be passed on."));
         else if (isNoAdmin(method, path, response)) fail(new Failure("upstream_invalid", NO_ADMIN));
         else if (status === 421) fail(new Failure("upstream_invalid", UNKNOWN_NAME));
         else resolve(response);
@@ -161,8 +162,9 @@ function replyFrom(response: IncomingMessage, method: string): Reply {
     response.resume();
     return { status, headers, requestId, body: null };
   }
+  const stopped = () => response.destroy(new Fault("upstream_timeout", "the admin interface stopped in the middle of its answer"));
   if (isEventStream(response)) response.socket.setKeepAlive(true, PROBE_MS);
-  else response.setTimeout(BODY_IDLE_MS, () => response.destroy(new Fault("upstream_timeout", "the admin interface stopped in the middle of its answer")));
+  else response.setTimeout(BODY_IDLE_MS, stopped);
   return { status, headers, requestId, body: response };
 }
 

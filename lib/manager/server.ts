@@ -32,7 +32,9 @@ export function createManager({ backend, tls, hosts, clock, log, assets }: Manag
   const findFile = readStaticFiles(assets);
   const common = { clock, log, tls, maxBodyBytes: MAX_BODY_BYTES };
   if (typeof backend === "function") {
-    const forward = (inbound: Inbound, path: string) => backend({ ...inbound, target: path, authority: "", headers: scriptHeaders(inbound.headers) });
+    const forward = (inbound: Inbound, path: string) => {
+      return backend({ ...inbound, target: path, authority: "", headers: scriptHeaders(inbound.headers) });
+    };
     // The admin interface of this process ends its event streams itself.
     return createOperatorServer({ ...common, serve: createEndpoints(findFile, forward, hosts), endStreams() {} });
   }

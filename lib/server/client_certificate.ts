@@ -44,12 +44,13 @@ function ifOpen<T>(get: () => T): T | null {
 }
 
 /**
- * `socket.authorized` alone proves nothing: node sets it for every resumed TLS 1.3 session, also of a client that has shown no certificate. A
- * certificate that was shown is in the session's ticket.
+ * `socket.authorized` alone proves nothing: node sets it for every resumed TLS 1.3 session, also of a client that has shown no certificate.
+ * A certificate that was shown is in the session's ticket.
  */
 function read(socket: TLSSocket): ClientCertificate | null {
   const shown = socket.getPeerX509Certificate();
-  return shown === undefined ? null : clientCertificate(shown, socket.authorized ? null : String(socket.authorizationError ?? "UNVERIFIED"));
+  if (shown === undefined) return null;
+  return clientCertificate(shown, socket.authorized ? null : String(socket.authorizationError ?? "UNVERIFIED"));
 }
 
 /** `reason` is why it is not verified, as a code of OpenSSL: "CERT_HAS_EXPIRED"; null when it is. */

@@ -1,9 +1,9 @@
 /**
  * Reads a request from the header block of an HTTP/2 stream (RFC 9113 §8), ordinary or opening a WebSocket (RFC 8441).
  *
- * nghttp2 resets the stream for: names in upper case, CR, LF and NUL, blanks around values, headers of a connection, TE other than "trailers",
- * pseudo-headers that are missing, unknown, repeated, late, or of a response, a path without "/", a second Content-Length or Host, and a
- * body that is not as long as its Content-Length.
+ * nghttp2 resets the stream for: names in upper case, CR, LF and NUL, blanks around values, headers of a connection, TE other than
+ * "trailers", pseudo-headers that are missing, unknown, repeated, late, or of a response, a path without "/", a second Content-Length or
+ * Host, and a body that is not as long as its Content-Length.
  */
 import { METHODS } from "node:http";
 import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";

@@ -92,8 +92,10 @@ export class H2Request implements Responder {
       const upload = {
         received: () => received,
         // Unread bodies of other streams do not hold this one back: node returns the connection's window as bytes arrive.
-        awaited: () =>
-          stream.readableFlowing === true && !isWhole(stream) && (!expectsContinue || isContinued(stream)) && !(stream.headersSent && isLive(headers)),
+        awaited: () => {
+          if (stream.readableFlowing !== true || isWhole(stream) || (expectsContinue && !isContinued(stream))) return false;
+          return !(stream.headersSent && isLive(headers));
+        },
         tooSlow: () => this.#tooSlow("the body arrives too slowly"),
       };
       stream.once("close", this.#server.uploads.watch(upload, minBodyBytesPerS));

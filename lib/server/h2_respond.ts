@@ -1,10 +1,11 @@
 /**
- * Writes a reply to an HTTP/2 stream: head, body with back-pressure, trailers. A fault after the head resets the stream, not the connection.
+ * Writes a reply to an HTTP/2 stream: head, body with back-pressure, trailers. A fault after the head resets only the stream.
  */
 import http2, { type OutgoingHttpHeaders, type ServerHttp2Stream } from "node:http2";
 import { Readable } from "node:stream";
 import { Fault } from "../base/errors.ts";
 import { pump } from "../http/body.ts";
+import type { Call } from "../http/exchange.ts";
 import { grpcReply } from "../http/grpc.ts";
 import { h2Fields } from "../http/h2_fields.ts";
 import type { HeaderList } from "../http/headers.ts";
@@ -50,7 +51,7 @@ export function respondStream(stream: ServerHttp2Stream, inbound: Inbound, given
   // Tells a client that is still sending that the rest is not read (RFC 9113 §8.1).
   if (inbound.body !== null || inbound.upgrade !== null) stream.once("finish", () => setImmediate(stopUpload, stream, inbound.body));
   if (body === null) discard(reply);
-  else sendBody(stream, body, inbound, reply, options, giveUp);
+  else sendBody(stream, body, call, reply, options, giveUp);
   return false;
 }
 
@@ -66,7 +67,7 @@ export function informStream(stream: ServerHttp2Stream): (status: number, header
 
 const MAX_INFORMATIONAL = 16;
 
-function sendBody(stream: ServerHttp2Stream, body: Buffer | Readable, { call }: Inbound, reply: Reply, options: DeliveryOptions, giveUp: GiveUp): void {
+function sendBody(stream: ServerHttp2Stream, body: Buffer | Readable, call: Call, reply: Reply, options: DeliveryOptions, giveUp: GiveUp): void {
   // Node's own timeout of a stream is restarted by whatever the connection sends, answers to PINGs included.
   const delivery = () => new Delivery(call, { to: stream, outlet: stream, cut: () => giveUp(NGHTTP2_CANCEL) }, options);
   if (Buffer.isBuffer(body) && body.length <= PIECE_BYTES) {

@@ -158,7 +158,7 @@ class Session {
 
   /**
    * Sends one GOAWAY that names the last request that is served: open streams finish, and the client repeats later requests elsewhere
-   * (RFC 9113 §6.8). An earlier GOAWAY that refuses nothing would spare it that, but after any GOAWAY of node's nghttp2 ignores new streams.
+   * (RFC 9113 §6.8). An earlier GOAWAY that refuses nothing would spare it that, but nghttp2 ignores new streams after any GOAWAY of node.
    */
   drain(): void {
     if (!this.#session.destroyed) this.#session.close();

@@ -4,6 +4,8 @@
 import type { Socket } from "node:net";
 import type { Clock } from "../base/clock.ts";
 
+type Protocol = "HTTP/1" | "HTTP/2" | "unknown";
+
 /** The part of the preface that no HTTP/1 request can start with; the HTTP/2 parser checks the rest. */
 const PREFACE = Buffer.from("PRI * HTTP/2.0\r\n");
 
@@ -11,7 +13,7 @@ const PREFACE = Buffer.from("PRI * HTTP/2.0\r\n");
  * Calls `decided` once, unless the connection closes before; what was read is put back. "unknown": the client has not sent enough within
  * `timeoutMs`.
  */
-export function detectProtocol(socket: Socket, clock: Clock, timeoutMs: number, decided: (protocol: "HTTP/1" | "HTTP/2" | "unknown") => void): void {
+export function detectProtocol(socket: Socket, clock: Clock, timeoutMs: number, decided: (protocol: Protocol) => void): void {
   let seen: Buffer = Buffer.alloc(0);
   const onReadable = () => {
     for (let chunk = read(socket); chunk !== null; chunk = read(socket)) seen = seen.length === 0 ? chunk : Buffer.concat([seen, chunk]);
@@ -25,7 +27,7 @@ export function detectProtocol(socket: Socket, clock: Clock, timeoutMs: number, 
     timer.cancel();
     socket.off("readable", onReadable).off("end", onEnd).off("close", stop);
   };
-  const decide = (protocol: "HTTP/1" | "HTTP/2" | "unknown") => {
+  const decide = (protocol: Protocol) => {
     stop();
     if (socket.destroyed) return;
     if (seen.length > 0) socket.unshift(seen);

@@ -184,7 +184,7 @@ export class Listener {
     });
   }
 
-  /** Gets the reply to a request and sends it; waits only for a promise. A reply that cannot be sent becomes a 500, or is given up if it has begun. */
+  /** Sends the reply of `serve`, waiting only for a promise. A reply that cannot be sent becomes a 500, or is given up if it has begun. */
   readonly #answer = (inbound: Inbound, responder: Responder): void => {
     const failed = (error: unknown) => {
       this.#options.log.error("a reply could not be sent", { request_id: inbound.call.id, error: messageOf(error, "stack") });

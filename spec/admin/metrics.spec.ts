@@ -3,7 +3,7 @@ import { Agent } from "node:http";
 import net from "node:net";
 import { Readable } from "node:stream";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { metricsFormat } from "../../lib/admin/metrics_format.ts";
+import { metricsFormat } from "../../lib/admin/endpoints.ts";
 import { Login } from "../../lib/admin/login.ts";
 import { createLog } from "../../lib/base/log.ts";
 import { manualClock } from "../support/clock.ts";
