@@ -1,36 +1,22 @@
 /**
- * The admin interface as a table: which path and method answers what, and to whom. Knows nothing of sockets.
- * Reading requests from connections and writing answers to them is `server.ts`.
+ * The endpoints of the admin interface: which path and method gets which reply, and who may ask.
  */
-import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Readable } from "node:stream";
 import type { Clock } from "../base/clock.ts";
-import { ERRORS, type ErrorCode } from "../base/errors.ts";
+import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import type { HeaderList } from "../http/headers.ts";
 import { allowedHosts, HOST_NOT_ALLOWED } from "../http/allowed_hosts.ts";
-import { createOriginalClients, type OriginalClients } from "../http/original_clients.ts";
-import { problemDocument } from "../http/reply.ts";
-import { METRICS_TYPES } from "../observe/exposition.ts";
-import { metricsFormat } from "./metrics_format.ts";
-import { createCors } from "./cors.ts";
-import { createEvents } from "./events.ts";
-import { createLogin } from "./login.ts";
-import { readQuestion } from "./request_body.ts";
-import { createSessions } from "./session.ts";
+import { headerValue, tokens, type HeaderList } from "../http/headers.ts";
+import { isForeign } from "../http/own_pages.ts";
+import { problem, type Reply } from "../http/reply.ts";
+import { METRICS_TYPES, type MetricsFormat } from "../observe/exposition.ts";
+import type { Inbound } from "../server/receive.ts";
+import { EventStreams } from "./events.ts";
+import { Login } from "./login.ts";
+import { readQuestion } from "./question.ts";
+import { Sessions } from "./session.ts";
 import { configView, explanationView, gatewayView, healthView, statsWithHistoryView, statusView, type AdminSource } from "./views.ts";
 
-export interface Answer {
-  readonly status: number;
-  readonly headers: HeaderList;
-  /**
-   * A function writes the body itself, for as long as it takes; not called for HEAD. Its connection ends with it. A stream is read as fast
-   * as the client reads, and its connection goes on.
-   */
-  readonly body: Buffer | Readable | null | ((response: ServerResponse) => void);
-}
-
-export interface AnswersOptions {
+export interface EndpointsOptions {
   readonly user: string;
   /** Plain text, or a hash as `hash-password` makes them. */
   readonly password: string;
@@ -39,221 +25,235 @@ export interface AnswersOptions {
   readonly sessionTtlS: number;
   /** Masks AdminPassword, and every secret that stands in the configuration itself. */
   readonly redactSecrets: boolean;
+  /** Origins whose pages may use the interface (CORS): `https://ui.example.com`. No wildcard: credentials forbid one. */
   readonly corsOrigins: readonly string[];
   /** Names other than localhost under which it may be asked over plain HTTP. */
   readonly hosts: readonly string[];
   readonly clock: Clock;
   readonly log: Log;
-  /** Told to token holders only. */
+  /** Shown to logged-in clients only. */
   readonly version: string;
   readonly source: AdminSource;
-  /** Default: no connection is made for anybody else than who makes it. */
-  readonly clients?: OriginalClients;
 }
 
-export interface Answers {
-  /** Answers one request; `id` names it in the answer and in the log. Never rejects. */
-  answer(request: IncomingMessage, id: string): Promise<Answer>;
-  /** Ends answers that would go on. */
-  close(): void;
+interface Endpoint {
+  /** "open": to everybody, or the endpoint itself checks credentials. */
+  readonly access: "open" | "session";
+  readonly answer: (inbound: Inbound) => Reply | Promise<Reply>;
 }
 
-export function createEndpoints(options: AnswersOptions): Answers {
-  const { clock, log, source, clients = createOriginalClients() } = options;
-  const login = createLogin(options);
-  const sessions = createSessions({ user: options.user, password: options.password, secret: options.jwtSecret, ttlS: options.sessionTtlS, clock });
-  const cors = createCors(options.corsOrigins);
-  const isKnown = allowedHosts(options.hosts);
-  const secrets = options.redactSecrets ? "masked" : "shown";
-  const events = createEvents(options);
+/** By method; HEAD is answered where GET is, OPTIONS everywhere. */
+type Methods = Readonly<Record<string, Endpoint>>;
 
-  const endpoints: Readonly<Record<string, Endpoint>> = {
-    "/login": { POST: { open: true, answer: logIn } },
-    "/logout": { DELETE: { open: true, answer: logOut } },
-    "/gateway": { GET: { open: false, answer: () => json(200, gatewayView(source.proxyConfig(secrets))) } },
-    "/gateway/config": { GET: { open: false, answer: () => json(200, configView(source.settings(), secrets)) } },
-    "/gateway/status": { GET: { open: false, answer: () => json(200, statusView(source.status())) } },
-    "/gateway/health": { GET: { open: false, answer: () => json(200, healthView(source.health())) } },
-    "/gateway/stats": { GET: { open: false, answer: () => json(200, statsWithHistoryView(source.stats("all"))) } },
-    "/gateway/events": { GET: { open: false, answer: listen } },
-    "/gateway/explain": { POST: { open: false, answer: explain } },
-    "/gateway/reload": { POST: { open: false, answer: reload } },
-    "/metrics": { GET: { open: true, answer: metrics } }, // to whom, it says itself
-    "/healthz": { GET: { open: true, answer: health } },
-    "/readyz": { GET: { open: true, answer: readiness } },
-  };
+export class Endpoints {
+  readonly #options: EndpointsOptions;
+  readonly #login: Login;
+  readonly #sessions: Sessions;
+  readonly #events: EventStreams;
+  readonly #secrets: "masked" | "shown";
+  readonly #isKnownHost: (authority: string) => boolean;
+  readonly #origins: ReadonlySet<string>;
+  readonly #table: Readonly<Record<string, Methods>>;
 
-  return { answer: answered, close: () => events.close() };
+  constructor(options: EndpointsOptions) {
+    this.#options = options;
+    this.#login = new Login(options);
+    this.#sessions = new Sessions(options);
+    this.#events = new EventStreams(options);
+    this.#secrets = options.redactSecrets ? "masked" : "shown";
+    this.#isKnownHost = allowedHosts(options.hosts);
+    this.#origins = new Set(options.corsOrigins.map((origin) => origin.trim().replace(/\/$/, "").toLowerCase()));
+    const { source } = options;
+    const view = (shown: () => unknown): Methods => ({ GET: { access: "session", answer: () => json(200, shown()) } });
+    this.#table = {
+      "/login": { POST: { access: "open", answer: (inbound) => this.#logIn(inbound) } },
+      "/logout": { DELETE: { access: "open", answer: (inbound) => this.#logOut(inbound) } },
+      "/gateway": view(() => gatewayView(source.proxyConfig(this.#secrets))),
+      "/gateway/config": view(() => configView(source.settings(), this.#secrets)),
+      "/gateway/status": view(() => statusView(source.status())),
+      "/gateway/health": view(() => healthView(source.health())),
+      "/gateway/stats": view(() => statsWithHistoryView(source.stats("all"))),
+      "/gateway/events": { GET: { access: "session", answer: (inbound) => this.#streamEvents(inbound) } },
+      "/gateway/explain": { POST: { access: "session", answer: (inbound) => this.#explain(inbound) } },
+      "/gateway/reload": { POST: { access: "session", answer: (inbound) => this.#reload(inbound) } },
+      "/metrics": { GET: { access: "open", answer: (inbound) => this.#metrics(inbound) } },
+      "/healthz": { GET: { access: "open", answer: (inbound) => this.#health(inbound) } },
+      "/readyz": { GET: { access: "open", answer: () => (source.ready() ? READY : NOT_READY) } },
+    };
+  }
 
-  async function answered(request: IncomingMessage, id: string): Promise<Answer> {
-    const { origin } = request.headers;
-    let answer: Answer;
+  /** Ends event streams; there will be no further ones. */
+  endStreams(): void {
+    this.#events.close();
+  }
+
+  /** Answers one request. Never rejects. */
+  async answer(inbound: Inbound): Promise<Reply> {
+    const { call, headers } = inbound;
+    let reply: Reply;
     try {
-      answer = await route(request, id);
-    } catch (fault) {
-      log.error("admin request failed", { request_id: id, error: fault instanceof Error ? fault.stack : String(fault) });
-      answer = refusal("internal", id);
+      reply = await this.#route(inbound);
+    } catch (error) {
+      this.#options.log.error("admin request failed", { request_id: call.id, error: messageOf(error, "stack") });
+      reply = problem(call, "internal");
     }
-    return { ...answer, headers: [...COMMON, "X-Request-Id", id, ...cors.headers(origin), ...answer.headers] };
+    const origin = headerValue(headers, "origin");
+    const shared = origin !== undefined && this.#origins.has(origin) ? ["Access-Control-Allow-Origin", origin, ...CORS] : [];
+    return { ...reply, headers: [...COMMON, ...shared, ...reply.headers] };
   }
 
-  function route(request: IncomingMessage, id: string): Answer | Promise<Answer> {
-    const { headers, method = "" } = request;
-    const { path, authority = headers.host ?? "" } = targetOf(request.url ?? "");
-    // A request of HTTP/1.1 names its host (RFC 9112 §3.2).
-    if (path === null || (headers.host === undefined && request.httpVersion === "1.1")) return refusal("bad_request", id);
-    // Over TLS the certificate has told the browser whose name this is.
-    if (!isEncrypted(request) && !isKnown(authority)) return refusal("misdirected", id, HOST_NOT_ALLOWED);
-    if (!SAFE.has(method) && cors.foreign(headers.origin, headers.host)) {
-      return refusal("forbidden", id, "Pages of this origin may not change anything here.");
+  #route(inbound: Inbound): Reply | Promise<Reply> {
+    const { call, headers, method, refusal } = inbound;
+    if (refusal !== null) return problem(call, refusal.code, { detail: refusal.detail });
+    const { path, authority = inbound.authority } = targetOf(inbound.target);
+    if (path === null) return problem(call, "bad_request");
+    // Over TLS the certificate has proved the name to the browser.
+    if (inbound.scheme === "http" && !this.#isKnownHost(authority)) return problem(call, "misdirected", { detail: HOST_NOT_ALLOWED });
+    const origin = headerValue(headers, "origin");
+    const isAllowed = origin === undefined || this.#origins.has(origin);
+    if (!SAFE.has(method) && !isAllowed && isForeign(inbound, inbound.authority)) {
+      return problem(call, "forbidden", { detail: "Pages of this origin may not change anything here." });
     }
-    const methods = endpoints[path]; // No property of Object.prototype begins with a slash.
-    if (methods === undefined) return refusal("route_not_found", id);
-    const allow = allowed(methods);
-    if (method === "OPTIONS") return { status: 204, headers: ["Allow", allow, ...cors.preflight(headers.origin, allow)], body: null };
+    const methods = this.#table[path]; // No property of Object.prototype starts with a slash.
+    if (methods === undefined) return problem(call, "route_not_found");
+    const allow = Object.keys(methods).map((name) => (name === "GET" ? "GET, HEAD" : name)).concat("OPTIONS").join(", ");
+    if (method === "OPTIONS") {
+      const preflight = origin !== undefined && isAllowed ? ["Access-Control-Allow-Methods", allow, ...PREFLIGHT] : [];
+      return { status: 204, headers: ["Allow", allow, ...preflight], body: null };
+    }
     const endpoint = methods[method === "HEAD" ? "GET" : method];
-    if (endpoint === undefined) return refusal("method_not_allowed", id, undefined, ["Allow", allow]);
-    if (endpoint.open || sessions.live(headers.cookie)) return endpoint.answer(request, id);
-    // Every 401 names a scheme (RFC 9110 §15.5.2), but "Basic" would make browsers ask for a password in a window of their own.
-    return refusal("unauthenticated", id, "Log in with POST /login and send the cookie it sets.", SCRIPT_CHALLENGE);
+    if (endpoint === undefined) return problem(call, "method_not_allowed", { headers: ["Allow", allow] });
+    if (endpoint.access === "open" || this.#sessions.hasCookie(headers)) return endpoint.answer(inbound);
+    // Every 401 names a scheme (RFC 9110 §15.5.2); for "Basic" browsers would open a password window of their own.
+    return problem(call, "unauthenticated", { detail: "Log in with POST /login and send the cookie it sets.", headers: SCRIPT_CHALLENGE });
   }
 
-  async function logIn(request: IncomingMessage, id: string): Promise<Answer> {
-    const refused = await refusedLogin(request, id, isScripted(request) ? SCRIPT_CHALLENGE : BASIC_CHALLENGE);
+  async #logIn(inbound: Inbound): Promise<Reply> {
+    // A page's script (Fetch Metadata §2.1) asks for the password itself.
+    const isScript = headerValue(inbound.headers, "sec-fetch-dest") === "empty";
+    const refused = await this.#refuseLogin(inbound, isScript ? SCRIPT_CHALLENGE : BASIC_CHALLENGE);
     if (refused !== null) return refused;
-    const { cookie, expiresAt } = sessions.issue();
-    log.info("admin logged in", { address: clients.addressOf(request.socket), request_id: id });
-    return json(200, { user: options.user, expires_at: new Date(expiresAt).toISOString() }, ["Set-Cookie", cookie]);
+    const { user, log } = this.#options;
+    const { cookie, expiresAt } = this.#sessions.issue();
+    log.info("admin logged in", { address: inbound.clientAddress, request_id: inbound.call.id });
+    return json(200, { user, expires_at: new Date(expiresAt).toISOString() }, ["Set-Cookie", cookie]);
   }
 
-  /** Also to those who bring their credentials each time: scrapers have no place for a cookie. */
-  async function metrics(request: IncomingMessage, id: string): Promise<Answer> {
-    const { accept, authorization, cookie } = request.headers;
-    const refused = sessions.live(cookie) || sessions.borne(authorization) ? null : await refusedLogin(request, id, SCRAPER_CHALLENGE);
-    if (refused !== null) return refused;
-    const format = metricsFormat(accept);
-    return { status: 200, headers: ["Content-Type", METRICS_TYPES[format], "Vary", "Accept"], body: source.metrics(format) };
-  }
-
-  /** Null: the request bears the administrator's credentials. */
-  async function refusedLogin({ headers, socket }: IncomingMessage, id: string, challenge: HeaderList): Promise<Answer | null> {
-    const address = clients.addressOf(socket);
-    const outcome = await login.attempt(headers.authorization, address);
+  /** Null: the request carries the administrator's credentials. */
+  async #refuseLogin({ call, headers, clientAddress }: Inbound, challenge: HeaderList): Promise<Reply | null> {
+    const outcome = await this.#login.attempt(headerValue(headers, "authorization"), clientAddress);
     switch (outcome.kind) {
       case "accepted":
         return null;
       case "paused":
-        return refusal("rate_limited", id, "Too many failed logins from this address.", retryAfter(outcome.retryMs));
+        return problem(call, "rate_limited", { detail: "Too many failed logins from this address.", headers: retryAfter(outcome.retryMs) });
       case "overloaded":
-        return refusal("overloaded", id, "Too many logins at once.", retryAfter(1000));
+        return problem(call, "overloaded", { detail: "Too many logins at once.", headers: retryAfter(1000) });
       case "wrong":
-        // Not the user name given: people type passwords there.
-        log.warn("admin login failed", { address, request_id: id });
-        return refusal("unauthenticated", id, "The user name or the password is wrong.", challenge);
+        // Without the user name: people type passwords there.
+        this.#options.log.warn("admin login failed", { address: clientAddress, request_id: call.id });
+        return problem(call, "unauthenticated", { detail: "The user name or the password is wrong.", headers: challenge });
       case "missing":
-        return refusal("unauthenticated", id, "Send the credentials of the administrator as HTTP Basic.", challenge);
+        return problem(call, "unauthenticated", { detail: "Send the credentials of the administrator as HTTP Basic.", headers: challenge });
     }
   }
 
-  function logOut({ headers }: IncomingMessage): Answer {
-    sessions.revoke(headers.cookie);
-    events.review();
-    return { status: 204, headers: ["Set-Cookie", sessions.clearing], body: null };
+  #logOut({ headers }: Inbound): Reply {
+    this.#sessions.revoke(headers);
+    this.#events.review();
+    return { status: 204, headers: ["Set-Cookie", this.#sessions.clearing], body: null };
   }
 
-  function listen({ headers: { cookie }, method }: IncomingMessage, id: string): Answer {
-    const { state } = events;
-    if (state === "ended") return refusal("overloaded", id, "The gateway is being shut down.");
-    if (state === "full") return refusal("overloaded", id, "Too many streams of events are open.", retryAfter(5000));
-    const body = method === "HEAD" ? null : (response: ServerResponse) => events.open(response, () => sessions.live(cookie));
-    // A proxy of the manager's kind must hand each event on as it comes.
+  /** Also for requests with the token as bearer or with the credentials: scrapers keep no cookies. */
+  async #metrics(inbound: Inbound): Promise<Reply> {
+    const { headers } = inbound;
+    const hasToken = this.#sessions.hasCookie(headers) || this.#sessions.hasBearer(headers);
+    const refused = hasToken ? null : await this.#refuseLogin(inbound, SCRAPER_CHALLENGE);
+    if (refused !== null) return refused;
+    const format = metricsFormat(headers);
+    return { status: 200, headers: ["Content-Type", METRICS_TYPES[format], "Vary", "Accept"], body: this.#options.source.metrics(format) };
+  }
+
+  #streamEvents({ call, headers, method }: Inbound): Reply {
+    const { state } = this.#events;
+    if (state === "ended") return problem(call, "overloaded", { detail: "The gateway is being shut down." });
+    if (state === "full") return problem(call, "overloaded", { detail: "Too many streams of events are open.", headers: retryAfter(5000) });
+    const body = method === "HEAD" ? null : this.#events.open(() => this.#sessions.hasCookie(headers));
+    // X-Accel-Buffering: a proxy like nginx must pass each event on as it comes.
     return { status: 200, headers: ["Content-Type", "text/event-stream", "X-Accel-Buffering", "no"], body };
   }
 
-  async function explain(request: IncomingMessage, id: string): Promise<Answer> {
-    const question = await readQuestion(request, clock);
-    if ("code" in question) return refusal(question.code, id, question.detail);
-    return json(200, explanationView(source.explain(question, secrets)));
+  #health({ headers }: Inbound): Reply {
+    const { version } = this.#options;
+    return json(200, this.#sessions.hasCookie(headers) ? { status: "ok", version } : { status: "ok" });
   }
 
-  async function reload({ socket }: IncomingMessage, id: string): Promise<Answer> {
-    log.info("admin asks for a reload", { address: clients.addressOf(socket), request_id: id });
-    const reloaded = await source.reload();
+  async #explain(inbound: Inbound): Promise<Reply> {
+    const question = await readQuestion(inbound);
+    if ("code" in question) return problem(inbound.call, question.code, { detail: question.detail });
+    return json(200, explanationView(this.#options.source.explain(question, this.#secrets)));
+  }
+
+  async #reload({ call, clientAddress }: Inbound): Promise<Reply> {
+    this.#options.log.info("admin asks for a reload", { address: clientAddress, request_id: call.id });
+    const reloaded = await this.#options.source.reload();
     const { digest } = reloaded;
     if (reloaded.outcome === "taken") return json(200, { digest, changed: reloaded.changes.length > 0, changes: reloaded.changes });
     const detail = `Configuration ${digest} stays in force.`;
-    return refusal("configuration_refused", id, detail, [], { digest, issues: reloaded.issues });
-  }
-
-  function readiness(): Answer {
-    return source.ready() ? json(200, { status: "ready" }) : json(503, { status: "not_ready" });
-  }
-
-  function health({ headers }: IncomingMessage): Answer {
-    return json(200, sessions.live(headers.cookie) ? { status: "ok", version: options.version } : { status: "ok" });
+    return problem(call, "configuration_refused", { detail, members: { digest, issues: reloaded.issues } });
   }
 }
 
-/** What answers a path, by method; HEAD is answered where GET is, OPTIONS everywhere. */
-type Endpoint = Readonly<
-  Record<string, { readonly open: boolean; readonly answer: (request: IncomingMessage, id: string) => Answer | Promise<Answer> }>
->;
-
-/** A problem document for an error of the table, with its type; `members` are those of its own. */
-export function refusal(code: ErrorCode, id: string, detail?: string, headers: HeaderList = [], members?: object): Answer & { readonly body: Buffer } {
-  const { status, title } = ERRORS[code];
-  return withBody(status, "application/problem+json", problemDocument({ code, status, title }, id, detail, members), headers);
-}
-
-/** For every answer: what is shown here is nobody else's affair, and is what its type says. */
-export const COMMON: HeaderList = ["Cache-Control", "no-store", "X-Content-Type-Options", "nosniff"];
-
+const READY = json(200, { status: "ready" });
+const NOT_READY = json(503, { status: "not_ready" });
 const SAFE = new Set(["GET", "HEAD", "OPTIONS"]);
+const COMMON: HeaderList = ["Cache-Control", "no-store", "X-Content-Type-Options", "nosniff", "Vary", "Origin"];
+const CORS = ["Access-Control-Allow-Credentials", "true", "Access-Control-Expose-Headers", "X-Request-Id, Retry-After"];
+const PREFLIGHT = ["Access-Control-Allow-Headers", "Authorization, Content-Type", "Access-Control-Max-Age", "600"];
+
 const REALM = "edge-gateway admin";
 const BASIC_CHALLENGE: HeaderList = ["WWW-Authenticate", `Basic realm="${REALM}", charset="UTF-8"`];
-
-/** What no browser acts upon: to "Basic" Chromium opens its own window even where a script has brought the credentials, and waits. */
+/** A scheme that browsers ignore: for "Basic" Chromium opens its own window even where a script has sent the credentials, and waits. */
 const SCRIPT_CHALLENGE: HeaderList = ["WWW-Authenticate", `Cookie realm="${REALM}", form-action="/login", cookie-name="token"`];
-
 const SCRAPER_CHALLENGE: HeaderList = [...BASIC_CHALLENGE, "WWW-Authenticate", `Bearer realm="${REALM}"`];
 
-/** Sent by a script of a page, as browsers say of themselves (Fetch Metadata §2.1): it is the page that asks for the password. */
-function isScripted({ headers }: IncomingMessage): boolean {
-  return headers["sec-fetch-dest"] === "empty";
-}
-
 /**
- * The path of a target in origin-form or absolute-form (RFC 9112 §3.2), without its query; null for other forms. In absolute-form with the
- * authority, which counts in place of Host.
+ * The path, without the query, of a target in origin-form or absolute-form (RFC 9112 §3.2); null for other forms. For absolute-form also
+ * the authority, which overrides Host: `admin.example:8081` of http://admin.example:8081/gateway.
  */
 function targetOf(target: string): { readonly path: string | null; readonly authority?: string } {
-  const [prefix = "", authority] = ABSOLUTE_PREFIX.exec(target) ?? [];
+  const [prefix = "", authority] = /^https?:\/\/([^/?]+)/i.exec(target) ?? [];
   const path = target.slice(prefix.length).split("?", 1)[0]!;
   return { path: path.startsWith("/") ? path : null, ...(authority !== undefined && { authority }) };
 }
 
-/** `http://admin.example:8081` of http://admin.example:8081/gateway */
-const ABSOLUTE_PREFIX = /^https?:\/\/([^/?]+)/i;
-
-function isEncrypted({ socket }: IncomingMessage): boolean {
-  return (socket as { encrypted?: boolean }).encrypted === true;
-}
-
-function allowed(methods: Endpoint): string {
-  return Object.keys(methods)
-    .flatMap((method) => (method === "GET" ? ["GET", "HEAD"] : [method]))
-    .concat("OPTIONS")
-    .join(", ");
+/**
+ * By the Accept header (RFC 9110 §12.5.1): OpenMetrics where it is accepted by name and not less than the Prometheus text format, which
+ * every other client gets.
+ */
+export function metricsFormat(headers: HeaderList): MetricsFormat {
+  let open = 0;
+  /** The quality of the text format by how it was named; the most specific name counts. */
+  const plain: { exact?: number; type?: number; any?: number } = {};
+  for (const range of tokens(headers, "accept")) {
+    const [type, ...parameters] = range.split(";").map((part) => part.trim());
+    const value = (start: string) => parameters.find((each) => each.startsWith(start))?.slice(start.length).replace(/^"(.*)"$/, "$1");
+    const version = value("version=");
+    const quality = value("q=") ?? "1";
+    const wanted = /^(?:0(?:\.\d{0,3})?|1(?:\.0{0,3})?)$/.test(quality) ? Number(quality) : 0;
+    if (type === "application/openmetrics-text" && (version ?? "1.0.0") === "1.0.0") open = Math.max(open, wanted);
+    else if (type === "text/plain" && (version ?? "0.0.4") === "0.0.4") plain.exact = Math.max(plain.exact ?? 0, wanted);
+    else if (type === "text/*") plain.type = wanted;
+    else if (type === "*/*") plain.any = wanted;
+  }
+  return open > 0 && open >= (plain.exact ?? plain.type ?? plain.any ?? 0) ? "openmetrics" : "prometheus";
 }
 
 function retryAfter(ms: number): HeaderList {
   return ["Retry-After", String(Math.ceil(ms / 1000))];
 }
 
-function json(status: number, value: unknown, headers: HeaderList = []): Answer {
-  return withBody(status, "application/json", Buffer.from(JSON.stringify(value) + "\n"), headers);
-}
-
-function withBody(status: number, type: string, body: Buffer, headers: HeaderList): Answer & { readonly body: Buffer } {
-  return { status, headers: ["Content-Type", type, "Content-Length", String(body.length), ...headers], body };
+function json(status: number, value: unknown, headers: HeaderList = []): Reply {
+  const body = Buffer.from(JSON.stringify(value) + "\n");
+  return { status, headers: ["Content-Type", "application/json", "Content-Length", String(body.length), ...headers], body };
 }

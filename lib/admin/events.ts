@@ -1,40 +1,30 @@
 /**
- * The stream of events (the HTML standard's server-sent events): tells every reader the status, the health and the figures of the gateway
- * as they change. Who may read is decided in `endpoints.ts`; what is said is `views.ts`.
+ * Streams of events (server-sent events, HTML standard §9.2): every reader gets the status, the health and the statistics of the gateway
+ * as they change.
  */
-import type { ServerResponse } from "node:http";
+import { Readable } from "node:stream";
 import type { Clock, Timer } from "../base/clock.ts";
+import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { healthView, statsView, statusView, type AdminSource } from "./views.ts";
-
-export interface Events {
-  /** "full" and "ended": there can be no further stream. */
-  readonly state: "open" | "full" | "ended";
-  /** Writes events to a response whose head has been written, until `mayRead` says no, the reader goes, or all ends. */
-  open(response: ServerResponse, mayRead: () => boolean): void;
-  /** Looks at once whether every reader may still read. */
-  review(): void;
-  /** Ends all streams; there will be no further ones. */
-  close(): void;
-}
 
 export interface EventsOptions {
   readonly source: Pick<AdminSource, "status" | "health" | "stats">;
   readonly clock: Clock;
   readonly log: Log;
   /** Default 32. */
-  readonly mostStreams?: number;
+  readonly maxStreams?: number;
 }
 
-const MOST_STREAMS = 32;
+const MAX_STREAMS = 32;
 const TICK_MS = 1_000;
-/** After which a browser connects anew when a stream breaks. */
+/** After which a browser reconnects when a stream breaks. */
 const RETRY_MS = 2_000;
-/** A reader that reads nothing for so long is gone, or might as well be. */
-const MOST_BLOCKED_MS = 30_000;
+/** A reader that reads nothing for this long is cut off. */
+const MAX_BLOCKED_MS = 30_000;
 
 interface Reader {
-  readonly response: ServerResponse;
+  readonly body: Readable;
   readonly mayRead: () => boolean;
   /** When its connection was first found full; null while it takes what is written. */
   blockedAt: number | null;
@@ -42,80 +32,91 @@ interface Reader {
   isBehind: boolean;
 }
 
-export function createEvents({ source, clock, log, mostStreams = MOST_STREAMS }: EventsOptions): Events {
-  const readers = new Set<Reader>();
-  let timer: Timer | null = null;
-  let isClosed = false;
-  /** What readers were last told of status and health, without what changes with every request. */
-  let toldStatus = "";
-  let toldHealth = "";
+export class EventStreams {
+  readonly #options: EventsOptions;
+  readonly #readers = new Set<Reader>();
+  #timer: Timer | null = null;
+  #isClosed = false;
+  /** The last status and health sent, without the fields that change all the time. */
+  #sentStatus = "";
+  #sentHealth = "";
 
-  return {
-    get state() {
-      return isClosed || isEnding(source.status().state) ? "ended" : readers.size >= mostStreams ? "full" : "open";
-    },
-    open,
-    review() {
-      for (const reader of readers) if (!reader.mayRead()) end(reader);
-    },
-    close() {
-      isClosed = true;
-      // The last second may have brought what the end is for: that the gateway drains, or has drained.
-      tryToTell();
-      for (const reader of readers) end(reader);
-    },
+  constructor(options: EventsOptions) {
+    this.#options = options;
+  }
+
+  /** "full" and "ended": `open` must not be called. */
+  get state(): "open" | "full" | "ended" {
+    if (this.#isClosed || isEnding(this.#options.source.status().state)) return "ended";
+    return this.#readers.size >= (this.#options.maxStreams ?? MAX_STREAMS) ? "full" : "open";
+  }
+
+  /** A reply body that yields events until `mayRead` returns false, the reader disconnects, or `close` is called. */
+  open(mayRead: () => boolean): Readable {
+    const body = new Readable({ read() {} });
+    const { status, health, stats } = this.#snapshot();
+    if (this.#readers.size === 0) {
+      // Nobody has compared for a while.
+      this.#sentStatus = steady(status);
+      this.#sentHealth = steady(health);
+      this.#timer = this.#options.clock.after(TICK_MS, this.#tick);
+    }
+    const reader: Reader = { body, mayRead, blockedAt: null, isBehind: false };
+    this.#readers.add(reader);
+    body.once("close", () => this.#remove(reader));
+    body.push(`retry: ${RETRY_MS}\n\n${status}${health}${stats}`);
+    return body;
+  }
+
+  /** Ends the streams of readers that may no longer read. */
+  review(): void {
+    for (const reader of this.#readers) if (!reader.mayRead()) this.#end(reader);
+  }
+
+  /** Ends all streams; there will be no further ones. */
+  close(): void {
+    this.#isClosed = true;
+    // The last change may be that the gateway drains, or has drained.
+    this.#update();
+    for (const reader of this.#readers) this.#end(reader);
+  }
+
+  readonly #tick = (): void => {
+    this.#update();
+    if (this.#readers.size > 0) this.#timer = this.#options.clock.after(TICK_MS, this.#tick);
   };
 
-  function open(response: ServerResponse, mayRead: () => boolean): void {
-    const reader: Reader = { response, mayRead, blockedAt: null, isBehind: false };
-    const { status, health, stats } = look();
-    // Nobody has looked for a while: what comes next is compared with what the first reader is told.
-    if (readers.size === 0) {
-      toldStatus = steady(status);
-      toldHealth = steady(health);
-      timer = clock.after(TICK_MS, tick);
-    }
-    readers.add(reader);
-    response.once("close", () => leave(reader));
-    response.write(`retry: ${RETRY_MS}\n\n${status}${health}${stats}`);
-  }
-
-  /** Only while there are readers. What is told is made once for all of them. */
-  function tick(): void {
-    tryToTell();
-    if (readers.size > 0) timer = clock.after(TICK_MS, tick);
-  }
-
-  function tryToTell(): void {
-    for (const reader of readers) if (!reader.mayRead()) end(reader);
-    if (readers.size === 0) return;
+  #update(): void {
+    this.review();
+    if (this.#readers.size === 0) return;
     try {
-      tell();
-    } catch (fault) {
-      log.error("events cannot be told", { error: fault instanceof Error ? fault.stack : String(fault) });
-      for (const reader of readers) end(reader);
+      this.#send();
+    } catch (error) {
+      this.#options.log.error("events could not be sent", { error: messageOf(error, "stack") });
+      for (const reader of this.#readers) this.#end(reader);
     }
   }
 
-  function tell(): void {
-    const { status, health, stats, isEnd } = look();
-    const [nowStatus, nowHealth] = [steady(status), steady(health)];
-    const news = (nowStatus === toldStatus ? "" : status) + (nowHealth === toldHealth ? "" : health);
-    toldStatus = nowStatus;
-    toldHealth = nowHealth;
-    for (const reader of readers) {
-      if (isBlocked(reader)) {
-        reader.isBehind ||= news !== "";
+  #send(): void {
+    const { status, health, stats, isEnd } = this.#snapshot();
+    const [newStatus, newHealth] = [steady(status), steady(health)];
+    const changes = (newStatus === this.#sentStatus ? "" : status) + (newHealth === this.#sentHealth ? "" : health);
+    this.#sentStatus = newStatus;
+    this.#sentHealth = newHealth;
+    for (const reader of this.#readers) {
+      if (this.#isBlocked(reader)) {
+        reader.isBehind ||= changes !== "";
         continue;
       }
-      reader.response.write((reader.isBehind ? status + health : news) + stats);
+      reader.body.push((reader.isBehind ? status + health : changes) + stats);
       reader.isBehind = false;
     }
-    if (isEnd) for (const reader of readers) end(reader);
+    if (isEnd) for (const reader of this.#readers) this.#end(reader);
   }
 
-  /** The events as text: with thousands of upstreams it takes a while, so each is made once. */
-  function look() {
+  /** The events as text, made once for all readers: with thousands of upstreams that takes a while. */
+  #snapshot() {
+    const { source } = this.#options;
     const status = source.status();
     return {
       status: event("status", statusView(status)),
@@ -125,42 +126,40 @@ export function createEvents({ source, clock, log, mostStreams = MOST_STREAMS }:
     };
   }
 
-  /** A full connection gets nothing more until it has drained, and is cut when that does not happen: nothing piles up. */
-  function isBlocked(reader: Reader): boolean {
-    if (!reader.response.writableNeedDrain) {
+  /** A full connection gets nothing more until it has drained, and is cut off when it does not: nothing accumulates. */
+  #isBlocked(reader: Reader): boolean {
+    if (!reader.body.isPaused()) {
       reader.blockedAt = null;
       return false;
     }
-    reader.blockedAt ??= clock.now();
-    if (clock.now() - reader.blockedAt >= MOST_BLOCKED_MS) {
-      reader.response.destroy();
-      leave(reader);
-    }
+    const now = this.#options.clock.now();
+    reader.blockedAt ??= now;
+    if (now - reader.blockedAt >= MAX_BLOCKED_MS) this.#end(reader);
     return true;
   }
 
-  /** What was written is still sent, where there is somebody to read it. */
-  function end(reader: Reader): void {
-    leave(reader);
-    if (reader.response.writableNeedDrain) reader.response.destroy();
-    else reader.response.end();
+  /** What was written is still sent, unless the reader is blocked. */
+  #end(reader: Reader): void {
+    this.#remove(reader);
+    if (reader.body.isPaused()) reader.body.destroy();
+    else reader.body.push(null);
   }
 
-  function leave(reader: Reader): void {
-    if (!readers.delete(reader) || readers.size > 0) return;
-    timer?.cancel();
-    timer = null;
+  #remove(reader: Reader): void {
+    if (!this.#readers.delete(reader) || this.#readers.size > 0) return;
+    this.#timer?.cancel();
+    this.#timer = null;
   }
 }
 
-/** JSON has no line breaks of its own, so one line of data holds it. */
+/** JSON has no line breaks of its own, so one `data` line holds it. */
 function event(name: string, value: object): string {
   return `event: ${name}\ndata: ${JSON.stringify(value)}\n\n`;
 }
 
-/** Without what is different each time: it would make news of nothing. No name passes for it: in a string of JSON each `"` follows a `\`. */
-function steady(told: string): string {
-  return told.replace(CHANGING, "");
+/** Without the fields that differ every time. No name can look like one of them: inside a JSON string every `"` follows a `\`. */
+function steady(text: string): string {
+  return text.replace(CHANGING, "");
 }
 
 const CHANGING = /"(?:in_flight|uptime_s)":\d+/g;

@@ -1,112 +1,106 @@
 /**
- * Issues, checks and revokes the token that stands for a logged-in administrator, and its cookie (RFC 6265).
- * Who gets one is `login.ts`.
+ * Issues, checks and revokes the token of a logged-in administrator, and its cookie (RFC 6265).
  */
 import { createHmac, randomBytes } from "node:crypto";
 import type { Clock } from "../base/clock.ts";
 import { signJwt, verifyJwt, type JwtClaims } from "../base/jwt.ts";
-
-export interface Sessions {
-  /** A new session: the value of its Set-Cookie header, and its end in milliseconds since 1970. */
-  issue(): { cookie: string; expiresAt: number };
-  /** Whether the Cookie header carries the token of a live session. Of several cookies named `token` any may. */
-  live(cookieHeader: string | undefined): boolean;
-  /** Whether the Authorization header carries one, as a bearer's (RFC 6750). */
-  borne(authorization: string | undefined): boolean;
-  /** Ends the sessions of the Cookie header, if there are any. */
-  revoke(cookieHeader: string | undefined): void;
-  /** The Set-Cookie header that removes the token from the client. */
-  readonly clearing: string;
-}
+import { headerValue, headerValues, type HeaderList } from "../http/headers.ts";
 
 export interface SessionOptions {
   readonly user: string;
-  /** As configured. A session lives no longer than both are the same. */
+  /** As configured. A change of user or password ends all sessions. */
   readonly password: string;
-  /** Null: a random one, and no session outlives the process. Instances that share secret, user and password share sessions, but not revocations. */
-  readonly secret: string | null;
-  readonly ttlS: number;
+  /** Null: random, so sessions end with the process. Instances with the same secret, user and password share sessions, not revocations. */
+  readonly jwtSecret: string | null;
+  readonly sessionTtlS: number;
   readonly clock: Clock;
-  /** How many revoked tokens are remembered. */
-  readonly mostRevoked?: number;
 }
 
-export function createSessions({ user, password, secret, ttlS, clock, mostRevoked = 10_000 }: SessionOptions): Sessions {
-  // Whoever changes the password wants nobody to stay logged in by the old one.
-  const key = createHmac("sha256", secret ?? randomBytes(32)).update(JSON.stringify([user, password])).digest();
-  /** `jti` of revoked tokens, with the second they expire in. */
-  const revoked = new Map<string, number>();
-  /** Tokens issued in this second or before it are refused. */
-  let refusedUpTo = -1;
-
-  return {
-    issue() {
-      const iat = Math.floor(clock.wall() / 1000);
-      const exp = iat + ttlS;
-      const jti = randomBytes(16).toString("base64url");
-      const token = signJwt({ sub: user, iat, exp, jti, iss: ISSUER, aud: AUDIENCE }, key);
-      return { cookie: cookieOf(token, ttlS), expiresAt: exp * 1000 };
-    },
-    live: (cookieHeader) => tokensOf(cookieHeader).some((token) => claimsOf(token) !== null),
-    borne: (authorization) => claimsOf(BEARER.exec(authorization ?? "")?.[1] ?? "") !== null,
-    revoke(cookieHeader) {
-      for (const token of tokensOf(cookieHeader)) {
-        const claims = claimsOf(token);
-        if (claims !== null) remember(claims.jti, claims.exp);
-      }
-    },
-    clearing: cookieOf("", 0),
-  };
-
-  function claimsOf(token: string): SessionClaims | null {
-    const verdict = verifyJwt(token, key, { now: clock.wall(), issuer: ISSUER, audience: AUDIENCE });
-    if (!verdict.ok || !isSession(verdict.claims) || verdict.claims.sub !== user) return null;
-    return verdict.claims.iat <= refusedUpTo || revoked.has(verdict.claims.jti) ? null : verdict.claims;
-  }
-
-  function remember(jti: string, exp: number): void {
-    const second = clock.wall() / 1000;
-    if (revoked.size >= mostRevoked) for (const [old, end] of revoked) if (end <= second) revoked.delete(old);
-    if (revoked.size >= mostRevoked) {
-      // To forget a revocation would bring a logged-out session back. Ending all sessions is the safe way out.
-      revoked.clear();
-      refusedUpTo = Math.floor(second);
-    }
-    revoked.set(jti, exp);
-  }
-}
-
-interface SessionClaims {
-  readonly sub: string;
-  readonly jti: string;
-  readonly iat: number;
-  readonly exp: number;
-}
+type SessionClaims = JwtClaims & { readonly sub: string; readonly jti: string; readonly iat: number; readonly exp: number };
 
 const BEARER = /^bearer +([\w.-]+) *$/i;
 const ISSUER = "edge-gateway";
 const AUDIENCE = "edge-gateway-admin";
+const MAX_REVOKED = 10_000;
 
-function isSession(claims: JwtClaims): claims is JwtClaims & SessionClaims {
+export class Sessions {
+  /** The Set-Cookie header that removes the token from the client. */
+  readonly clearing = cookieOf("", 0);
+  readonly #options: SessionOptions;
+  readonly #maxRevoked: number;
+  readonly #key: Buffer;
+  /** `jti` of revoked tokens, with the second in which they expire. */
+  readonly #revoked = new Map<string, number>();
+  /** Tokens issued in this second or before it are refused. */
+  #refusedUpTo = -1;
+
+  constructor(options: SessionOptions, maxRevoked = MAX_REVOKED) {
+    const { user, password, jwtSecret } = options;
+    this.#options = options;
+    this.#maxRevoked = maxRevoked;
+    this.#key = createHmac("sha256", jwtSecret ?? randomBytes(32)).update(JSON.stringify([user, password])).digest();
+  }
+
+  /** A new session: the value of its Set-Cookie header, and its end in milliseconds since 1970. */
+  issue(): { cookie: string; expiresAt: number } {
+    const { user, sessionTtlS, clock } = this.#options;
+    const iat = Math.floor(clock.wall() / 1000);
+    const exp = iat + sessionTtlS;
+    const jti = randomBytes(16).toString("base64url");
+    const token = signJwt({ sub: user, iat, exp, jti, iss: ISSUER, aud: AUDIENCE }, this.#key);
+    return { cookie: cookieOf(token, sessionTtlS), expiresAt: exp * 1000 };
+  }
+
+  /** Whether a cookie holds the token of a live session. */
+  hasCookie(headers: HeaderList): boolean {
+    return tokensOf(headers).some((token) => this.#claimsOf(token) !== null);
+  }
+
+  /** Whether the Authorization header holds one as a bearer token (RFC 6750). */
+  hasBearer(headers: HeaderList): boolean {
+    return this.#claimsOf(BEARER.exec(headerValue(headers, "authorization") ?? "")?.[1] ?? "") !== null;
+  }
+
+  /** Ends the sessions of the cookies, if there are any. */
+  revoke(headers: HeaderList): void {
+    for (const token of tokensOf(headers)) {
+      const claims = this.#claimsOf(token);
+      if (claims !== null) this.#remember(claims);
+    }
+  }
+
+  #claimsOf(token: string): SessionClaims | null {
+    const verdict = verifyJwt(token, this.#key, { now: this.#options.clock.wall(), issuer: ISSUER, audience: AUDIENCE });
+    if (!verdict.ok || !isSession(verdict.claims) || verdict.claims.sub !== this.#options.user) return null;
+    return verdict.claims.iat <= this.#refusedUpTo || this.#revoked.has(verdict.claims.jti) ? null : verdict.claims;
+  }
+
+  #remember({ jti, exp }: SessionClaims): void {
+    const second = this.#options.clock.wall() / 1000;
+    if (this.#revoked.size >= this.#maxRevoked) for (const [old, end] of this.#revoked) if (end <= second) this.#revoked.delete(old);
+    if (this.#revoked.size >= this.#maxRevoked) {
+      // Forgetting a revocation would revive a logged-out session, so end all sessions instead.
+      this.#revoked.clear();
+      this.#refusedUpTo = Math.floor(second);
+    }
+    this.#revoked.set(jti, exp);
+  }
+}
+
+function isSession(claims: JwtClaims): claims is SessionClaims {
   return typeof claims.sub === "string" && typeof claims.jti === "string" && typeof claims.iat === "number";
 }
 
-/** A cookie is only replaced or removed by one with the same attributes, so they are written in one place. */
+/** A cookie is replaced or removed only by one with the same attributes. */
 function cookieOf(token: string, maxAgeS: number): string {
   return `token=${token}; HttpOnly; Secure; SameSite=Strict; Path=/; Max-Age=${maxAgeS}`;
 }
 
 /**
- * The values of all cookies named `token`; quotes around one are allowed (RFC 6265 §4.1.1). Browsers send several when another host of the
- * same domain, or another path, has set one, and the order says nothing of which is ours (§5.4).
+ * The values of all cookies named `token`, which may be quoted (RFC 6265 §4.1.1). Browsers send several when another host of the same
+ * domain, or another path, has set one, in an order that does not show which is ours (§5.4).
  */
-function tokensOf(cookieHeader: string | undefined): readonly string[] {
-  const values: string[] = [];
-  for (const pair of cookieHeader?.split(";") ?? []) {
-    const equals = pair.indexOf("=");
-    if (equals < 0 || pair.slice(0, equals).trim() !== "token") continue;
-    const value = pair.slice(equals + 1).trim();
-    values.push(value.startsWith('"') && value.endsWith('"') ? value.slice(1, -1) : value);
-  }
-  return values;
+function tokensOf(headers: HeaderList): readonly string[] {
+  const pairs = headerValues(headers, "cookie").flatMap((value) => value.split(";"));
+  return pairs.flatMap((pair) => /^token\s*=\s*"?([\w.-]+)"?$/.exec(pair.trim())?.[1] ?? []);
 }

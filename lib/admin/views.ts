@@ -1,6 +1,5 @@
 /**
- * What the admin interface shows of the gateway: the ProxyConfig, the admin configuration object, its status, health and figures.
- * Where they come from is an `AdminSource`, which the assembly provides.
+ * The JSON of the admin interface: the ProxyConfig, the admin configuration object, and the gateway's status, health and statistics.
  */
 import type { Readable } from "node:stream";
 import { MASK } from "../config/references.ts";
@@ -10,30 +9,30 @@ import type { Explanation, Question } from "../gateway/explain.ts";
 import type { GatewayHealth, GatewayStatus, LastReload } from "../gateway/gateway.ts";
 import type { UpstreamReport } from "../upstream/upstream_set.ts";
 
-/** What the admin interface asks the rest of the program; may change between requests. */
+/** What the admin interface asks the rest of the program. */
 export interface AdminSource {
-  /** The configuration as written, defaults filled in, references to secrets unresolved, and perhaps a mask in place of literal ones. */
+  /** The configuration as written, with defaults filled in and references to secrets unresolved; secrets written in it may be masked. */
   proxyConfig(secrets: Secrets): ProxyConfig;
   settings(): AdminSettings;
-  /** Whether the gateway serves: false before the first snapshot, from the announcement of its end on, and while draining. */
+  /** Whether the gateway serves: false before the first snapshot, once its stop is announced, and while draining. */
   ready(): boolean;
   status(): GatewayStatus;
   health(): GatewayHealth;
   stats(extent: StatsExtent): GatewayStats;
   explain(question: Question, secrets: Secrets): Explanation;
   metrics(format: MetricsFormat): Readable;
-  /** Reloads as a change of the file does, and tells what became of it. */
+  /** Reloads as a change of the file does. */
   reload(): Promise<LastReload>;
 }
 
-/** Whether secrets that stand in the configuration themselves are shown. */
+/** Whether secrets that are written in the configuration itself are shown. */
 export type Secrets = "shown" | "masked";
 
 export interface ProxyConfig {
   readonly services: readonly unknown[];
   /** The global plugins. */
   readonly plugins: readonly unknown[];
-  /** All of it: `name`, `plugins`, limits, and whatever else there is. */
+  /** All of it, limits included. */
   readonly global: { readonly name: string; readonly plugins: readonly unknown[] };
 }
 
@@ -47,15 +46,14 @@ export interface AdminSettings {
   readonly ConfigFilePath: string;
 }
 
-/** Named part by part: whatever else a source may hold is not shown. */
+/** Each member by name: nothing else that the source may hold is shown. */
 export function gatewayView({ services, plugins, global }: ProxyConfig): ProxyConfig {
   return { services, plugins, global };
 }
 
-/** In the snake_case of JSON; moments as RFC 3339 writes them. */
+/** Times in the format of RFC 3339. */
 export function statusView(status: GatewayStatus) {
-  const { version, state, ready, uptimeMs, inFlight, digest, loadedAt, counts, lastReload, lastChange, pluginFaults } = status;
-  const { certificates, warnings } = status;
+  const { version, state, ready, uptimeMs, inFlight, digest, loadedAt, counts, lastReload, lastChange } = status;
   return {
     version,
     state,
@@ -67,9 +65,11 @@ export function statusView(status: GatewayStatus) {
     counts,
     last_reload: lastReload === null ? null : { ...lastReload, at: moment(lastReload.at) },
     last_change: lastChange === null ? null : { ...lastChange, at: moment(lastChange.at) },
-    plugin_faults: pluginFaults,
-    certificates: certificates.map(({ where, path, names, commonName, notAfter }) => ({ where, path, names, common_name: commonName, not_after: moment(notAfter) })),
-    warnings: warnings.map(({ code, message, service, route }) => ({ code, message, service, route })),
+    plugin_faults: status.pluginFaults,
+    certificates: status.certificates.map(({ where, path, names, commonName, notAfter }) => {
+      return { where, path, names, common_name: commonName, not_after: moment(notAfter) };
+    }),
+    warnings: status.warnings.map(({ code, message, service, route }) => ({ code, message, service, route })),
   };
 }
 
@@ -77,17 +77,17 @@ export function healthView({ services }: GatewayHealth) {
   return {
     services: services.map(({ name, circuitBreaker, upstreams }) => ({
       name,
-      circuit_breaker: circuitBreaker === null ? null : { state: circuitBreaker.state, since: momentOrNull(circuitBreaker.since) },
+      circuit_breaker: circuitBreaker === null ? null : { state: circuitBreaker.state, since: moment(circuitBreaker.since) },
       upstreams: upstreams.map(upstreamView),
     })),
   };
 }
 
 function upstreamView({ id, host, port, weight, state, usable, since, until, reason, inFlight }: UpstreamReport) {
-  return { id, host, port, weight, state, usable, since: momentOrNull(since), until: momentOrNull(until), reason, in_flight: inFlight };
+  return { id, host, port, weight, state, usable, since: moment(since), until: moment(until), reason, in_flight: inFlight };
 }
 
-/** The event "stats": without the history. */
+/** Without the history, as in the event "stats". */
 export function statsView({ at, windowS, total, services, point }: GatewayStats) {
   return {
     at: moment(at),
@@ -125,7 +125,7 @@ function pointView({ at, requests, errors, limited, p50Ms, p95Ms, p99Ms }: Point
   return { at: moment(at), requests, errors, limited, p50_ms: p50Ms, p95_ms: p95Ms, p99_ms: p99Ms };
 }
 
-/** 1/60 has no end, and nobody reads it. */
+/** To four decimals: nobody reads more of 1/60. */
 function rounded(value: number): number {
   return Math.round(value * 1e4) / 1e4;
 }
@@ -134,15 +134,11 @@ export function explanationView({ upstreams, ...explanation }: Explanation) {
   return { ...explanation, upstreams: upstreams.map(({ share, ...upstream }) => ({ ...upstreamView(upstream), share })) };
 }
 
-function momentOrNull(ms: number | null): string | null {
-  return ms === null ? null : moment(ms);
+function moment<T extends number | null>(ms: T): T extends null ? null : string {
+  return (ms === null ? null : new Date(ms).toISOString()) as T extends null ? null : string;
 }
 
-function moment(ms: number): string {
-  return new Date(ms).toISOString();
-}
-
-/** Exactly the six keys. The password as configured (a hash, where a hash was), or masked. */
+/** Exactly six keys; the password as configured, which may be a hash, or masked. */
 export function configView(settings: AdminSettings, secrets: Secrets): AdminSettings {
   const { ServerCertPath, ServerKeyPath, CACertPath, AdminUser, AdminPassword, ConfigFilePath } = settings;
   const password = secrets === "masked" ? MASK : AdminPassword;

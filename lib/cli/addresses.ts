@@ -19,14 +19,6 @@ export function reachable(listener: string): string {
   return url.origin;
 }
 
-/** The same without a name, which may have other addresses: "http://0.0.0.0:8081" -> "http://127.0.0.1:8081". */
-export function near(listener: string): string {
-  const url = new URL(listener);
-  if (url.hostname === "0.0.0.0") url.hostname = "127.0.0.1";
-  if (url.hostname === "[::]") url.hostname = "[::1]";
-  return url.origin;
-}
-
 /** Whether only this machine can come in at a host that a setting names. */
 export function isLoopback(host: string): boolean {
   return host === "localhost" || host === "::1" || /^127(\.\d+){3}$/.test(host);

@@ -2,31 +2,22 @@
  * Opens the management UI as the settings ask for it, and has it listen; what is wrong becomes a sentence that names the setting.
  * The command that starts it alone is `manager.ts`.
  */
+import type { Admin } from "../admin/server.ts";
 import { systemClock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import type { ManagerSettings } from "../config/settings.ts";
-import type { Trust } from "../manager/backend.ts";
-import type { OriginalClients } from "../http/original_clients.ts";
 import { createManager, type Manager } from "../manager/server.ts";
 import type { Pair } from "../server/certificates.ts";
-import { isLoopback, near, reachable, urlOf, where } from "./addresses.ts";
+import { isLoopback, reachable, urlOf, where } from "./addresses.ts";
 import { listenFailure, StartError } from "./failure.ts";
 import { readAuthorities } from "./tls_files.ts";
 
-/** `adminUrl` is that of the admin interface of this process, which is asked unless the settings name another; `tls` shows its certificate. */
-export function openManager(settings: ManagerSettings, adminUrl: string | null, tls: Pair | null, log: Log, clients?: OriginalClients): Manager {
-  let own = tls;
-  const url = new URL(settings.backendUrl ?? near(adminUrl!));
-  const trust: Trust = settings.backendUrl === null ? { kind: "pinned", certificate: () => own!.cert } : { kind: "authorities", ca: authorities(settings) };
+/** `admin` is the admin interface of this process, which is asked unless the settings name another. */
+export function openManager(settings: ManagerSettings, admin: Admin | null, tls: Pair | null, log: Log): Manager {
+  const { backendUrl, hosts } = settings;
+  const backend = backendUrl === null ? admin!.answer : { url: new URL(backendUrl), ca: authorities(settings) };
   try {
-    const manager = createManager({ backend: { url, trust }, tls: settings.tls ? tls : null, hosts: settings.hosts, clock: systemClock, log, ...(clients && { clients }) });
-    return {
-      ...manager,
-      renewTls(files) {
-        manager.renewTls(files);
-        own = files;
-      },
-    };
+    return createManager({ backend, tls: settings.tls ? tls : null, hosts, clock: systemClock, log });
   } catch (error) {
     throw new StartError((error as Error).message, 1);
   }

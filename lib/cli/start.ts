@@ -9,7 +9,6 @@ import { version } from "../base/version.ts";
 import type { Settings } from "../config/settings.ts";
 import { Gateway, type GatewayOptions, type LastReload } from "../gateway/gateway.ts";
 import { loadPluginModules } from "../gateway/plugin_modules.ts";
-import { createOriginalClients, type OriginalClients } from "../http/original_clients.ts";
 import type { Manager } from "../manager/server.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import { urlOf, where } from "./addresses.ts";
@@ -50,14 +49,13 @@ async function open(settings: Settings, options: StartOptions, reload: () => Pro
   const { tracing } = settings;
   const gateway = new Gateway({ ...gatewayOptions, modules, log, ...(tracing === null ? {} : { tracing }) });
   const tls = readTlsFiles(settings, log);
-  const clients = createOriginalClients();
-  const admin = settings.admin === null ? null : openAdmin(settings, settings.admin, { gateway, tls, reload, log, clients });
+  const admin = settings.admin === null ? null : openAdmin(settings, settings.admin, { gateway, tls, reload, log });
   let manager: Manager | null = null;
   try {
     const http = await listenOnAll(gateway, settings, settings.httpPort, "HTTP_PORT", null);
     const https = tls === null ? [] : await listenOnAll(gateway, settings, settings.httpsPort, "HTTPS_PORT", tls);
     const adminUrl = admin === null ? null : await listenAdmin(admin, settings);
-    if (settings.manager !== null) manager = openManager(settings.manager, adminUrl, tls, log, clients);
+    if (settings.manager !== null) manager = openManager(settings.manager, admin, tls, log);
     const managerUrl = manager === null ? null : await listenManager(manager, settings.manager!, log);
     return { gateway, admin, manager, http, https, adminUrl, managerUrl, tls };
   } catch (error) {
@@ -89,10 +87,9 @@ interface AdminParts {
   readonly tls: TlsFiles | null;
   readonly reload: () => Promise<LastReload>;
   readonly log: Log;
-  readonly clients: OriginalClients;
 }
 
-function openAdmin(settings: Settings, own: NonNullable<Settings["admin"]>, { gateway, tls, reload, log, clients }: AdminParts): Admin {
+function openAdmin(settings: Settings, own: NonNullable<Settings["admin"]>, { gateway, tls, reload, log }: AdminParts): Admin {
   try {
     return createAdmin({
       user: own.user,
@@ -105,7 +102,6 @@ function openAdmin(settings: Settings, own: NonNullable<Settings["admin"]>, { ga
       tls: own.tls ? tls : null,
       clock: systemClock,
       log,
-      clients,
       version,
       source: {
         proxyConfig: (secrets) => proxyConfig(secrets === "shown" ? gateway.shownConfig : gateway.maskedConfig),

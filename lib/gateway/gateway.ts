@@ -33,7 +33,7 @@ import type { AnyPlugin } from "../plugins/plugin.ts";
 import type { OnFault } from "../plugins/chain.ts";
 import { kindProblem } from "../plugins/kit.ts";
 import { checkRoutes } from "../route/table.ts";
-import { createListener, type Listener } from "../server/listener.ts";
+import { Listener } from "../server/listener.ts";
 import type { Inbound, ReceiveOptions } from "../server/receive.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import type { UpstreamSetReport } from "../upstream/upstream_set.ts";
@@ -171,7 +171,7 @@ export class Gateway {
     this.#receiving = receivingBy(this.#snapshot, this.#clock);
     this.#runtime.adopt(this.#snapshot.inUse);
     this.#metrics.adopt(this.#snapshot.metrics);
-    this.#listener = createListener({
+    this.#listener = new Listener({
       clock: this.#clock,
       log: this.#log,
       writeBatch: this.#runtime.writeBatch,

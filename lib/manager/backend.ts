@@ -1,79 +1,33 @@
 /**
- * Connections to the admin interface, plain or over verified TLS, and what a failure to get one means in a sentence.
- * What is sent over them is `proxy.ts`.
+ * Connects to the admin interface of another process, plain or over verified TLS, and explains to an operator why that fails.
  */
-import { X509Certificate } from "node:crypto";
 import http from "node:http";
 import https from "node:https";
 import { isIP } from "node:net";
-import type { Duplex } from "node:stream";
-import tls from "node:tls";
 import type { ErrorCode } from "../base/errors.ts";
 
 export interface Backend {
-  /** http: or https:; a path is put before every other. */
+  /** http: or https:; its path is put before every other. */
   readonly url: URL;
-  readonly trust: Trust;
+  /** CA certificates, PEM, that may have signed the certificate of an https: address; null: Node's own list. */
+  readonly ca: Buffer | null;
 }
-
-/** How the certificate of an https: address is judged. */
-export type Trust =
-  | {
-      readonly kind: "authorities";
-      /** CA certificates, PEM; null: Node's own list. */
-      readonly ca: Buffer | null;
-    }
-  | {
-      /**
-       * It has to be this very certificate, whatever names and authorities stand in it: the admin interface of this process is spoken to
-       * by its address, and its certificate is for the names that others know it by.
-       */
-      readonly kind: "pinned";
-      /** PEM, of which the first counts; asked for each connection, for it may be renewed. */
-      readonly certificate: () => Buffer;
-    };
 
 /**
- * A connection for each request: one kept too long would be closed by the other end just as a request goes out, and a login cannot be
- * sent twice. What that costs is nothing beside a person's clicks.
+ * One connection for each request: the other end may close a kept one just as a request is sent, and a login cannot be sent twice. People
+ * click too seldom for the cost to matter.
  */
-export function createAgent({ url, trust }: Backend): http.Agent {
-  if (url.protocol === "http:") return new http.Agent({ keepAlive: false, maxSockets: MOST_CONNECTIONS });
-  // Said in any case: NODE_TLS_REJECT_UNAUTHORIZED must not decide it.
-  const options = { keepAlive: false, maxSockets: MOST_CONNECTIONS, rejectUnauthorized: true, minVersion: "TLSv1.2" } as const;
-  if (trust.kind === "authorities") return new https.Agent({ ...options, ...(trust.ca === null ? {} : { ca: trust.ca }) });
-  return new PinnedAgent(options, trust.certificate);
+export function createAgent({ url, ca }: Backend): http.Agent {
+  if (url.protocol === "http:") return new http.Agent({ keepAlive: false, maxSockets: MAX_CONNECTIONS });
+  // Always set, so that NODE_TLS_REJECT_UNAUTHORIZED cannot disable it.
+  const options = { keepAlive: false, maxSockets: MAX_CONNECTIONS, rejectUnauthorized: true, minVersion: "TLSv1.2" } as const;
+  return new https.Agent({ ...options, ...(ca === null ? {} : { ca }) });
 }
 
-/** Hands a connection out only once it has shown the one certificate: not a byte of a request goes to another. */
-class PinnedAgent extends https.Agent {
-  readonly #certificate: () => Buffer;
+/** Further requests wait, within their time. */
+const MAX_CONNECTIONS = 256;
 
-  constructor(options: https.AgentOptions, certificate: () => Buffer) {
-    super(options);
-    this.#certificate = certificate;
-  }
-
-  override createConnection(options: https.RequestOptions, done?: (error: Error | null, stream: Duplex) => void): null {
-    // Authorities and names are not asked; the comparison below takes their place.
-    const socket = tls.connect({ ...(options as tls.ConnectionOptions), rejectUnauthorized: false });
-    const fail = (error: Error) => done?.(error, socket);
-    socket.once("error", fail);
-    socket.once("secureConnect", () => {
-      socket.off("error", fail);
-      const shown = socket.getPeerX509Certificate();
-      if (shown?.fingerprint256 === new X509Certificate(this.#certificate()).fingerprint256) return done?.(null, socket);
-      socket.destroy();
-      fail(Object.assign(new Error("it shows another certificate than this process's own"), { code: "CERT_NOT_OWN" }));
-    });
-    return null;
-  }
-}
-
-/** Requests beyond wait within their time. */
-const MOST_CONNECTIONS = 256;
-
-/** Of `http.request`: what says where to, without method, path and headers. */
+/** The options of `http.request` that say where to connect. */
 export function addressOf({ url }: Backend): http.RequestOptions {
   const secure = url.protocol === "https:";
   const hostname = url.hostname.startsWith("[") ? url.hostname.slice(1, -1) : url.hostname;
@@ -82,19 +36,26 @@ export function addressOf({ url }: Backend): http.RequestOptions {
   return { protocol: url.protocol, hostname, port, ...(secure && isIP(hostname) === 0 ? { servername: hostname } : {}) };
 }
 
-export interface Failure {
+/** Why the admin interface did not answer. `message` is for the log; `detail`, for users who need not be logged in, holds no address. */
+export class Failure extends Error {
   readonly code: ErrorCode;
-  /** For whoever sees the page, logged in or not: no address. */
   readonly detail: string;
+
+  constructor(code: ErrorCode, detail: string, message = detail) {
+    super(message);
+    this.code = code;
+    this.detail = detail;
+  }
 }
 
-/** What an error of the connection, or of node's parser, says to an operator. */
-export function failureOf({ code = "" }: NodeJS.ErrnoException): Failure {
-  if (code.startsWith("HPE_")) return { code: "upstream_invalid", detail: NO_HTTP };
+/** What an error of the connection, or of node's parser, means to an operator. */
+export function failureOf({ code = "", message }: NodeJS.ErrnoException): Failure {
+  if (code.startsWith("HPE_")) return new Failure("upstream_invalid", NO_HTTP, message);
   const known = REASONS[code];
-  // Codes are words of node's and OpenSSL's, not of whoever answered.
+  // A code of node or OpenSSL, never a text that the other end chose.
   const reason = known === undefined ? (/^[A-Z][A-Z0-9_]+$/.test(code) ? code : "the connection failed") : `${known} (${code})`;
-  return { code: code === "ECONNRESET" ? "upstream_reset" : "upstream_connect_failed", detail: `The admin interface does not answer: ${reason}.` };
+  const kind = code === "ECONNRESET" ? "upstream_reset" : "upstream_connect_failed";
+  return new Failure(kind, `The admin interface does not answer: ${reason}.`, message);
 }
 
 const NO_HTTP = "What answers at the admin interface's address speaks no HTTP; if it speaks HTTPS, MANAGER_BACKEND_API_URL has to begin with https://.";
@@ -121,7 +82,6 @@ const REASONS: { readonly [code: string]: string | undefined } = {
   ERR_TLS_CERT_ALTNAME_INVALID: "its certificate is for other names than that in MANAGER_BACKEND_API_URL",
   CERT_HAS_EXPIRED: "its certificate has expired",
   INVALID_PURPOSE: "its certificate is not one for a server",
-  CERT_NOT_OWN: "something else answers at its address",
   DEPTH_ZERO_SELF_SIGNED_CERT: UNVERIFIED,
   SELF_SIGNED_CERT_IN_CHAIN: UNVERIFIED,
   UNABLE_TO_GET_ISSUER_CERT_LOCALLY: UNVERIFIED,

@@ -1,26 +1,22 @@
 /**
- * The management UI as a table: a file, the admin interface's answer, or a refusal, each with the headers that keep a browser from doing
- * anything else with it. Knows nothing of sockets; those are `server.ts`.
+ * The endpoints of the management UI: which request gets a page, the admin interface's reply, or a refusal, each with security headers.
  */
 import { hasHeader, type HeaderList } from "../http/headers.ts";
 import { allowedHosts, HOST_NOT_ALLOWED } from "../http/allowed_hosts.ts";
+import { isForeign } from "../http/own_pages.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { ENCODED_SLASH, readTarget } from "../route/path.ts";
 import { isHost } from "../server/framing.ts";
 import type { Inbound } from "../server/receive.ts";
-import { isForeign } from "./own_pages.ts";
-import type { Pass } from "./proxy.ts";
-import type { StaticFiles } from "./static_files.ts";
+import type { FindFile } from "./static_files.ts";
 
-export type Answers = (inbound: Inbound) => Reply | Promise<Reply>;
+/** Asks the admin interface for `path`, query included: "/gateway/status". */
+type Forward = (inbound: Inbound, path: string) => Promise<Reply>;
 
 /** `hosts` are names other than localhost under which it may be asked over plain HTTP. */
-export function createEndpoints(files: StaticFiles, { pass }: Pick<Pass, "pass">, hosts: readonly string[]): Answers {
+export function createEndpoints(findFile: FindFile, forward: Forward, hosts: readonly string[]): (inbound: Inbound) => Promise<Reply> {
   const isKnown = allowedHosts(hosts);
-  return (inbound) => {
-    const reply = answer(inbound);
-    return reply instanceof Promise ? reply.then(guarded) : guarded(reply);
-  };
+  return async (inbound) => guarded(await answer(inbound));
 
   function answer(inbound: Inbound): Reply | Promise<Reply> {
     const { call, method, refusal } = inbound;
@@ -34,14 +30,14 @@ export function createEndpoints(files: StaticFiles, { pass }: Pick<Pass, "pass">
     if (inbound.scheme === "http" && !isKnown(authority)) return problem(call, "misdirected", { detail: `${HOST_NOT_ALLOWED} ${TO_LOG_IN}` });
     const { path, query } = target;
     if (path === "/api" || path.startsWith("/api/")) {
-      if (!PASSED.has(method)) return wrongMethod(inbound, "GET, HEAD, POST, DELETE");
+      if (!FORWARDED.has(method)) return wrongMethod(inbound, "GET, HEAD, POST, DELETE");
       if (!READING.has(method) && isForeign(inbound, authority)) {
         const detail = "Only pages of this server may change anything here. A proxy before it has to leave the Host header as it is.";
         return problem(call, "forbidden", { detail });
       }
-      return pass(inbound, (path.slice(4) || "/") + query);
+      return forward(inbound, (path.slice(4) || "/") + query);
     }
-    const file = files.find(path, inbound.headers);
+    const file = findFile(path, inbound.headers);
     if (file === null) return problem(call, "route_not_found", { detail: "There is no such page; the management UI begins at /." });
     return READING.has(method) ? file : wrongMethod(inbound, "GET, HEAD");
   }
@@ -51,9 +47,9 @@ const TO_LOG_IN =
   "To log in, open http://localhost on the gateway's machine, or lead a tunnel there (ssh -L 5173:localhost:5173 …), or set MANAGER_TLS=true: browsers keep the session's cookie over HTTPS and on http://localhost only.";
 
 const READING = new Set(["GET", "HEAD"]);
-const PASSED = new Set([...READING, "POST", "DELETE"]);
+const FORWARDED = new Set([...READING, "POST", "DELETE"]);
 
-/** Details of the router are clauses: "the path has a “..” segment". */
+/** `readTarget` gives clauses: "the path has a “..” segment". */
 function sentence(clause: string): string {
   return `${clause.charAt(0).toUpperCase()}${clause.slice(1)}.`;
 }
@@ -62,11 +58,11 @@ function wrongMethod({ call }: Inbound, allow: string): Reply {
   return problem(call, "method_not_allowed", { detail: `This path accepts ${allow}.`, headers: ["Allow", allow] });
 }
 
-/** Ours take the place of the admin interface's; what that says to pages of other origins is not for them to hear from here. */
+/** Replaces the admin interface's security headers with ours, and drops its CORS headers. */
 function guarded(reply: Reply): Reply {
   const { headers } = reply;
   const kept: string[] = [];
-  // A refusal of today may be tomorrow's page.
+  // What is refused today may be a page after an upgrade.
   if (!hasHeader(headers, "cache-control")) kept.push("Cache-Control", "no-store");
   for (let i = 0; i < headers.length; i += 2) {
     const name = headers[i]!.toLowerCase();
@@ -75,7 +71,7 @@ function guarded(reply: Reply): Reply {
   return { ...reply, headers: [...kept, ...GUARD] };
 }
 
-/** A script that got into a page could not be loaded, send anything elsewhere, or have the page framed. */
+/** An injected script could not be loaded, send anything elsewhere, or have the page framed. */
 const POLICY = [
   "default-src 'none'",
   "script-src 'self'",

@@ -1,189 +1,150 @@
 /**
- * Passes a request on to the admin interface and its answer back, streamed as it comes. Which requests get here is `endpoints.ts`, how
- * the admin interface is reached `backend.ts`.
+ * Forwards a request to an admin interface in another process and streams the reply back.
  */
 import { randomUUID } from "node:crypto";
-import http, { type ClientRequest, type IncomingMessage } from "node:http";
+import http, { type IncomingMessage } from "node:http";
 import https from "node:https";
 import type { Clock } from "../base/clock.ts";
-import { Fault, type ErrorCode } from "../base/errors.ts";
+import { Fault } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { endToEnd, hasToken, headerValue, headerValues, type HeaderList } from "../http/headers.ts";
-import type { OriginalClients } from "../http/original_clients.ts";
+import { endToEnd, headerValue, headerValues, withHeader, withoutHeader, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
+import { readBody } from "../server/operator_server.ts";
 import type { Inbound } from "../server/receive.ts";
-import { addressOf, createAgent, failureOf, LEADS_BACK, NO_ADMIN, UNKNOWN_NAME, type Backend } from "./backend.ts";
+import { addressOf, createAgent, Failure, failureOf, LEADS_BACK, NO_ADMIN, UNKNOWN_NAME, type Backend } from "./backend.ts";
 
-export interface PassOptions {
-  readonly backend: Backend;
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly clients?: OriginalClients;
-}
-
-export interface Pass {
-  /** `path` is what the admin interface is asked for, query included: "/gateway/status". Never rejects. */
-  pass(inbound: Inbound, path: string): Promise<Reply>;
-  /** Ends event streams, which would never end by themselves. */
-  closeStreams(): void;
-  /** Ends all that is under way. */
-  close(): void;
-}
-
-/** For the head of an answer, in milliseconds, the wait for a connection included. A body may take its time: some are event streams. */
-const ANSWER_MS = 10_000;
+/** Until the head of a reply, in milliseconds, the wait for a connection included. A body may take its time: some are event streams. */
+const REPLY_MS = 10_000;
 /** Checking a large configuration takes longer than reading one. */
-const ANSWER_TO_POST_MS = 30_000;
-/** Between two parts of a body that is no event stream. */
+const REPLY_TO_POST_MS = 30_000;
+/** Between two parts of a body that is not an event stream. */
 const BODY_IDLE_MS = 30_000;
-/** After so much silence the system asks whether the other end of an event stream is still there. */
+/** After this much silence the system checks whether the other end of an event stream is still there. */
 const PROBE_MS = 30_000;
 const MAX_HEAD_BYTES = 32 * 1024;
+export const MAX_BODY_BYTES = 64 * 1024;
 
-export function createPass({ backend, clock, log, clients }: PassOptions): Pass {
-  const agent = createAgent(backend);
-  const prefix = backend.url.pathname.replace(/\/$/, "");
-  const send = backend.url.protocol === "https:" ? https.request : http.request;
-  const address = addressOf(backend);
-  const underWay = new Set<ClientRequest>();
-  const streams = new Set<IncomingMessage>();
-  /** By which its own requests are known when they come back (RFC 9110 §7.6.3): one would be passed on until no connection is left. */
-  const via = `edge-gateway-manager-${randomUUID()}`;
-  let lastReason: string | null = null;
+export class AdminProxy {
+  readonly #backend: Backend;
+  readonly #clock: Clock;
+  readonly #log: Log;
+  /** The options that all requests have in common. */
+  readonly #target: http.RequestOptions;
+  /** Event streams, which would never end by themselves. */
+  readonly #streams = new Set<IncomingMessage>();
+  /** Identifies our own requests when they come back (RFC 9110 §7.6.3): each would be forwarded until no connection is left. */
+  readonly #via = `edge-gateway-manager-${randomUUID()}`;
+  #lastFailure: string | null = null;
 
-  return {
-    async pass(inbound, path) {
-      if (headerValues(inbound.headers, "via").some((value) => value.includes(via))) {
-        tell(LEADS_BACK);
-        return problem(inbound.call, "upstream_invalid", { detail: LEADS_BACK, why: LEADS_BACK });
-      }
-      try {
-        const body = await readBody(inbound);
-        return await new Promise<Reply>((resolve) => ask(inbound, path, body, resolve));
-      } catch (error) {
-        if (error instanceof Fault) return problem(inbound.call, error.code, { why: error.message });
-        // The client broke its request off, or it holds what HTTP cannot carry on.
-        return problem(inbound.call, "bad_request", { why: (error as Error).message });
-      }
-    },
-    closeStreams() {
-      for (const stream of streams) stream.destroy();
-    },
-    close() {
-      for (const request of underWay) request.destroy();
-      agent.destroy();
-    },
-  };
+  constructor(backend: Backend, clock: Clock, log: Log) {
+    this.#backend = backend;
+    this.#clock = clock;
+    this.#log = log;
+    this.#target = { ...addressOf(backend), agent: createAgent(backend), setHost: false, maxHeaderSize: MAX_HEAD_BYTES };
+  }
 
-  function ask({ call, method, headers, clientAddress }: Inbound, path: string, body: Buffer, resolve: (reply: Reply) => void): void {
-    // Browsers say so only where they trust the connection, and what asks here are scripts of pages anyway: the admin interface spares
-    // them the challenge that would make a browser open a window of its own.
-    const fields = ["Host", backend.url.host, "Sec-Fetch-Dest", "empty", "Via", `1.1 ${via}`, ...passedOn(headers)];
-    if (body.length > 0 || !SAFE.has(method)) fields.push("Content-Length", String(body.length));
-    const list = fields as unknown as http.OutgoingHttpHeaders; // flat, as node takes them too
-    const request = send({ ...address, agent, method, path: prefix + path, headers: list, setHost: false, maxHeaderSize: MAX_HEAD_BYTES });
-    let isOver = false;
-    const waitMs = method === "POST" ? ANSWER_TO_POST_MS : ANSWER_MS;
-    const timer = clock.after(waitMs, () => {
-      fail("upstream_timeout", `The admin interface has not answered within ${waitMs / 1000} s.`);
-      request.destroy();
-    });
-    underWay.add(request);
-    if (clients !== undefined) request.once("socket", (socket) => clients.note(socket, clientAddress));
-    call.onAbort(() => request.destroy());
-    request.on("close", () => {
-      underWay.delete(request);
-      fail("upstream_reset", "The admin interface closed the connection without an answer.");
-    });
-    request.on("error", (error) => {
-      const failure = failureOf(error);
-      fail(failure.code, failure.detail, error.message);
-    });
-    request.on("upgrade", (_response, socket) => {
-      socket.destroy();
-      fail("upstream_invalid", "The admin interface switches protocols unasked.");
-    });
-    request.on("response", (response) => {
-      const status = response.statusCode!;
-      if (status < 200 || status > 599) {
-        fail("upstream_invalid", "The admin interface sent no HTTP answer that can be passed on.");
-        return void request.destroy();
-      }
-      const why = isNoAdmin(method, path, response) ? NO_ADMIN : status === 421 ? UNKNOWN_NAME : null;
-      if (why !== null) {
-        fail("upstream_invalid", why);
-        return void request.destroy();
-      }
-      if (isOver) return;
-      isOver = true;
-      timer.cancel();
-      if (lastReason !== null && status < 500) {
-        log.info("the admin interface answers again", { url: backend.url.href });
-        lastReason = null;
-      }
-      if (isEventStream(response)) follow(response);
-      resolve(replyFrom(response, method));
-    });
-    request.end(body);
+  endStreams(): void {
+    for (const stream of this.#streams) stream.destroy();
+  }
 
-    function fail(code: ErrorCode, detail: string, why: string = detail): void {
-      if (isOver) return;
-      isOver = true;
-      timer.cancel();
-      if (!call.aborted) tell(why);
-      resolve(problem(call, code, { detail, why }));
+  /** `path` is what the admin interface is asked for, query included: "/gateway/status". Never rejects. */
+  async forward(inbound: Inbound, path: string): Promise<Reply> {
+    const { call, method } = inbound;
+    let body: Buffer;
+    try {
+      // Read before connecting: an admin interface that waits for a slow client would look like one that does not answer.
+      body = await readBody(inbound, MAX_BODY_BYTES);
+    } catch (error) {
+      return problem(call, error instanceof Fault ? error.code : "bad_request", { why: (error as Error).message });
+    }
+    try {
+      const response = await this.#ask(inbound, path, body);
+      if (response.statusCode! < 500) this.#noteSuccess();
+      if (isEventStream(response)) this.#streams.add(response.once("close", () => this.#streams.delete(response)));
+      return replyFrom(response, method);
+    } catch (error) {
+      // HTTP cannot carry what the client sent.
+      if (!(error instanceof Failure)) return problem(call, "bad_request", { why: (error as Error).message });
+      const { code, detail, message: why } = error;
+      if (!call.aborted) this.#noteFailure(why);
+      return problem(call, code, { detail, why });
     }
   }
 
-  function follow(stream: IncomingMessage): void {
-    streams.add(stream);
-    stream.once("close", () => streams.delete(stream));
+  /** Rejects with a `Failure`. */
+  #ask({ call, method, headers }: Inbound, path: string, body: Buffer): Promise<IncomingMessage> {
+    const { url } = this.#backend;
+    const fields = ["Host", url.host, "Via", `1.1 ${this.#via}`, ...forwardedHeaders(headers)];
+    if (body.length > 0 || !SAFE.has(method)) fields.push("Content-Length", String(body.length));
+    const list = fields as unknown as http.OutgoingHttpHeaders; // flat, which node accepts too
+    const waitMs = method === "POST" ? REPLY_TO_POST_MS : REPLY_MS;
+    return new Promise((resolve, reject) => {
+      if (headerValues(headers, "via").some((value) => value.includes(this.#via))) throw new Failure("upstream_invalid", LEADS_BACK);
+      const send = url.protocol === "https:" ? https.request : http.request;
+      const request = send({ ...this.#target, method, path: url.pathname.replace(/\/$/, "") + path, headers: list });
+      const fail = (failure: Failure) => {
+        reject(failure);
+        request.destroy();
+      };
+      const late = `The admin interface has not answered within ${waitMs / 1000} s.`;
+      const timer = this.#clock.after(waitMs, () => fail(new Failure("upstream_timeout", late)));
+      call.onAbort(() => request.destroy());
+      request.on("close", () => {
+        timer.cancel();
+        reject(new Failure("upstream_reset", "The admin interface closed the connection without an answer."));
+      });
+      request.on("error", (error) => reject(failureOf(error)));
+      request.on("upgrade", (_response, socket) => {
+        socket.destroy();
+        fail(new Failure("upstream_invalid", "The admin interface switched protocols without being asked."));
+      });
+      request.on("response", (response) => {
+        timer.cancel();
+        const status = response.statusCode!;
+        if (status < 200 || status > 599) fail(new Failure("upstream_invalid", "The admin interface sent a reply that cannot be passed on."));
+        else if (isNoAdmin(method, path, response)) fail(new Failure("upstream_invalid", NO_ADMIN));
+        else if (status === 421) fail(new Failure("upstream_invalid", UNKNOWN_NAME));
+        else resolve(response);
+      });
+      request.end(body);
+    });
   }
 
-  /** Pages ask again and again; the log hears once of what stays as it is. */
-  function tell(reason: string): void {
-    if (reason === lastReason) return;
-    lastReason = reason;
-    log.warn("the admin interface does not answer", { url: backend.url.href, error: reason });
+  #noteSuccess(): void {
+    if (this.#lastFailure !== null) this.#log.info("the admin interface answers again", { url: this.#backend.url.href });
+    this.#lastFailure = null;
+  }
+
+  /** Logs a failure once, however often pages ask. */
+  #noteFailure(reason: string): void {
+    if (reason !== this.#lastFailure) this.#log.warn("the admin interface does not answer", { url: this.#backend.url.href, error: reason });
+    this.#lastFailure = reason;
   }
 }
 
 const SAFE = new Set(["GET", "HEAD"]);
 
 /**
- * Whole before anything is asked: it is small (the listener sees to that), and an admin interface that waits for a slow client would be
- * taken for one that does not answer. Rejects with a `Fault` for one that is too large.
+ * Without Origin, for which the admin interface would refuse a page that it does not know. Sec-Fetch-Dest, which browsers send on trusted
+ * connections only, says that a page's script asks: so the admin interface omits the challenge for which browsers open a password window.
  */
-function readBody({ body, headers, call }: Inbound): Promise<Buffer> {
-  if (body === null) return Promise.resolve(NOTHING);
-  if (hasToken(headerValue(headers, "expect"), "100-continue")) call.inform(100, []);
-  return new Promise((resolve, reject) => {
-    const chunks: Buffer[] = [];
-    body.on("data", (chunk: Buffer) => chunks.push(chunk));
-    body.on("end", () => resolve(Buffer.concat(chunks)));
-    body.on("error", reject);
-    body.on("close", () => reject(new Error("the body broke off")));
-  });
+export function scriptHeaders(headers: HeaderList): HeaderList {
+  return withHeader(withoutHeader(headers, "origin"), "Sec-Fetch-Dest", "empty");
 }
 
-const NOTHING = Buffer.alloc(0);
-
-/**
- * Headers of the request as they go on: those of the connection stay behind, so do the framing, which is made anew, and Origin, by which
- * the admin interface would refuse a page that it does not know.
- */
-function passedOn(headers: HeaderList): readonly string[] {
-  const list = endToEnd(headers);
+/** Without the headers of the connection and the framing, which are generated again. */
+function forwardedHeaders(headers: HeaderList): string[] {
+  const list = endToEnd(scriptHeaders(headers));
   const kept: string[] = [];
-  for (let i = 0; i < list.length; i += 2) if (!LEFT_OUT.has(list[i]!.toLowerCase())) kept.push(list[i]!, list[i + 1]!);
+  for (let i = 0; i < list.length; i += 2) if (!REGENERATED.has(list[i]!.toLowerCase())) kept.push(list[i]!, list[i + 1]!);
   return kept;
 }
 
-const LEFT_OUT = new Set(["host", "origin", "sec-fetch-dest", "content-length", "expect", "trailer"]);
+const REGENERATED = new Set(["host", "content-length", "expect", "trailer"]);
 
 /**
- * Every admin interface answers these two, which the pages ask first, and leads nobody elsewhere. What a proxy before it says of its
- * absence (5xx) is another matter, and so is what it says to other methods: its own 405 to GET /login, for one.
+ * Whether another server answered in place of an admin interface. Pages ask for these two paths first, and no admin interface answers them
+ * with a redirect, a page, or 404 or 405. A 5xx comes from a proxy in front of it.
  */
 function isNoAdmin(method: string, path: string, { statusCode: status = 0, headers }: IncomingMessage): boolean {
   if (path === "/login" ? method !== "POST" : path !== "/gateway/status" || !SAFE.has(method)) return false;
@@ -194,20 +155,19 @@ function isNoAdmin(method: string, path: string, { statusCode: status = 0, heade
 function replyFrom(response: IncomingMessage, method: string): Reply {
   const status = response.statusCode!;
   const headers = endToEnd(response.rawHeaders);
-  // An operator looks for it in the gateway's log, where the admin interface has written its own.
+  // The admin interface's own id, which an operator finds in the gateway's log.
   const requestId = headerValue(headers, "x-request-id");
-  response.on("error", ignore); // whoever sends the body hears of it
+  response.on("error", () => {}); // reported by the sender of the body
   if (method === "HEAD" || status === 204 || status === 304) {
     response.resume();
     return { status, headers, requestId, body: null };
   }
+  const stopped = () => response.destroy(new Fault("upstream_timeout", "the admin interface stopped in the middle of its answer"));
   if (isEventStream(response)) response.socket.setKeepAlive(true, PROBE_MS);
-  else response.setTimeout(BODY_IDLE_MS, () => response.destroy(new Fault("upstream_timeout", "the admin interface stopped in the middle of its answer")));
+  else response.setTimeout(BODY_IDLE_MS, stopped);
   return { status, headers, requestId, body: response };
 }
 
 function isEventStream(response: IncomingMessage): boolean {
   return /^text\/event-stream\b/i.test(response.headers["content-type"] ?? "");
 }
-
-function ignore(): void {}

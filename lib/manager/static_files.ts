@@ -1,6 +1,5 @@
 /**
- * The files of the management UI, all of them in memory: what is not in this folder by name cannot be asked for, whatever the path.
- * Headers that every answer has, and who passes requests on, are `endpoints.ts`.
+ * The files of the management UI, all of them in memory: a path that is not a file's name has no file, however it is written.
  */
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
@@ -9,27 +8,14 @@ import { gzipSync } from "node:zlib";
 import { headerValues, tokens, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 
-export interface StaticFiles {
-  /** The answer for a normalised path ("/" is index.html), by If-None-Match and Accept-Encoding; null when there is no such file. */
-  find(path: string, headers: HeaderList): Reply | null;
-}
+/** The reply for a normalised path ("/" is index.html), by If-None-Match and Accept-Encoding; null when there is no such file. */
+export type FindFile = (path: string, headers: HeaderList) => Reply | null;
 
-/** Throws with a sentence for the operator when the pages are not there. Default: where the build puts them. */
-export function readStaticFiles(folder: string = builtFolder()): StaticFiles {
-  const files = new Map<string, StaticFile>();
-  for (const name of namesIn(folder)) {
-    const type = TYPES[name.slice(name.lastIndexOf(".") + 1)];
-    if (type !== undefined) files.set(`/${name}`, createFile(readFileSync(`${folder}/${name}`), type));
-  }
-  const index = files.get("/index.html");
-  if (index === undefined) throw missing(folder);
-  files.set("/", index);
-  return {
-    find(path, headers) {
-      const file = files.get(path);
-      return file === undefined ? null : answer(file, headers);
-    },
-  };
+/** The reply with one content coding, created once. A strong validator belongs to one coding only (RFC 9110 §8.8.1). */
+interface Representation {
+  readonly tag: string;
+  readonly headers: HeaderList;
+  readonly body: Buffer;
 }
 
 interface StaticFile {
@@ -38,24 +24,32 @@ interface StaticFile {
   readonly gzip: Representation | null;
 }
 
-/** The answer for one content coding, made once. A strong validator belongs to one coding only (RFC 9110 §8.8.1). */
-interface Representation {
-  readonly tag: string;
-  readonly headers: HeaderList;
-  readonly body: Buffer;
-}
-
-const TYPES: { readonly [ending: string]: string | undefined } = {
+const TYPES: { readonly [extension: string]: string | undefined } = {
   html: "text/html; charset=utf-8",
   js: "text/javascript; charset=utf-8",
   css: "text/css; charset=utf-8",
   svg: "image/svg+xml",
 };
 
-/** Run from its sources, this file stands at lib/manager/ and the compiled pages at dist/lib/manager/assets/; once built, beside it. */
+/** Throws with a sentence for the operator when the pages are not there. Default: where the build puts them. */
+export function readStaticFiles(folder: string = builtFolder()): FindFile {
+  const files = new Map<string, StaticFile>();
+  for (const name of namesIn(folder)) {
+    const type = TYPES[name.slice(name.lastIndexOf(".") + 1)];
+    if (type !== undefined) files.set(`/${name}`, createFile(readFileSync(`${folder}/${name}`), type));
+  }
+  const index = files.get("/index.html");
+  if (index === undefined) throw missing(folder);
+  files.set("/", index);
+  return (path, headers) => {
+    const file = files.get(path);
+    return file === undefined ? null : replyWith(file, headers);
+  };
+}
+
+/** The compiled pages: beside this file once it is built, else at dist/lib/manager/assets. */
 function builtFolder(): string {
-  const fromSources = import.meta.url.endsWith(".ts");
-  return fileURLToPath(new URL(fromSources ? "../../dist/lib/manager/assets" : "assets", import.meta.url));
+  return fileURLToPath(new URL(import.meta.url.endsWith(".ts") ? "../../dist/lib/manager/assets" : "assets", import.meta.url));
 }
 
 function namesIn(folder: string): readonly string[] {
@@ -81,33 +75,27 @@ function createFile(content: Buffer, type: string): StaticFile {
 }
 
 function representation(body: Buffer, type: string, tag: string, coding: HeaderList): Representation {
-  const length = ["Content-Type", type, "Content-Length", String(body.length), ...coding];
-  // An upgrade must not leave old scripts beside new ones: every use is asked about, and costs a 304.
-  return { tag, body, headers: [...length, "ETag", tag, "Cache-Control", "no-cache", "Vary", "Accept-Encoding"] };
+  return { tag, body, headers: ["Content-Type", type, "Content-Length", String(body.length), ...coding, ...validators(tag)] };
 }
 
-function answer({ plain, gzip }: StaticFile, headers: HeaderList): Reply {
-  const chosen = gzip !== null && acceptsGzip(headers) ? gzip : plain;
-  if (!hasTag(headers, chosen.tag)) return { status: 200, headers: chosen.headers, body: chosen.body };
-  return { status: 304, headers: ["ETag", chosen.tag, "Cache-Control", "no-cache", "Vary", "Accept-Encoding"], body: null };
+/** Revalidated at every use, for the cost of a 304: an upgrade must not leave old scripts beside new ones. */
+function validators(tag: string): HeaderList {
+  return ["ETag", tag, "Cache-Control", "no-cache", "Vary", "Accept-Encoding"];
 }
 
-/** By name only (RFC 9110 §12.5.3); who says "*" gets the file as it is, which is just as right. */
+function replyWith({ plain, gzip }: StaticFile, headers: HeaderList): Reply {
+  const { tag, headers: own, body } = gzip !== null && acceptsGzip(headers) ? gzip : plain;
+  return hasTag(headers, tag) ? { status: 304, headers: validators(tag), body: null } : { status: 200, headers: own, body };
+}
+
+/** By name only (RFC 9110 §12.5.3); for "*" the uncompressed file is as right. */
 function acceptsGzip(headers: HeaderList): boolean {
-  for (const token of tokens(headers, "accept-encoding")) {
-    const [coding, weight = ""] = token.split(";", 2);
-    if (coding!.trim() === "gzip") return !/^\s*q\s*=\s*0(\.0*)?\s*$/.test(weight);
-  }
-  return false;
+  const gzip = tokens(headers, "accept-encoding").find((token) => /^gzip\s*(;|$)/.test(token));
+  return gzip !== undefined && !/;\s*q\s*=\s*0(\.0*)?\s*$/.test(gzip);
 }
 
-/** If-None-Match compares weakly (RFC 9110 §13.1.2). Our tags hold no comma, so that lists may be cut at them. */
+/** If-None-Match compares weakly (RFC 9110 §13.1.2). Our tags contain no comma, so lists may be split at commas. */
 function hasTag(headers: HeaderList, tag: string): boolean {
-  for (const value of headerValues(headers, "if-none-match")) {
-    for (const part of value.split(",")) {
-      const given = part.trim();
-      if (given === "*" || given === tag || given === `W/${tag}`) return true;
-    }
-  }
-  return false;
+  const given = headerValues(headers, "if-none-match").flatMap((value) => value.split(","));
+  return given.some((part) => ["*", tag, `W/${tag}`].includes(part.trim()));
 }

@@ -1,24 +1,23 @@
 /**
  * Finds the certificate for the host name that a client asks for (SNI, RFC 6066 §3) among `global.certificates`.
- * Files and pairs are checked in `config/`; showing the certificate is `tls.ts`.
  */
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import { validityProblem } from "../base/pem.ts";
 import type { Config } from "../config/model.ts";
 
-/** One object for each configured certificate: what is made of it can be kept under it. */
+/** A certificate and its key, PEM. One object for each configured certificate, so it can serve as a key for what is made of it. */
 export interface Pair {
   readonly cert: Buffer;
   readonly key: Buffer;
 }
 
 export interface HostCertificates {
-  /** The pair of that very name, else of the wildcard that covers it; undefined: the listener's default one. */
+  /** The pair for exactly that name, else for the wildcard that covers it; undefined: the listener's default one. */
   find(servername: string): Pair | undefined;
 }
 
-/** Certificates out of their time are warned of, and used: clients may not mind. */
+/** A certificate that has expired or is not yet valid is used with a warning: clients may not mind. */
 export function hostCertificates(configured: Config["global"]["certificates"], log: Log, clock: Clock): HostCertificates {
   const exact = new Map<string, Pair>();
   const wildcard = new Map<string, Pair>();
@@ -36,7 +35,7 @@ export function hostCertificates(configured: Config["global"]["certificates"], l
       const name = servername.toLowerCase();
       const found = exact.get(name);
       if (found !== undefined || wildcard.size === 0) return found;
-      // *.example.com stands for one label, as clients read it (RFC 9525 §6.3): a.b.example.com has no certificate of it.
+      // *.example.com covers one label (RFC 9525 §6.3), so not a.b.example.com.
       const dot = name.indexOf(".");
       return dot <= 0 ? undefined : wildcard.get(name.slice(dot + 1));
     },

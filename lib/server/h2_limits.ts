@@ -1,83 +1,81 @@
 /**
- * What one HTTP/2 connection may ask of us beside requests, and why so much. Counting is `h2_sessions.ts`; what one request may have
- * is `global.limits`.
+ * Limits of one HTTP/2 connection beside those of `global.limits`, and why they are as they are.
  *
- * nghttp2 and node bound the rest, some with codes of their own: frames larger than 16 KiB, more than 32 entries in a SETTINGS frame
- * and more than 8 CONTINUATION frames are connection errors (CVE-2024-28182); so are a window beyond 2^31-1 and a WINDOW_UPDATE of 0, and
- * DATA or HEADERS on a stream that has ended; more than 1000 acknowledgements that a client does not read end the connection
- * (CVE-2019-9512, -9515), and so do more than 1000 resets at once, 33 a second. An empty DATA frame is an invalid one (CVE-2019-9518).
- * From Node 22 on a body longer than its Content-Length is a connection error, too, and so are more than some 10,000 PRIORITY frames or
- * frames of unknown types.
+ * nghttp2 and node enforce further ones. Connection errors: frames larger than 16 KiB, more than 32 entries in a SETTINGS frame, more than
+ * 8 CONTINUATION frames (CVE-2024-28182), a window beyond 2^31-1, a WINDOW_UPDATE of 0, DATA or HEADERS on a stream that has ended, more
+ * than 1000 acknowledgements that a client does not read (CVE-2019-9512, -9515), more than 1000 resets at once, 33 a second. An empty DATA
+ * frame counts as invalid (CVE-2019-9518). From Node 22 on also a body longer than its Content-Length, and more than some 10,000 PRIORITY
+ * frames or frames of unknown types.
  *
- * Nothing counts frames that nghttp2 processes without reporting them: a valid WINDOW_UPDATE, few PRIORITY and unknown frames, DATA of
+ * Nothing counts frames that nghttp2 processes without reporting them: a valid WINDOW_UPDATE, few PRIORITY and unknown frames, DATA with
  * padding only, frames for streams that have ended. A WINDOW_UPDATE costs 0.05 µs, 15 to 30 times less than as many bytes of DATA
- * (measured with Node 20 to 26), keeps nothing (idle streams that PRIORITY makes are bounded by MAX_STREAMS), and calls no line of ours.
+ * (measured with Node 20 to 26), retains no memory (MAX_STREAMS bounds the idle streams that PRIORITY creates), and runs no code of ours.
  */
 
-/** Requests of one connection at a time; more are refused unprocessed. What nginx and browsers are used to. */
+/** Concurrent requests of one connection; more are refused unprocessed. As nginx, and as browsers expect. */
 export const MAX_STREAMS = 128;
 
-/** Megabytes for one connection, its streams' buffers included: MAX_STREAMS full windows of 64 KiB, and something for heads. */
+/** Megabytes for one connection, its streams' buffers included: MAX_STREAMS full windows of 64 KiB, and some for heads. */
 export const MAX_SESSION_MEGABYTES = 10;
 
 /**
- * Streams refused beyond MAX_STREAMS, one after the other. From Node 22 on a stream keeps its place until everything has been looked at that
- * came in the same read: who takes back all requests and makes as many new ones in one breath is refused some, but keeps the connection.
+ * Consecutive streams refused beyond MAX_STREAMS. From Node 22 on a stream keeps its place until the whole read is processed: a client that
+ * cancels all requests and sends as many new ones in one write is refused some, but keeps its connection.
  */
 export const MAX_REJECTED_STREAMS = 512;
 
-/** Frames that are empty or make no sense, in the life of one connection. */
+/** Empty or invalid frames in the life of one connection. */
 export const MAX_INVALID_FRAMES = 100;
 
-/** A budget that refills: `burst` at once, `perSecond` for ever. */
+/** A token bucket: `burst` at once, `perSecond` in the long run. */
 export interface Rate {
   readonly burst: number;
   readonly perSecond: number;
 }
 
 /**
- * What a head may have beyond `max_header_bytes` and `max_headers` before its stream is reset without a word: up to there it is read,
- * and answered with a 431.
+ * How far a head may exceed `max_header_bytes` and `max_headers` before its stream is reset without a reply; up to there it is read, and
+ * answered with 431.
  */
 export const SURPLUS_HEAD_BYTES = 64 * 1024;
 export const SURPLUS_LINES = 256;
 
 /**
- * Requests that the client takes back before they are answered, or breaks (CVE-2023-44487, "rapid reset"). A page that is left, or a
- * map that is moved, takes back all its streams at once, some times over; a flood does so thousands of times a second.
+ * Requests that the client resets before they are answered (CVE-2023-44487, "rapid reset"). A browser that leaves a page, or moves a map,
+ * resets all its streams at once, some times over; an attack does so thousands of times a second.
  */
 export const RESETS: Rate = { burst: 512, perSecond: 64 };
 
 /** Clients send SETTINGS once, and again when a user changes something. */
 export const SETTINGS: Rate = { burst: 32, perSecond: 1 };
 
-/** gRPC clients ping once in a round trip while they measure the bandwidth: hundreds a second, nearby. */
+/** gRPC clients ping once a round trip while they measure the bandwidth: hundreds a second on a near network. */
 export const PINGS: Rate = { burst: 2_000, perSecond: 1_000 };
 
 /**
- * Requests of one connection, in its life, that node refuses before we hear of them: it never frees their places among MAX_STREAMS (probed
- * with Node 20). Beyond that its client is sent to a new connection, and nghttp2 looks at none of the requests that still come.
+ * Requests of one connection, in its life, that node refuses without reporting them: it never frees their places among MAX_STREAMS (probed
+ * with Node 20). Then the client is sent to a new connection, and nghttp2 ignores further requests.
  */
-export const MAX_UNHEARD = 64;
+export const MAX_UNREPORTED = 64;
 
-/** How often each connection is looked at for what no event tells, in milliseconds. */
+/** How often each connection is checked for what no event reports, in milliseconds. */
 export const LOOK_MS = 1_000;
 
 /**
- * After a connection error nghttp2 sends its GOAWAY and neither reads nor writes any more, and node tells nobody: streams under way would
- * stay for ever. With an answer that is not sent it shows, and the second look ends the connection. Else one of which nothing has come
- * for so long is asked for a sign of life (PING), and ended without one.
+ * After a connection error nghttp2 sends its GOAWAY, stops reading and writing, and node reports nothing: open streams would stay for ever.
+ * If data to send remains unsent, the second check ends the connection. Otherwise a connection that is silent for SILENCE_MS is sent a
+ * PING, and ended ANSWER_MS later if nothing arrives.
  */
 export const SILENCE_MS = 60_000;
 export const ANSWER_MS = 60_000;
 
-/** How long a connection that was told to go, and has no stream, may take to go. */
+/** How long a drained connection without streams may take to close. */
 export const MAX_LINGER_MS = 5_000;
 
-/** The least that a request can have: a HEADERS frame with one byte. */
+/** The smallest request: a HEADERS frame with one byte. */
 export const LEAST_REQUEST_BYTES = 10;
 
-/** A rate being used up: a token bucket. */
+/** The state of one token bucket. */
 export class Allowance {
   readonly #rate: Rate;
   #left: number;
@@ -90,7 +88,7 @@ export class Allowance {
     this.#at = now;
   }
 
-  /** Takes one; false when there is none left. */
+  /** Takes one token; returns false when none is left. */
   spend(now: number): boolean {
     const { burst, perSecond } = this.#rate;
     this.#left = Math.min(burst, this.#left + ((now - this.#at) * perSecond) / 1000);

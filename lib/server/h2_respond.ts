@@ -1,6 +1,5 @@
 /**
- * Writes a Reply to an HTTP/2 stream: head, body with back-pressure, trailers; a fault after the head resets the stream, and leaves
- * the connection alone. Taking the request is `h2_receive.ts`.
+ * Writes a reply to an HTTP/2 stream: head, body with back-pressure, trailers. A fault after the head resets only the stream.
  */
 import http2, { type OutgoingHttpHeaders, type ServerHttp2Stream } from "node:http2";
 import { Readable } from "node:stream";
@@ -17,71 +16,48 @@ import { letFlow } from "./linger.ts";
 import { hasContent, replyHeaders, replyTrailers, spoiltReply, statedLength, withLength } from "./reply_checks.ts";
 import type { Inbound } from "./receive.ts";
 
-export interface StreamOptions extends DeliveryOptions {
-  /** Resets the stream with an error code of HTTP/2; default: INTERNAL_ERROR, for a fault that is not the client's. */
-  readonly giveUp: (code?: number) => void;
-}
+const { NGHTTP2_CANCEL, NGHTTP2_INTERNAL_ERROR, NGHTTP2_NO_ERROR } = http2.constants;
 
-/** Sends `reply` on the stream. True when it opened a tunnel and the stream now belongs to that. */
-export function respondStream(stream: ServerHttp2Stream, inbound: Inbound, given: Reply, options: StreamOptions): boolean {
+/** Resets a stream with an error code of HTTP/2. */
+type GiveUp = (code: number) => void;
+
+/** Sends `reply` on the stream. Returns true if that opened a tunnel, which owns the stream from then on. */
+export function respondStream(stream: ServerHttp2Stream, inbound: Inbound, given: Reply, options: DeliveryOptions, giveUp: GiveUp): boolean {
   const { call } = inbound;
-  if (call.aborted || stream.destroyed || stream.closed) {
+  if (call.aborted || stream.destroyed || stream.closed || stream.headersSent) {
     discard(given);
-    return false;
-  }
-  if (stream.headersSent) {
-    // Sending another reply has failed half-way: what is out cannot be taken back.
-    discard(given);
-    options.giveUp();
+    // An earlier reply failed after its head: that cannot be taken back.
+    if (!call.aborted && !stream.destroyed && !stream.closed) giveUp(NGHTTP2_INTERNAL_ERROR);
     return false;
   }
   const reply = grpcReply(call, inbound.headers, given);
   const spoilt = spoiltReply(call, reply);
-  if (spoilt !== null) return respondStream(stream, inbound, spoilt, options);
-  if (reply.status > 599) {
-    // node's HTTP/2 sends no such status, and RFC 9110 §15 calls it invalid.
-    discard(reply);
-    return respondStream(stream, inbound, problem(call, "upstream_invalid", { why: `status ${reply.status}` }), options);
-  }
-  // Node keeps what it is given until the client's windows let it go: nothing to lend for so long.
-  const body = hasContent(inbound.method, reply) ? ownBody(reply.body) : null;
-  const bodiless = body === null;
-  const switches = reply.tunnel !== undefined;
-  const list = withLength(replyHeaders(reply, call.id), inbound.method, reply);
-  const fields = switches ? switchFields(list) : fieldsOf(list, reply.status);
+  if (spoilt !== null) return respondStream(stream, inbound, spoilt, options, giveUp);
+  // Node's HTTP/2 sends no such status, and RFC 9110 §15 calls it invalid.
+  const refusal = reply.status > 599 ? problem(call, "upstream_invalid", { why: `status ${reply.status}` }) : null;
+  const fields = refusal === null ? headFields(inbound, reply) : null;
   if (fields === null) {
     discard(reply);
-    return respondStream(stream, inbound, problem(call, "internal", { why: "the reply's head cannot be written" }), options);
+    const instead = refusal ?? problem(call, "internal", { why: "the reply's head cannot be written" });
+    return respondStream(stream, inbound, instead, options, giveUp);
   }
+  // Node keeps a body until the client's windows have room for it: too long for a lent one.
+  const body = hasContent(inbound.method, reply) ? ownBody(reply.body) : null;
   call.notes.status = reply.status;
-  const streams = body !== null && !Buffer.isBuffer(body);
-  stream.respond(fields, { endStream: bodiless && !switches, waitForTrailers: streams && reply.trailers !== undefined });
-  if (switches) return true;
+  const waitForTrailers = body !== null && !Buffer.isBuffer(body) && reply.trailers !== undefined;
+  stream.respond(fields, { endStream: body === null && reply.tunnel === undefined, waitForTrailers });
+  if (reply.tunnel !== undefined) return true;
   call.notes.sent = 0;
-  // A client that is still sending is told that nobody reads on (RFC 9113 §8.1).
+  // Tells a client that is still sending that the rest is not read (RFC 9113 §8.1).
   if (inbound.body !== null || inbound.upgrade !== null) stream.once("finish", () => setImmediate(stopUpload, stream, inbound.body));
-  if (bodiless) {
-    discard(reply);
-  } else if (Buffer.isBuffer(body) && body.length <= PIECE_BYTES) {
-    call.notes.sent = body.length;
-    stream.end(body);
-    if (stream.writableLength > 0) deliveryOn(stream, call, options).ended();
-  } else {
-    sendBody(stream, Buffer.isBuffer(body) ? Readable.from(piecesOf(body), { objectMode: false }) : body, inbound, reply, options);
-  }
+  if (body === null) discard(reply);
+  else sendBody(stream, body, call, reply, options, giveUp);
   return false;
 }
 
-/** Most bytes that are written at once: only when all of them have left does node tell that the client has taken any. */
-const PIECE_BYTES = 64 * 1024;
-
-function* piecesOf(body: Buffer): Generator<Buffer> {
-  for (let at = 0; at < body.length; at += PIECE_BYTES) yield body.subarray(at, at + PIECE_BYTES);
-}
-
-/** Sends informational responses ahead of the reply. Being hints, all but a few are dropped: an upstream could send them without end. */
+/** Sends informational responses ahead of the reply, at most 16: an upstream could send such hints without end. */
 export function informStream(stream: ServerHttp2Stream): (status: number, headers: HeaderList) => void {
-  let left = MAX_INFORMATIONS;
+  let left = MAX_INFORMATIONAL;
   return (status, headers) => {
     if (stream.headersSent || stream.destroyed || stream.closed || status === 101 || left-- <= 0) return;
     const fields = fieldsOf(headers, status);
@@ -89,54 +65,65 @@ export function informStream(stream: ServerHttp2Stream): (status: number, header
   };
 }
 
-const MAX_INFORMATIONS = 16;
+const MAX_INFORMATIONAL = 16;
 
-function sendBody(stream: ServerHttp2Stream, body: Readable, { call }: Inbound, reply: Reply, options: StreamOptions): void {
-  if (reply.trailers !== undefined) {
-    stream.once("wantTrailers", () => {
-      // Trailers that HTTP/2 cannot carry are left out; the body is whole without them.
-      stream.sendTrailers(fieldsOf(replyTrailers(call, reply), null) ?? {});
-    });
+function sendBody(stream: ServerHttp2Stream, body: Buffer | Readable, call: Call, reply: Reply, options: DeliveryOptions, giveUp: GiveUp): void {
+  // Node's own timeout of a stream is restarted by whatever the connection sends, answers to PINGs included.
+  const delivery = () => new Delivery(call, { to: stream, outlet: stream, cut: () => giveUp(NGHTTP2_CANCEL) }, options);
+  if (Buffer.isBuffer(body) && body.length <= PIECE_BYTES) {
+    call.notes.sent = body.length;
+    stream.end(body);
+    if (stream.writableLength > 0) delivery().ended();
+    return;
   }
-  call.onAbort(() => body.destroy());
-  const delivery = deliveryOn(stream, call, options);
+  if (reply.trailers !== undefined) {
+    // Trailers that HTTP/2 cannot carry are left out; the body is complete without them.
+    stream.once("wantTrailers", () => stream.sendTrailers(fieldsOf(replyTrailers(call, reply), null) ?? {}));
+  }
+  const source = Buffer.isBuffer(body) ? Readable.from(piecesOf(body), { objectMode: false }) : body;
+  call.onAbort(() => source.destroy());
+  const sink = delivery();
   const end = {
     passed: (bytes: number) => (call.notes.sent! += bytes),
     done() {
       stream.end();
-      delivery.ended();
+      sink.ended();
     },
     broken(cause: Error | null) {
-      // The client must not take the part it has for the whole: no END_STREAM.
+      // No END_STREAM: the client must not take the part that it has for the whole.
       call.fail(cause instanceof Fault ? cause.code : "upstream_reset", cause?.message ?? "the body broke off");
-      options.giveUp();
+      giveUp(NGHTTP2_INTERNAL_ERROR);
     },
   };
-  pump(body, delivery, end, statedLength(reply.headers));
+  pump(source, sink, end, statedLength(reply.headers));
 }
 
-/** node's own timeout of a stream is put off by whatever the connection sends, answers to PINGs included. */
-function deliveryOn(stream: ServerHttp2Stream, call: Call, options: StreamOptions): Delivery {
-  return new Delivery(call, { to: stream, outlet: stream, cut: () => options.giveUp(http2.constants.NGHTTP2_CANCEL) }, options);
+/** Most bytes in one write: node reports progress only when all of them have been sent. */
+const PIECE_BYTES = 64 * 1024;
+
+function* piecesOf(body: Buffer): Generator<Buffer> {
+  for (let at = 0; at < body.length; at += PIECE_BYTES) yield body.subarray(at, at + PIECE_BYTES);
 }
 
-/** Not before the END_STREAM is out: nghttp2 sends a reset first, and a reply without its end looks broken. */
+/** Runs after the END_STREAM was sent: nghttp2 sends a reset first, and a reply without its end looks broken. */
 function stopUpload(stream: ServerHttp2Stream, body: Readable | null): void {
   if (stream.readableEnded || stream.destroyed) return;
-  // What has come of a body and was left unread would keep the stream for ever: node waits for its end to be read.
+  // An unread part of a body would keep the stream for ever: node waits until its end is read.
   if (body !== stream) body?.destroy();
   letFlow(stream);
-  stream.close(http2.constants.NGHTTP2_NO_ERROR);
+  stream.close(NGHTTP2_NO_ERROR);
 }
 
-/** Where HTTP/1.1 switches with a 101 and proves it, HTTP/2 says 200 (RFC 8441 §5). */
-function switchFields(list: HeaderList): OutgoingHttpHeaders | null {
+function headFields({ method, call }: Inbound, reply: Reply): OutgoingHttpHeaders | null {
+  const list = withLength(replyHeaders(reply, call.id), method, reply);
+  if (reply.tunnel === undefined) return fieldsOf(list, reply.status);
+  // HTTP/2 opens a WebSocket with status 200, without HTTP/1.1's 101 and Sec-WebSocket-Accept (RFC 8441 §5).
   const fields = fieldsOf(list, 200);
   if (fields !== null) delete fields["sec-websocket-accept"];
   return fields;
 }
 
-/** Null when HTTP cannot carry it. */
+/** Null when HTTP/2 cannot carry it. */
 function fieldsOf(list: HeaderList, status: number | null): OutgoingHttpHeaders | null {
   const fields = Object.create(null) as OutgoingHttpHeaders;
   if (status !== null) fields[":status"] = status;

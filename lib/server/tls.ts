@@ -1,11 +1,10 @@
 /**
- * Servers for TLS whose certificates can be exchanged while they listen, and depend on the host name that the client asks for.
- * Which names there are is `certificates.ts`, what is spoken inside `listener.ts`.
+ * TLS servers whose certificates can be replaced while they listen, and depend on the host name that the client asks for (SNI).
  *
- * Sessions may be resumed by tickets at any server of this object, whatever certificates have come since: one key encrypts all
- * tickets. It is replaced every hour and overwritten, so that a stolen key does not open older traffic (RFC 5077 §5.5); a ticket under
- * an older key leads to a full handshake. Sessions are not resumed where other rules decide about clients: a ticket holds the verdict on
- * a client's certificate, so it is worth nothing once the CA, or whether a certificate is required, is another.
+ * All servers encrypt their session tickets with one key, so a session resumes at any of them, also under a renewed certificate. The key is
+ * replaced every hour and overwritten, so that a stolen key does not decrypt older traffic (RFC 5077 §5.5); a ticket under an older key
+ * leads to a full handshake. A ticket holds the verdict on the client's certificate, so none is valid under another CA, or where a
+ * certificate is required and was not.
  */
 import { constants, createHash, randomBytes, randomFillSync } from "node:crypto";
 import tls, { type SecureContext, type SecureContextOptions } from "node:tls";
@@ -13,119 +12,117 @@ import type { Clock, Timer } from "../base/clock.ts";
 import type { HostCertificates, Pair } from "./certificates.ts";
 
 export interface TlsFiles extends Pair {
-  /** Certificates that sign clients' ones; null: clients are not asked for one. */
+  /** CA certificates for client certificates; null: clients are not asked for one. */
   readonly ca: Buffer | null;
   /** Whether a handshake without a valid client certificate fails. */
   readonly requireClientCert: boolean;
-  /** Where `cert` was read from, for those who ask for the gateway's status. */
+  /** Where `cert` was read from, for the gateway's status. */
   readonly path?: string;
-}
-
-export interface TlsServers {
-  /** A server that does not listen yet. Throws what node says of the files. */
-  create(files: TlsFiles): tls.Server;
-  /**
-   * Exchanges certificate, key and CA of every server; connections stay. Throws when they cannot be used, or when they would change
-   * whether clients are asked for a certificate: the old ones stay then.
-   */
-  renew(files: TlsFiles): void;
 }
 
 const HANDSHAKE_MS = 10_000;
 /** How long one key encrypts session tickets. Node lets a session be resumed for five minutes. */
 const TICKET_KEY_MS = 3_600_000;
 
-interface Front {
+interface Entry {
   readonly server: tls.Server;
   files: TlsFiles;
-  /** Made when a client first asks for the name: a context takes milliseconds. */
+  /** Created when a client first asks for the name: that takes milliseconds. */
   contexts: WeakMap<Pair, SecureContext>;
 }
 
-/** `certificates` gives those in force at this moment; asked once a handshake. */
-export function createTlsServers(certificates: () => HostCertificates, clock: Clock, handshakeMs = HANDSHAKE_MS): TlsServers {
-  const ticketKeys = randomBytes(48);
-  const fronts: Front[] = [];
-  let listening = 0;
-  let rotation: Timer | null = null;
+export class TlsServers {
+  readonly #certificates: () => HostCertificates;
+  readonly #clock: Clock;
+  readonly #handshakeMs: number;
+  readonly #ticketKey = randomBytes(48);
+  readonly #entries: Entry[] = [];
+  #listening = 0;
+  #rotation: Timer | null = null;
 
-  function rotate(): void {
-    randomFillSync(ticketKeys);
-    for (const { server } of fronts) server.setTicketKeys(ticketKeys);
-    rotation!.restart();
+  /** `certificates` returns those in force; asked once a handshake. `handshakeMs` defaults to 10 000. */
+  constructor(certificates: () => HostCertificates, clock: Clock, handshakeMs = HANDSHAKE_MS) {
+    this.#certificates = certificates;
+    this.#clock = clock;
+    this.#handshakeMs = handshakeMs;
   }
 
-  /** Replaces the key while a server listens. */
-  function rotateFor(server: tls.Server): void {
-    server.on("listening", () => {
-      listening++;
-      rotation ??= clock.after(TICKET_KEY_MS, rotate);
-      // Once: node says it again where a server is closed twice.
-      server.once("close", () => {
-        if (--listening > 0) return;
-        rotation?.cancel();
-        rotation = null;
-      });
+  /** A server that does not listen yet. Throws node's error for files that cannot be used. */
+  create(files: TlsFiles): tls.Server {
+    const server = tls.createServer({
+      ...this.#contextOptions(files, files),
+      ALPNProtocols: ["h2", "http/1.1"],
+      handshakeTimeout: this.#handshakeMs,
+      noDelay: true,
+      ...(files.ca === null ? {} : { requestCert: true, rejectUnauthorized: files.requireClientCert }),
+      SNICallback: (servername, done) => {
+        try {
+          done(null, this.#contextFor(entry, servername));
+        } catch (error) {
+          done(error as Error);
+        }
+      },
+    });
+    const entry: Entry = { server, files, contexts: new WeakMap() };
+    this.#entries.push(entry);
+    server.on("listening", () => this.#rotateWhileListening(server));
+    return server;
+  }
+
+  /**
+   * Replaces certificate, key and CA of every server; connections stay open. Throws, and changes nothing, when the files cannot be used, or
+   * would change whether clients are asked for a certificate.
+   */
+  renew(files: TlsFiles): void {
+    tls.createSecureContext(this.#contextOptions(files, files));
+    for (const { files: old } of this.#entries) {
+      if ((old.ca === null) !== (files.ca === null) || old.requireClientCert !== files.requireClientCert) {
+        throw new Error("whether clients are asked for a certificate cannot change while the gateway listens");
+      }
+    }
+    for (const entry of this.#entries) {
+      entry.server.setSecureContext(this.#contextOptions(files, files));
+      entry.files = files;
+      entry.contexts = new WeakMap();
+    }
+  }
+
+  #rotateWhileListening(server: tls.Server): void {
+    this.#listening++;
+    this.#rotation ??= this.#clock.after(TICKET_KEY_MS, () => {
+      randomFillSync(this.#ticketKey);
+      for (const each of this.#entries) each.server.setTicketKeys(this.#ticketKey);
+      this.#rotation!.restart();
+    });
+    // `once`: node emits it again where a server is closed twice.
+    server.once("close", () => {
+      if (--this.#listening > 0) return;
+      this.#rotation?.cancel();
+      this.#rotation = null;
     });
   }
 
-  function contextOptions({ cert, key }: Pair, { ca, requireClientCert }: TlsFiles): SecureContextOptions & { readonly ticketKeys: Buffer } {
+  #contextOptions({ cert, key }: Pair, { ca, requireClientCert }: TlsFiles): SecureContextOptions & { readonly ticketKeys: Buffer } {
     return {
       cert,
       key,
       ...(ca === null ? {} : { ca }),
       minVersion: "TLSv1.2",
-      // It costs the server far more than the client, and nothing needs it; TLS 1.3 has none.
+      // Renegotiation costs the server far more than the client, and nothing needs it; TLS 1.3 has none.
       secureOptions: constants.SSL_OP_NO_RENEGOTIATION,
-      ticketKeys,
+      ticketKeys: this.#ticketKey,
       sessionIdContext: createHash("sha256").update(ca ?? "").update(String(requireClientCert)).digest("hex").slice(0, 32),
     };
   }
 
-  function contextFor(front: Front, servername: string): SecureContext | undefined {
-    const pair = certificates().find(servername);
+  #contextFor(entry: Entry, servername: string): SecureContext | undefined {
+    const pair = this.#certificates().find(servername);
     if (pair === undefined) return undefined;
-    let context = front.contexts.get(pair);
+    let context = entry.contexts.get(pair);
     if (context === undefined) {
-      context = tls.createSecureContext(contextOptions(pair, front.files));
-      front.contexts.set(pair, context);
+      context = tls.createSecureContext(this.#contextOptions(pair, entry.files));
+      entry.contexts.set(pair, context);
     }
     return context;
   }
-
-  return {
-    create(files) {
-      const server = tls.createServer({
-        ...contextOptions(files, files),
-        ALPNProtocols: ["h2", "http/1.1"],
-        handshakeTimeout: handshakeMs,
-        noDelay: true,
-        ...(files.ca === null ? {} : { requestCert: true, rejectUnauthorized: files.requireClientCert }),
-        SNICallback(servername, done) {
-          try {
-            done(null, contextFor(front, servername));
-          } catch (error) {
-            done(error as Error);
-          }
-        },
-      });
-      const front: Front = { server, files, contexts: new WeakMap() };
-      fronts.push(front);
-      rotateFor(server);
-      return server;
-    },
-    renew(files) {
-      tls.createSecureContext(contextOptions(files, files));
-      for (const { files: old } of fronts) {
-        if ((old.ca === null) !== (files.ca === null) || old.requireClientCert !== files.requireClientCert) {
-          throw new Error("whether clients are asked for a certificate cannot change while the gateway listens");
-        }
-      }
-      for (const front of fronts) {
-        front.server.setSecureContext(contextOptions(files, files));
-        front.files = files;
-        front.contexts = new WeakMap();
-      }
-    },
-  };
 }

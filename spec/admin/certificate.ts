@@ -21,5 +21,5 @@ const signature = der(0x03, Buffer.from([0]), sign("sha256", signed, privateKey)
 
 const certificate = sequence(signed, ecdsaWithSha256, signature).toString("base64");
 
-export const CERT = `-----BEGIN CERTIFICATE-----\n${certificate}\n-----END CERTIFICATE-----\n`;
-export const KEY = privateKey.export({ type: "pkcs8", format: "pem" }).toString();
+export const CERT = Buffer.from(`-----BEGIN CERTIFICATE-----\n${certificate}\n-----END CERTIFICATE-----\n`);
+export const KEY = Buffer.from(privateKey.export({ type: "pkcs8", format: "pem" }).toString());

@@ -34,7 +34,7 @@ describe("a page of an allowed origin", () => {
     }
   });
 
-  it("is told by the preflight which methods and headers it may use", async () => {
+  it("gets the methods and headers that it may use from the preflight", async () => {
     const { ask } = await startAdmin();
     const headers = { origin: UI, "access-control-request-method": "DELETE", "access-control-request-headers": "content-type" };
     const got = await ask("OPTIONS", "/logout", { headers });
@@ -50,14 +50,14 @@ describe("a page of an allowed origin", () => {
     });
   });
 
-  it("is one of several, however they were written in the settings", async () => {
+  it("is recognised however the origin was written in the settings", async () => {
     const { ask } = await startAdmin({ corsOrigins: [" HTTPS://UI.example/ ", UI] });
     for (const origin of ["https://ui.example", UI]) {
       expect((await ask("GET", "/healthz", { headers: { origin } })).headers["access-control-allow-origin"]).toBe(origin);
     }
   });
 
-  it("is never any page: * is not taken as a wildcard", async () => {
+  it("is never every page: * is not a wildcard", async () => {
     const { ask } = await startAdmin({ corsOrigins: ["*"] });
     expect(corsHeaders(await ask("GET", "/healthz", { headers: { origin: "http://evil.example" } }))).toEqual([]);
     expect((await ask("POST", "/login", { headers: { origin: "http://evil.example", authorization: RIGHT } })).status).toBe(403);
@@ -65,7 +65,7 @@ describe("a page of an allowed origin", () => {
 });
 
 describe.each(FOREIGN)("a page of a foreign origin (%s)", (origin) => {
-  it("gets no CORS headers, in no answer", async () => {
+  it("gets no CORS headers in any reply", async () => {
     const { ask } = await startAdmin();
     for (const asked of ["GET /healthz", "GET /gateway", "OPTIONS /login", "POST /login", "GET /nowhere"]) {
       const [method, path] = asked.split(" ") as [string, string];
@@ -75,7 +75,7 @@ describe.each(FOREIGN)("a page of a foreign origin (%s)", (origin) => {
     }
   });
 
-  it("403 forbidden for what changes something, whatever its credentials, and nothing is changed", async () => {
+  it("gets 403 for unsafe methods with any credentials, and nothing is changed", async () => {
     const { ask, session } = await startAdmin();
     const cookie = await session();
     for (const asked of ["POST /login", "DELETE /logout", "PUT /gateway", "PATCH /nowhere"]) {
@@ -88,7 +88,7 @@ describe.each(FOREIGN)("a page of a foreign origin (%s)", (origin) => {
 });
 
 describe("a page of the admin interface's own origin", () => {
-  it("may change things, and needs no CORS headers for it", async () => {
+  it("may use unsafe methods without CORS headers", async () => {
     const { ask, port } = await startAdmin({ hosts: ["admin.example", "x"] });
     for (const [origin, host] of [
       [`http://127.0.0.1:${port}`, `127.0.0.1:${port}`],
@@ -102,7 +102,7 @@ describe("a page of the admin interface's own origin", () => {
 });
 
 describe("a client without an Origin", () => {
-  it("is no page: it may change things, and Vary says that the answer could differ", async () => {
+  it("may use unsafe methods, and gets Vary: Origin", async () => {
     const { ask, login } = await startAdmin();
     const got = await login();
     expect([got.status, corsHeaders(got), got.headers.vary]).toEqual([200, [], "Origin"]);

@@ -57,6 +57,8 @@ export interface Running {
   session(): Promise<string>;
   /** Writes raw bytes, and gives all that comes back until the connection ends. */
   raw(...texts: string[]): Promise<string>;
+  /** What `pending` resolves with, while the clock of the interface goes on. */
+  inTime<T>(pending: Promise<T>): Promise<T>;
 }
 
 const running: Admin[] = [];
@@ -196,6 +198,14 @@ export async function startAdmin(changes: Partial<AdminOptions> = {}): Promise<R
     ask,
     login,
     session: async () => cookieOf(await login()),
+    async inTime(pending) {
+      const ticking = setInterval(() => clock.advance(500), 2);
+      try {
+        return await pending;
+      } finally {
+        clearInterval(ticking);
+      }
+    },
     raw: (...texts) =>
       new Promise((resolve) => {
         let received = "";

@@ -3,7 +3,7 @@ import { CERT, KEY } from "./certificate.ts";
 import { RIGHT, startAdmin } from "./harness.ts";
 
 describe("a request over plain HTTP under a name that is not in ADMIN_HOSTS", () => {
-  it.each(["GET", "HEAD", "POST", "DELETE", "OPTIONS", "PUT"])("gets 421 for %s on every path, before its credentials are looked at", async (method) => {
+  it.each(["GET", "HEAD", "POST", "DELETE", "OPTIONS", "PUT"])("gets 421 for %s on every path, before its credentials are checked", async (method) => {
     const { ask, session, login } = await startAdmin();
     const headers = { host: "evil.example", cookie: await session(), authorization: RIGHT };
     for (const path of ["/login", "/logout", "/gateway", "/metrics", "/healthz", "/readyz", "/nowhere"]) {
@@ -16,7 +16,7 @@ describe("a request over plain HTTP under a name that is not in ADMIN_HOSTS", ()
     expect((await login()).status).toBe(200);
   });
 
-  it("is recognised by the host of an absolute-form target, which counts in place of Host", async () => {
+  it("is recognised by the host of an absolute-form target, which overrides Host", async () => {
     const { ask } = await startAdmin({ hosts: ["gateway.lan"] });
     expect((await ask("GET", "http://evil.example/healthz", { headers: { host: "localhost" } })).status).toBe(421);
     expect((await ask("GET", "http://gateway.lan/healthz", { headers: { host: "evil.example" } })).status).toBe(200);
@@ -38,7 +38,7 @@ describe("a host that is known", () => {
     expect(await raw("GET /healthz HTTP/1.0\r\n\r\n")).toMatch(/^HTTP\/1\.1 200 /);
   });
 
-  it("is any over HTTPS, where the certificate says whose it is", async () => {
+  it("is any host over HTTPS, where the certificate proves the name", async () => {
     const { ask } = await startAdmin({ tls: { cert: CERT, key: KEY } });
     expect((await ask("GET", "/healthz", { headers: { host: "admin.example" } })).status).toBe(200);
   });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { createLogin } from "../../lib/admin/login.ts";
+import { Login } from "../../lib/admin/login.ts";
 import { createLog } from "../../lib/base/log.ts";
 import { hashPassword } from "../../lib/base/password.ts";
 import { manualClock } from "../support/clock.ts";
@@ -9,7 +9,7 @@ import { basic, PASSWORD, RIGHT, startAdmin, USER, WRONG } from "./harness.ts";
 const QUICK = "scrypt$1024$8$1$BwcHBwcHBwcHBwcHBwcHBw$Dj4MCJX6B5OKDIzJjNvQXdnTIySlUIIoys9kE_3K7cQ";
 
 describe("POST /login", () => {
-  it("200 with the token cookie, the user, and the end of the session, for the right credentials", async () => {
+  it("gives 200 with the token cookie, the user and the end of the session for the right credentials", async () => {
     const { login } = await startAdmin({ sessionTtlS: 900 });
     const got = await login();
     expect(got.status).toBe(200);
@@ -20,7 +20,7 @@ describe("POST /login", () => {
     ]);
   });
 
-  it("gives a token signed with HS256 whose claims are sub, iat, exp, jti, iss and aud", async () => {
+  it("returns a token signed with HS256 whose claims are sub, iat, exp, jti, iss and aud", async () => {
     const { session } = await startAdmin({ sessionTtlS: 900 });
     const parts = async () =>
       (await session()).replace("token=", "").split(".").slice(0, 2).map((part) => JSON.parse(Buffer.from(part, "base64url").toString()));
@@ -32,14 +32,14 @@ describe("POST /login", () => {
     expect((await parts())[1].jti).not.toBe(claims.jti);
   });
 
-  it("takes the scheme in any case, padding left out, and a body that nobody reads", async () => {
+  it("accepts the scheme in any case, missing padding, and a body that is ignored", async () => {
     const { ask, login } = await startAdmin();
     expect((await login(RIGHT.replace("Basic ", "bASIC  "))).status).toBe(200);
     expect((await login(RIGHT.replace(/=+$/, ""))).status).toBe(200);
     expect((await ask("POST", "/login?next=/", { headers: { authorization: RIGHT }, body: '{"user":"x"}' })).status).toBe(200);
   });
 
-  it("compares with a hash where one was configured, and then the hash is no password", async () => {
+  it("compares with a configured hash, and does not accept the hash itself as password", async () => {
     const password = await hashPassword("quick");
     const { login } = await startAdmin({ password });
     expect((await login(basic(USER, "quick"))).status).toBe(200);
@@ -64,7 +64,7 @@ describe("POST /login", () => {
     ["another scheme", RIGHT.replace("Basic", "Bearer")],
     ["two credentials", `${RIGHT}, ${RIGHT}`],
     ["eight kilobytes of blanks", `Basic${" ".repeat(8000)}!`],
-  ])("401 with the Basic challenge for %s", async (_, authorization) => {
+  ])("gives 401 with the Basic challenge for %s", async (_, authorization) => {
     const { ask } = await startAdmin();
     const got = await ask("POST", "/login", authorization === undefined ? {} : { headers: { authorization } });
     expect(got.status).toBe(401);
@@ -74,7 +74,7 @@ describe("POST /login", () => {
     expect(got.headers["set-cookie"]).toBeUndefined();
   });
 
-  it("asks scripts of a page by another scheme: to Basic browsers open a window of their own, and the page waits", async () => {
+  it("challenges scripts of a page with another scheme than Basic, for which browsers open a window", async () => {
     const { ask } = await startAdmin();
     for (const authorization of [basic(USER, "wrong"), undefined]) {
       const headers = { "sec-fetch-dest": "empty", ...(authorization === undefined ? {} : { authorization }) };
@@ -86,7 +86,7 @@ describe("POST /login", () => {
     expect(visited.headers["www-authenticate"]).toMatch(/^Basic realm=/);
   });
 
-  it("logs who came and who failed, never the credentials", async () => {
+  it("logs logins and failed logins without the credentials", async () => {
     let text = "";
     const { login } = await startAdmin({ log: createLog({ write: (line) => void (text += line) }) });
     await login();
@@ -98,7 +98,7 @@ describe("POST /login", () => {
 });
 
 describe("guessing", () => {
-  it("429 with Retry-After, also for the right password, after five failures; again twice as long after each further one", async () => {
+  it("gets 429 with Retry-After after five failures, also for the right password, and twice as long after each further one", async () => {
     const { login, clock } = await startAdmin();
     for (let i = 0; i < 5; i++) expect((await login(WRONG)).status).toBe(401);
     for (const seconds of [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900]) {
@@ -114,7 +114,7 @@ describe("guessing", () => {
     }
   });
 
-  it("keeps what it has counted when the right password comes from the same address in between", async () => {
+  it("is counted further when the right password comes from the same address in between", async () => {
     const { login, clock } = await startAdmin();
     for (let i = 0; i < 5; i++) await login(WRONG);
     clock.advance(1000);
@@ -135,7 +135,7 @@ describe("guessing", () => {
     expect(guesses).toBeLessThanOrEqual(19); // 15, and one in 15 minutes
   });
 
-  it("does not count what carries no credentials", async () => {
+  it("is not counted for requests without credentials", async () => {
     const { ask, login } = await startAdmin();
     for (const authorization of ["", "Bearer x", "Basic !!!!", "Basic YTpiZ==", "Basic eA==", "Basic /zr/"]) {
       for (let i = 0; i < 5; i++) expect((await ask("POST", "/login", { headers: { authorization } })).status).toBe(401);
@@ -143,13 +143,13 @@ describe("guessing", () => {
     expect((await login()).status).toBe(200);
   });
 
-  it("is not quicker in parallel: of 20 attempts at once, five are looked at", async () => {
+  it("is not faster in parallel: of 20 attempts at once, five are verified", async () => {
     const { login } = await startAdmin({ password: QUICK });
     const got = await Promise.all(Array.from({ length: 20 }, () => login(WRONG)));
     expect(got.map(({ status }) => status).sort()).toEqual([...Array(5).fill(401), ...Array(15).fill(429)]);
   });
 
-  it("holds up one address, not another (127.0.0.2 is ours on Linux only)", async ({ skip }) => {
+  it("delays one address, not another (127.0.0.2 is ours on Linux only)", async ({ skip }) => {
     if (process.platform !== "linux") skip();
     const { login } = await startAdmin();
     for (let i = 0; i < 6; i++) await login(WRONG);
@@ -158,7 +158,7 @@ describe("guessing", () => {
   });
 
   it("counts an IPv6 /64 as one address, and IPv4 in IPv6 as IPv4", async () => {
-    const login = createLogin({ user: USER, password: PASSWORD, clock: manualClock() });
+    const login = new Login({ user: USER, password: PASSWORD, clock: manualClock() });
     const kind = async (authorization: string, address: string) => (await login.attempt(authorization, address)).kind;
     for (let i = 0; i < 5; i++) expect(await kind(WRONG, `2001:db8::${i}`)).toBe("wrong");
     expect(await kind(RIGHT, "2001:db8::ffff:1")).toBe("paused");
@@ -168,8 +168,8 @@ describe("guessing", () => {
     expect(await kind(RIGHT, "::ffff:192.0.2.2")).toBe("accepted");
   });
 
-  it("is turned away, uncounted, when more come at once than two to verify and 32 to wait", async () => {
-    const login = createLogin({ user: USER, password: QUICK, clock: manualClock() });
+  it("is refused without being counted when two are being verified and 32 wait", async () => {
+    const login = new Login({ user: USER, password: QUICK, clock: manualClock() });
     const right = basic(USER, "quick");
     const outcomes = await Promise.all(Array.from({ length: 40 }, (_, i) => login.attempt(right, `192.0.2.${i}`)));
     expect(outcomes.map(({ kind }) => kind)).toEqual([...Array(34).fill("accepted"), ...Array(6).fill("overloaded")]);
@@ -178,7 +178,7 @@ describe("guessing", () => {
     expect((await login.attempt(WRONG, "192.0.2.39")).kind).toBe("paused");
   });
 
-  it("503 overloaded with Retry-After for those turned away, while /healthz answers (127.0.0.x is ours on Linux only)", async ({ skip }) => {
+  it("gets 503 overloaded with Retry-After when it is refused, while /healthz answers (127.0.0.x is ours on Linux only)", async ({ skip }) => {
     if (process.platform !== "linux") skip();
     const { login, ask } = await startAdmin({ password: QUICK.replace("1024", "16384") });
     const flood = Promise.all(Array.from({ length: 60 }, (_, i) => login(WRONG, `127.0.1.${i + 1}`)));
@@ -194,15 +194,15 @@ describe("guessing", () => {
 });
 
 describe("many logins at once", () => {
-  it("with the right, hashed password all succeed: none is taken for a guess while another is looked at", async () => {
-    const login = createLogin({ user: "admin", password: await hashPassword("right"), clock: manualClock() });
+  it("with the right, hashed password all succeed", async () => {
+    const login = new Login({ user: "admin", password: await hashPassword("right"), clock: manualClock() });
     const authorization = `Basic ${Buffer.from("admin:right").toString("base64")}`;
     const outcomes = await Promise.all(Array.from({ length: 8 }, () => login.attempt(authorization, "192.0.2.1")));
     expect(outcomes.map(({ kind }) => kind)).toEqual(Array.from({ length: 8 }, () => "accepted"));
   });
 
-  it("with wrong ones, five are looked at and the others have to pause", async () => {
-    const login = createLogin({ user: "admin", password: await hashPassword("right"), clock: manualClock() });
+  it("with wrong passwords, five are verified and the others have to pause", async () => {
+    const login = new Login({ user: "admin", password: await hashPassword("right"), clock: manualClock() });
     const authorization = `Basic ${Buffer.from("admin:wrong").toString("base64")}`;
     const outcomes = await Promise.all(Array.from({ length: 8 }, () => login.attempt(authorization, "192.0.2.1")));
     expect(outcomes.map(({ kind }) => kind)).toEqual(["wrong", "wrong", "wrong", "wrong", "wrong", "paused", "paused", "paused"]);

@@ -20,7 +20,7 @@ function reloading(outcome: LastReload = TAKEN) {
 }
 
 describe("POST /gateway/reload", () => {
-  it("reloads, and tells the digest and what changed", async () => {
+  it("reloads, and returns the digest and the changes", async () => {
     const { asked, source } = reloading();
     const { ask, headers } = await loggedIn({ source });
     const got = await ask("POST", "/gateway/reload", { headers });
@@ -29,12 +29,12 @@ describe("POST /gateway/reload", () => {
     expect(asked.count).toBe(1);
   });
 
-  it("tells that nothing changed", async () => {
+  it("returns that nothing changed", async () => {
     const { ask, headers } = await loggedIn(reloading({ ...TAKEN, outcome: "taken", changes: [] }));
     expect((await ask("POST", "/gateway/reload", { headers })).json).toEqual({ digest: "0123456789ab", changed: false, changes: [] });
   });
 
-  it("answers a configuration that is refused with 422 configuration_refused, every issue and the digest that stays", async () => {
+  it("gives 422 with every issue and the digest in force for an invalid configuration", async () => {
     const issues = ["gw.json:3:5  services[0].base_pth  is not a known field", "gw.json:4:1  services[1]  expected an object"];
     const { at, by, digest } = TAKEN;
     const { ask, headers } = await loggedIn(reloading({ at, by, digest, outcome: "refused", issues }));
@@ -44,7 +44,7 @@ describe("POST /gateway/reload", () => {
     expect(got.json.detail).toBe("Configuration 0123456789ab stays in force.");
   });
 
-  it("answers a fault with 500 and says nothing of it", async () => {
+  it("gives 500 without details for a fault", async () => {
     const reload = () => Promise.reject(new Error("the inside"));
     const { ask, headers } = await loggedIn({ source: { ...source, reload } });
     const got = await ask("POST", "/gateway/reload", { headers });
@@ -52,7 +52,7 @@ describe("POST /gateway/reload", () => {
     expect(got.text).not.toContain("inside");
   });
 
-  it("does nothing without a token, for a foreign page, or by another method", async () => {
+  it("does nothing without a token, for a foreign page, or for another method", async () => {
     const { asked, source } = reloading();
     const { ask, headers } = await loggedIn({ source });
     expect((await ask("POST", "/gateway/reload")).status).toBe(401);
@@ -69,7 +69,7 @@ describe("POST /gateway/reload", () => {
 });
 
 describe("GET /gateway/status", () => {
-  it("tells what the gateway is doing, in snake_case", async () => {
+  it("returns the state of the gateway in snake_case", async () => {
     const { get } = await loggedIn();
     expect((await get("/gateway/status")).json).toEqual({
       version: "1.2.3",
@@ -88,13 +88,13 @@ describe("GET /gateway/status", () => {
     });
   });
 
-  it("tells of plugins that were at fault", async () => {
+  it("returns plugins that have failed", async () => {
     const pluginFaults = [{ plugin: "tenant", id: null, level: "route" as const, service: "s", route: "r", count: 3 }];
     const { get } = await loggedIn({ source: { ...source, status: () => ({ ...STATUS, pluginFaults }) } });
     expect((await get("/gateway/status")).json.plugin_faults).toEqual(pluginFaults);
   });
 
-  it("tells of the last reload, taken or refused", async () => {
+  it("returns the last reload, accepted or refused", async () => {
     const { at, by, digest } = TAKEN;
     const refused: LastReload = { at, by, digest, outcome: "refused", issues: ["gw.json:1:1  expected an object"] };
     for (const lastReload of [TAKEN, refused]) {
@@ -107,7 +107,7 @@ describe("GET /gateway/status", () => {
 });
 
 describe("GET /gateway/health", () => {
-  it("tells of every upstream of every service", async () => {
+  it("returns every upstream of every service", async () => {
     const { get } = await loggedIn();
     expect((await get("/gateway/health")).json).toEqual({
       services: [
@@ -131,7 +131,7 @@ describe("GET /gateway/health", () => {
   });
 });
 
-it.each(["/gateway/status", "/gateway/health"])("%s needs a token, and is read only", async (path) => {
+it.each(["/gateway/status", "/gateway/health"])("%s needs a token and accepts GET and HEAD only", async (path) => {
   const { ask, headers } = await loggedIn();
   expect((await ask("GET", path)).status).toBe(401);
   const got = await ask("POST", path, { headers });

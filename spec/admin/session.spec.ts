@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { createSessions } from "../../lib/admin/session.ts";
+import { Sessions } from "../../lib/admin/session.ts";
 import { manualClock } from "../support/clock.ts";
 import { cookieOf, forged, PASSWORD, RIGHT, SECRET, startAdmin, USER } from "./harness.ts";
 
@@ -10,7 +10,7 @@ const MIDDLE = /\.[^.]+\./;
 const CLAIMS = { sub: USER, iat: NOW, exp: NOW + 60, jti: "j", iss: "edge-gateway", aud: "edge-gateway-admin" };
 
 describe("the token cookie", () => {
-  it.each(PAGES)("opens GET and HEAD %s", async (path) => {
+  it.each(PAGES)("gives access to GET and HEAD %s", async (path) => {
     const { ask, session } = await startAdmin();
     const cookie = await session();
     expect((await ask("GET", path, { headers: { cookie } })).status).toBe(200);
@@ -18,7 +18,7 @@ describe("the token cookie", () => {
     expect([head.status, head.text]).toEqual([200, ""]);
   });
 
-  it("is found among other cookies and in quotes; of several of its name any valid one counts", async () => {
+  it("is found among other cookies, in quotes, and among several of its name", async () => {
     const { ask, session } = await startAdmin();
     const token = await session();
     const value = token.slice("token=".length);
@@ -51,7 +51,7 @@ describe("the token cookie", () => {
     ["of alg none, rightly signed", forged({ alg: "none", typ: "JWT" }, CLAIMS)],
     ["of alg HS512", forged({ alg: "HS512", typ: "JWT" }, CLAIMS, SECRET, "sha512")],
     ["changed behind its signature", forged(HEADER, CLAIMS).replace(MIDDLE, MIDDLE.exec(forged(HEADER, { ...CLAIMS, exp: NOW + 99 }))![0])],
-  ])("401 unauthenticated, without a Basic challenge, when it is %s", async (_, cookie) => {
+  ])("leads to 401 without a Basic challenge when it is %s", async (_, cookie) => {
     const { ask } = await startAdmin();
     for (const path of PAGES) {
       const got = await ask("GET", path, cookie === undefined ? {} : { headers: { cookie } });
@@ -64,12 +64,12 @@ describe("the token cookie", () => {
     expect((await ask("GET", "/gateway", { headers: { cookie: forged(HEADER, CLAIMS) } })).status).toBe(200);
   });
 
-  it("does not open with Basic credentials in its place", async () => {
+  it("cannot be replaced by Basic credentials", async () => {
     const { ask } = await startAdmin();
     expect((await ask("GET", "/gateway", { headers: { authorization: RIGHT } })).status).toBe(401);
   });
 
-  it("expires with its session, to the second", async () => {
+  it("expires with its session to the second", async () => {
     const { ask, session, clock } = await startAdmin({ sessionTtlS: 60 });
     const cookie = await session();
     clock.advance(59_999);
@@ -78,7 +78,7 @@ describe("the token cookie", () => {
     expect((await ask("GET", "/gateway", { headers: { cookie } })).status).toBe(401);
   });
 
-  it("opens every instance that shares the secret, and none that has one of its own", async () => {
+  it("is valid at every instance with the same secret, and at no other", async () => {
     const [one, two] = [await startAdmin(), await startAdmin()];
     const [own, other] = [await startAdmin({ jwtSecret: null }), await startAdmin({ jwtSecret: null })];
     const cookie = await one.session();
@@ -93,7 +93,7 @@ describe("the token cookie", () => {
     ["the password", { password: "another" }],
     ["the user", { user: "another" }],
     ["the password's hash", { password: "scrypt$1024$8$1$BwcHBwcHBwcHBwcHBwcHBw$Dj4MCJX6B5OKDIzJjNvQXdnTIySlUIIoys9kE_3K7cQ" }],
-  ])("opens nothing any more once %s is another one, although ADMIN_JWT_SECRET is the same", async (_what, changed) => {
+  ])("is invalid once %s has changed, even if ADMIN_JWT_SECRET is the same", async (_what, changed) => {
     const [before, after] = [await startAdmin(), await startAdmin(changed)];
     const cookie = await before.session();
     for (const path of PAGES) expect((await after.ask("GET", path, { headers: { cookie } })).status).toBe(401);
@@ -104,7 +104,7 @@ describe("the token cookie", () => {
 describe("DELETE /logout", () => {
   const CLEARED = ["token=; HttpOnly; Secure; SameSite=Strict; Path=/; Max-Age=0"];
 
-  it("204, clears the cookie and revokes its token, and no other", async () => {
+  it("gives 204, clears the cookie, and revokes its token and no other", async () => {
     const { ask, session } = await startAdmin();
     const [cookie, another] = [await session(), await session()];
     const got = await ask("DELETE", "/logout", { headers: { cookie } });
@@ -114,7 +114,7 @@ describe("DELETE /logout", () => {
   });
 
   const INVALID = [undefined, "token=", "token=rubbish", forged(HEADER, { ...CLAIMS, exp: 1 })];
-  it.each(INVALID)("204 also without a valid token: %s", async (cookie) => {
+  it.each(INVALID)("gives 204 also without a valid token: %s", async (cookie) => {
     const { ask } = await startAdmin();
     const got = await ask("DELETE", "/logout", cookie === undefined ? {} : { headers: { cookie } });
     expect([got.status, got.headers["set-cookie"]]).toEqual([204, CLEARED]);
@@ -136,31 +136,34 @@ describe("DELETE /logout", () => {
 });
 
 describe("revoked tokens", () => {
-  const sessionsOf = (mostRevoked: number) => {
+  const sessionsOf = (maxRevoked: number) => {
     const clock = manualClock();
-    const sessions = createSessions({ user: USER, password: PASSWORD, secret: SECRET, ttlS: 60, clock, mostRevoked });
-    return { clock, sessions, issue: () => sessions.issue().cookie.split(";")[0]! };
+    const sessions = new Sessions({ user: USER, password: PASSWORD, jwtSecret: SECRET, sessionTtlS: 60, clock }, maxRevoked);
+    const issue = () => ["Cookie", sessions.issue().cookie.split(";")[0]!];
+    const isLive = (headers: readonly string[]) => sessions.hasCookie(headers);
+    const revoke = (headers: readonly string[]) => sessions.revoke(headers);
+    return { clock, issue, isLive, revoke };
   };
 
-  it("stay revoked when more are revoked than can be remembered: then all sessions end", () => {
-    const { clock, sessions, issue } = sessionsOf(3);
+  it("stay revoked when there are more than can be remembered: all sessions end then", () => {
+    const { clock, issue, isLive, revoke } = sessionsOf(3);
     const bystander = issue();
     const revoked = Array.from({ length: 4 }, issue);
-    revoked.slice(0, 3).forEach(sessions.revoke);
-    expect(sessions.live(bystander)).toBe(true);
-    sessions.revoke(revoked[3]);
-    expect([bystander, ...revoked].map(sessions.live)).toEqual([false, false, false, false, false]);
+    revoked.slice(0, 3).forEach(revoke);
+    expect(isLive(bystander)).toBe(true);
+    revoke(revoked[3]!);
+    expect([bystander, ...revoked].map(isLive)).toEqual([false, false, false, false, false]);
     clock.advance(1000);
-    expect(sessions.live(issue())).toBe(true);
+    expect(isLive(issue())).toBe(true);
   });
 
-  it("make room once they have expired", () => {
-    const { clock, sessions, issue } = sessionsOf(3);
-    Array.from({ length: 3 }, issue).forEach(sessions.revoke);
+  it("are forgotten once they have expired", () => {
+    const { clock, issue, isLive, revoke } = sessionsOf(3);
+    Array.from({ length: 3 }, issue).forEach(revoke);
     clock.advance(30_000);
     const bystander = issue();
     clock.advance(30_000);
-    sessions.revoke(issue());
-    expect(sessions.live(bystander)).toBe(true);
+    revoke(issue());
+    expect(isLive(bystander)).toBe(true);
   });
 });

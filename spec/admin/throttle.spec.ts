@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { createThrottle, type Throttle } from "../../lib/admin/throttle.ts";
+import { Throttle } from "../../lib/admin/throttle.ts";
 import { manualClock } from "../support/clock.ts";
 import { random } from "../support/random.ts";
 
@@ -11,7 +11,7 @@ function fail(throttle: Throttle, address: string, times: number): void {
 
 describe("the throttle of logins", () => {
   it("pauses an address from its fifth failure on, by 1 s, 2 s, 4 s, … 15 min", () => {
-    const throttle = createThrottle(manualClock());
+    const throttle = new Throttle(manualClock());
     fail(throttle, "a", 4);
     expect(throttle.pausedFor("a")).toBe(0);
     for (const seconds of [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900]) {
@@ -23,9 +23,9 @@ describe("the throttle of logins", () => {
     expect(throttle.pausedFor("b")).toBe(0);
   });
 
-  it("forgets one failure of an address every half hour, not sooner", () => {
+  it("forgets one failure of an address every half hour", () => {
     const clock = manualClock();
-    const throttle = createThrottle(clock);
+    const throttle = new Throttle(clock);
     fail(throttle, "a", 9);
     clock.advance(HALF_HOUR - 1);
     throttle.begin("a");
@@ -35,18 +35,18 @@ describe("the throttle of logins", () => {
     expect(throttle.pausedFor("a")).toBe(2_000);
   });
 
-  it("has forgotten an address after seven and a half hours, however often it had failed", () => {
+  it("forgets an address after seven and a half hours, however often it failed", () => {
     const clock = manualClock();
-    const throttle = createThrottle(clock);
+    const throttle = new Throttle(clock);
     fail(throttle, "a", 2000);
     clock.advance(15 * HALF_HOUR);
     fail(throttle, "a", 4);
     expect(throttle.pausedFor("a")).toBe(0);
   });
 
-  it("takes back the one failure that a right attempt was counted as, and none before it", () => {
+  it("takes back only the failure that a right attempt was counted as", () => {
     const clock = manualClock();
-    const throttle = createThrottle(clock);
+    const throttle = new Throttle(clock);
     fail(throttle, "a", 5);
     clock.advance(1000);
     for (let i = 0; i < 10; i++) {
@@ -57,8 +57,8 @@ describe("the throttle of logins", () => {
     expect(throttle.pausedFor("a")).toBe(2000);
   });
 
-  it("keeps the pause that another failure has brought while a right attempt was looked at", () => {
-    const throttle = createThrottle(manualClock());
+  it("keeps the pause after a failure during the verification of a right attempt", () => {
+    const throttle = new Throttle(manualClock());
     fail(throttle, "a", 3);
     const takeBack = throttle.begin("a");
     throttle.begin("a");
@@ -66,16 +66,16 @@ describe("the throttle of logins", () => {
     expect(throttle.pausedFor("a")).toBe(1000);
   });
 
-  it("frees nobody of a pause in a flood of addresses", () => {
-    const throttle = createThrottle(manualClock(), 100);
+  it("ends no pause in a flood of addresses", () => {
+    const throttle = new Throttle(manualClock(), 100);
     fail(throttle, "victim", 12);
     for (let i = 0; i < 1000; i++) fail(throttle, `flood ${i}`, 5);
     expect(throttle.pausedFor("victim")).toBe(128_000);
   });
 
-  it("gives all addresses beyond its bound one allowance together, until others are forgotten", () => {
+  it("gives all addresses beyond its bound one common allowance, until others are forgotten", () => {
     const clock = manualClock();
-    const throttle = createThrottle(clock, 100);
+    const throttle = new Throttle(clock, 100);
     for (let i = 0; i < 100; i++) throttle.begin(`known ${i}`);
     for (let i = 0; i < 6; i++) throttle.begin(`new ${i}`);
     expect(throttle.pausedFor("newest")).toBe(2000);
@@ -91,8 +91,8 @@ describe("the throttle of logins", () => {
     expect(throttle.pausedFor("latest")).toBe(0);
   });
 
-  it("makes room for others when the only attempt of an address was right", () => {
-    const throttle = createThrottle(manualClock(), 2);
+  it("forgets an address whose only attempt was right", () => {
+    const throttle = new Throttle(manualClock(), 2);
     throttle.begin("a")();
     fail(throttle, "b", 5);
     fail(throttle, "c", 4);
@@ -100,11 +100,11 @@ describe("the throttle of logins", () => {
     expect(throttle.pausedFor("b")).toBe(1000);
   });
 
-  it("admits at most 15 wrong guesses and one in 15 minutes, whatever right ones come in between (random guessers)", () => {
+  it("admits at most 15 wrong guesses and one every 15 minutes, with right ones in between (random guessers)", () => {
     const { int, chance } = random(11);
     for (let run = 0; run < 20; run++) {
       const clock = manualClock();
-      const throttle = createThrottle(clock);
+      const throttle = new Throttle(clock);
       let admitted = 0;
       for (let i = 0; i < 2000; i++) {
         if (throttle.pausedFor("a") === 0) {

@@ -3,7 +3,7 @@ import { createLog } from "../../lib/base/log.ts";
 import { PROXY_CONFIG, SETTINGS, source, startAdmin } from "./harness.ts";
 
 describe("GET /gateway", () => {
-  it("shows services and global plugins, and both under global for clients that look there", async () => {
+  it("shows services and global plugins, and plugins also under global", async () => {
     const { ask, session } = await startAdmin();
     const got = await ask("GET", "/gateway?pretty", { headers: { cookie: await session() } });
     expect([got.status, got.headers["content-type"]]).toEqual([200, "application/json"]);
@@ -11,7 +11,7 @@ describe("GET /gateway", () => {
     expect(Object.keys(got.json)).toEqual(["services", "plugins", "global"]);
   });
 
-  it("shows what the source has now, and nothing beside the three fields", async () => {
+  it("shows the present configuration, and nothing beside the three fields", async () => {
     let name = "one";
     const proxyConfig = () => ({ services: [], plugins: [], global: { name, plugins: [], limits: { max_connections: 9 } }, resolved: { KEY: "s3cret" } });
     const { ask, session } = await startAdmin({ source: { ...source, proxyConfig } });
@@ -32,7 +32,7 @@ describe("GET /gateway/config", () => {
     expect(Object.keys(got.json)).toEqual(["ServerCertPath", "ServerKeyPath", "CACertPath", "AdminUser", "AdminPassword", "ConfigFilePath"]);
   });
 
-  it("masks AdminPassword when secrets are to be redacted", async () => {
+  it("masks AdminPassword when secrets are redacted", async () => {
     const { ask, session } = await startAdmin({ redactSecrets: true });
     const got = await ask("GET", "/gateway/config", { headers: { cookie: await session() } });
     expect(got.json).toEqual({ ...SETTINGS, AdminPassword: "********" });
@@ -40,21 +40,21 @@ describe("GET /gateway/config", () => {
 });
 
 describe("GET /healthz", () => {
-  it("200 without a token, and the version only with one", async () => {
+  it("gives 200 without a token, and the version only with one", async () => {
     const { ask, session } = await startAdmin();
     expect(await ask("GET", "/healthz")).toMatchObject({ status: 200, json: { status: "ok" } });
     expect((await ask("GET", "/healthz", { headers: { cookie: "token=x" } })).text).not.toContain("1.2.3");
     expect((await ask("GET", "/healthz", { headers: { cookie: await session() } })).json).toEqual({ status: "ok", version: "1.2.3" });
   });
 
-  it("200 also while not ready", async () => {
+  it("gives 200 also while not ready", async () => {
     const { ask } = await startAdmin({ source: { ...source, ready: () => false } });
     expect((await ask("GET", "/healthz")).status).toBe(200);
   });
 });
 
 describe("GET /readyz", () => {
-  it("200 while serving, 503 else, without a token", async () => {
+  it("gives 200 while serving and 503 otherwise, without a token", async () => {
     let serving = false;
     const { ask } = await startAdmin({ source: { ...source, ready: () => serving } });
     expect(await ask("GET", "/readyz")).toMatchObject({ status: 503, json: { status: "not_ready" } });
@@ -64,7 +64,7 @@ describe("GET /readyz", () => {
 });
 
 describe("a source that fails", () => {
-  it("500 internal that tells nothing of why; the log has it, under the same request id", async () => {
+  it("leads to 500 without the reason, which is logged under the same request id", async () => {
     let text = "";
     const proxyConfig = () => {
       throw new Error("inside story");

@@ -87,7 +87,7 @@ describe("edge-gateway manager", () => {
   });
 
   it("serves HTTPS with MANAGER_TLS, verifies an admin interface by MANAGER_BACKEND_CA_PATH, and takes renewed files", async () => {
-    const admin = await startAdmin({ tls: SERVER });
+    const admin = await startAdmin({ tls: { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key) } });
     const files = pem({ cert: SERVER.cert, key: SERVER.key, ca: CA.cert });
     const manager = await alone([], {
       MANAGER_TLS: "true",

@@ -1,7 +1,7 @@
 import https from "node:https";
 import type { AddressInfo } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { failureOf, type Trust } from "../../lib/manager/backend.ts";
+import { failureOf } from "../../lib/manager/backend.ts";
 import { startAdmin } from "../admin/harness.ts";
 import { CA, EXPIRED, SERVER, STRANGER } from "../support/certs.ts";
 import { OTHER_CA, SHOP } from "../support/more_certs.ts";
@@ -20,34 +20,33 @@ async function secureAdmin(pair: Pem) {
   return { url: `https://localhost:${(server.address() as AddressInfo).port}`, requests: () => requests };
 }
 
-const authorities = (ca: string | null): Trust => ({ kind: "authorities", ca: ca === null ? null : Buffer.from(ca) });
+const signedBy = (ca: string | null) => (ca === null ? {} : { ca: Buffer.from(ca) });
 
 describe("an admin interface over HTTPS", () => {
-  it("is asked when an authority that is named has signed its certificate", async () => {
+  it("is asked when the configured CA has signed its certificate", async () => {
     const admin = await secureAdmin(SERVER);
-    const { ask } = await startManager(admin.url, { trust: authorities(CA.cert) });
+    const { ask } = await startManager(admin.url, signedBy(CA.cert));
     expect((await ask("GET", "/api/gateway")).status).toBe(200);
-    const byAddress = await startManager(admin.url.replace("localhost", "127.0.0.1"), { trust: authorities(CA.cert) });
+    const byAddress = await startManager(admin.url.replace("localhost", "127.0.0.1"), signedBy(CA.cert));
     expect((await byAddress.ask("GET", "/api/gateway")).status).toBe(200);
   });
 
   it.each([
-    ["nobody it knows has signed it", SERVER, authorities(null), /signed by an authority.*MANAGER_BACKEND_CA_PATH/],
-    ["another authority has signed it", SERVER, authorities(OTHER_CA.cert), /signed by an authority/],
-    ["it is a client's", STRANGER, authorities(CA.cert), /not one for a server/],
-    ["it is for another name", SHOP, authorities(OTHER_CA.cert), /other names/],
-    ["it has expired", EXPIRED, authorities(CA.cert), /expired/],
-    ["it is not the one of this process", STRANGER, { kind: "pinned", certificate: () => Buffer.from(SERVER.cert) }, /something else answers/],
-  ] as [string, Pem, Trust, RegExp][])("502, and not a byte is sent, when %s", async (_what, pair, trust, detail) => {
+    ["nobody it knows has signed it", SERVER, signedBy(null), /signed by an authority.*MANAGER_BACKEND_CA_PATH/],
+    ["another authority has signed it", SERVER, signedBy(OTHER_CA.cert), /signed by an authority/],
+    ["it is a client's", STRANGER, signedBy(CA.cert), /not one for a server/],
+    ["it is for another name", SHOP, signedBy(OTHER_CA.cert), /other names/],
+    ["it has expired", EXPIRED, signedBy(CA.cert), /expired/],
+  ] as [string, Pem, { ca?: Buffer }, RegExp][])("gets no byte, and the client 502, when %s", async (_what, pair, trusted, detail) => {
     const admin = await secureAdmin(pair);
-    const { ask } = await startManager(admin.url, { trust });
+    const { ask } = await startManager(admin.url, trusted);
     const got = problemOf(await ask("POST", "/api/login", { headers: { Authorization: "Basic eDp5" } }));
     expect(got.slice(0, 2)).toEqual([502, "upstream_connect_failed"]);
     expect(got[2]).toMatch(detail);
     expect(admin.requests()).toBe(0);
   });
 
-  it("NODE_TLS_REJECT_UNAUTHORIZED does not decide it", async () => {
+  it("is verified even if NODE_TLS_REJECT_UNAUTHORIZED is 0", async () => {
     const before = process.env.NODE_TLS_REJECT_UNAUTHORIZED;
     process.env.NODE_TLS_REJECT_UNAUTHORIZED = "0";
     onTestFinished(() => {
@@ -59,21 +58,9 @@ describe("an admin interface over HTTPS", () => {
     expect((await ask("GET", "/api/gateway")).status).toBe(502);
   });
 
-  it("of this process is known by its certificate, whatever stands in it, also after that was renewed", async () => {
-    let own: Pem = STRANGER;
-    const trust: Trust = { kind: "pinned", certificate: () => Buffer.from(own.cert) };
-    const admin = await startAdmin({ tls: STRANGER });
-    const { ask } = await startManager(`https://127.0.0.1:${admin.port}`, { trust });
-    expect((await ask("GET", "/api/healthz")).status).toBe(200);
-    own = SHOP;
-    expect((await ask("GET", "/api/healthz")).status).toBe(502);
-    admin.admin.renewTls(SHOP);
-    expect((await ask("GET", "/api/healthz")).status).toBe(200);
-  });
-
-  it("is told from one without TLS, and one without TLS from it", async () => {
+  it("is distinguished from one without TLS", async () => {
     const plain = await startAdmin();
-    const { ask } = await startManager(`https://127.0.0.1:${plain.port}`, { trust: authorities(CA.cert) });
+    const { ask } = await startManager(`https://127.0.0.1:${plain.port}`, signedBy(CA.cert));
     expect(problemOf(await ask("GET", "/api/healthz"))[2]).toMatch(/speaks no TLS/);
     const secure = await secureAdmin(SERVER);
     const other = await startManager(secure.url.replace("https:", "http:").replace("localhost", "127.0.0.1"));
@@ -81,7 +68,7 @@ describe("an admin interface over HTTPS", () => {
   });
 });
 
-describe("the sentence for a failure", () => {
+describe("the detail of a failure", () => {
   it.each([
     ["ENOTFOUND", "its name has no address (ENOTFOUND)."],
     ["EHOSTUNREACH", "its address cannot be reached (EHOSTUNREACH)."],

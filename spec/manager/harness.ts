@@ -1,9 +1,9 @@
 /** The server of the management UI on a free port, before an admin interface, gone with the test. */
 import { onTestFinished } from "vitest";
 import type { LogFields } from "../../lib/base/log.ts";
-import type { Trust } from "../../lib/manager/backend.ts";
-import type { OriginalClients } from "../../lib/http/original_clients.ts";
-import { createManager, type Manager, type ManagerTls } from "../../lib/manager/server.ts";
+import type { Admin } from "../../lib/admin/server.ts";
+import { createManager, type Manager } from "../../lib/manager/server.ts";
+import type { Pair } from "../../lib/server/certificates.ts";
 import { manualClock, type ManualClock } from "../support/clock.ts";
 import { ask, type Answer, type Ask } from "../support/raw_client.ts";
 
@@ -16,15 +16,15 @@ export interface RunningManager {
   ask(method: string, path: string, more?: Omit<Ask, "method" | "path">): Promise<Answer>;
 }
 
-/** `backend` is a port of 127.0.0.1, or an address. */
-export async function startManager(backend: number | string, options: { tls?: ManagerTls; trust?: Trust; assets?: string; hosts?: readonly string[]; clients?: OriginalClients } = {}): Promise<RunningManager> {
-  const { tls = null, hosts = [], trust = { kind: "authorities", ca: null }, ...more } = options;
+/** `backend` is a port of 127.0.0.1, an address, or the admin interface of the same process. */
+export async function startManager(backend: number | string | Admin, options: { tls?: Pair; ca?: Buffer; assets?: string; hosts?: readonly string[] } = {}): Promise<RunningManager> {
+  const { tls = null, hosts = [], ca = null, ...more } = options;
   const clock = manualClock();
   const logged: [string, string, LogFields?][] = [];
   const note = (severity: string) => (message: string, fields?: LogFields) => void logged.push(fields === undefined ? [severity, message] : [severity, message, fields]);
   const log = { debug: note("debug"), info: note("info"), warn: note("warn"), error: note("error") };
-  const url = new URL(typeof backend === "number" ? `http://127.0.0.1:${backend}` : backend);
-  const manager = createManager({ backend: { url, trust }, tls, hosts, clock, log, ...more });
+  const urlOf = (address: number | string) => new URL(typeof address === "number" ? `http://127.0.0.1:${address}` : address);
+  const manager = createManager({ backend: typeof backend === "object" ? backend.answer : { url: urlOf(backend), ca }, tls, hosts, clock, log, ...more });
   onTestFinished(async () => {
     const closed = manager.close();
     clock.advance(10_000); // whatever a failed spec left open is cut

@@ -22,14 +22,14 @@ const FIRM = {
 };
 
 describe("the pages", () => {
-  it("/ is index.html, which loads what is there", async () => {
+  it("are index.html at /, which loads files that exist", async () => {
     const { ask } = await startManager(9);
     const page = await ask("GET", "/");
     expect([page.status, page.headers["content-type"]]).toEqual([200, "text/html; charset=utf-8"]);
     for (const [, name] of page.body.toString().matchAll(/(?:src|href)="([^"]+)"/g)) expect((await ask("GET", `/${name}`)).status).toBe(200);
   });
 
-  it("HEAD has the headers of GET and no body, 304 neither body nor length", async () => {
+  it("give HEAD the headers of GET and no body, and 304 neither body nor length", async () => {
     const { ask } = await startManager(9);
     const [get, head] = [await ask("GET", "/main.js"), await ask("HEAD", "/main.js")];
     expect([head.status, head.body.length]).toEqual([200, 0]);
@@ -38,13 +38,13 @@ describe("the pages", () => {
     expect([known.status, known.body.length, known.headers["content-length"]]).toEqual([304, 0, undefined]);
   });
 
-  it.each(["POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE"])("405 with Allow for %s", async (method) => {
+  it.each(["POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE"])("give 405 with Allow for %s", async (method) => {
     const { ask } = await startManager(9);
     const got = await ask(method, "/");
     expect([...problemOf(got).slice(0, 2), got.headers.allow]).toEqual([405, "method_not_allowed", "GET, HEAD"]);
   });
 
-  it.each(["/server.ts", "/answers.js", "/package.json", "/apis", "/API/healthz", "/favicon.ico", "/main.js/", "/%252e%252e/x"])("404 for %s", async (path) => {
+  it.each(["/server.ts", "/endpoints.js", "/package.json", "/apis", "/API/healthz", "/favicon.ico", "/main.js/", "/%252e%252e/x"])("404 for %s", async (path) => {
     const { ask } = await startManager(9);
     expect(problemOf(await ask("GET", path)).slice(0, 2)).toEqual([404, "route_not_found"]);
   });
@@ -52,7 +52,7 @@ describe("the pages", () => {
   it.each([
     "/../server.js", "/..%2fserver.js", "/%2e%2e/server.js", "/./main.js", "/..", "/main.js%00", "/main.js%2f..", "/..;/server.js", "/..\\server.js",
     "/%5c..%5cserver.js", "/main.js#x", "/%zz", "*", "main.js", "/api/../main.js", "/api/..%2f..%2fx", "/api%2fhealthz", "/api/gateway%2fconfig", "//%2e%2e//etc/passwd",
-  ])("400 for %s, and nobody is asked", async (path) => {
+  ])("give 400 for %s without asking the admin interface", async (path) => {
     const backend = await rawOrigin((_request, response) => void response.end());
     onTestFinished(() => backend.close());
     const { port } = await startManager(backend.port);
@@ -62,19 +62,19 @@ describe("the pages", () => {
     expect(backend.connections.total).toBe(0);
   });
 
-  it("an absolute-form target is its path", async () => {
+  it("accept an absolute-form target", async () => {
     const { ask } = await startManager(9);
     expect((await ask("GET", "http://localhost:5173/icon.svg")).headers["content-type"]).toBe("image/svg+xml");
     expect((await ask("GET", "http://user@evil/icon.svg")).status).toBe(400);
   });
 
-  it("refuses to be without them", async () => {
+  it("are required: without them the manager does not start", async () => {
     await expect(startManager(9, { assets: emptyFolder() })).rejects.toThrow(/npm run build/);
   });
 });
 
-describe("every answer", () => {
-  it("keeps the browser from everything else: pages, 304, errors, and what the admin interface says", async () => {
+describe("every reply", () => {
+  it("has the security headers: pages, 304, errors, and replies of the admin interface", async () => {
     const backend = await rawOrigin((_request, response) => {
       response.writeHead(200, { "Content-Security-Policy": "default-src *", "Referrer-Policy": "unsafe-url", "Access-Control-Allow-Origin": "*", "X-Own": "1" });
       response.end("{}");
@@ -106,9 +106,9 @@ describe("every answer", () => {
 });
 
 describe("/api", () => {
-  it("logs in, reads, reloads and logs out through the real admin interface, which never hears of an Origin", async () => {
+  it.each(["another", "the same"])("logs in, reads, reloads and logs out through the real admin interface in %s process, without an Origin", async (which) => {
     const admin = await startAdmin({ corsOrigins: [] });
-    const { ask, port } = await startManager(admin.port);
+    const { ask, port } = await startManager(which === "another" ? admin.port : admin.admin);
     const own = { Origin: `http://127.0.0.1:${port}` };
     expect((await ask("GET", "/api/gateway")).status).toBe(401);
     const wrong = await ask("POST", "/api/login", { headers: { ...own, Authorization: WRONG } });
@@ -130,7 +130,7 @@ describe("/api", () => {
     expect((await ask("GET", "/api/gateway", { headers: { Cookie } })).status).toBe(401);
   });
 
-  it("an answer of the admin interface keeps the id by which that knows the request, one of the manager's own has the manager's", async () => {
+  it("keeps the request id of the admin interface, and gives replies of its own another", async () => {
     const admin = await startAdmin();
     const { ask } = await startManager(admin.port);
     for (const [path, status] of [["/api/gateway", 401], ["/none", 404]] as const) {
@@ -148,7 +148,7 @@ describe("/api", () => {
     expect(await talk.closed()).toMatch(/^HTTP\/1\.1 405 [\s\S]*\r\nAllow: GET, HEAD, POST, DELETE\r\n/);
   });
 
-  it("403 for what a page elsewhere has a browser send, before anybody is asked; reading is left to the cookie's SameSite", async () => {
+  it("gives 403 for unsafe methods from pages of other origins before asking the admin interface; SameSite protects reading", async () => {
     const backend = await rawOrigin((_request, response) => void response.end("{}"));
     onTestFinished(() => backend.close());
     const { ask, port } = await startManager(backend.port);
@@ -163,7 +163,7 @@ describe("/api", () => {
     expect((await ask("POST", "/api/login")).status).toBe(200);
   });
 
-  it.each(["GET", "HEAD", "POST", "DELETE", "PUT", "OPTIONS"])("421 for a %s over plain HTTP under a name that is not in ADMIN_HOSTS, before anybody is asked", async (method) => {
+  it.each(["GET", "HEAD", "POST", "DELETE", "PUT", "OPTIONS"])("gives 421 for a %s over plain HTTP under a name that is not in ADMIN_HOSTS, before asking the admin interface", async (method) => {
     const backend = await rawOrigin((_request, response) => void response.end("{}"));
     onTestFinished(() => backend.close());
     const { ask, port } = await startManager(backend.port, { hosts: ["ui.lan"] });
@@ -180,7 +180,7 @@ describe("/api", () => {
     expect((await ask("GET", "/", { headers: { Host: `UI.lan.:${port}` } })).status).toBe(200);
   });
 
-  it("answers under any name over HTTPS, where the certificate says whose it is", async () => {
+  it("answers under any name over HTTPS, where the certificate proves the name", async () => {
     const { port } = await startManager(9, { tls: { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key) } });
     const status = await new Promise((resolve, reject) => {
       const asking = tlsRequest({ host: "127.0.0.1", port, headers: { Host: "ui.example" }, agent: false, rejectUnauthorized: false }, (response) => {
@@ -192,7 +192,7 @@ describe("/api", () => {
     expect(status).toBe(200);
   });
 
-  it("413 beyond 64 KiB, whether the length is said or not; up to it the body arrives whole", async () => {
+  it("gives 413 beyond 64 KiB, whether the length is stated or not, and forwards smaller bodies whole", async () => {
     const backend = await rawOrigin((request, response) => {
       let bytes = 0;
       request.on("data", (chunk: Buffer) => (bytes += chunk.length)).on("end", () => response.end(String(bytes)));
@@ -207,7 +207,7 @@ describe("/api", () => {
     expect(backend.connections.total).toBe(2);
   });
 
-  it("a body is asked for where the client waits to be", async () => {
+  it("sends 100 (Continue) when the client waits for it", async () => {
     const backend = await rawOrigin((request, response) => void request.pipe(response));
     onTestFinished(() => backend.close());
     const { port } = await startManager(backend.port);
@@ -218,7 +218,27 @@ describe("/api", () => {
     expect(await talk.closed()).toMatch(/ 200 OK[\s\S]*ok/);
   });
 
-  it("there are no WebSockets", async () => {
+  it.each(["another", "the same"])("asks for the body of a question and streams events of an admin interface in %s process", async (which) => {
+    const admin = await startAdmin();
+    const { port } = await startManager(which === "another" ? admin.port : admin.admin);
+    const cookie = await admin.session();
+    const question = '{"method":"GET","url":"/"}';
+    const asking = await connect(port);
+    asking.send(
+      `POST /api/gateway/explain HTTP/1.1\r\nHost: localhost\r\nCookie: ${cookie}\r\nContent-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: ${question.length}\r\n\r\n`,
+    );
+    await asking.until("HTTP/1.1 100 Continue\r\n\r\n");
+    asking.send(question);
+    await asking.until('"outcome":"matched"');
+    const events = await connect(port);
+    events.send(`GET /api/gateway/events HTTP/1.1\r\nHost: localhost\r\nCookie: ${cookie}\r\n\r\n`);
+    await events.until("event: stats");
+    const closed = admin.admin.close();
+    await events.until("\r\n0\r\n\r\n");
+    await closed;
+  });
+
+  it("refuses WebSockets", async () => {
     const { port } = await startManager(9);
     for (const path of ["/", "/api/gateway"]) {
       const talk = await connect(port);
@@ -229,7 +249,7 @@ describe("/api", () => {
 });
 
 describe("connections", () => {
-  it("what is no request gets 400, a head that is too large 431", async () => {
+  it("get 400 for bytes that are no request, and 431 for a head that is too large", async () => {
     const { port } = await startManager(9);
     const [noise, large] = [await connect(port), await connect(port)];
     noise.send("nonsense\r\n\r\n");
@@ -238,7 +258,7 @@ describe("connections", () => {
     expect(await large.closed()).toMatch(/^HTTP\/1\.1 431 /);
   });
 
-  it("close ends idle ones and event streams at once, and the port with them", async () => {
+  it("that are idle, and event streams, end at once on close, and the port with them", async () => {
     let asked = 0;
     const backend = await rawOrigin((_request, response) => {
       asked++;
@@ -256,7 +276,7 @@ describe("connections", () => {
     expect((await refused(port)).code).toBe("ECONNREFUSED");
   });
 
-  it("close lets an answer under way out, but waits two seconds at most", async () => {
+  it("with a pending reply may finish on close, for two seconds at most", async () => {
     const waiting: (() => void)[] = [];
     const backend = await rawOrigin((_request, response) => void waiting.push(() => response.end("{}")));
     onTestFinished(() => backend.close());
@@ -275,7 +295,7 @@ describe("connections", () => {
     await eventually(() => backend.connections.open === 0);
   });
 
-  it("rejects with the listener's error", async () => {
+  it("are not accepted when listening fails: listen rejects with the error", async () => {
     const { port } = await startManager(9);
     const { manager } = await startManager(await closedPort());
     await expect(manager.listen({ host: "127.0.0.1", port })).rejects.toMatchObject({ code: "EADDRINUSE" });
@@ -295,7 +315,7 @@ describe("over TLS", () => {
     });
   }
 
-  it("serves HTTP/1.1 and HTTP/2, and asks nobody for a certificate", async () => {
+  it("serves HTTP/1.1 and HTTP/2 without asking for a client certificate", async () => {
     const admin = await startAdmin();
     const { port } = await startManager(admin.port, { tls: pair(SERVER) });
     expect((await get(port, "/")).status).toBe(200);
@@ -310,7 +330,7 @@ describe("over TLS", () => {
     expect(headers).toMatchObject({ ":status": 200, ...FIRM });
   });
 
-  it("speaks no plain HTTP on that port", async () => {
+  it("serves no plain HTTP on that port", async () => {
     const { port } = await startManager(9, { tls: pair(SERVER) });
     const talk = await connect(port);
     talk.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
@@ -326,14 +346,14 @@ describe("over TLS", () => {
     expect((await get(port, "/")).status).toBe(200);
   });
 
-  it("renewing does nothing on plain HTTP", async () => {
+  it("ignores a renewed certificate on plain HTTP", async () => {
     const { ask: plain, manager } = await startManager(9);
     manager.renewTls(pair(RENEWED));
     expect((await plain("GET", "/")).status).toBe(200);
   });
 });
 
-it("what it serves needs no admin interface to be there", async () => {
+it("serves its pages without an admin interface", async () => {
   const { port } = await startManager(await closedPort());
   expect((await ask(port)).status).toBe(200);
 });

@@ -31,8 +31,8 @@ describe("the files of the management UI", () => {
     ["/style.css", "text/css; charset=utf-8", LONG],
     ["/main.js", "text/javascript; charset=utf-8", LONG],
     ["/icon.svg", "image/svg+xml", LONG],
-  ])("%s is served as %s, to be asked about at each use", (path, type, content) => {
-    const reply = readStaticFiles(folder()).find(path, [])!;
+  ])("%s is served as %s, to be revalidated at each use", (path, type, content) => {
+    const reply = readStaticFiles(folder())(path, [])!;
     expect(reply.status).toBe(200);
     expect(String(reply.body)).toBe(content);
     expect(headerValue(reply.headers, "content-type")).toBe(type);
@@ -45,76 +45,76 @@ describe("the files of the management UI", () => {
   it.each(["/main.d.ts", "/.env", "/deep/other.js", "/deep", "/style.css/", "/STYLE.css", "/../static_files.ts", "/style.css.gz", "", "/__proto__", "/constructor"])(
     "%j is none of them",
     (path) => {
-      expect(readStaticFiles(folder()).find(path, [])).toBeNull();
+      expect(readStaticFiles(folder())(path, [])).toBeNull();
     },
   );
 
   it.each(["gzip", "br, GZIP;q=0.5", "deflate,gzip ; q=1.0"])("are compressed for Accept-Encoding: %s", (accepted) => {
-    const reply = readStaticFiles(folder()).find("/style.css", ["Accept-Encoding", accepted])!;
+    const reply = readStaticFiles(folder())("/style.css", ["Accept-Encoding", accepted])!;
     expect(headerValue(reply.headers, "content-encoding")).toBe("gzip");
     expect(headerValue(reply.headers, "content-length")).toBe(String((reply.body as Buffer).length));
     expect(gunzipSync(reply.body as Buffer).toString()).toBe(LONG);
   });
 
-  it.each(["br", "gzip;q=0", "gzip; q=0.000", "identity, *", ""])("are as they are for Accept-Encoding: %s", (accepted) => {
-    expect(String(readStaticFiles(folder()).find("/style.css", ["Accept-Encoding", accepted])!.body)).toBe(LONG);
+  it.each(["br", "gzip;q=0", "gzip; q=0.000", "identity, *", ""])("are not compressed for Accept-Encoding: %s", (accepted) => {
+    expect(String(readStaticFiles(folder())("/style.css", ["Accept-Encoding", accepted])!.body)).toBe(LONG);
   });
 
   it("are not compressed where that saves nothing", () => {
-    expect(String(readStaticFiles(folder()).find("/", ["Accept-Encoding", "gzip"])!.body)).toBe("<p>");
+    expect(String(readStaticFiles(folder())("/", ["Accept-Encoding", "gzip"])!.body)).toBe("<p>");
   });
 
-  it("304 for the tag of the same coding, alone, weak, in a list, or *", () => {
+  it("get 304 for the tag of the same coding, alone, weak, in a list, or *", () => {
     const files = readStaticFiles(folder());
-    const tag = tagOf(files.find("/style.css", []));
+    const tag = tagOf(files("/style.css", []));
     for (const given of [tag, `W/${tag}`, `"x", ${tag}`, "*"]) {
-      const reply = files.find("/style.css", ["If-None-Match", given])!;
+      const reply = files("/style.css", ["If-None-Match", given])!;
       expect([reply.status, reply.body, tagOf(reply)]).toEqual([304, null, tag]);
       expect(headerValue(reply.headers, "content-length")).toBeUndefined();
     }
-    const zipped = tagOf(files.find("/style.css", ["Accept-Encoding", "gzip"]));
+    const zipped = tagOf(files("/style.css", ["Accept-Encoding", "gzip"]));
     expect(zipped).not.toBe(tag);
-    expect(files.find("/style.css", ["If-None-Match", zipped])!.status).toBe(200);
-    expect(files.find("/style.css", ["If-None-Match", zipped, "Accept-Encoding", "gzip"])!.status).toBe(304);
+    expect(files("/style.css", ["If-None-Match", zipped])!.status).toBe(200);
+    expect(files("/style.css", ["If-None-Match", zipped, "Accept-Encoding", "gzip"])!.status).toBe(304);
   });
 
-  it("a tag is that of the content: others have others, a new start keeps it", () => {
+  it("have a tag of their content, which a restart keeps", () => {
     const path = folder();
-    const before = tagOf(readStaticFiles(path).find("/style.css", []));
-    expect(tagOf(readStaticFiles(path).find("/style.css", []))).toBe(before);
+    const before = tagOf(readStaticFiles(path)("/style.css", []));
+    expect(tagOf(readStaticFiles(path)("/style.css", []))).toBe(before);
     writeFileSync(join(path, "style.css"), `${LONG} `);
-    expect(tagOf(readStaticFiles(path).find("/style.css", []))).not.toBe(before);
+    expect(tagOf(readStaticFiles(path)("/style.css", []))).not.toBe(before);
   });
 
-  it("are read once: what is written later is not served", () => {
+  it("are read once: later changes are not served", () => {
     const path = folder();
     const files = readStaticFiles(path);
     writeFileSync(join(path, "style.css"), "other");
     writeFileSync(join(path, "late.js"), "other");
-    expect(String(files.find("/style.css", [])!.body)).toBe(LONG);
-    expect(files.find("/late.js", [])).toBeNull();
+    expect(String(files("/style.css", [])!.body)).toBe(LONG);
+    expect(files("/late.js", [])).toBeNull();
   });
 
-  it("that have not been built make an error that says what builds them", () => {
+  it("lead to an error that names the build command if they have not been built", () => {
     const empty = emptyFolder();
     expect(() => readStaticFiles(join(empty, "none"))).toThrow(/have not been built: .*none has no index\.html; npm run build makes them$/);
     expect(() => readStaticFiles(empty)).toThrow(/npm run build/);
   });
 
-  it("are those of the build, all of them, under 100 KiB in the first load", () => {
+  it("are all files of the build, under 100 KiB in the first load", () => {
     const files = readStaticFiles();
-    const html = String(files.find("/", [])!.body);
+    const html = String(files("/", [])!.body);
     const built = fileURLToPath(new URL("../../dist/lib/manager/assets/", import.meta.url));
     expect(html).toBe(readFileSync(join(built, "index.html"), "utf8"));
     const asked = new Set(["/", ...[...html.matchAll(/(?:src|href)="([\w.]+)"/g)].map(([, name]) => `/${name}`)]);
     // What modules import, they import from beside them.
     for (const path of asked) {
       if (!path.endsWith(".js")) continue;
-      for (const [, name] of String(files.find(path, [])!.body).matchAll(/from "\.\/([\w.]+)"/g)) asked.add(`/${name}`);
+      for (const [, name] of String(files(path, [])!.body).matchAll(/from "\.\/([\w.]+)"/g)) asked.add(`/${name}`);
     }
     let bytes = 0;
     for (const path of asked) {
-      const reply = files.find(path, ["Accept-Encoding", "gzip"]);
+      const reply = files(path, ["Accept-Encoding", "gzip"]);
       expect(reply, path).not.toBeNull();
       bytes += (reply!.body as Buffer).length;
     }

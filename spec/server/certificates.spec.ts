@@ -47,11 +47,11 @@ describe("hostCertificates", () => {
     ["__proto__", "default"],
   ])("for %s: %s", (host, which) => expect(find(host)).toBe(which));
 
-  it("gives one and the same pair for all hosts of an entry", () => {
+  it("returns the same pair object for all hosts of an entry", () => {
     expect(pair("shop.example.com")).toBe(pair("shop.example.org"));
   });
 
-  it("without entries, the default for every host", () => expect(made().find("shop.example.com")).toBe("default"));
+  it("returns undefined for every host without entries", () => expect(made().find("shop.example.com")).toBe("default"));
 
   it("warns of a certificate that has expired, and uses it", () => {
     const { warned, pair: of } = made(entry(EXPIRED, "old.example"), entry(SHOP, "new.example"));

@@ -7,8 +7,8 @@ import { ALICE, NAMELESS, POSING, SERVER_ONLY, UNRESTRICTED } from "../support/m
 
 const read = ({ cert }: { cert: string }) => clientCertificate(new X509Certificate(cert), null);
 
-describe("what a certificate says", () => {
-  it("is its subject as RFC 4514 writes it, its most specific name, all alternative names, uses and SHA-256", () => {
+describe("clientCertificate", () => {
+  it("reads the subject as in RFC 4514, the most specific name, all alternative names, the key uses and SHA-256", () => {
     expect(read(ALICE)).toEqual({
       verified: true,
       reason: null,
@@ -21,13 +21,13 @@ describe("what a certificate says", () => {
     expect(read(ALICE).fingerprint).toMatch(/^[0-9a-f]{64}$/);
   });
 
-  it("is little where it holds little", () => {
+  it("reads a certificate without a subject, alternative names or key uses", () => {
     expect(read(NAMELESS)).toMatchObject({ subject: "", commonName: null, names: ["DNS:nameless.example.com"] });
     expect(read(UNRESTRICTED)).toMatchObject({ subject: "CN=unrestricted", commonName: "unrestricted", names: [], keyUses: [] });
     expect(read(SERVER_ONLY).keyUses).toEqual(["1.3.6.1.5.5.7.3.1"]);
   });
 
-  it("is one alternative name where one pretends to be two", () => {
+  it("reads one alternative name that imitates two as one", () => {
     expect(read(POSING)).toMatchObject({ commonName: "DNS:alice.example.com", names: ["URI:x:a, DNS:alice.example.com"] });
   });
 
@@ -43,7 +43,7 @@ describe("what a certificate says", () => {
     expect(made("CN=", "")).toEqual(["CN=", null]);
   });
 
-  it("is not verified for the reason given", () => {
+  it("gives the reason why it is not verified", () => {
     expect(clientCertificate(new X509Certificate(STRANGER.cert), "DEPTH_ZERO_SELF_SIGNED_CERT")).toMatchObject({
       verified: false,
       reason: "DEPTH_ZERO_SELF_SIGNED_CERT",
@@ -61,7 +61,7 @@ describe("tlsFactsOf", () => {
     return { socket: { getPeerX509Certificate, authorized: true, authorizationError: null, ...parts } as unknown as TLSSocket, reads: () => reads };
   }
 
-  it("reads once a connection, and not before it is asked", () => {
+  it("reads the certificate once a connection, when it is first needed", () => {
     for (const cert of [CLIENT.cert, null]) {
       const { socket: one, reads } = socket(cert);
       const reader = tlsFactsOf(one).certificate;
@@ -72,17 +72,17 @@ describe("tlsFactsOf", () => {
     }
   });
 
-  it("does not believe authorized where there is no certificate", () => {
+  it("ignores socket.authorized where there is no certificate", () => {
     expect(tlsFactsOf(socket(null).socket).certificate()).toBeNull();
   });
 
-  it("tells why a certificate is not verified", () => {
+  it("gives the reason why a certificate is not verified", () => {
     const { socket: one } = socket(STRANGER.cert, { authorized: false, authorizationError: "CERT_HAS_EXPIRED" });
     expect(tlsFactsOf(one).certificate()).toMatchObject({ verified: false, reason: "CERT_HAS_EXPIRED" });
     expect(tlsFactsOf(socket(STRANGER.cert, { authorized: false }).socket).certificate()).toMatchObject({ verified: false, reason: "UNVERIFIED" });
   });
 
-  it("finds nothing on a connection that is gone", () => {
+  it("returns null for a closed connection", () => {
     const unbound = () => { throw new Error("unbound"); };
     const gone = { getPeerX509Certificate: unbound, getProtocol: unbound } as unknown as TLSSocket;
     expect([tlsFactsOf(gone).certificate(), tlsFactsOf(gone).version]).toEqual([null, null]);

@@ -1,7 +1,7 @@
 import http2, { type ServerHttp2Stream } from "node:http2";
 import type { AddressInfo } from "node:net";
 import { PassThrough, Readable } from "node:stream";
-import { expect, onTestFinished, test } from "vitest";
+import { expect, it, onTestFinished } from "vitest";
 import { DeadlineTimer } from "../../lib/base/deadline_timer.ts";
 import { resetStream } from "../../lib/http/h2_streams.ts";
 import type { Reply } from "../../lib/http/reply.ts";
@@ -21,7 +21,7 @@ async function answered(reply: Reply, before: (stream: ServerHttp2Stream) => voi
     const options = { clock, isTrusted: () => false, limits: defaultLimits };
     const inbound = receiveStream(stream, block, true, options);
     before(stream);
-    respondStream(stream, inbound, reply, { clock, watch: new DeadlineTimer(clock), idleMs: 60_000, giveUp: (code = CODES.INTERNAL_ERROR) => resetStream(stream, code) });
+    respondStream(stream, inbound, reply, { clock, watch: new DeadlineTimer(clock), idleMs: 60_000 }, (code) => resetStream(stream, code));
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const talk = await rawSession((server.address() as AddressInfo).port);
@@ -42,11 +42,11 @@ function number64(value: number): Buffer {
 }
 
 
-test.each<[string, () => Reply]>([
+it.each<[string, () => Reply]>([
   ["at hand", () => ({ status: 200, headers: [], body: large })],
   ["from a stream that has ended", () => ({ status: 200, headers: [], body: Readable.from([large]) })],
   ["from a stream that goes on", () => ({ status: 200, headers: [], body: new PassThrough({ highWaterMark: 1 }).on("newListener", function (this: PassThrough, name) { if (name === "data") this.write(large); }) })],
-])("a client that leaves the rest of a body %s unread for idleMs has its stream reset, whatever PINGs it sends: CANCEL", async (_which, reply) => {
+])("resets the stream with CANCEL when a client leaves the rest of a body %s unread for idleMs, even if it sends PINGs", async (_which, reply) => {
   const clock = manualClock();
   const talk = await answered(reply(), undefined, clock);
   await talk.until(() => sent(talk) === 65_535);
@@ -61,7 +61,7 @@ test.each<[string, () => Reply]>([
   expect(sent(talk)).toBe(65_535);
 });
 
-test("a client that takes some of a body every now and then is not cut off", async () => {
+it("does not cut off a client that reads a body slowly", async () => {
   const clock = manualClock();
   const talk = await answered({ status: 200, headers: [], body: Buffer.alloc(200_000) }, undefined, clock);
   for (const all of [65_535, 131_070, 196_605]) {
@@ -73,10 +73,10 @@ test("a client that takes some of a body every now and then is not cut off", asy
   expect(sent(talk)).toBe(200_000);
 });
 
-test.each<[string, string, string[]]>([
+it.each<[string, string, string[]]>([
   ["longer", "4", ["four"]],
   ["shorter", "12", ["four", "more"]],
-])("a stream that is %s than its Content-Length: INTERNAL_ERROR, no END_STREAM, and no byte too many", async (_how, length, parts) => {
+])("resets a body that is %s than its Content-Length with INTERNAL_ERROR, without END_STREAM or a surplus byte", async (_how, length, parts) => {
   const body = Readable.from(["four", "more"].map((part) => Buffer.from(part)));
   const talk = await answered({ status: 200, headers: ["Content-Length", length], body });
   expect(await talk.reset(1)).toBe(CODES.INTERNAL_ERROR);
@@ -85,21 +85,21 @@ test.each<[string, string, string[]]>([
   expect(data.some(({ flags }) => (flags & END_STREAM) !== 0)).toBe(false);
 });
 
-test.each([[204], [205], [304]])("a %i has no body, whatever a plugin gives", async (status) => {
+it.each([[204], [205], [304]])("sends a %i without a body, even if a plugin gives one", async (status) => {
   const body = Readable.from([Buffer.from("four")]);
   const talk = await answered({ status, headers: [], body });
   await talk.until(({ type, flags }) => type === HEADERS && (flags & END_STREAM) !== 0);
   expect(body.destroyed).toBe(true);
 });
 
-test("a body at hand is as long as it is, whatever its Content-Length says", async () => {
+it("corrects the Content-Length of a body that is a buffer", async () => {
   const talk = await answered({ status: 200, headers: ["Content-Length", "99"], body: Buffer.from("four") });
   const { payload } = await talk.until(({ type, flags }) => type === DATA && (flags & END_STREAM) !== 0);
   expect(payload.toString()).toBe("four");
   expect(talk.frames.some(({ type }) => type === RST_STREAM)).toBe(false);
 });
 
-test("a body that broke off before anything was sent is a reply of its own", async () => {
+it("replies with an error if the body broke off before anything was sent", async () => {
   const body = new Readable({ read() {} }).on("error", () => {});
   body.destroy(new Error("gone"));
   const talk = await answered({ status: 200, headers: [], body });
@@ -107,7 +107,7 @@ test("a body that broke off before anything was sent is a reply of its own", asy
   expect(JSON.parse(payload.toString())).toMatchObject({ status: 502, code: "upstream_reset" });
 });
 
-test("a body that breaks off, of a reply without trailers: INTERNAL_ERROR, and no END_STREAM before it", async () => {
+it("resets a reply whose body breaks off with INTERNAL_ERROR, without END_STREAM before it", async () => {
   const body = new Readable({ read() {} });
   const talk = await answered({ status: 200, headers: [], body });
   body.push("part");
@@ -117,7 +117,7 @@ test("a body that breaks off, of a reply without trailers: INTERNAL_ERROR, and n
   expect(talk.frames.filter(({ type, flags }) => type === DATA && (flags & END_STREAM) !== 0)).toEqual([]);
 });
 
-test("informational responses: 101 never, a line break never, sixteen at most, none behind the head", async () => {
+it("sends at most sixteen informational responses, no 101, none with a line break, and none after the head", async () => {
   let late: () => void = () => {};
   const talk = await answered({ status: 204, headers: [], body: null }, (stream) => {
     const inform = informStream(stream);

@@ -1,9 +1,9 @@
 import net, { type AddressInfo, type Socket } from "node:net";
 import type { ServerHttp2Stream } from "node:http2";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
-import { ANSWER_MS, MAX_LINGER_MS, MAX_UNHEARD, RESETS, SILENCE_MS, SURPLUS_HEAD_BYTES } from "../../lib/server/h2_limits.ts";
-import { createSessions } from "../../lib/server/h2_sessions.ts";
+import { ANSWER_MS, MAX_LINGER_MS, MAX_UNREPORTED, RESETS, SILENCE_MS, SURPLUS_HEAD_BYTES } from "../../lib/server/h2_limits.ts";
+import { H2Sessions } from "../../lib/server/h2_sessions.ts";
 import { manualClock } from "../support/clock.ts";
 import {
   ACK,
@@ -35,10 +35,10 @@ async function listening(keepAliveMs = 1_000) {
   const streams: ServerHttp2Stream[] = [];
   const sockets: Socket[] = [];
   let limits = defaultLimits;
-  const sessions = createSessions({ clock, log: silentLog, limits: () => limits, keepAliveMs, onStream: (stream) => void streams.push(stream) });
+  const sessions = new H2Sessions({ clock, log: silentLog, limits: () => limits, keepAliveMs, onStream: (stream) => void streams.push(stream) });
   const server = net.createServer({ allowHalfOpen: true }, (socket) => {
     sockets.push(socket);
-    sessions.take(socket.on("error", () => {}));
+    sessions.add(socket.on("error", () => {}));
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   onTestFinished(() => {
@@ -59,7 +59,7 @@ async function listening(keepAliveMs = 1_000) {
   return { clock, pass, streams, sockets, sessions, connect, setLimits: (next: typeof limits) => (limits = next) };
 }
 
-test("a connection without streams is closed after keepAliveMs, with a GOAWAY; its timer goes with it", async () => {
+it("closes a connection without streams after keepAliveMs with a GOAWAY, and stops its timer", async () => {
   const { clock, sessions, connect } = await listening();
   const talk = await connect();
   clock.advance(999);
@@ -70,7 +70,7 @@ test("a connection without streams is closed after keepAliveMs, with a GOAWAY; i
   await eventually(() => sessions.open === 0 && clock.pending === 0);
 });
 
-test("the time counts from the end of the last stream, and not while there is one", async () => {
+it("counts keepAliveMs from the end of the last stream", async () => {
   const { clock, streams, connect } = await listening();
   const talk = await connect();
   talk.headers(1, GET);
@@ -85,7 +85,7 @@ test("the time counts from the end of the last stream, and not while there is on
   await talk.closed();
 });
 
-test("after drain() a new connection is told to go at once, and one with a stream when that ends", async () => {
+it("after drain() ends a new connection at once, and one with a stream after the stream", async () => {
   const { streams, sessions, connect } = await listening();
   const busy = await connect();
   busy.headers(1, GET);
@@ -97,7 +97,7 @@ test("after drain() a new connection is told to go at once, and one with a strea
   await eventually(() => sessions.open === 0);
 });
 
-test("new connections are held to the limits in force when they begin", async () => {
+it("holds a connection to the limits in force when it was opened", async () => {
   const { connect, setLimits } = await listening();
   const listSize = async () => {
     const talk = await connect();
@@ -110,7 +110,7 @@ test("new connections are held to the limits in force when they begin", async ()
   expect(await listSize()).toBe(4096 + SURPLUS_HEAD_BYTES);
 });
 
-test("what is no HTTP/2 ends that connection and no other", async () => {
+it("ends a connection that does not send HTTP/2, and no other", async () => {
   const { sessions, connect } = await listening();
   const good = await connect();
   const bad = await connect();
@@ -120,12 +120,12 @@ test("what is no HTTP/2 ends that connection and no other", async () => {
   expect(good.isClosed()).toBe(false);
 });
 
-describe("a connection without a whole head", () => {
-  test.each<[string, (talk: RawSession) => void]>([
+describe("a connection without a complete request head", () => {
+  it.each<[string, (talk: RawSession) => void]>([
     ["nothing behind its preface", () => {}],
     ["half a head", (talk) => talk.send(frame(HEADERS, END_STREAM, 1, block(GET)))],
     ["less than a frame", (talk) => talk.send(frame(HEADERS, END_STREAM, 1, block(GET)).subarray(0, 12))],
-  ])("that has sent %s is ended after headersTimeoutMs", async (_what, begin) => {
+  ])("is ended after headersTimeoutMs when it has sent %s", async (_what, begin) => {
     const { clock, pass, sockets, sessions, connect, setLimits } = await listening(75_000);
     setLimits({ ...defaultLimits, headersTimeoutMs: 3_000 });
     const talk = await connect();
@@ -141,7 +141,7 @@ describe("a connection without a whole head", () => {
     await eventually(() => sessions.open === 0 && clock.pending === 0);
   });
 
-  test("has the longer time between requests once it had one", async () => {
+  it("is kept for keepAliveMs once it has had a request", async () => {
     const { clock, streams, connect, setLimits } = await listening(75_000);
     setLimits({ ...defaultLimits, headersTimeoutMs: 3_000 });
     const talk = await connect();
@@ -155,7 +155,7 @@ describe("a connection without a whole head", () => {
   });
 });
 
-describe("a later head beside a running stream", () => {
+describe("a later head beside an open stream", () => {
   const HALF = block(GET).subarray(0, 20);
 
   async function busy(options?: RawOptions) {
@@ -169,7 +169,7 @@ describe("a later head beside a running stream", () => {
   }
   const isPing = ({ type, flags }: { type: number; flags: number }) => type === PING && flags === 0;
 
-  test("that never gets whole ends the connection after headersTimeoutMs, though bytes of it keep coming", async () => {
+  it("ends the connection after headersTimeoutMs if it stays incomplete, even if bytes of it keep arriving", async () => {
     const { clock, pass, streams, sessions, talk, arrived } = await busy({ acknowledge: false });
     talk.send(frame(HEADERS, END_STREAM, 3, HALF));
     for (let second = 0; second < 3; second++) {
@@ -184,7 +184,7 @@ describe("a later head beside a running stream", () => {
     await eventually(() => streams[0]!.destroyed && sessions.open === 0 && clock.pending === 0);
   });
 
-  test("that never gets whole is not settled by an answer to a PING just before it", async () => {
+  it("ends the connection if it stays incomplete, even if a PING was answered just before it", async () => {
     const { pass, streams, talk, arrived } = await busy({ acknowledge: false });
     talk.send(frame(HEADERS, END_STREAM, 3, HALF));
     await arrived();
@@ -199,7 +199,7 @@ describe("a later head beside a running stream", () => {
     expect(await talk.goaway()).toBe(CODES.NO_ERROR);
   });
 
-  test("that comes in parts in time is served, and one that was refused ends nothing", async () => {
+  it("is served when it arrives in parts in time, and ends nothing when it is refused", async () => {
     const { pass, streams, talk, arrived } = await busy();
     talk.send(frame(HEADERS, END_STREAM, 3, HALF));
     await arrived();
@@ -217,7 +217,7 @@ describe("a later head beside a running stream", () => {
   });
 });
 
-describe("requests that are reset without an event", () => {
+describe("requests that node resets without an event", () => {
   /** A field for HPACK's table, and then a list that names it so often that it is far too large. */
   const FIELD = Buffer.concat([Buffer.from([0x40]), block([["x", "y".repeat(3_900)]]).subarray(1)]);
   const HUGE = Buffer.concat([block(GET), Buffer.alloc(30, 0xbe)]);
@@ -229,7 +229,7 @@ describe("requests that are reset without an event", () => {
     }
   };
 
-  test("end the connection when they are too many", async () => {
+  it("end the connection when there are too many", async () => {
     const { clock, pass, sessions, streams, connect } = await listening(75_000);
     const talk = await connect();
     await send(talk, 0, 100);
@@ -241,7 +241,7 @@ describe("requests that are reset without an event", () => {
     await eventually(() => sessions.open === 0 && clock.pending === 0);
   });
 
-  test("may as well be numbers that were left out, so they cost nothing that is under way, however many", async () => {
+  it("end no open stream, however many there are: the client may only have skipped stream ids", async () => {
     const { clock, streams, connect } = await listening(75_000);
     const talk = await connect();
     talk.headers(1, GET);
@@ -255,7 +255,7 @@ describe("requests that are reset without an event", () => {
     await talk.closed();
   });
 
-  test("do not when they are few, nor do numbers of streams that were left out", async () => {
+  it("do not end the connection when there are few, nor do skipped stream ids", async () => {
     const { clock, streams, connect } = await listening(75_000);
     const talk = await connect();
     for (let second = 0; second < 5; second++) {
@@ -270,13 +270,13 @@ describe("requests that are reset without an event", () => {
     expect(talk.frames.some(({ type }) => type === GOAWAY)).toBe(false);
   });
 
-  test("send the client to a new connection when they have taken up half the places, however slowly; what is under way finishes", async () => {
+  it("send the client to a new connection once they occupy half the places, however slowly; open streams finish", async () => {
     const { clock, streams, connect } = await listening(75_000);
     const talk = await connect();
     await send(talk, 0, 10);
     talk.headers(21, GET);
     await eventually(() => streams.length === 1);
-    for (let sent = 11; sent <= MAX_UNHEARD; sent += 10) {
+    for (let sent = 11; sent <= MAX_UNREPORTED; sent += 10) {
       await send(talk, sent, 10);
       clock.advance(10_000);
     }
@@ -286,7 +286,7 @@ describe("requests that are reset without an event", () => {
     await talk.closed();
   });
 
-  test("are not confused with those that are served", async () => {
+  it("are not confused with requests that are served", async () => {
     const { clock, streams, connect } = await listening(75_000);
     const talk = await connect();
     for (let i = 0; i < 700; i++) {
@@ -303,13 +303,13 @@ describe("requests that are reset without an event", () => {
 });
 
 /** From Node 22 on it is seen, and the connection ends at once. */
-describe("a connection on which nghttp2 has given up, unseen", () => {
+describe("a connection that nghttp2 has silently given up", () => {
   const BREAKS: readonly [string, (talk: RawSession) => void][] = [
     ["DATA on a stream that has ended", (talk) => talk.send(frame(DATA, 0, 1, Buffer.from("x")))],
     ["DATA on a stream that was never begun", (talk) => talk.send(frame(DATA, 0, 5, Buffer.from("x")))],
   ];
 
-  test.each(BREAKS)("%s: the GOAWAY comes at once, and the connection ends with its streams though its client never closes", async (_what, offend) => {
+  it.each(BREAKS)("after %s gets its GOAWAY at once, and ends with its streams even if its client never closes", async (_what, offend) => {
     const { clock, pass, streams, sockets, sessions, connect } = await listening(75_000);
     const talk = await connect();
     talk.socket.allowHalfOpen = true;
@@ -321,7 +321,7 @@ describe("a connection on which nghttp2 has given up, unseen", () => {
     await eventually(() => streams[0]!.destroyed && sockets[0]!.destroyed && sessions.open === 0 && clock.pending === 0);
   });
 
-  test("it ends within two looks of an answer that is not sent any more", async () => {
+  it("is ended by the second check after a reply that is never sent", async () => {
     const { clock, pass, streams, sockets, sessions, connect } = await listening(75_000);
     const talk = await connect();
     talk.socket.allowHalfOpen = true;
@@ -336,7 +336,7 @@ describe("a connection on which nghttp2 has given up, unseen", () => {
     await eventually(() => streams[1]!.destroyed && sockets[0]!.destroyed && sessions.open === 0 && clock.pending === 0);
   });
 
-  test("one whose client does not read is not taken for it", async () => {
+  it("is not confused with one whose client does not read", async () => {
     const { pass, streams, sockets, connect } = await listening(75_000);
     const talk = await connect();
     const wide = Buffer.from([0, 4, 0x7f, 0xff, 0xff, 0xff]);
@@ -351,7 +351,7 @@ describe("a connection on which nghttp2 has given up, unseen", () => {
     expect([streams[0]!.destroyed, sockets[0]!.destroyed]).toEqual([false, false]);
   });
 
-  test("without a stream it ends by the rule for idle ones", async () => {
+  it("ends as an idle one when it has no stream", async () => {
     const { clock, pass, sockets, sessions, connect } = await listening(20_000);
     const talk = await connect();
     talk.socket.allowHalfOpen = true;
@@ -361,7 +361,7 @@ describe("a connection on which nghttp2 has given up, unseen", () => {
     await eventually(() => sockets[0]!.destroyed && sessions.open === 0 && clock.pending === 0);
   });
 
-  test("one that is merely silent is asked for a sign of life, and stays when it gives one", async () => {
+  it("is not confused with a silent one, which stays open if it answers a PING", async () => {
     const { pass, streams, connect } = await listening(75_000);
     const talk = await connect();
     talk.headers(1, GET);
@@ -385,7 +385,7 @@ describe.each<[string, Buffer, isCounted: boolean]>([
   ["PRIORITY", frame(PRIORITY, 0, 3, Buffer.from([0, 0, 0, 0, 15])), true],
   ["unknown", frame(0xfa, 0, 0), true],
 ])("100,000 %s frames", (_what, each, isCounted) => {
-  test("queue nothing on their connection, which is still served or ended by nghttp2, and hold up no other connection", async () => {
+  it("queue nothing on their connection, which is served or ended by nghttp2, and delay no other connection", async () => {
     const { streams, sockets, connect } = await listening(75_000);
     const [flood, other] = [await connect(), await connect()];
     flood.headers(1, GET);
@@ -404,7 +404,7 @@ describe.each<[string, Buffer, isCounted: boolean]>([
   });
 });
 
-test("a client that was told to go and never closes its side is cut off", async () => {
+it("cuts off a client that never closes its side after a GOAWAY", async () => {
   const { clock, pass, sockets, sessions, connect } = await listening(2_000);
   const talk = await connect();
   talk.socket.allowHalfOpen = true;

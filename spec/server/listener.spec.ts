@@ -4,11 +4,11 @@ import http from "node:http";
 import net from "node:net";
 import { PassThrough } from "node:stream";
 import tls from "node:tls";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { WriteBatch } from "../../lib/base/write_batch.ts";
 import { createGateway } from "../../lib/index.ts";
 import type { Reply } from "../../lib/http/reply.ts";
-import { createListener, type ListenerOptions } from "../../lib/server/listener.ts";
+import { Listener, type ListenerOptions } from "../../lib/server/listener.ts";
 import type { Inbound } from "../../lib/server/receive.ts";
 import { client, get, statusesIn } from "../journeys/harness.ts";
 import { manualClock, type ManualClock } from "../support/clock.ts";
@@ -23,14 +23,13 @@ async function listening(serve: ListenerOptions["serve"], handshakeMs?: number, 
   const ended: Inbound[] = [];
   const errors: string[] = [];
   const log = { debug() {}, info() {}, warn() {}, error: (message: string) => void errors.push(message) };
-  const listener = createListener({
+  const listener = new Listener({
     clock,
     log,
     serve,
     writeBatch,
     receiving: () => ({ clock, isTrusted: () => false, limits: defaultLimits }),
     h2c: () => h2c,
-    certificates: () => ({ find: () => undefined }),
     ...(handshakeMs === undefined ? {} : { handshakeMs }),
     ended: (inbound) => void ended.push(inbound),
     join: () => {},
@@ -43,7 +42,7 @@ async function listening(serve: ListenerOptions["serve"], handshakeMs?: number, 
 const FILES = { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: null, requireClientCert: false };
 const fine = (): Reply => ({ status: 200, headers: [], body: Buffer.from("ok") });
 
-test("each request is ended once, whatever becomes of it", async () => {
+it("calls ended once for each request", async () => {
   const { port, ended } = await listening(fine);
   const talk = await client(port);
   talk.send(get("/1") + get("/2", "Host: two") + get("/3"));
@@ -51,7 +50,7 @@ test("each request is ended once, whatever becomes of it", async () => {
   expect(ended.map(({ target }) => target)).toEqual(["/1", "/2"]);
 });
 
-test("a call is aborted when its client goes, closed when its reply is out", async () => {
+it("aborts a call when its client disconnects, and closes it when its reply was sent", async () => {
   const asked: ((reply: Reply) => void)[] = [];
   const { port, ended } = await listening(() => new Promise((resolve) => asked.push(resolve)));
   const talk = await client(port);
@@ -69,11 +68,11 @@ test("a call is aborted when its client goes, closed when its reply is out", asy
 /** Timers that run as long as there are HTTP/1 connections: our own codec looks at all of them once a second. */
 const LOOKS = codec === "wire" ? 1 : 0;
 
-test.each([
+it.each([
   ["a promise that is rejected", () => Promise.reject(new Error("no"))],
   ["an error that is thrown", () => { throw new Error("no"); }],
   ["a reply that is none", () => undefined as never],
-])("%s is answered with 500 and logged, and the next request is served", async (_what, bad) => {
+])("answers %s with 500, logs it, and serves the next request", async (_what, bad) => {
   const { port, errors } = await listening((inbound) => (inbound.target === "/bad" ? bad() : fine()));
   const talk = await client(port);
   talk.send(get("/bad"));
@@ -87,7 +86,7 @@ test.each([
 describe.each(["plain", "plain, where HTTP/2 is spoken too", "over TLS"])("a client that pipelines without end, %s,", (how) => {
   const MANY = 20_000;
 
-  test("has 64 requests and what one read brought parsed behind a slow one, none by our own codec, and gets all its answers in the end", async () => {
+  it("has at most 64 requests and one read parsed behind a slow request, none by our own codec, and gets all replies in the end", async () => {
     const first: ((reply: Reply) => void)[] = [];
     const asked: string[] = [];
     const serve = (inbound: Inbound) => (asked.push(inbound.target), inbound.target === "/slow" ? new Promise<Reply>((resolve) => first.push(resolve)) : fine());
@@ -123,10 +122,10 @@ function countParsed(port: number): () => number {
   return () => parsed;
 }
 
-test.each<[string, string, (talk: RawConnection, clock: ManualClock) => void]>([
+it.each<[string, string, (talk: RawConnection, clock: ManualClock) => void]>([
   ["arrives too slowly", "Content-Length: 100\r\n\r\nhalf", (_talk, clock) => clock.advance(30_000)],
   ["is found to be broken", "Transfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n", (talk) => talk.send("no size\r\n")],
-])("a whole reply that waits to leave reaches its client although its upload %s in the same round", async (_what, upload, act) => {
+])("a complete reply that waits to be written reaches its client although its upload %s in the same turn", async (_what, upload, act) => {
   class Held extends WriteBatch {
     readonly held: (() => void)[] = [];
     override add(send: () => void): void {
@@ -148,7 +147,7 @@ test.each<[string, string, (talk: RawConnection, clock: ManualClock) => void]>([
   await talk.closed();
 });
 
-test("an upload nobody reads is cut after five seconds", async () => {
+it("cuts off an upload that nobody reads after five seconds", async () => {
   const { port, clock } = await listening(fine);
   const talk = await client(port);
   talk.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\nhalf");
@@ -161,7 +160,7 @@ test("an upload nobody reads is cut after five seconds", async () => {
   expect(clock.pending).toBe(0);
 });
 
-test("an upload that ends in time keeps its connection, and no timer", async () => {
+it("keeps the connection of an upload that ends in time, and no timer", async () => {
   const { port, clock } = await listening(fine);
   const talk = await client(port);
   talk.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 8\r\n\r\nhalf");
@@ -173,7 +172,7 @@ test("an upload that ends in time keeps its connection, and no timer", async () 
   await eventually(() => statusesIn(talk.text()).length === 3);
 });
 
-test("many uploads of which the end comes after the answer leave no listeners on their connection", async () => {
+it("leaves no listeners on a connection with many uploads that end after the reply", async () => {
   const warnings: Error[] = [];
   const note = (warning: Error) => void warnings.push(warning);
   process.on("warning", note);
@@ -188,7 +187,7 @@ test("many uploads of which the end comes after the answer leave no listeners on
   expect(warnings).toEqual([]);
 });
 
-test.runIf(codec === "node")("a request that was given up before its reply leaves is not waited for", async () => {
+it.runIf(codec === "node")("a request that was given up before its reply leaves is not waited for", async () => {
   const { clock, port } = await listening(async (inbound) => {
     inbound.body!.destroy();
     await once(inbound.body!, "close");
@@ -201,7 +200,7 @@ test.runIf(codec === "node")("a request that was given up before its reply leave
   await eventually(() => clock.pending === idle, "no timer left");
 });
 
-test("draining, each connection ends with its reply", async () => {
+it("while draining, ends each connection after its reply", async () => {
   const asked: ((reply: Reply) => void)[] = [];
   const { port, listener, ended } = await listening(() => new Promise((resolve) => asked.push(resolve)));
   const [busy, idle] = [await client(port), await client(port)];
@@ -215,7 +214,7 @@ test("draining, each connection ends with its reply", async () => {
   expect(ended).toHaveLength(1);
 });
 
-test("draining, a request that is on its way to an idle connection is answered as its last; without one it ends after the linger", async () => {
+it("while draining, answers a request that arrives on an idle connection as its last, and ends an idle connection after the linger", async () => {
   const { clock, port, listener } = await listening(fine);
   const [used, fresh, idle] = [await client(port), await client(port), await client(port)];
   for (const each of [used, idle]) {
@@ -233,7 +232,7 @@ test("draining, a request that is on its way to an idle connection is answered a
   await drained;
 });
 
-test("draining, a connection whose reply was under way without a word of it is left alone for the linger afterwards", async () => {
+it("while draining, keeps a connection for the linger if its last reply did not announce the close", async () => {
   const body = new PassThrough();
   const { clock, port, listener } = await listening(() => ({ status: 200, headers: [], body }));
   const talk = await client(port);
@@ -253,7 +252,7 @@ test("draining, a connection whose reply was under way without a word of it is l
   await drained;
 });
 
-test.each(["plain", "over TLS"])("draining, a client that has yet to take some of its reply gets all of it, %s", async (how) => {
+it.each(["plain", "over TLS"])("while draining, a client that reads slowly gets its whole reply, %s", async (how) => {
   const length = 24 * 1024 * 1024;
   const { clock, port, listener } = await listening(() => ({ status: 200, headers: [], body: Buffer.alloc(length, "x") }));
   const secure = how === "plain" ? null : await listener.listenSecure("127.0.0.1", 0, FILES);
@@ -274,7 +273,7 @@ test.each(["plain", "over TLS"])("draining, a client that has yet to take some o
   await once(socket, "close");
 });
 
-test("draining, connections that the system has taken already are served, not reset", async () => {
+it("while draining, serves connections that the system has completed already", async () => {
   const { clock, port, listener } = await listening(fine);
   const talks = Array.from({ length: 30 }, () => overSocket(net.connect(port, "127.0.0.1")));
   for (const talk of talks) talk.send(get("/1"));
@@ -285,7 +284,7 @@ test("draining, connections that the system has taken already are served, not re
   await drained;
 });
 
-test("before a drain that is announced, clients are asked to connect anew and can", async () => {
+it("before an announced drain, clients are asked to reconnect and can", async () => {
   const { port, listener } = await listening(fine);
   const talk = await client(port);
   listener.announceStop();
@@ -295,7 +294,7 @@ test("before a drain that is announced, clients are asked to connect anew and ca
   }
 });
 
-test("over TLS too, an upgrade that is not for us is an ordinary request", async () => {
+it("over TLS, serves an upgrade to an unknown protocol as an ordinary request", async () => {
   const { listener } = await listening((inbound) => ({ status: 200, headers: ["X-Scheme", inbound.scheme], body: Buffer.from("ok") }));
   const { port } = await listener.listenSecure("127.0.0.1", 0, FILES);
   const socket = tls.connect({ port, host: "127.0.0.1", servername: "localhost", ca: CA.cert, ALPNProtocols: ["http/1.1"] });
@@ -309,7 +308,7 @@ test("over TLS too, an upgrade that is not for us is an ordinary request", async
 });
 
 describe("mounted in a host's server", () => {
-  test("upgrades that are not for us are served as ordinary requests there too", async () => {
+  it("serves upgrades to unknown protocols as ordinary requests", async () => {
     const upstream = await backend();
     const gateway = createGateway({ config: oneService(upstream.port) });
     const server = http.createServer(gateway.handler).on("upgrade", gateway.upgrade);
@@ -324,8 +323,8 @@ describe("mounted in a host's server", () => {
 
 const HALF_A_HELLO = Buffer.from("16030100", "hex");
 
-describe("a TLS connection without a whole handshake", () => {
-  test("is closed once the time for handshakes is over", async () => {
+describe("a TLS connection without a complete handshake", () => {
+  it("is closed after the handshake timeout", async () => {
     const { listener } = await listening(fine, 30);
     const { port } = await listener.listenSecure("127.0.0.1", 0, FILES);
     const silent = await connect(port);
@@ -333,7 +332,7 @@ describe("a TLS connection without a whole handshake", () => {
     await listener.drain(0);
   });
 
-  test.each<[what: string, sent: Buffer]>([
+  it.each<[what: string, sent: Buffer]>([
     ["nothing", Buffer.alloc(0)],
     ["half a ClientHello", HALF_A_HELLO],
   ])("is closed at once when its client closes it after %s", async (_what, sent) => {
@@ -345,7 +344,7 @@ describe("a TLS connection without a whole handshake", () => {
     await listener.drain(3_600_000);
   });
 
-  test.each([0, 1_000])("holds up no drain beyond its linger of %d ms", async (lingerMs) => {
+  it.each([0, 1_000])("does not delay a drain beyond its linger of %d ms", async (lingerMs) => {
     const { clock, listener } = await listening(fine, 3_600_000);
     const { port } = await listener.listenSecure("127.0.0.1", 0, FILES);
     const [silent, half] = [await connect(port), await connect(port)];
@@ -360,17 +359,16 @@ describe("a TLS connection without a whole handshake", () => {
   });
 });
 
-test("with TLS alone it serves HTTP/1.1 too, ends heads that never come whole, and drains", async () => {
+it("with TLS alone, serves HTTP/1.1, ends incomplete heads, and drains", async () => {
   const clock = manualClock();
   const limits = { ...defaultLimits, headersTimeoutMs: 1 };
   const log = { debug() {}, info() {}, warn() {}, error() {} };
-  const listener = createListener({
+  const listener = new Listener({
     clock,
     log,
     serve: fine,
     receiving: () => ({ clock, isTrusted: () => false, limits }),
     h2c: () => false,
-    certificates: () => ({ find: () => undefined }),
     ended: () => {},
     join: () => {},
   });

@@ -3,7 +3,7 @@ import type { AddressInfo } from "node:net";
 import tls, { type ConnectionOptions, type TLSSocket } from "node:tls";
 import { describe, expect, it, onTestFinished } from "vitest";
 import type { HostCertificates, Pair } from "../../lib/server/certificates.ts";
-import { createTlsServers, type TlsFiles } from "../../lib/server/tls.ts";
+import { TlsServers, type TlsFiles } from "../../lib/server/tls.ts";
 import { CA, CLIENT, SERVER, STRANGER } from "../support/certs.ts";
 import { manualClock } from "../support/clock.ts";
 import { OTHER_CA, RENEWED, SHOP } from "../support/more_certs.ts";
@@ -24,10 +24,10 @@ interface Met {
 
 function family(certificates: () => HostCertificates = () => ({ find: () => undefined })) {
   const clock = manualClock();
-  const servers = createTlsServers(certificates, clock);
+  const servers = new TlsServers(certificates, clock);
   return {
     clock,
-    renew: servers.renew,
+    renew: (files: TlsFiles) => servers.renew(files),
     async open(files: TlsFiles): Promise<number> {
       const server = servers.create(files);
       const sockets = new Set<TLSSocket>();
@@ -84,7 +84,7 @@ const VERSIONS = ["TLSv1.2", "TLSv1.3"] as const;
 const only = (version: (typeof VERSIONS)[number]) => ({ minVersion: version, maxVersion: version });
 
 describe.each(VERSIONS)("a session of %s", (version) => {
-  it("is resumed by its ticket, at another server of the family too", async () => {
+  it("is resumed by its ticket, also at another server of the same object", async () => {
     const { open } = family();
     const [one, two] = [await open(FILES), await open(FILES)];
     const { resumed, session } = await meet(one, only(version));
@@ -93,12 +93,12 @@ describe.each(VERSIONS)("a session of %s", (version) => {
     expect((await meet(two, { ...only(version), session })).resumed).toBe(true);
   });
 
-  it("is not resumed by strangers to the family", async () => {
+  it("is not resumed by servers of another object", async () => {
     const { session } = await meet(await family().open(FILES), only(version));
     expect((await meet(await family().open(FILES), { ...only(version), session })).resumed).toBe(false);
   });
 
-  it("is resumed after the certificate was exchanged, also one for a host of its own", async () => {
+  it("is resumed after the certificate was replaced, also for a host with its own certificate", async () => {
     const certificates = { find: (host: string) => (host === "shop.example.com" ? shop : undefined) };
     const shop = pair(SHOP);
     const { open, renew } = family(() => certificates);
@@ -112,7 +112,7 @@ describe.each(VERSIONS)("a session of %s", (version) => {
     }
   });
 
-  it("is resumed until the hour is over in which it began, and no longer: its ticket's key has been replaced at every server, for every host", async () => {
+  it("is not resumed once the ticket key has been replaced after an hour, at any server, for any host", async () => {
     const certificates = { find: (host: string) => (host === "shop.example.com" ? shop : undefined) };
     const shop = pair(SHOP);
     const { open, renew, clock } = family(() => certificates);
@@ -129,7 +129,7 @@ describe.each(VERSIONS)("a session of %s", (version) => {
     }
   });
 
-  it("still knows the client's certificate when it is resumed, and that there was none", async () => {
+  it("keeps the client's certificate, or its absence, when it is resumed", async () => {
     const port = await family().open(ASKING);
     for (const [identity, subject] of [[CLIENT, "CN=a client"], [STRANGER, "CN=a stranger"], [{}, undefined]] as const) {
       const { session, client } = await meet(port, { ...only(version), ...identity });
@@ -139,7 +139,7 @@ describe.each(VERSIONS)("a session of %s", (version) => {
     }
   });
 
-  it("is not resumed once the CA is another: the verdict on the client's certificate was the old CA's", async () => {
+  it("is not resumed under another CA: the old CA verified the client's certificate", async () => {
     const { open, renew } = family();
     const port = await open(ASKING);
     const { session } = await meet(port, { ...only(version), ...CLIENT });
@@ -149,7 +149,7 @@ describe.each(VERSIONS)("a session of %s", (version) => {
     expect((await meet(port, { ...only(version), ...CLIENT, session })).resumed).toBe(true);
   });
 
-  it("without a certificate opens no server that requires one", async () => {
+  it("is not resumed without a client certificate by a server that requires one", async () => {
     const { open } = family();
     const { session } = await meet(await open(ASKING), only(version));
     const strict = await open({ ...ASKING, requireClientCert: true });
@@ -157,9 +157,9 @@ describe.each(VERSIONS)("a session of %s", (version) => {
   });
 });
 
-it("no timer is left when the last server has closed", async () => {
+it("leaves no timer when the last server has closed", async () => {
   const clock = manualClock();
-  const servers = createTlsServers(() => ({ find: () => undefined }), clock);
+  const servers = new TlsServers(() => ({ find: () => undefined }), clock);
   const made = [servers.create(FILES), servers.create(FILES)];
   for (const server of made) await once(server.listen(0, "127.0.0.1"), "listening");
   expect(clock.pending).toBe(1);
@@ -168,7 +168,7 @@ it("no timer is left when the last server has closed", async () => {
 });
 
 describe("renew", () => {
-  it("shows the new certificate to new connections of every server, and leaves those that are there", async () => {
+  it("shows the new certificate to new connections of every server, and keeps open connections", async () => {
     const { open, renew } = family();
     const ports = [await open(FILES), await open(FILES)];
     const { socket, met } = await connected(ports[0]!);
@@ -179,7 +179,7 @@ describe("renew", () => {
     expect(String((await echoed)[0])).toBe("still here");
   });
 
-  it("has clients verified by the new CA, on every host", async () => {
+  it("verifies clients by the new CA, on every host", async () => {
     const shop = pair(SHOP);
     const { open, renew } = family(() => ({ find: (host) => (host === "shop.example.com" ? shop : undefined) }));
     const port = await open({ ...ASKING, requireClientCert: true });
@@ -193,7 +193,7 @@ describe("renew", () => {
     ["garbage", { ...FILES, cert: Buffer.from("none") }],
     ["a CA where there was none", ASKING],
     ["certificates required where they were not", { ...FILES, requireClientCert: true }],
-  ])("throws for %s, and the old certificate stays", async (_what, files) => {
+  ])("throws for %s, and keeps the old certificate", async (_what, files) => {
     const { open, renew } = family();
     const port = await open(FILES);
     const before = await meet(port);
@@ -204,8 +204,8 @@ describe("renew", () => {
   });
 });
 
-describe("a host of its own", () => {
-  it("is looked up at each handshake; without a name, or with one nobody knows, the default is shown", async () => {
+describe("a host with its own certificate", () => {
+  it("is looked up at each handshake; without a name, or with an unknown one, the default is shown", async () => {
     const shop = pair(SHOP);
     let known = true;
     const port = await family(() => ({ find: (host) => (known && host === "shop.example.com" ? shop : undefined) })).open(FILES);
@@ -216,7 +216,7 @@ describe("a host of its own", () => {
     expect((await meet(port, { servername: "shop.example.com" })).server).toBe("CN=localhost");
   });
 
-  it("fails its own handshakes, and no others, when its certificate cannot be used", async () => {
+  it("fails only its own handshakes when its certificate cannot be used", async () => {
     const broken = { ...pair(SHOP), key: Buffer.from(SERVER.key) };
     const port = await family(() => ({ find: (host) => (host === "shop.example.com" ? broken : undefined) })).open(FILES);
     await expect(meet(port, { servername: "shop.example.com" })).rejects.toThrow();
@@ -224,7 +224,7 @@ describe("a host of its own", () => {
   });
 });
 
-it("a client that wants to renegotiate is not served so", async () => {
+it("refuses renegotiation", async () => {
   const port = await family().open(FILES);
   const { socket } = await connected(port, only("TLSv1.2"));
   const outcome = await new Promise<string>((resolve) => {

@@ -1,17 +1,16 @@
 /**
- * The requests that ask the admin interface, GET, POST and DELETE below /api on the page's own origin; what it says stands in `shapes.ts`.
- * What a page makes of it is the pages' affair; the stream of events is `live.ts`.
+ * Requests to the admin interface: GET, POST and DELETE below /api on the page's own origin.
  */
 
 export type * from "./shapes.ts";
 
-/** What the admin interface, or the manager before it, answers instead. */
+/** An error reply of the admin interface or the manager. */
 export class ApiError extends Error {
-  /** HTTP status; 0: no answer at all. */
+  /** HTTP status; 0: no reply. */
   readonly status: number;
   /** "unauthenticated", "rate_limited", … ; "" where there was none. */
   readonly code: string;
-  /** Of Retry-After, in seconds. */
+  /** Retry-After in seconds. */
   readonly retryAfterS: number | null;
   /** The problem document. */
   readonly problem: Readonly<Record<string, unknown>>;
@@ -26,7 +25,7 @@ export class ApiError extends Error {
   }
 }
 
-/** Rejects with an `ApiError`. `path` as the admin interface has it: "/gateway/status". */
+/** Rejects with an `ApiError`. `path` is that of the admin interface: "/gateway/status". */
 export async function ask<T>(method: "GET" | "POST" | "DELETE", path: string, options: { readonly body?: unknown; readonly authorization?: string } = {}): Promise<T> {
   const headers = new Headers({ Accept: "application/json" });
   if (options.body !== undefined) headers.set("Content-Type", "application/json");

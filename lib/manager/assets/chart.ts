@@ -1,6 +1,5 @@
 /**
- * A line chart of the last 15 minutes in SVG: axes, lines, a read-out for pointer and keyboard, and the same as a sentence and a table.
- * Its numbers are made by `history.ts`, its geometry by `scale.ts`.
+ * A line chart of the last 15 minutes in SVG, with axes, a read-out for pointer and keyboard, and its content as a sentence and a table.
  */
 import { el, replace, setText, svg } from "./dom.ts";
 import { HISTORY_MS, type Sample } from "./history.ts";
@@ -8,20 +7,20 @@ import { areaOf, byMinute, lineOf, marks, minuteMarks, nearest, peaks, type Plan
 
 export interface ChartOptions {
   readonly title: string;
-  /** At most three; told apart by colour and by dashes. */
+  /** At most three; they differ in colour and dashes. */
   readonly series: readonly string[];
-  /** Which of them the sentence above the chart speaks of, and by which name: none where it is plain. */
+  /** The series of the sentence above the chart, and its name there; "" where it needs none. */
   readonly leading: { readonly series: number; readonly name: string };
-  /** The least height of the vertical axis: little noise shall not look like mountains. */
+  /** The smallest maximum of the vertical axis, so that noise looks small. */
   readonly least: number;
   readonly format: (value: number) => string;
-  /** What stands in the plot when there is nothing to draw. */
+  /** The text in the plot when there is nothing to draw. */
   readonly empty: string;
 }
 
 export interface Chart {
   readonly node: HTMLElement;
-  /** `now` in ms since 1970: the right end. Null: nothing is known yet. */
+  /** `now` in ms since 1970: the right end. Null: no data yet. */
   update(samples: readonly Sample[], stepS: number, now: number | null): void;
   close(): void;
 }
@@ -31,7 +30,7 @@ const LEFT = 54;
 const RIGHT = 8;
 const TOP = 8;
 const BOTTOM = 22;
-/** Samples that Page Up and Page Down pass: a minute, where a step has five seconds. */
+/** Samples that Page Up and Page Down skip: a minute, with steps of five seconds. */
 const FAR = 12;
 
 const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
@@ -46,7 +45,7 @@ export function createChart({ title, series, leading, least, format, empty }: Ch
   let nothing = empty;
   let now = 0;
   let width = 0;
-  /** The moment that is read out; null: the last one. It stays where it is while the chart moves on. */
+  /** The moment shown in the read-out, which stays while the chart moves on; null: the last one. */
   let pointed: number | null = null;
 
   const grid = svg("g");
@@ -165,7 +164,7 @@ export function createChart({ title, series, leading, least, format, empty }: Ch
     setText(at, pointed === null || sample === undefined ? "now" : clockS.format(sample.at));
     plot.setAttribute("aria-valuemin", "0");
     plot.setAttribute("aria-valuemax", String(Math.max(samples.length - 1, 0)));
-    // Without a moment of its own the slider would tell a screen reader a new value each second.
+    // A slider at the last moment would announce a new value to screen readers each second.
     if (pointed === null && plot.hasAttribute("aria-valuenow") && document.activeElement === plot) return;
     plot.setAttribute("aria-valuenow", String(Math.max(index, 0)));
     plot.setAttribute("aria-valuetext", sample === undefined ? nothing : spoken(sample));
@@ -215,7 +214,7 @@ export function createChart({ title, series, leading, least, format, empty }: Ch
   }
 }
 
-/** The index a key leads to; null: back to now. Undefined for keys that are not the chart's. */
+/** The index that a key selects; null: now. Undefined for other keys. */
 function stepTo(key: string, from: number, last: number): number | null | undefined {
   switch (key) {
     case "ArrowLeft":

@@ -1,6 +1,6 @@
 /**
- * The configuration: the file as the gateway has read it, with a button that reads it anew, what came of that, and the settings around it.
- * Secrets are hidden until somebody asks for one; nothing can be changed here, since the file is what counts.
+ * The configuration page: the configuration as the gateway has read it, a button that reloads it, and the settings of the process.
+ * Nothing can be changed here, since the file is the source.
  */
 import { ApiError, ask, type Change, type ProxyConfig, type Reload, type Reloaded, type Settings, type Status } from "./api.ts";
 import { el, replace, setText, type Child } from "./dom.ts";
@@ -22,7 +22,7 @@ const CHANGES: Readonly<Record<Change["change"], readonly [string, string]>> = {
   altered: ["Altered", "badge--warn"],
   removed: ["Removed", "badge--bad"],
 };
-/** Changes that are listed one by one. */
+/** Changes listed individually. */
 const MOST_CHANGES = 200;
 
 export const configPage: OpenPage = (frame) => {
@@ -107,7 +107,7 @@ function fileCard(frame: Frame) {
   }
 }
 
-/** The answer has the global plugins twice, for clients that look beside `global`. */
+/** The reply has the global plugins twice, also under `global`. */
 function asFile({ global, plugins: _plugins, services, ...others }: ProxyConfig): unknown {
   return { global, services, ...others };
 }
@@ -151,7 +151,7 @@ function stateCard(frame: Frame) {
       if (!(error instanceof ApiError) || error.status === 401) return frame.fail(error);
       outcome = error;
     }
-    // The stream tells the new state too; without one it would stay as it was, and then the errors stand here alone.
+    // The stream of events reports the new state too; without a stream only the errors here show it.
     const isAbove = await frame.refresh().then(
       () => true,
       () => false,
@@ -205,7 +205,7 @@ function lastReload({ at, by, outcome }: Reload, ages: Ages): HTMLElement {
   return el("span", {}, badge, " ", ages.of(at), `, by ${BY[by] ?? by}`);
 }
 
-/** One below the other, as the gateway says them: file, line and column, what is wrong and what would be right. */
+/** As the gateway reports them: file, line and column, what is wrong and what would be right. */
 function issueLines(issues: readonly string[]): HTMLElement {
   return el("div", { class: "lines", tabindex: "0", role: "region", "aria-label": "Errors in the configuration" }, el("ul", { class: "issues mono" }, ...issues.map((issue) => el("li", {}, issue))));
 }
@@ -243,7 +243,7 @@ function settingsCard(frame: Frame) {
 
 function settingValue(name: string, value: string): Child {
   if (value === "") return el("span", { class: "muted" }, "not set");
-  // A path to a key is no key, and ends as files do.
+  // A path to a key is not a secret; it ends like a file name.
   if (name.endsWith("Path") || !isSecret(name, value)) return el("span", { class: "mono" }, value);
   return secretText(name, value);
 }

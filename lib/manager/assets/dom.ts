@@ -1,6 +1,5 @@
 /**
- * Makes elements of the page: text goes in as text, never as markup, so nothing that a configuration says can become code.
- * What they show is the pages' affair.
+ * Creates elements. Text is inserted as text, never as markup, so nothing in a configuration can become code.
  */
 
 export type Child = Node | string | number | null | false;
@@ -8,8 +7,8 @@ export type Child = Node | string | number | null | false;
 type Props = Readonly<Record<string, string | number | boolean | null | undefined | ((event: never) => void)>>;
 
 /**
- * `el("a", { href: "#/", class: "link", onclick: (event: MouseEvent) => … }, "text", child)`: attributes by their names in HTML; functions
- * are listeners, of the event after "on"; false, null and undefined leave an attribute away; true gives one without a value.
+ * `el("a", { href: "#/", class: "link", onclick: (event: MouseEvent) => … }, "text", child)`: attributes by their HTML names; functions
+ * are listeners of the event after "on"; false, null and undefined omit an attribute; true sets it without a value.
  */
 export function el<K extends keyof HTMLElementTagNameMap>(tag: K, props: Props = {}, ...children: readonly Child[]): HTMLElementTagNameMap[K] {
   return fill(document.createElement(tag), props, children);
@@ -20,12 +19,12 @@ export function svg<K extends keyof SVGElementTagNameMap>(tag: K, props: Props =
   return fill(document.createElementNS("http://www.w3.org/2000/svg", tag), props, children);
 }
 
-/** Puts `children` in the place of all there was. */
+/** Replaces all children. */
 export function replace(parent: Element, ...children: readonly Child[]): void {
   parent.replaceChildren(...children.filter(isThere).map(nodeOf));
 }
 
-/** Sets the text if it differs: a reader's selection and a screen reader's place stay. */
+/** Sets the text if it differs, so that a selection and a screen reader's position stay. */
 export function setText(node: Node, text: string): void {
   if (node.textContent !== text) node.textContent = text;
 }

@@ -1,6 +1,5 @@
 /**
- * Figures as people read them: numbers, rates, times, shares, moments; "–" for what is not there.
- * Where they stand on a page, and how often they are written anew, is the pages' affair.
+ * Formats numbers, rates, durations, shares and times for people; "–" stands for a missing value.
  */
 
 const NOTHING = "–";
@@ -15,13 +14,13 @@ const tenths = new Intl.NumberFormat("en-US", { maximumFractionDigits: 1 });
 const hundredths = new Intl.NumberFormat("en-US", { maximumFractionDigits: 2 });
 const local = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "medium" });
 
-/** 1234567 → "1.2 M", 12345 → "12,345", 12.34 → "12.3", 0.123 → "0.12": about three digits that count. */
+/** 1234567 → "1.2 M", 12345 → "12,345", 12.34 → "12.3", 0.123 → "0.12": about three significant digits. */
 export function number(n: number): string {
   if (!Number.isFinite(n)) return NOTHING;
   if (Math.round(Math.abs(n)) < 1e6) return byMagnitude(n);
   let scaled = n / 1e6;
   let unit = 1;
-  // 999,960,000 is "1 G", not "1,000 M": what counts is the figure as it is shown.
+  // 999,960,000 is "1 G", not "1,000 M": the rounded number decides.
   while (Math.abs(scaled) >= 999.95 && unit < UNITS.length - 1) {
     scaled /= 1000;
     unit += 1;
@@ -46,7 +45,7 @@ export function milliseconds(ms: number | null): string {
   return `${plain.format(Math.floor(seconds / 60))} min${rest === 0 ? "" : ` ${rest} s`}`;
 }
 
-/** 0.0042 → "0.4 %". What is not nothing never reads "0 %", and what is not all never reads "100 %". */
+/** 0.0042 → "0.4 %". Only 0 reads "0 %", and only 1 reads "100 %". */
 export function percent(share: number): string {
   if (!Number.isFinite(share)) return NOTHING;
   if (share > 0 && share < 0.0005) return "< 0.1 %";
@@ -55,21 +54,21 @@ export function percent(share: number): string {
   return `${digits.format(share * 100)} %`;
 }
 
-/** "3 min ago"; "just now" for less than five seconds, and for what a clock that is ahead puts into the future. `now` in ms since 1970. */
+/** "3 min ago"; "just now" for less than five seconds, and for times in the future, as of a clock that is ahead. `now` in ms since 1970. */
 export function ago(iso: string, now: number): string {
   const ms = now - Date.parse(iso);
   if (Number.isNaN(ms)) return NOTHING;
   return ms < 5 * SECOND ? "just now" : `${span(ms)} ago`;
 }
 
-/** "in 12 days"; what is over reads as `ago` says it. */
+/** "in 12 days"; past times as in `ago`. */
 export function until(iso: string, now: number): string {
   const ms = Date.parse(iso) - now;
   if (Number.isNaN(ms)) return NOTHING;
   return ms < SECOND ? ago(iso, now) : `in ${span(ms)}`;
 }
 
-/** Date and time where the reader is: "21 Nov 2026, 14:15:10". */
+/** Date and time in the local time zone: "21 Nov 2026, 14:15:10". */
 export function moment(iso: string): string {
   const ms = Date.parse(iso);
   return Number.isNaN(ms) ? NOTHING : local.format(ms);

@@ -1,6 +1,5 @@
 /**
- * The part of the address behind "#": which page it names, with which words, where a login leads back to, and a warning on.
- * Showing the page is the affair of `main.ts`.
+ * Reads and writes the part of the address behind "#": which page it names, with which parameters, and where a login leads back to.
  */
 import type { Warning } from "./api.ts";
 
@@ -9,18 +8,18 @@ export interface Place {
   readonly page: string;
   /** Decoded: "#/routes/shop/list%20all" has ["shop", "list all"]. */
   readonly words: readonly string[];
-  /** Of a login: the hash to go to afterwards. */
+  /** The hash to open after a login. */
   readonly back: string;
 }
 
-/** "#/", "" and what begins otherwise are the overview. A part that is no UTF-8 when decoded counts as it is written. */
+/** "#/", "" and anything else without "#/" is the overview. A part that is not valid UTF-8 stays encoded. */
 export function placeOf(hash: string): Place {
   const [path = "", query = ""] = hash.replace(/^#\/?/, "").split("?", 2);
   const [page = "", ...words] = path.split("/").filter((part) => part !== "").map(decoded);
   return { page, words, back: safeBack(new URLSearchParams(query).get("back")) };
 }
 
-/** "#/routes/shop/a%2Fb": names may hold anything. */
+/** "#/routes/shop/a%2Fb": names may contain any character. */
 export function hashOf(...words: readonly string[]): string {
   return `#/${words.map(encoded).join("/")}`;
 }
@@ -31,7 +30,7 @@ export function loginHash(from: string): string {
   return back === "#/" ? "#/login" : `#/login?back=${encodeURIComponent(back)}`;
 }
 
-/** Where one sees more of what a warning is about, and the words of the link; null: there is no such page. */
+/** The page for a warning, and the text of the link; null: there is none. */
 export function hashOfWarning({ code, service, route }: Warning): { readonly hash: string; readonly text: string } | null {
   if (code.startsWith("reload") || code.startsWith("config")) return { hash: "#/config", text: "Configuration" };
   if (service !== null && route !== null) return { hash: hashOf("routes", service, route), text: `Route ${route}` };
@@ -41,12 +40,12 @@ export function hashOfWarning({ code, service, route }: Warning): { readonly has
   return null;
 }
 
-/** Only a page of this application, and not the login again: an address made by somebody else leads nowhere else. */
+/** Only a page of this application, and not the login again: a crafted address must not lead elsewhere. */
 function safeBack(hash: string | null): string {
   return hash === null || !hash.startsWith("#/") || /^#\/+login\b/.test(hash) ? "#/" : hash;
 }
 
-/** JSON can hold half of a surrogate pair, which no URL can and `encodeURIComponent` throws at: it becomes "%uD800", which stands for nothing else. */
+/** JSON can hold half of a surrogate pair, for which `encodeURIComponent` throws: it becomes "%uD800", which has no other meaning. */
 function encoded(word: string): string {
   return word.split(/(\p{Cs})/u).map((part, i) => (i % 2 === 0 ? encodeURIComponent(part) : `%u${part.charCodeAt(0).toString(16).toUpperCase()}`)).join("");
 }

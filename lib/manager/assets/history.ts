@@ -1,19 +1,18 @@
 /**
- * The last quarter of an hour as points: adds what a stream brings to what was asked for, and makes the values that charts draw.
- * Where points come from is `live.ts`, how they look `chart.ts`.
+ * The last 15 minutes as points: merges the stream of events with the history that was asked for, and computes what charts draw.
  */
 import type { Point, Stats, StatsWithHistory } from "./api.ts";
 
-/** Milliseconds that the history reaches back. */
+/** Length of the history in milliseconds. */
 export const HISTORY_MS = 15 * 60_000;
 
-/** One moment of a chart: what it draws at `at` (ms since 1970). Null: nothing to draw, the line has a gap. */
+/** The values of a chart at `at` (ms since 1970). Null: the line has a gap. */
 export interface Sample {
   readonly at: number;
   readonly values: readonly (number | null)[];
 }
 
-/** `history` with `point` in the place of one of the same begin, else behind; without what is older than 15 minutes before it. */
+/** `history` with `point` appended, or in place of a point with the same start; without points older than 15 minutes. */
 export function withPoint(history: readonly Point[], point: Point): readonly Point[] {
   const at = Date.parse(point.at);
   const kept = history.filter((each) => {
@@ -24,24 +23,24 @@ export function withPoint(history: readonly Point[], point: Point): readonly Poi
 }
 
 /**
- * An answer's history, with what the stream has brought since it was made, and with what was known from before it begins: a gateway that
- * has been started anew remembers nothing, and what came before is what somebody wants to see then.
+ * The history of a reply, with later points from the stream, and with earlier points that were known: a gateway that was restarted
+ * has no history, and an operator wants to see what happened before.
  */
 export function joined(answer: StatsWithHistory, known: readonly Point[]): readonly Point[] {
   const begin = Date.parse((answer.history[0] ?? answer.point).at) - answer.step_s * 1000;
   const now = Date.parse(answer.point.at);
-  // Without its last step, which was never over: it would look like a fall of the traffic.
+  // Without its last step, which is incomplete and would look like a drop in traffic.
   const earlier = known.slice(0, -1).filter((each) => Date.parse(each.at) <= begin);
   const later = known.filter((each) => Date.parse(each.at) > now);
   return later.reduce(withPoint, withPoint([...earlier, ...answer.history], answer.point));
 }
 
-/** By second: [requests, refused by a rate limit]. */
+/** Per second: [requests, requests refused by a rate limit]. */
 export function requestSamples(history: readonly Point[], stepS: number, stats: Stats | null): readonly Sample[] {
   return samples(history, stepS, stats, (point, seconds) => [point.requests / seconds, point.limited / seconds]);
 }
 
-/** [share of answers with 5xx, 0 to 1]; a gap where there was no request. */
+/** [share of replies with 5xx, 0 to 1]; a gap where there was no request. */
 export function errorSamples(history: readonly Point[], stepS: number, stats: Stats | null): readonly Sample[] {
   return samples(history, stepS, stats, (point) => [point.requests === 0 ? null : point.errors / point.requests]);
 }
@@ -56,7 +55,7 @@ function samples(history: readonly Point[], stepS: number, stats: Stats | null, 
   for (const point of history) {
     const at = Date.parse(point.at);
     const seconds = stats?.point.at === point.at ? Math.min((Date.parse(stats.at) - at) / 1000, stepS) : stepS;
-    // A step that has hardly begun has seen too little to say anything by second: the line would twitch at its end.
+    // A step that has just begun gives no useful rate: the end of the line would jump.
     if (seconds < Math.min(1, stepS)) continue;
     made.push({ at, values: values(point, seconds) });
   }

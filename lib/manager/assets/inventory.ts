@@ -1,6 +1,5 @@
 /**
- * Looks things up in what is known of the gateway: routes, upstreams and plugins by their names, live figures of each, who gets how
- * much of the traffic and how much of it reaches which plugin. What a page makes of it is the page's affair.
+ * Looks up routes, upstreams and plugins by name, their live statistics, and how traffic is distributed among them.
  */
 import type {
   Figures,
@@ -19,7 +18,7 @@ import type {
 
 export type Level = "global" | "service" | "route";
 
-/** A plugin instance and where it stands. */
+/** A plugin instance and its place in the configuration. */
 export interface Placed {
   readonly level: Level;
   readonly service: string | null;
@@ -27,7 +26,7 @@ export interface Placed {
   readonly plugin: PluginConfig;
 }
 
-/** Every instance in the order of the configuration, whether it is enabled or not. */
+/** Every instance in the order of the configuration, also disabled ones. */
 export function pluginsOf(config: ProxyConfig): readonly Placed[] {
   return [
     ...config.plugins.map((plugin): Placed => ({ level: "global", service: null, route: null, plugin })),
@@ -38,7 +37,7 @@ export function pluginsOf(config: ProxyConfig): readonly Placed[] {
   ];
 }
 
-/** What a request of the route passes, in the order in which it runs; instances that are switched off are among them. */
+/** The plugins of a route in the order in which they run, also disabled ones. */
 export function chainOf(config: ProxyConfig, service: ServiceConfig, route: RouteConfig): readonly Placed[] {
   return [
     ...config.plugins.map((plugin): Placed => ({ level: "global", service: null, route: null, plugin })),
@@ -47,7 +46,7 @@ export function chainOf(config: ProxyConfig, service: ServiceConfig, route: Rout
   ];
 }
 
-/** Requests that an instance answered with 500 because it was at fault. Two instances of one kind in one place, both without id, share a count. */
+/** Requests that got 500 because the instance failed. Two instances of one kind in one place without ids share a count. */
 export function faultsOf(status: Status | null, { level, service, route, plugin }: Placed): number {
   let count = 0;
   for (const fault of status?.plugin_faults ?? []) {
@@ -57,13 +56,13 @@ export function faultsOf(status: Status | null, { level, service, route, plugin 
   return count;
 }
 
-/** `base_path` and `path` as one pattern: "/" for both is "/", and a final slash counts for nothing. */
+/** `base_path` and `path` as one pattern: "/" for both is "/", and a final slash is ignored. */
 export function patternOf(service: Pick<ServiceConfig, "base_path">, route: Pick<RouteConfig, "path">): string {
   const pattern = [service.base_path, route.path].map((part) => part.replace(/\/$/, "")).join("");
   return pattern === "" ? "/" : pattern;
 }
 
-/** "GET, HEAD", or that all are taken. */
+/** "GET, HEAD", or "all methods". */
 export function methodsOf({ methods }: Pick<RouteConfig, "methods">): string {
   return methods === undefined || methods.length === 0 ? "all methods" : methods.join(", ");
 }
@@ -74,7 +73,7 @@ export function addressOf({ host, port }: Pick<UpstreamConfig, "host" | "port">)
 }
 
 export interface FiguresByName {
-  /** Null: nothing is known yet. All zero: no traffic in the window. */
+  /** Null: not known yet. All zero: no traffic in the window. */
   route(service: string, route: string): Figures | null;
   upstream(service: string, id: string): TryFigures | null;
   /** Rates are sums over the routes; times are those of the slowest route, since percentiles cannot be added. */
@@ -119,13 +118,13 @@ export function healthOf(health: Health | null, service: string): ServiceHealth 
   return health?.services.find(({ name }) => name === service) ?? null;
 }
 
-/** A part of a service's traffic, 0 to 1: as measured, or, where nothing was, as the weights of the usable ones have it. */
+/** A share of a service's traffic, 0 to 1: measured, or without traffic by the weights of usable upstreams. */
 export interface Share {
   readonly share: number;
   readonly how: "measured" | "planned";
 }
 
-/** By id. `states` null: all count as usable. */
+/** By id. With `states` null all upstreams are usable. */
 export function sharesOf(
   upstreams: readonly Pick<UpstreamConfig, "id" | "weight">[],
   states: readonly Pick<UpstreamHealth, "id" | "usable">[] | null,
@@ -140,21 +139,21 @@ export function sharesOf(
   return new Map(upstreams.map(({ id }, i) => [id, { share: weight > 0 ? weights[i]! / weight : 0, how: "planned" }]));
 }
 
-/** What reaches one stage of a route, in requests per second. */
+/** Requests per second that reach one stage of a route. */
 export interface Flow {
   readonly into: number;
-  /** False: so many at most, since a stage before may have answered some itself. */
+  /** False: at most `into`, since an earlier stage may have answered some. */
   readonly exact: boolean;
-  /** Refused there; null: not known. */
+  /** Refused at this stage; null: not known. */
   readonly refused: number | null;
 }
 
-/** Kinds that pass on every request they get. */
+/** Plugins that pass on every request. */
 const PASSES_ALL = new Set(["request_headers", "response_headers", "http_log", "compress"]);
 
 /**
- * One for each plugin, and one more for what is behind them. Only what rate limits refuse is counted by route: it can be told of one
- * plugin where the route has a single limit, and is taken off behind the last of several.
+ * One flow for each plugin, and one for the upstreams behind them. The gateway counts refusals of rate limits by route: they belong to one
+ * plugin if the route has a single limit, and are subtracted after the last of several.
  */
 export function flowThrough(
   plugins: readonly Pick<PluginConfig, "name" | "config">[],

@@ -1,31 +1,30 @@
 /**
- * JSON as a person reads it who is being looked at: which texts are hidden, the whole with its secrets masked, and where a word occurs.
- * Which names are those of secrets is told by `secrets.ts`; how it is drawn is the affair of `json_view.ts`.
+ * Finds, hides and masks texts in JSON.
  */
 import { isSecret, MASK } from "./secrets.ts";
 
-/** Members' names and indices from the root. */
+/** Member names and indices from the root. */
 export type JsonPath = readonly (string | number)[];
 
-/** A text that is shown on demand only. Members of a list are judged by the name of the list. */
+/** Whether a text is shown on demand only. Items of a list are judged by the name of the list. */
 export function isHidden(path: JsonPath, value: unknown): boolean {
   const name = path.findLast((each) => typeof each === "string");
   return typeof value === "string" && typeof name === "string" && value !== "" && isSecret(name, value);
 }
 
-/** Indented by two, every hidden text masked: fit for a ticket or a chat. */
+/** Indented by two, with every hidden text masked: safe to paste into a ticket. */
 export function maskedText(root: unknown): string {
   return JSON.stringify(masked([], root), null, 2);
 }
 
-/** Paths of what has `word` in its name or, unless hidden, in its text, in the order of the text; upper and lower case count alike. */
+/** Paths of values with `word` in their name or, unless hidden, in their text, in document order, ignoring case. */
 export function occurrences(root: unknown, word: string): readonly JsonPath[] {
   const found: JsonPath[] = [];
   if (word !== "") search([], root, word.toLowerCase(), found);
   return found;
 }
 
-/** `word` in `text`, cut out: ["be", "for", "e"] for "for" in "before"; null where it is not. */
+/** `word` in `text`, split at `word`: ["be", "for", "e"] for "for" in "before"; null where it does not occur. */
 export function cutAt(text: string, word: string): readonly [string, string, string] | null {
   const at = word === "" ? -1 : text.toLowerCase().indexOf(word.toLowerCase());
   return at < 0 ? null : [text.slice(0, at), text.slice(at, at + word.length), text.slice(at + word.length)];

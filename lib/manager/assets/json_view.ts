@@ -1,6 +1,6 @@
 /**
- * Draws JSON that opens and closes level by level, with secrets behind a button and a word to be found.
- * Levels that have never been open are not in the document: a configuration of a thousand routes costs what one looks at.
+ * Shows JSON as a tree that opens level by level, with hidden secrets and a search. A level is created when it is first opened, so that
+ * large configurations stay fast.
  */
 import { el, replace } from "./dom.ts";
 import { cutAt, isHidden, type JsonPath } from "./json_text.ts";
@@ -8,20 +8,20 @@ import { secretText } from "./pairs.ts";
 
 export interface JsonView {
   readonly node: HTMLElement;
-  /** What was open stays open where it still exists. */
+  /** Open levels stay open where they still exist. */
   show(root: unknown): void;
-  /** Marks `word` in what is at `found`, and wherever else it is drawn from now on. */
+  /** Marks `word` in the values at `found`, also in levels that are opened later. */
   mark(word: string, found: readonly JsonPath[]): void;
-  /** Opens the way to it, scrolls there, and marks it as the one that is meant. */
+  /** Opens all levels above it, scrolls to it, and marks it as current. */
   reveal(path: JsonPath): void;
   expandAll(): void;
-  /** All but the outermost levels, as at first. */
+  /** All but the outermost levels, as initially. */
   collapse(): void;
 }
 
-/** Levels that are open at first: the root and its members. */
+/** Levels that are open initially: the root and its members. */
 const FIRST_OPEN = 2;
-/** Of a row, or of a level's own line. */
+/** The texts of a row, or of a level's own line. */
 const OWN_TEXTS = ":scope > .json__key, :scope > .json__text, :scope > .json__atom, :scope > summary > .json__key";
 
 export function createJsonView(label: string): JsonView {
@@ -40,7 +40,7 @@ export function createJsonView(label: string): JsonView {
       root = value;
       draw();
     },
-    /** In place: to draw all of a large configuration anew at each key that is typed takes seconds. */
+    /** In place: rendering a large configuration again at each key takes seconds. */
     mark(text, found) {
       for (const { parentElement: span } of node.querySelectorAll("mark")) if (span !== null) replace(span, span.textContent);
       word = text;
@@ -52,7 +52,7 @@ export function createJsonView(label: string): JsonView {
     reveal(path) {
       for (let depth = 0; depth < path.length; depth++) {
         const level = drawn.get(keyOf(path.slice(0, depth)));
-        // Its own event comes too late: the next level is looked for at once.
+        // The toggle event comes too late: the next level is needed at once.
         if (level instanceof HTMLDetailsElement && !level.open) (level.open = true), fill(level, path.slice(0, depth));
       }
       node.querySelector('[data-found="now"]')?.removeAttribute("data-found");
@@ -135,7 +135,7 @@ function membersOf(value: unknown): readonly (readonly [string | number, unknown
   return typeof value === "object" && value !== null ? Object.entries(value) : null;
 }
 
-/** What a closed level says of its contents: the name of what it is, or how many they are. */
+/** The summary of a closed level: its name, or how many members it has. */
 function hintOf(value: unknown, count: number): string {
   const { name, id } = value as { readonly name?: unknown; readonly id?: unknown };
   const names = [name, id].filter((each) => typeof each === "string");

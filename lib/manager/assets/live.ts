@@ -1,12 +1,11 @@
 /**
- * Keeps what is known of the gateway up to date: asks once, listens to the stream of events, and begins anew after a loss.
- * How a loss is shown, and what the end of a session leads to, is decided by `main.ts`.
+ * Keeps the state of the gateway up to date: asks once, listens to the stream of events, and starts again after a loss.
  */
 import { ApiError, type ask, type Health, type ProxyConfig, type Stats, type StatsWithHistory, type Status } from "./api.ts";
 import { joined, withPoint } from "./history.ts";
 import type { Known } from "./page.ts";
 
-/** What is needed of an EventSource. */
+/** The part of EventSource that is used. */
 export interface EventStream {
   addEventListener(type: string, listener: (event: { readonly data?: unknown }) => void): void;
   close(): void;
@@ -18,30 +17,30 @@ export interface LiveOptions {
   readonly open: () => EventStream;
   /** Milliseconds since 1970. */
   readonly now: () => number;
-  /** Calls `run` after `ms` milliseconds; gives what cancels it. */
+  /** Calls `run` after `ms` milliseconds; returns a function that cancels it. */
   readonly after: (ms: number, run: () => void) => () => void;
-  /** Something new is known, or the connection is another. */
+  /** The state or the connection has changed. */
   readonly changed: () => void;
-  /** 401: there is no session, or no longer one. Nothing more is asked until `start`. */
+  /** 401: there is no session any more. Nothing is asked until `start`. */
   readonly ended: () => void;
 }
 
 export interface Loss {
   /** A sentence. */
   readonly why: string;
-  /** When the next attempt begins (ms since 1970); null while one is under way. */
+  /** When the next attempt begins (ms since 1970); null during one. */
   readonly retryAt: number | null;
 }
 
 export interface Live {
   known(): Known;
-  /** Null while there is nothing to say about it: connected, or the first attempt after a loss is under way. */
+  /** Null while connected, and during the first attempt after a loss. */
   loss(): Loss | null;
-  /** Begins, or tries again at once. */
+  /** Starts, or tries again at once. */
   start(): void;
-  /** Asks for everything anew. Rejects with an `ApiError`. */
+  /** Asks for everything again. Rejects with an `ApiError`. */
   refresh(): Promise<void>;
-  /** Ends the stream and keeps what is known, as for a page nobody looks at; `start` goes on. */
+  /** Ends the stream and keeps the state, as for a hidden page; `start` continues. */
   pause(): void;
   /** Ends the stream and forgets everything. */
   stop(): void;
@@ -49,9 +48,9 @@ export interface Live {
 
 const NOTHING: Known = { config: null, status: null, uptimeS: null, health: null, stats: null, history: [], stepS: 5, connection: "connecting" };
 const LONGEST_WAIT_MS = 15_000;
-/** An answer that takes longer is none: a machine that has gone to sleep sends no reset. */
+/** A slower reply counts as none: a machine that went to sleep sends no reset. */
 const MOST_ANSWERING_MS = 12_000;
-/** Figures come each second. A stream that says nothing for this long is dead, whatever the socket says. */
+/** Statistics arrive each second. A stream that is silent for this long is dead. */
 const MOST_SILENCE_MS = 10_000;
 
 export function createLive(options: LiveOptions): Live {
@@ -60,12 +59,12 @@ export function createLive(options: LiveOptions): Live {
   let loss: Loss | null = null;
   let stream: EventStream | null = null;
   let cancel = (): void => {};
-  /** Counts beginnings: what belongs to an earlier one no longer matters. */
+  /** Counts starts: replies to an earlier one are ignored. */
   let turn = 0;
   let failures = 0;
-  /** Of the newest question for all of it: a slow earlier answer does not undo a later one. */
+  /** The latest request for everything: a slow earlier reply must not overwrite a later one. */
   let asked = 0;
-  /** Of the gateway, by the clock here. */
+  /** When the gateway was started, by the local clock. */
   let startedAt = 0;
 
   return { known: () => known, loss: () => loss, start: () => void connect(), refresh, pause: end, stop };
@@ -105,7 +104,7 @@ export function createLive(options: LiveOptions): Live {
     failures = 0;
     const before = known.status;
     tell({ ...change(value), connection: "live" }, null);
-    // After a reload what was read of the configuration is of yesterday.
+    // After a reload the configuration that was read is outdated.
     if (before !== null && known.status !== null && known.status.digest !== before.digest) refresh().catch(() => {});
   }
 
@@ -126,7 +125,7 @@ export function createLive(options: LiveOptions): Live {
     }
   }
 
-  /** The first attempt after a loss begins at once, and says with its answer whether it is the session that has ended. */
+  /** The first attempt after a loss begins at once; its reply shows whether the session has ended. */
   function lose(mine: number, why: string): void {
     if (mine !== turn) return;
     end();

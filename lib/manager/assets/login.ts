@@ -1,15 +1,14 @@
 /**
- * The login: asks for the admin credentials, and says what is in the way: wrong ones, a pause after too many, no admin interface, no cookie.
- * What comes after it, and why somebody has been led here, is known to `main.ts`.
+ * The login page: asks for the administrator's credentials, and explains what prevents a login.
  */
 import { ApiError, ask } from "./api.ts";
 import { el, replace, setText } from "./dom.ts";
 import type { Page } from "./page.ts";
 
 export interface LoginOptions {
-  /** Why one stands here: "Your session has ended. Sign in to go on." Null for who has just come. */
+  /** Why the page is shown: "Your session has ended. Sign in to go on." Null at the first visit. */
   readonly notice: string | null;
-  /** Signed in, and the cookie has been kept. */
+  /** Logged in, and the browser has kept the cookie. */
   readonly entered: () => void;
 }
 
@@ -21,7 +20,7 @@ export function loginPage({ notice, entered }: LoginOptions): Page {
   const password = el("input", { id: "login-password", name: "password", type: "password", autocomplete: "current-password", required: true });
   const reveal = el("button", { type: "button", class: "button", "aria-pressed": "false", "aria-controls": "login-password", onclick: turnReveal }, "Show");
   const submit = el("button", { type: "submit", class: "button button--primary" }, "Sign in");
-  /** "waiting": the admin interface has asked for a pause; "asking": an answer is due. */
+  /** "waiting": the admin interface has asked for a pause; "asking": a reply is pending. */
   let state: "idle" | "asking" | "waiting" = "idle";
   let timer = 0;
 
@@ -51,7 +50,7 @@ export function loginPage({ notice, entered }: LoginOptions): Page {
       missing.focus();
       return;
     }
-    // RFC 7617: the user name ends at the first colon, so one with a colon can never be meant.
+    // RFC 7617: the user name ends at the first colon, so it cannot contain one.
     if (user.value.includes(":")) {
       tell("bad", "A name cannot contain a colon.");
       user.focus();
@@ -96,7 +95,7 @@ export function loginPage({ notice, entered }: LoginOptions): Page {
     tell("bad", `${error.message} (HTTP ${error.status})`);
   }
 
-  /** The cookie is `Secure`: browsers keep it over HTTPS, and from localhost, and drop it silently from anywhere else. */
+  /** The cookie is `Secure`: browsers keep it over HTTPS and from localhost, and silently drop it elsewhere. */
   function withoutCookie(): void {
     if (isSecureContext) return tell("bad", "The name and password are right, but your browser has not kept the session's cookie.", "Allow cookies for this site, and try again.");
     const local = `http://localhost:${location.port === "" ? "80" : location.port}`;
@@ -107,7 +106,7 @@ export function loginPage({ notice, entered }: LoginOptions): Page {
     );
   }
 
-  /** The seconds run in the button, which no screen reader reads out again and again; the alert says it once. */
+  /** The countdown is in the button, which screen readers do not repeat; the alert announces it once. */
   function wait(seconds: number): void {
     const end = Date.now() + seconds * 1000;
     turn("waiting");
@@ -125,7 +124,7 @@ export function loginPage({ notice, entered }: LoginOptions): Page {
     }
   }
 
-  /** `aria-disabled` and not `disabled`: who has just pressed it keeps the focus. */
+  /** `aria-disabled` instead of `disabled`, so that the button keeps the focus. */
   function turn(to: typeof state): void {
     state = to;
     submit.setAttribute("aria-disabled", String(to !== "idle"));
@@ -138,7 +137,7 @@ export function loginPage({ notice, entered }: LoginOptions): Page {
   }
 }
 
-/** As the admin interface reads them: UTF-8 below the base64, which `btoa` alone refuses. */
+/** As UTF-8 in base64, which `btoa` alone cannot do. */
 function base64(text: string): string {
   return btoa(Array.from(new TextEncoder().encode(text), (byte) => String.fromCharCode(byte)).join(""));
 }

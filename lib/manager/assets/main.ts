@@ -1,6 +1,5 @@
 /**
- * The frame of the application: navigation, the page that the address names, the connection, sessions and what passes.
- * What a page shows is its own affair; what is known of the gateway comes from `live.ts`.
+ * The frame of the application: navigation, the page that the address names, connection state, sessions and messages.
  */
 import { ApiError, ask } from "./api.ts";
 import { configPage } from "./config_page.ts";
@@ -20,10 +19,10 @@ import { upstreamPage, upstreamsPage } from "./upstreams_page.ts";
 
 interface Section {
   readonly label: string;
-  /** The path of an icon in a square of 18. */
+  /** The SVG path of an icon in a square of 18. */
   readonly icon: string;
   readonly open: OpenPage;
-  /** With words behind the name: one of them. */
+  /** The page of one item, whose name follows in the hash. */
   readonly openOne?: OpenPage;
 }
 
@@ -40,12 +39,12 @@ const SECTIONS: Readonly<Record<string, Section>> = {
 const CONNECTIONS = { connecting: "Connecting…", live: "Live", lost: "Connection lost" } as const;
 const THEMES: Readonly<Record<Theme, string>> = { system: "Theme: system", light: "Theme: light", dark: "Theme: dark" };
 const SAID_MS = 6000;
-/** A page nobody looks at lets go of its stream: a browser has six connections to one origin, and there may be many tabs. */
+/** A hidden page closes its stream: a browser has six connections to one origin, and there may be many tabs. */
 const HIDDEN_MS = 60_000;
 
 /** "unknown" until the admin interface has been asked. */
 let session: "unknown" | "in" | "out" = "unknown";
-/** Something has been known since the last login: that there was a session is no guess. */
+/** Whether the state was known since the last login, so that there was a session. */
 let entered = false;
 let notice: string | null = null;
 let page: Page | null = null;
@@ -106,7 +105,7 @@ function start(): void {
   live.start();
 }
 
-/** What is known has changed: into which frame it leads, and what it shows of it. */
+/** Shows the frame that belongs to the new state. */
 function learn(): void {
   const known = live.known();
   if (known.status !== null) entered = true;
@@ -131,7 +130,7 @@ function draw(): void {
   page?.update(known);
 }
 
-/** While the connection is lost nothing else would move the countdown, and the ages of the figures. */
+/** While the connection is lost nothing else updates the countdown and the ages. */
 function drawBanner(): void {
   const loss = live.loss();
   banner.hidden = loss === null;
@@ -154,7 +153,7 @@ function show(): void {
   else showPage(place.page, place.words);
 }
 
-/** In the place of the entry that has led here: one that only leads on would send whoever goes back forth again. */
+/** Replaces the entry of the history: one that only redirects would send users forward again when they go back. */
 function lead(hash: string): void {
   history.replaceState(history.state, "", hash);
   show();
@@ -174,7 +173,7 @@ function showPage(name: string, words: readonly string[]): void {
   replace(main, el("div", { class: "main__head" }, heading), page.node);
   if (!shell.isConnected) replace(document.body, skip, shell, toasts);
   scrollTo(0, 0);
-  // A screen reader's place goes along with the page, except where the browser has just read it all anyway.
+  // Moves the focus to the new page for screen readers; the first page the browser announces itself.
   if (!first) heading.focus({ preventScroll: true });
   draw();
 }
@@ -185,7 +184,7 @@ function showLogin(): void {
     entered() {
       notice = null;
       page = null;
-      // What is known then leads on, to where one wanted.
+      // The new state then leads on to the requested page.
       live.start();
     },
   });
@@ -205,7 +204,7 @@ function showLogin(): void {
   page.update(live.known());
 }
 
-/** 401: before anything was known there was no session; later one has ended. */
+/** 401: without any state there was no session; otherwise it has ended. */
 function leave(): void {
   if (entered) notice = "Your session has ended. Sign in to go on.";
   session = "out";
@@ -217,7 +216,7 @@ async function signOut(): Promise<void> {
   try {
     await ask("DELETE", "/logout");
   } catch (error) {
-    // Without an answer the session may go on: saying otherwise would leave it open behind somebody's back.
+    // Without a reply the session may still be open, and must not be shown as ended.
     if (!(error instanceof ApiError && error.status === 401)) return say(`You are still signed in. ${sentence(error)}`, "bad");
   }
   live.stop();
@@ -275,7 +274,7 @@ function turnTheme(): void {
   setText(loginThemeButton, THEMES[theme]);
 }
 
-/** Not by the address: its hash is the page's. */
+/** By script: the hash of the address names the page, so a link with a fragment would leave it. */
 function skipToMain(event: MouseEvent): void {
   event.preventDefault();
   main.focus();

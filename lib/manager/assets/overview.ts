@@ -1,6 +1,5 @@
 /**
- * The overview: traffic as figures and charts, the upstreams' health, the last reload, certificates, and what an operator should know.
- * Each of them leads to the page that knows more.
+ * The overview page: traffic as statistics and charts, health of upstreams, the last reload, certificates and warnings.
  */
 import type { Certificate, Health, ServiceHealth, Status, UpstreamHealth, Warning } from "./api.ts";
 import { createChart } from "./chart.ts";
@@ -12,13 +11,13 @@ import type { Known, OpenPage } from "./page.ts";
 import { countsText, createAges, pair, type Ages } from "./pairs.ts";
 import { circuitCondition, conditionOf, stateBadge, type Badge } from "./parts.ts";
 
-/** Services whose upstreams are drawn; troubled ones come first. */
+/** Services whose upstreams are shown; the ones with problems first. */
 const MOST_SERVICES = 24;
 const MOST_UPSTREAMS = 16;
-/** Warnings above the figures; the others are a click away. */
+/** Warnings shown above the statistics; further ones after a click. */
 const MOST_WARNINGS = 6;
 const SOON_MS = 14 * 86_400_000;
-/** Figures come each second; what is older than this says how old it is. */
+/** Statistics arrive each second; older ones show their age. */
 const FRESH_MS = 5000;
 
 export const overviewPage: OpenPage = () => {
@@ -127,7 +126,7 @@ function healthCard(): Part<[Health | null]> {
   const list = el("ul", { class: "health" });
   const rest = el("p", { class: "muted" });
   const body = el("div", { class: "stack" }, list, rest);
-  /** By service and id: a change of state keeps its element, and so a reader's focus. */
+  /** By service and id: an element survives a change of state, and with it the focus. */
   let badges: ReadonlyMap<string, Badge> = new Map();
   let drawn = "";
   let last: Health | null = null;

@@ -1,43 +1,43 @@
 /**
- * What a page is, and what it may know: the contract between the frame of the application (`main.ts`) and each page.
+ * The interface between the frame of the application (`main.ts`) and each page.
  */
 import type { Health, Point, ProxyConfig, Stats, Status } from "./api.ts";
 
-/** The last that is known of the gateway; null as long as nothing is. */
+/** The last known state of the gateway; members are null until they are known. */
 export interface Known {
   readonly config: ProxyConfig | null;
   readonly status: Status | null;
-  /** For how long the gateway has been up, in seconds, when it was last heard of: `status` comes only when something else in it has changed. */
+  /** Uptime of the gateway in seconds when it last sent something: `status` is sent only when something else in it has changed. */
   readonly uptimeS: number | null;
   readonly health: Health | null;
   readonly stats: Stats | null;
-  /** The last 15 minutes, oldest first; the last one may not be over yet. */
+  /** The last 15 minutes, oldest first; the last step may be incomplete. */
   readonly history: readonly Point[];
-  /** Seconds of one point. */
+  /** Length of a step in seconds. */
   readonly stepS: number;
-  /** Of the stream of events. */
+  /** State of the stream of events. */
   readonly connection: "connecting" | "live" | "lost";
 }
 
 export interface Page {
-  /** Of the document, and the page's only h1. */
+  /** Title of the document, and the page's only h1. */
   readonly title: string;
   readonly node: HTMLElement;
-  /** Called once when the page has been put into the document, and whenever something new is known. */
+  /** Called once when the page is in the document, and whenever the state changes. */
   update(known: Known): void;
-  /** The page has been left: timers and listeners of its own end. */
+  /** Called when the page is left: ends its timers and listeners. */
   close?(): void;
 }
 
-/** What the frame gives each page. */
+/** What the frame provides to each page. */
 export interface Frame {
   /** Goes to another page: "#/routes/shop/list". */
   go(hash: string): void;
-  /** Asks for configuration, status, health and stats anew, as after a reload. */
+  /** Asks for configuration, status, health and stats again, as after a reload. */
   refresh(): Promise<void>;
-  /** Says something that passes, also to screen readers. */
+  /** Shows a temporary message, also to screen readers. */
   say(text: string, kind?: "info" | "good" | "bad"): void;
-  /** What a page does with an error it cannot place: a session that has ended leads to the login and back. */
+  /** Handles an error that the page does not show itself: a session that has ended leads to the login and back. */
   fail(error: unknown): void;
 }
 

@@ -1,6 +1,5 @@
 /**
- * Names and what they stand for: a pair of a list, a secret behind a button, a moment whose age moves on, what a gateway holds.
- * Which pairs there are is the affair of the pages.
+ * Lists of names and values: plain values, secrets behind a button, times with their age, counts of the configuration.
  */
 import { el, setText, type Child } from "./dom.ts";
 import { ago, moment, number } from "./format.ts";
@@ -11,7 +10,7 @@ export function pair(name: string, value: Child): readonly HTMLElement[] {
   return [el("dt", {}, name), el("dd", {}, value)];
 }
 
-/** Hidden until somebody asks; `name` is what the button says it shows. */
+/** Hidden until its button is pressed; `name` is in the label of the button. */
 export function secretText(name: string, text: string): HTMLElement {
   const value = el("span", { class: "mono" }, MASK);
   const button = el("button", { type: "button", class: "button button--quiet button--small", "aria-label": `Show ${name}`, onclick: turn }, "Show");
@@ -26,11 +25,11 @@ export function secretText(name: string, text: string): HTMLElement {
 }
 
 export interface Ages {
-  /** "3 min ago", with the moment itself as its title. */
+  /** "3 min ago", with the exact time as its title. */
   of(iso: string): HTMLElement;
   /** `now` in ms since 1970. */
   update(now: number): void;
-  /** Those given so far have left the document. */
+  /** Forgets the elements created so far, which have left the document. */
   forget(): void;
 }
 

@@ -1,6 +1,5 @@
 /**
- * Pieces that pages of details have in common: the way back, figures, facts, settings with their secrets hidden, the state of an
- * upstream in a word, and what is said while nothing is known or when something has gone.
+ * Parts that detail pages share: breadcrumbs, statistics, facts, settings with hidden secrets, the state of an upstream, empty states.
  */
 import type { Figures, TryFigures } from "./api.ts";
 import type { Mark } from "./conditions.ts";
@@ -16,7 +15,7 @@ export function link(href: string, ...children: readonly Child[]): HTMLAnchorEle
   return el("a", { href, class: "link" }, ...children);
 }
 
-/** Where the page stands: the last of the names is the page's own, and no link. */
+/** Breadcrumbs; the last name is the page's own, without a link. */
 export function crumbs(ways: readonly (readonly [string, string])[], here: string): HTMLElement {
   const items = ways.map(([href, text]) => el("li", {}, link(href, text)));
   return el("nav", { class: "crumbs", "aria-label": "Where this page stands" }, el("ol", {}, ...items, el("li", { "aria-current": "page" }, here)));
@@ -26,12 +25,12 @@ export function section(title: string, ...children: readonly Child[]): HTMLEleme
   return el("section", { class: "part" }, el("h2", {}, title), ...children);
 }
 
-/** What is said before anything is known. */
+/** Shown before any state is known. */
 export function loading(what: string): HTMLElement {
   return el("div", { class: "empty", role: "status" }, el("p", {}, `Waiting for ${what}…`));
 }
 
-/** What is said of something that is not, or no longer, in the configuration. */
+/** Shown for an item that is not in the configuration. */
 export function missing(what: string, href: string, back: string): HTMLElement {
   return el(
     "div",
@@ -49,7 +48,7 @@ export interface FigureStrip {
 
 type AnyFigures = TryFigures & Partial<Pick<Figures, "limited_per_s">>;
 
-/** The live figures of one thing in a row; with what rate limits refuse, where that is counted. */
+/** The live statistics of one item in a row; with refusals of rate limits where they are counted. */
 export function figureStrip({ limited }: { readonly limited: boolean }): FigureStrip {
   const stats: readonly (readonly [string, (figures: AnyFigures) => string])[] = [
     ["Requests", (figures) => perSecond(figures.requests_per_s)],
@@ -74,12 +73,12 @@ export function figureStrip({ limited }: { readonly limited: boolean }): FigureS
   };
 }
 
-/** Names and what they stand for; null leaves one out. */
+/** A list of names and values; null omits an entry. */
 export function facts(entries: readonly (readonly [string, Child] | null)[]): HTMLElement {
   return el("dl", { class: "pairs" }, ...entries.flatMap((entry) => (entry === null ? [] : [el("dt", {}, entry[0]), el("dd", {}, entry[1])])));
 }
 
-/** Settings line by line; a secret is shown only on demand. */
+/** Settings line by line, with hidden secrets. */
 export function settingsList(settings: unknown, empty = "No settings of its own."): HTMLElement {
   const lines = settingLines(settings);
   if (lines.length === 0) return el("p", { class: "muted" }, empty);
@@ -92,7 +91,7 @@ export function settingsList(settings: unknown, empty = "No settings of its own.
   );
 }
 
-/** Long names, paths and addresses break behind an underscore, a dot, a slash or a colon, and nowhere else if it can be helped. */
+/** Lets long names, paths and addresses break after an underscore, a dot, a slash or a colon. */
 export function breakable(name: string): readonly Child[] {
   return name.split(/(?<=[^\s*_./:][_./:])(?!$)/).flatMap((part, i) => (i === 0 ? [part] : [el("wbr"), part]));
 }
@@ -115,7 +114,7 @@ export function stateBadge(): Badge {
   };
 }
 
-/** Holds one thing at a time; the same one again changes nothing. */
+/** Shows one element at a time; showing the same one again changes nothing. */
 export function slot(className: string | null = null): { readonly node: HTMLElement; put(child: Node): void } {
   const node = el("div", { class: className });
   return {

@@ -1,7 +1,6 @@
 /**
- * Draws the way of a request: where it is received, the plugins level by level in the order in which they run, the strategy, and the
- * upstreams with their state and share. Each stage is a button that opens its details. Whose way it is, and its figures, are the
- * pages' affair.
+ * Draws the path of a request: plugins level by level in the order in which they run, the balancing strategy, and the upstreams with their
+ * state and share. Each stage is a button that opens its details.
  */
 import type { Figures, TryFigures, UpstreamHealth } from "./api.ts";
 import { circuitCondition, conditionOf } from "./conditions.ts";
@@ -13,7 +12,7 @@ import { summaryOf } from "./secrets.ts";
 
 export interface Plan {
   readonly listener: { readonly title: string; readonly text: string; details(): HTMLElement };
-  /** In the order in which they run; global ones first, the route's own last. */
+  /** In the order in which they run; global ones first, those of the route last. */
   readonly plugins: readonly PlannedPlugin[];
   readonly strategy: { readonly name: string; details(): HTMLElement };
   readonly upstreams: readonly { readonly id: string; readonly address: string; details(): HTMLElement }[];
@@ -27,10 +26,10 @@ export interface PlannedPlugin {
 }
 
 export interface Live {
-  /** Of the route; null: no figures. */
+  /** Statistics of the route; null: none. */
   readonly route: Figures | null;
   readonly circuit: string | null;
-  /** Of the plugin at that place. */
+  /** Faults of the plugin at that index. */
   faults(index: number): number;
   upstream(id: string): { readonly health: UpstreamHealth | null; readonly figures: TryFigures | null; readonly share: Share | null };
 }
@@ -41,9 +40,9 @@ export interface Pipeline {
   close(): void;
 }
 
-/** More upstreams than these are counted, not drawn. */
+/** Further upstreams are counted, not drawn. */
 const DRAWN_UPSTREAMS = 12;
-/** More than these have their names, states and shares alone. */
+/** With more upstreams only names, states and shares are shown. */
 const ROOMY_UPSTREAMS = 5;
 const LEVELS: readonly Level[] = ["global", "service", "route"];
 
@@ -133,7 +132,7 @@ export function pipeline(plan: Plan): Pipeline {
     return { upstream, badge, meter, ...made };
   });
 
-  // All upstreams stand in rows of one height: so where each curve ends is known without measuring anything.
+  // All rows of upstreams have one height, so that the ends of the curves need no measuring.
   const rows = upstreams.length + (plan.upstreams.length > drawn.length ? 1 : 0);
   const curves = upstreams.map((_, i) => svg("path", { class: "fan__curve", d: curveTo(i, rows) }));
   const fan = svg(
@@ -194,7 +193,7 @@ export function pipeline(plan: Plan): Pipeline {
     place();
   }
 
-  /** Below the whole drawing, or, where the stages stand one below the other, right behind the one it belongs to. */
+  /** Below the drawing, or on narrow screens directly below its stage. */
   function place(): void {
     if (open === null) return;
     const home = narrow.matches ? open.button : wrap;
@@ -246,14 +245,14 @@ function flowTexts({ into, exact, refused }: Flow): readonly string[] {
   return [`${exact ? "" : "≤ "}${perSecond(into)} in`, refused === null || refused === 0 ? "" : `${perSecond(refused)} refused`];
 }
 
-/** A figure and its unit stay together. */
+/** Keeps a number and its unit on one line. */
 function timesText({ p50_ms: p50, p95_ms: p95, p99_ms: p99 }: TryFigures): string {
   if (p50 === null) return "no requests lately";
   const times = [`p50 ${milliseconds(p50)}`, `p95 ${milliseconds(p95)}`, `p99 ${milliseconds(p99)}`];
   return times.map((time) => time.replaceAll(" ", "\u00a0")).join(" · ");
 }
 
-/** From the middle of the left side to the middle of a row. */
+/** A curve from the middle of the left side to the middle of a row. */
 function curveTo(row: number, rows: number): string {
   const from = rows * 50;
   const to = row * 100 + 50;

@@ -1,6 +1,5 @@
 /**
- * Every plugin instance in a table: where it stands, whether it is on, what it is set to, and how often it was at fault.
- * Where it runs on the way of a request is the page of each route.
+ * The plugins page: every plugin instance in a table, with its place, settings and faults.
  */
 import { el, setText } from "./dom.ts";
 import { number } from "./format.ts";
@@ -12,7 +11,7 @@ import { summaryOf } from "./secrets.ts";
 import { dataTable, fixedPart, textPart, type Part } from "./tables.ts";
 
 interface PluginRow extends Placed {
-  /** Instances need no id: the place in the configuration tells them apart. */
+  /** Instances may have no id, so the place in the configuration is the key. */
   readonly index: number;
 }
 
@@ -83,7 +82,7 @@ export const pluginsPage: OpenPage = () => {
   };
 };
 
-/** The list is made when it is opened: a thousand instances need not have theirs at once. */
+/** The list is created when it is opened: there may be a thousand instances. */
 function settingsPart({ plugin }: PluginRow): Part {
   const summary = summaryOf(plugin.config);
   if (summary === "") return fixedPart(el("span", { class: "muted" }, "none"));

@@ -1,6 +1,5 @@
 /**
- * Reads what somebody enters under "Try it" into the question that the gateway is asked, or says what is wrong with it.
- * Asking, and showing the answer, is `try_page.ts`.
+ * Parses the form under "Try it" into the question for the gateway, or says what is wrong with it.
  */
 import type { Question } from "./api.ts";
 
@@ -16,7 +15,7 @@ const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 /** RFC 9110 §5.5: no control characters but the tab. */
 const FIELD_VALUE = /^[^\u0000-\u0008\u000a-\u001f\u007f]*$/;
 
-/** `headers` has one in a line: "Name: value". Several lines of one name are one header with all the values, as RFC 9110 §5.3 joins them. */
+/** `headers` has one header a line: "Name: value". Several lines of one name are joined (RFC 9110 §5.3). */
 export function readQuestion(form: { readonly method: string; readonly url: string; readonly headers: string }): Read {
   const problems: Problem[] = [];
   const method = form.method.trim();
@@ -57,7 +56,7 @@ function readHeaders(text: string, problems: Problem[]): Readonly<Record<string,
     else {
       const key = name.toLowerCase();
       const before = headers.get(key);
-      // Cookies are the exception: they are joined with a semicolon (RFC 6265 §5.4).
+      // Cookies are joined with a semicolon (RFC 6265 §5.4).
       if (before === undefined) headers.set(key, { name, value });
       else before.value += `${key === "cookie" ? "; " : ", "}${value}`;
     }

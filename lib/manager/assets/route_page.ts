@@ -1,6 +1,5 @@
 /**
- * One route: its live figures, and the way of a request through it as a pipeline.
- * The drawing is `pipeline.ts`, what reaches which stage `inventory.ts`.
+ * The page of one route: its live statistics, and the path of a request through it.
  */
 import type { ProxyConfig, RouteConfig, ServiceConfig, UpstreamHealth } from "./api.ts";
 import { conditionOf } from "./conditions.ts";
@@ -129,7 +128,7 @@ function routeDetail(
   };
 }
 
-/** What the figures in the drawing mean. */
+/** Explains the numbers in the drawing. */
 function legendOf(running: readonly Placed[]): string {
   const least = running.length === 0 ? "" : "“≤”: at most so many, since a plugin before may have answered some itself. ";
   return `${least}Figures and shares of upstreams are those of all routes of the service; where it has no traffic, the share is the one its weights plan.`;
@@ -158,7 +157,7 @@ function strategyDetails(service: ServiceConfig): HTMLElement {
   );
 }
 
-/** As it is at this moment: the stage itself goes on to show what changes. */
+/** The state at this moment; the stage itself is kept up to date. */
 export function upstreamFacts(
   state: UpstreamHealth | null,
   service: string,

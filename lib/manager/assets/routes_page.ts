@@ -1,6 +1,5 @@
 /**
- * All routes in a table: where they listen, for which service, and their live figures.
- * The way of a request through one of them is `route_page.ts`.
+ * The routes page: all routes in a table, with their service and live statistics.
  */
 import type { Figures, RouteConfig, ServiceConfig } from "./api.ts";
 import { el } from "./dom.ts";
@@ -44,7 +43,7 @@ export function routeRows(services: readonly ServiceConfig[]): readonly RouteRow
   return services.flatMap((service) => service.routes.map((route) => ({ service, route, pattern: patternOf(service, route) })));
 }
 
-/** Of one service: without the column that names it, and with a search only where it pays. */
+/** The routes of one service: without the service column, and with a search only for many routes. */
 export function routeTable(figuresOf: (row: RouteRow) => Figures | null, { ofService }: { readonly ofService: boolean }): DataTable<RouteRow> {
   const service: Column<RouteRow> = {
     key: "service",

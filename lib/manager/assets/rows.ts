@@ -1,6 +1,5 @@
 /**
- * Which rows of a table are shown and in which order, and how search and order are kept in an entry of the browser's history.
- * Drawing them is `tables.ts`.
+ * Filters and sorts the rows of a table, and keeps search and order in an entry of the browser's history.
  */
 import { number } from "./format.ts";
 
@@ -11,7 +10,7 @@ export interface Sort {
   readonly descending: boolean;
 }
 
-/** What is kept while somebody moves away and back. */
+/** The state kept when the user leaves the page and comes back. */
 export interface View {
   readonly query: string;
   readonly sort: Sort | null;
@@ -28,7 +27,7 @@ export function matches(haystack: string, query: string): boolean {
 
 const collator = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
 
-/** A sorted copy. What has no value comes last in both directions; equals keep their order. */
+/** A sorted copy. Rows without a value come last in both directions; equal rows keep their order. */
 export function arranged<Item>(items: readonly Item[], valueOf: (item: Item) => SortValue, descending: boolean): readonly Item[] {
   const sign = descending ? -1 : 1;
   const valued = items.map((item) => ({ item, value: valueOf(item) }));
@@ -46,7 +45,7 @@ export function countText(found: number, all: number, [one, many]: readonly [str
   return found === all ? `${number(all)} ${noun}` : `${number(found)} of ${number(all)} ${noun}`;
 }
 
-/** What an entry of the history keeps of a table; null: nothing, or nothing that can be read. */
+/** The view of a table in an entry of the history; null: none, or an unreadable one. */
 export function viewIn(state: unknown, table: string): View | null {
   const views = isRecord(state) ? state.tables : null;
   const view = isRecord(views) ? views[table] : null;
@@ -55,7 +54,7 @@ export function viewIn(state: unknown, table: string): View | null {
   return { query: view.query, sort, all: view.all === true };
 }
 
-/** The state of an entry with a table's view in it; what others keep there stays. */
+/** The state of an entry with a table's view added. */
 export function withView(state: unknown, table: string, view: View): Readonly<Record<string, unknown>> {
   const rest = isRecord(state) ? state : {};
   return { ...rest, tables: { ...(isRecord(rest.tables) ? rest.tables : {}), [table]: view } };

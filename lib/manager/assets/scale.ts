@@ -1,17 +1,16 @@
 /**
  * The geometry of line charts: round marks on an axis, paths with gaps, and the sample nearest to a moment.
- * What is drawn with it is the affair of `chart.ts`.
  */
 import type { Sample } from "./history.ts";
 
 const MINUTE = 60_000;
 const ROUND = [1, 2, 2.5, 5, 10] as const;
 
-/** From 0 to the first round mark that is no less than `most`, in at most five steps: 87 → [0, 20, 40, 60, 80, 100]. */
+/** Marks from 0 to the first round one not below `most`, in at most five steps: 87 → [0, 20, 40, 60, 80, 100]. */
 export function marks(most: number): readonly number[] {
   const rough = (Number.isFinite(most) && most > 0 ? most : 1) / 5;
   const magnitude = 10 ** Math.floor(Math.log10(rough));
-  // Without the hair's breadth 0.3 / 5 would be above 0.06, and 0.1 be taken.
+  // Without the tolerance 0.3 / 5 would be above 0.06, and 0.1 be chosen.
   const step = magnitude * ROUND.find((each) => each * magnitude >= rough * (1 - 1e-9))!;
   const count = Math.max(Math.ceil((most / step) * (1 - 1e-9)), 1);
   return Array.from({ length: Number.isFinite(count) ? count + 1 : 2 }, (_, i) => Number((i * step).toPrecision(12)));
@@ -27,11 +26,11 @@ export function minuteMarks(from: number, to: number, every: number): readonly n
 export interface Plane {
   x(at: number): number;
   y(value: number): number;
-  /** Samples further apart than this (ms) are not joined. */
+  /** Samples further apart than this (ms) are not connected. */
   readonly gapMs: number;
 }
 
-/** The `d` of one series' line. A sample that stands alone becomes a line to itself, which round ends make a dot. */
+/** The `d` of one series' line. A single sample becomes a line of no length, which round ends show as a dot. */
 export function lineOf(samples: readonly Sample[], series: number, plane: Plane): string {
   return runs(samples, series, plane.gapMs)
     .map((run) => {
@@ -41,7 +40,7 @@ export function lineOf(samples: readonly Sample[], series: number, plane: Plane)
     .join("");
 }
 
-/** The `d` of what lies between the line and zero. */
+/** The `d` of the area between the line and zero. */
 export function areaOf(samples: readonly Sample[], series: number, plane: Plane): string {
   const ground = short(plane.y(0));
   return runs(samples, series, plane.gapMs)

@@ -1,6 +1,5 @@
 /**
- * Flattens settings into lines of a name and a value, and says which values are not for everybody who looks over a shoulder.
- * How they are shown, hidden and revealed is `parts.ts`.
+ * Flattens settings into lines of a name and a value, and decides which values are secret.
  */
 
 export interface SettingLine {
@@ -10,20 +9,20 @@ export interface SettingLine {
   readonly secret: boolean;
 }
 
-/** What stands in the place of a secret: of one length, whatever the secret's is. */
+/** Shown in place of a secret; its length does not depend on the secret's. */
 export const MASK = "••••••";
 
 const SECRET_WORDS = new Set([
   ...["key", "keys", "apikey", "apikeys", "password", "passwords", "passwd", "passphrase", "pass", "secret", "secrets", "token", "tokens"],
   ...["credential", "credentials", "authorization", "cookie", "private", "sha256", "hash", "hashes", "signature"],
 ]);
-/** What comes after such a word in the name of a setting that only says where or how: token_header, key_file, secret_id. */
+/** Suffixes of settings that only name a place: token_header, key_file, secret_id. */
 const HARMLESS_ENDS = new Set("by file files header headers id ids in mode ms name names path query ratio s uri url".split(" "));
-/** A reference is no secret: it says where one is kept. */
+/** A reference is not a secret: it names where one is stored. */
 const REFERENCE = /^\$\{(?:env|file):[^${}]+\}$/;
 const PASSWORD_IN_URL = /^[a-z][a-z0-9+.-]*:\/\/[^/?#@]*:[^/?#@]+@/i;
 
-/** In the order of the configuration; null, empty lists and empty objects have a line of their own. */
+/** In the order of the configuration; null, empty lists and empty objects have their own line. */
 export function settingLines(settings: unknown): readonly SettingLine[] {
   const lines: SettingLine[] = [];
   flatten("", settings, false, lines);
@@ -43,7 +42,7 @@ export function isSecret(name: string, value: string): boolean {
   return !REFERENCE.test(value) && (isSecretName(name) || PASSWORD_IN_URL.test(value));
 }
 
-/** Names of settings are in snake_case, names of headers are not: for these the benefit of the doubt goes the other way. */
+/** Names of settings are in snake_case, names of headers are not: headers are hidden in case of doubt. */
 function isSecretName(name: string): boolean {
   const words = name
     .replace(/([a-z0-9])([A-Z])/g, "$1_$2")
@@ -64,7 +63,7 @@ function flatten(name: string, value: unknown, secret: boolean, lines: SettingLi
   if (isObject(value)) {
     const members = Object.entries(value);
     if (members.length === 0 && name !== "") lines.push({ name, value: "none", secret: false });
-    // The members of an object in a list are judged by their own names: in keys[0], "id" is no secret and "key" is one.
+    // Members of an object in a list are judged by their own names: in keys[0], "key" is a secret and "id" is not.
     const within = secret || (name !== "" && !name.endsWith("]") && isSecretName(lastOf(name)));
     for (const [member, inner] of members) flatten(name === "" ? member : `${name}.${member}`, inner, within, lines);
     return;

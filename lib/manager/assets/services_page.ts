@@ -1,6 +1,5 @@
 /**
- * All services in a table, and each on a page of its own: its routes and upstreams, what it is set to, and the plugins that its
- * requests pass. The way of a single route is `route_page.ts`.
+ * The services page: all services in a table, and each on a page of its own with its routes, upstreams, settings and plugins.
  */
 import type { PluginConfig, ServiceConfig } from "./api.ts";
 import { circuitCondition, conditionOf, usableText, type Mark } from "./conditions.ts";
@@ -78,7 +77,7 @@ function basePath({ base_path, hosts }: ServiceConfig): Part {
   return fixedPart(el("span", { class: "mono" }, base_path), names.length > 0 && el("span", { class: "muted sub" }, ...breakable(names.join(", "))));
 }
 
-/** The open circuit is worse than any upstream. */
+/** An open circuit is worse than any state of an upstream. */
 function worstOf(health: Known["health"], { name, upstreams }: ServiceConfig): number {
   const known = healthOf(health, name);
   if (known?.circuit_breaker?.state === "open") return 1000;
@@ -100,7 +99,7 @@ function upstreamsPart({ name, upstreams }: ServiceConfig, health: () => Known["
   };
 }
 
-/** What has a place of its own on the page; everything else a service holds is listed under "Other settings". */
+/** Shown in their own places; all other members of a service are listed under "Other settings". */
 const PLACED = new Set(["name", "base_path", "protocol", "load_balancing_strategy", "hosts", "upstreams", "routes", "plugins"]);
 const GROUPS: readonly (readonly [string, string])[] = [
   ["health", "Health checks"],
@@ -211,7 +210,7 @@ function settingsCard(title: string, content: HTMLElement): HTMLElement {
   return el("div", { class: "card" }, el("h3", { class: "card__title" }, title), content);
 }
 
-/** The service's own, and how many come before and behind them. */
+/** The service's own plugins, and how many run before and after them. */
 function pluginLists({ plugins, routes }: ServiceConfig, globals: readonly PluginConfig[]): HTMLElement {
   const ofRoutes = routes.reduce((sum, route) => sum + route.plugins.length, 0);
   const around = [
@@ -228,7 +227,7 @@ function pluginLists({ plugins, routes }: ServiceConfig, globals: readonly Plugi
   );
 }
 
-/** An instance in a line that opens to all its settings. */
+/** One instance as a line that opens to its settings. */
 export function pluginDetails({ name, id, enabled, config }: PluginConfig): HTMLElement {
   const summary = el(
     "summary",

@@ -1,9 +1,8 @@
 /**
- * What the admin interface says, as types without anything of a browser in them, so that both ends can be held to them.
- * Asking for it is `api.ts`.
+ * The types of the admin interface's JSON, without anything of a browser, so that specs can check both ends against them.
  */
 
-/** A plugin instance as the configuration has it. */
+/** A plugin instance as configured. */
 export interface PluginConfig {
   readonly id?: string;
   readonly name: string;
@@ -63,14 +62,14 @@ export interface Certificate {
   /** Where it is configured: "SERVER_CERT_PATH", "global.certificates[0]", … */
   readonly where: string;
   readonly path: string | null;
-  /** Host names and addresses it is for. */
+  /** Host names and addresses that it is valid for. */
   readonly names: readonly string[];
-  /** In place of names, where there are none: browsers do not go by it. Null: nor is there one. */
+  /** Used where there are no names; browsers ignore it. Null: there is none. */
   readonly common_name: string | null;
   readonly not_after: string;
 }
 
-/** Something an operator should know, in one sentence. */
+/** A warning for operators, in one sentence. */
 export interface Warning {
   /** "certificate_expires", "upstream_down", "circuit_open", "plugin_faults", "reload_refused", "certificates_unused", "mtls_idle", … */
   readonly code: string;
@@ -79,7 +78,7 @@ export interface Warning {
   readonly route: string | null;
 }
 
-/** GET /gateway/status, and the event "status": when a stream begins, after each reload, and when anything else of it has changed. */
+/** GET /gateway/status, and the event "status": at the start of a stream, after each reload, and when anything else in it has changed. */
 export interface Status {
   readonly version: string;
   readonly state: "serving" | "stopping" | "draining" | "closed";
@@ -101,7 +100,7 @@ export interface UpstreamHealth {
   readonly host: string;
   readonly port: number;
   readonly weight: number;
-  /** "unknown", "healthy", "unhealthy", "ejected"; "draining": its weight is 0, whatever else there is to say of it. */
+  /** "unknown", "healthy", "unhealthy", "ejected"; "draining": its weight is 0. */
   readonly state: string;
   readonly usable: boolean;
   readonly since: string | null;
@@ -116,7 +115,7 @@ export interface ServiceHealth {
   readonly upstreams: readonly UpstreamHealth[];
 }
 
-/** GET /gateway/health, and the event "health": when a stream begins, and when a state in it has changed. */
+/** GET /gateway/health, and the event "health": at the start of a stream, and when a state in it has changed. */
 export interface Health {
   readonly services: readonly ServiceHealth[];
 }
@@ -124,7 +123,7 @@ export interface Health {
 /** Of the last `window_s` seconds. */
 export interface TryFigures {
   readonly requests_per_s: number;
-  /** Answers with 5xx, by second. */
+  /** Replies with 5xx per second. */
   readonly errors_per_s: number;
   /** Null when there was no request. */
   readonly p50_ms: number | null;
@@ -135,13 +134,13 @@ export interface TryFigures {
 }
 
 export interface Figures extends TryFigures {
-  /** Requests refused by a rate limit, by second. They reach no upstream. */
+  /** Requests per second refused by a rate limit. They reach no upstream. */
   readonly limited_per_s: number;
 }
 
-/** One step of the history: counts of the whole step, not by second. */
+/** One step of the history: counts of the whole step, not per second. */
 export interface Point {
-  /** Its begin. */
+  /** Its start. */
   readonly at: string;
   readonly requests: number;
   readonly errors: number;
@@ -162,18 +161,18 @@ export interface Stats {
     /** Times and errors of tries: to the head of the response, or to the failure. */
     readonly upstreams: readonly (TryFigures & { readonly id: string })[];
   }[];
-  /** The step that is not over yet: it takes the place of one of the same `at`. */
+  /** The current, incomplete step; replaces one with the same `at`. */
   readonly point: Point;
 }
 
 /** GET /gateway/stats */
 export interface StatsWithHistory extends Stats {
   readonly step_s: number;
-  /** The last 15 minutes, oldest first, without the step that is not over yet. */
+  /** The last 15 minutes, oldest first, without the current step. */
   readonly history: readonly Point[];
 }
 
-/** What POST /gateway/explain is given. */
+/** The request of POST /gateway/explain. */
 export interface Question {
   readonly method: string;
   /** "/shop/items?x=1", or with scheme and host. */
@@ -181,15 +180,15 @@ export interface Question {
   readonly headers: Readonly<Record<string, string>>;
 }
 
-/** What it answers: nothing is forwarded. */
+/** Its reply; nothing is forwarded. */
 export interface Explanation {
   readonly outcome: "matched" | "refused";
-  /** What a client would get, when refused before any plugin: 400, 404 or 405. */
+  /** The status for a request refused before any plugin: 400, 404 or 405. */
   readonly status: number | null;
   readonly code: string | null;
-  /** Why this route, or why none. */
+  /** Why this route matches, or none does. */
   readonly reasons: readonly string[];
-  /** Normalised; null when it cannot be. */
+  /** Normalised; null if that is impossible. */
   readonly path: string | null;
   readonly service: string | null;
   readonly route: string | null;

@@ -1,6 +1,5 @@
 /**
- * A table one can search and sort, that stays quick with thousands of rows: a row is made once, and afterwards only texts that have
- * changed are written. What its columns show is the pages' affair; search and order are kept in the entry of the browser's history.
+ * A table with search and sorting that stays fast with thousands of rows: a row is created once, and later only changed texts are written.
  */
 import type { TryFigures } from "./api.ts";
 import { el, replace, setText, type Child } from "./dom.ts";
@@ -8,7 +7,7 @@ import { milliseconds, number, percent } from "./format.ts";
 import { errorShare } from "./inventory.ts";
 import { arranged, countText, matches, viewIn, withView, type Sort, type SortValue, type View } from "./rows.ts";
 
-/** What stands in a cell: `refresh` is called whenever something new is known. */
+/** The content of a cell: `refresh` is called when the state has changed. */
 export interface Part {
   readonly node: Node;
   refresh(): void;
@@ -18,48 +17,48 @@ export interface Column<Row> {
   /** Unique in the table. */
   readonly key: string;
   readonly title: string;
-  /** Numbers stand right; they and states are sorted from the largest on, and may change at any time. */
+  /** Numbers are aligned right; numbers and states are sorted in descending order first. */
   readonly kind?: "text" | "number" | "state";
-  /** In pixels; without one it takes a part of what the others leave, and 112 at least. */
+  /** In pixels; without it a share of the remaining width, at least 112. */
   readonly width?: number;
-  /** Of its cells. */
+  /** Class of its cells. */
   readonly className?: string;
   sortBy(row: Row): SortValue;
   make(row: Row): Part;
 }
 
 export interface TableOptions<Row> {
-  /** Unique on the page; in the ids of its parts. */
+  /** Unique on the page; part of element ids. */
   readonly name: string;
-  /** What a screen reader calls it. */
+  /** Its name for screen readers. */
   readonly caption: string;
   /** ["route", "routes"] */
   readonly nouns: readonly [string, string];
   readonly columns: readonly Column<Row>[];
   /** Unique among the rows. */
   keyOf(row: Row): string;
-  /** All that a search looks at. */
+  /** The text that is searched. */
   haystack(row: Row): string;
-  /** Displayed in place of the table when there are no rows at all. */
+  /** Shown in place of the table when there are no rows. */
   readonly empty: Child;
-  /** False: no field to search in, as for a few rows on a page of details. */
+  /** False: without a search field, as for a few rows on a detail page. */
   readonly searchable?: boolean;
   readonly sort?: Sort;
 }
 
 export interface DataTable<Row> {
   readonly node: HTMLElement;
-  /** Rows are told apart by their keys; the same array again only refreshes what is shown. */
+  /** Rows are identified by their keys; the same array again only refreshes them. */
   show(rows: readonly Row[]): void;
   close(): void;
 }
 
-/** So many rows are made at first: enough to scroll through, and few enough for each key typed. */
+/** Rows created initially: enough to scroll through, and few enough for a search at each key. */
 const FIRST_ROWS = 100;
 const KEEP_AFTER_MS = 150;
-/** So long more rows than that stay in their order, however their figures change: moving a thousand of them each second is felt. */
+/** Milliseconds for which more rows than that keep their order: moving a thousand of them each second is slow. */
 const MANY_REST_MS = 5000;
-/** Around what can be seen. */
+/** Margin around the visible part. */
 const NEAR = "600px";
 const LEAST_WIDTH = 112;
 const NUMBER_WIDTH = 66;
@@ -103,11 +102,11 @@ export function dataTable<Row>(options: TableOptions<Row>): DataTable<Row> {
     const button = el("button", { type: "button", class: "sort", onclick: () => sortBy(column) }, column.title);
     return { column, th: el("th", { scope: "col", role: "columnheader", class: column.kind === "number" ? "num" : null }, button) };
   });
-  // Where there is little room a row is drawn as a card, and browsers take what is not laid out as a table for none: so it says so itself.
+  // On narrow screens a row is a card, and browsers drop the table role of other layouts: so the roles are explicit.
   const body = el("tbody", { role: "rowgroup" });
   const head = el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, ...headers.map(({ th }) => th)));
   const table = el("table", { class: "table", role: "table", "aria-label": caption }, head, body);
-  // Columns of fixed widths: otherwise each figure that changes would have the browser measure every cell of the table anew.
+  // Fixed widths: otherwise the browser measures every cell again when a number changes.
   for (const { column, th } of headers) if (widthOf(column) !== undefined) th.style.setProperty("width", `${widthOf(column)}px`);
   table.style.setProperty("--table-width", `${columns.reduce((sum, column) => sum + (widthOf(column) ?? LEAST_WIDTH), 0)}px`);
   const wrap = el("div", { class: "table-wrap", role: "region", "aria-label": caption, tabindex: 0 }, table);
@@ -139,7 +138,7 @@ export function dataTable<Row>(options: TableOptions<Row>): DataTable<Row> {
   function showAll(): void {
     const next = shown.length;
     change({ ...view, all: true });
-    // The button goes away: the first of the new rows is where somebody at the keyboard goes on.
+    // The button is removed, so the focus moves to the first new row.
     body.rows[next]?.querySelector("a")?.focus();
   }
 
@@ -150,7 +149,7 @@ export function dataTable<Row>(options: TableOptions<Row>): DataTable<Row> {
     arrangeRows();
   }
 
-  /** Browsers allow about a hundred changes of the history in half a minute: not one for each key that is typed. */
+  /** Browsers allow about a hundred changes of the history in half a minute: too few for one at each key. */
   function keepNow(): void {
     if (keepTimer === undefined) return;
     clearTimeout(keepTimer);
@@ -170,7 +169,7 @@ export function dataTable<Row>(options: TableOptions<Row>): DataTable<Row> {
     describe(column);
   }
 
-  /** Moves what stands elsewhere, and nothing more; a row that moves keeps the focus within. */
+  /** Moves only the rows whose place has changed; a moved row keeps the focus. */
   function placeRows(): void {
     const focused = body.contains(document.activeElement) ? document.activeElement : null;
     const wanted = shown.map((entry) => rowOf(entry).tr);
@@ -204,7 +203,7 @@ export function dataTable<Row>(options: TableOptions<Row>): DataTable<Row> {
     return fresh;
   }
 
-  /** Of a thousand rows only those that can be seen are kept up to date; the others are when they come near. */
+  /** Only visible rows are kept up to date; the others when they come near. */
   function refreshNear(row: MadeRow): void {
     if (shown.length <= FIRST_ROWS || near.has(row.tr)) refresh(row);
   }
@@ -236,7 +235,7 @@ export function dataTable<Row>(options: TableOptions<Row>): DataTable<Row> {
     setText(nothingText, `No ${nouns[0]} matches “${view.query.trim()}”.`);
   }
 
-  /** While somebody points at a row or has gone to one by keyboard, rows stay where they are: nobody likes to hit the next one. */
+  /** While a row has the pointer or the focus, rows keep their places, so that a click hits the intended one. */
   function stands(): boolean {
     return body.contains(document.activeElement) || (matchMedia("(hover: hover)").matches && body.matches(":hover"));
   }
@@ -259,7 +258,7 @@ export function dataTable<Row>(options: TableOptions<Row>): DataTable<Row> {
       arrangeRows();
     },
     close() {
-      // The entry of the history is the next page's by now: what was changed at the last moment is not its.
+      // The entry of the history belongs to the next page already.
       clearTimeout(keepTimer);
       watch.disconnect();
     },
@@ -291,14 +290,14 @@ export function textPart(text: () => string, className: string | null = null): P
   };
 }
 
-/** What never changes as long as the row is there. */
+/** A text that never changes. */
 export function fixedPart(...children: readonly Child[]): Part {
   const node = el("span");
   replace(node, ...children);
   return { node, refresh: () => undefined };
 }
 
-/** Requests, errors, times and what is in flight, of whatever has figures. */
+/** Columns for requests, errors, times and requests in flight. */
 export function figureColumns<Row>(figuresOf: (row: Row) => TryFigures | null): readonly Column<Row>[] {
   const column = (key: string, title: string, sortBy: (figures: TryFigures) => number | null, text: (figures: TryFigures) => string): Column<Row> => ({
     key,

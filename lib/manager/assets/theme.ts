@@ -1,6 +1,5 @@
 /**
- * Light, dark, or as the system has it: sets what was chosen before, and the next choice.
- * The colours themselves stand in style.css.
+ * Applies the light, dark or system theme, and keeps the choice.
  */
 
 export type Theme = "system" | "light" | "dark";
@@ -8,14 +7,14 @@ export type Theme = "system" | "light" | "dark";
 const KEY = "edge-gateway-theme";
 const NEXT: Readonly<Record<Theme, Theme>> = { system: "light", light: "dark", dark: "system" };
 
-/** What was chosen before; also sets it. */
+/** Applies and returns the stored choice. */
 export function restoreTheme(): Theme {
   const theme = stored();
   show(theme);
   return theme;
 }
 
-/** The one after `theme`: set, and kept where the browser keeps things. */
+/** Applies and stores the theme after `theme`. */
 export function nextTheme(theme: Theme): Theme {
   const next = NEXT[theme];
   show(next);
@@ -23,7 +22,7 @@ export function nextTheme(theme: Theme): Theme {
     if (next === "system") localStorage.removeItem(KEY);
     else localStorage.setItem(KEY, next);
   } catch {
-    // Storage is turned off: the choice holds as long as the page does.
+    // Storage is disabled: the choice lasts as long as the page.
   }
   return next;
 }

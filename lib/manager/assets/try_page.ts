@@ -1,6 +1,6 @@
 /**
- * "Try it": asks the gateway what would become of a request, and shows which route takes it and why, the plugins, and who would get
- * it. What is entered is read by `question.ts`; nothing is forwarded.
+ * The "Try it" page: asks the gateway how it would handle a request, and shows the route, the plugins and the upstreams. Nothing is
+ * forwarded.
  */
 import { ApiError, ask, type Explanation, type UpstreamHealth } from "./api.ts";
 import { el, replace } from "./dom.ts";
@@ -14,7 +14,7 @@ import { upstreamFacts } from "./route_page.ts";
 
 const METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
-/** "#/try?method=GET&url=/shop/items" fills the form in. */
+/** "#/try?method=GET&url=/shop/items" fills in the form. */
 export const tryPage: OpenPage = (frame) => {
   const given = new URLSearchParams(location.hash.split("?", 2)[1] ?? "");
   const method = el("input", {
@@ -70,7 +70,7 @@ export const tryPage: OpenPage = (frame) => {
     el("div", { class: "toolbar try__send" }, button, el("p", { class: "muted" }, "Nothing is forwarded: the gateway only says what it would do.")),
     el("datalist", { id: "try-methods" }, ...METHODS.map((value) => el("option", { value }))),
   );
-  // Read out when it changes; the drawing below it goes on to change by itself, and is not.
+  // Announced to screen readers when it changes; the drawing below it is not.
   const outcome = el("div", { role: "status" });
   const rest = el("div", { class: "stack" });
   const node = el("div", { class: "stack" }, form, outcome, rest);
@@ -100,7 +100,7 @@ export const tryPage: OpenPage = (frame) => {
     }
   }
 
-  /** Method and path stay in the address, so that coming back finds them; headers may hold secrets, and do not. */
+  /** Method and path are kept in the address; headers may contain secrets and are not. */
   function keepAddress(m: string, u: string): void {
     history.replaceState(history.state, "", `#/try?${new URLSearchParams({ method: m, url: u })}`);
   }
@@ -138,7 +138,7 @@ export const tryPage: OpenPage = (frame) => {
       drawing?.update(next);
     },
     close() {
-      // An answer that is still on its way has no page to go to.
+      // The page was left before the reply arrived.
       asked += 1;
       drawing?.close();
     },
@@ -250,7 +250,7 @@ function matched(explanation: Explanation, method: string): Drawing {
         el("p", { class: "muted" }, "Shares as the strategy and the state of the upstreams have it now. A plugin may still refuse the request."),
       ),
     ],
-    /** States go on to change after the answer; the shares are the answer's. */
+    /** States are live; the shares are those of the reply. */
     update({ health, stats }) {
       const now = health?.services.find((one) => one.name === name);
       const figures = figuresByName(stats);

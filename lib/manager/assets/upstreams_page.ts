@@ -1,6 +1,5 @@
 /**
- * All upstreams in a table, and each on a page of its own: its state and why, what it gets, and how it answers.
- * Who else is in its service, and how the service picks, is `services_page.ts`.
+ * The upstreams page: all upstreams in a table, and each on a page of its own with its state, traffic and response times.
  */
 import type { ServiceConfig, TryFigures, UpstreamConfig, UpstreamHealth } from "./api.ts";
 import { circuitCondition, conditionOf } from "./conditions.ts";
@@ -12,13 +11,13 @@ import type { Known, OpenPage } from "./page.ts";
 import { breakable, crumbs, facts, figureStrip, link, loading, missing, section, settingsList, slot, stateBadge } from "./parts.ts";
 import { dataTable, figureColumns, fixedPart, textPart, type Column, type DataTable, type Part } from "./tables.ts";
 
-/** One upstream of one service, and where to find what is known of it now. */
+/** One upstream of one service. */
 export interface UpstreamRow {
   readonly service: ServiceConfig;
   readonly upstream: UpstreamConfig;
 }
 
-/** What is known of upstreams now; the rows of a table ask it whenever they are refreshed. */
+/** The present state of upstreams; table rows read it at each refresh. */
 export class UpstreamsNow {
   #health: Known["health"] = null;
   #figures: FiguresByName = figuresByName(null);
@@ -87,7 +86,7 @@ export function upstreamRows(services: readonly ServiceConfig[]): readonly Upstr
   return services.flatMap((service) => service.upstreams.map((upstream) => ({ service, upstream })));
 }
 
-/** With a field to search in and the names of services, or without both: the upstreams of one service. */
+/** With a search field and the service names, or without both for one service. */
 export function upstreamTable(now: UpstreamsNow, { searchable }: { readonly searchable: boolean }): DataTable<UpstreamRow> {
   const service: Column<UpstreamRow> = {
     key: "service",
@@ -143,7 +142,7 @@ export function upstreamTable(now: UpstreamsNow, { searchable }: { readonly sear
   });
 }
 
-/** The event of health has it only when a state has changed: figures are newer. */
+/** Health events arrive only when a state has changed: the statistics are newer. */
 function inFlightOf(now: UpstreamsNow, row: UpstreamRow): number | null {
   return now.figures(row)?.in_flight ?? now.state(row)?.in_flight ?? null;
 }
@@ -272,7 +271,7 @@ function upstreamDetail(now: UpstreamsNow, row: UpstreamRow): { readonly node: H
   };
 }
 
-/** A line of facts that is there only as long as there is something to say. */
+/** A line of facts that is hidden while it is empty. */
 function factLine(name: string): { readonly term: HTMLElement; readonly value: HTMLElement; set(text: string | null): void } {
   const term = el("dt", {}, name);
   const value = el("dd", {});

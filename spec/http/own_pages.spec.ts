@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { isForeign } from "../../lib/manager/own_pages.ts";
+import { isForeign } from "../../lib/http/own_pages.ts";
 
-describe("a request that changes something", () => {
+describe("isForeign", () => {
   it.each([
     ["no browser: no Origin, no Fetch Metadata", "http", "localhost:5173", [], false],
     ["the page's own origin", "http", "localhost:5173", ["Origin", "http://localhost:5173"], false],
@@ -27,7 +27,7 @@ describe("a request that changes something", () => {
     ["Fetch Metadata: another port of the same site", "http", "localhost:5173", ["Sec-Fetch-Site", "same-site"], true],
     ["Fetch Metadata: two words", "http", "localhost:5173", ["Sec-Fetch-Site", "same-origin", "Sec-Fetch-Site", "cross-site"], true],
     ["Fetch Metadata: a word of a later standard", "http", "localhost:5173", ["Sec-Fetch-Site", "near-site"], true],
-  ] as const)("%s", (_what, scheme, authority, headers, foreign) => {
+  ] as const)("is right for %s", (_what, scheme, authority, headers, foreign) => {
     expect(isForeign({ headers, scheme }, authority)).toBe(foreign);
   });
 });

@@ -1,0 +1,64 @@
+/**
+ * Reads the question of `POST /gateway/explain` from the body of its request, or says what is wrong with it.
+ */
+import { Fault, type ErrorCode } from "../base/errors.ts";
+import type { Question } from "../gateway/explain.ts";
+import { headerValue } from "../http/headers.ts";
+import { readBody } from "../server/operator_server.ts";
+import type { Inbound } from "../server/receive.ts";
+
+const MAX_BYTES = 64 * 1024;
+
+export interface Unreadable {
+  readonly code: ErrorCode & ("bad_request" | "request_invalid" | "body_too_large");
+  readonly detail: string;
+}
+
+export async function readQuestion(inbound: Inbound): Promise<Question | Unreadable> {
+  if (!JSON_TYPE.test(headerValue(inbound.headers, "content-type") ?? "")) return malformed("Send the question as application/json.");
+  let body: Buffer;
+  try {
+    body = await readBody(inbound, MAX_BYTES);
+  } catch (error) {
+    if (!(error instanceof Fault)) return malformed("The body ended before its announced end.");
+    return { code: "body_too_large", detail: `A question may have ${MAX_BYTES} bytes.` };
+  }
+  try {
+    return questionOf(JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(body)));
+  } catch (error) {
+    return malformed(error instanceof SyntaxError ? `The body is not JSON: ${error.message}.` : "The body is not UTF-8.");
+  }
+}
+
+const JSON_TYPE = /^application\/json[ \t]*(?:;|$)/i;
+
+/** Reports every field that is wrong, in one sentence each. */
+function questionOf(value: unknown): Question | Unreadable {
+  if (!isObject(value)) return invalid(['The question is an object: {"method":"GET","url":"/shop/items","headers":{}}.']);
+  const { method, url, headers = {}, ...others } = value;
+  const wrong: string[] = [];
+  if (typeof method !== "string" || method === "") wrong.push('"method" is missing, or not a text like "GET".');
+  if (typeof url !== "string" || url === "") wrong.push('"url" is missing, or not a text like "/shop/items?x=1".');
+  if (!isObject(headers) || !Object.values(headers).every((each) => typeof each === "string")) {
+    wrong.push('"headers" is not an object of texts like {"Host":"shop.example.com"}.');
+  }
+  for (const name of Object.keys(others).slice(0, MAX_NAMED)) {
+    wrong.push(`${JSON.stringify(name)} is no field of a question: there are "method", "url" and "headers".`);
+  }
+  if (wrong.length > 0) return invalid(wrong);
+  return { method: method as string, url: url as string, headers: headers as Record<string, string> };
+}
+
+const MAX_NAMED = 3;
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function malformed(detail: string): Unreadable {
+  return { code: "bad_request", detail };
+}
+
+function invalid(details: readonly string[]): Unreadable {
+  return { code: "request_invalid", detail: details.join(" ") };
+}

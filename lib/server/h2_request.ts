@@ -1,0 +1,133 @@
+/**
+ * Serves one request over HTTP/2: receives it, has it answered, and gives it up when it arrives too slowly or its client resets it.
+ */
+import http2, { type ServerHttp2Stream } from "node:http2";
+import type { Clock } from "../base/clock.ts";
+import { countBytes } from "../http/body.ts";
+import { resetStream } from "../http/h2_streams.ts";
+import { headerValue } from "../http/headers.ts";
+import { problem, type Reply } from "../http/reply.ts";
+import { receiveStream } from "./h2_receive.ts";
+import { respondStream } from "./h2_respond.ts";
+import type { Http1Options, Responder } from "./http1.ts";
+import { isLive, type Limits, type Uploads } from "./limits.ts";
+import type { Inbound } from "./receive.ts";
+
+const { NGHTTP2_CANCEL, NGHTTP2_INTERNAL_ERROR, NGHTTP2_NO_ERROR } = http2.constants;
+
+/** What all requests of a listener share. */
+export interface H2Server extends Pick<Http1Options, "receiving" | "answer" | "ended" | "delivery" | "join"> {
+  readonly clock: Clock;
+  readonly uploads: Uploads;
+}
+
+export class H2Request implements Responder {
+  readonly #stream: ServerHttp2Stream;
+  readonly #inbound: Inbound;
+  readonly #server: H2Server;
+  readonly #onReset: () => void;
+  #state: "open" | "tunnel" | "given up" = "open";
+
+  /** `block` is node's flat header list; `onReset` is called when the client resets the request before it was answered. */
+  constructor(stream: ServerHttp2Stream, block: readonly string[], endOfStream: boolean, onReset: () => void, server: H2Server) {
+    const rules = server.receiving();
+    this.#stream = stream;
+    this.#inbound = receiveStream(stream, block, endOfStream, rules);
+    this.#server = server;
+    this.#onReset = onReset;
+    // Before the `end` that node makes up for the body of a stream that is reset: half a request must not pass for a whole one.
+    stream.once("aborted", () => this.#inbound.call.abort());
+    stream.once("close", this.#onClose);
+    if (this.#inbound.body !== null) this.#watchUpload(rules.limits);
+    server.answer(this.#inbound, this);
+  }
+
+  /** As `Responder`. */
+  send(reply: Reply): void {
+    const { call } = this.#inbound;
+    if (!respondStream(this.#stream, this.#inbound, reply, this.#server.delivery, this.#giveUp)) return;
+    this.#state = "tunnel";
+    call.close();
+    this.#server.join(this.#stream, NOTHING, reply.tunnel!, call.notes);
+  }
+
+  /** As `Responder`. */
+  giveUp(): void {
+    this.#giveUp(NGHTTP2_INTERNAL_ERROR);
+  }
+
+  readonly #giveUp = (code: number): void => {
+    this.#state = "given up";
+    resetStream(this.#stream, code);
+  };
+
+  readonly #onClose = (): void => {
+    const { call } = this.#inbound;
+    if (this.#state === "tunnel" || this.#isAnswered()) {
+      call.close();
+    } else {
+      call.abort();
+      if (this.#state === "open") this.#onReset();
+    }
+    this.#server.ended(this.#inbound);
+  };
+
+  /**
+   * Whether the whole reply was sent. Node ends the writing side of a stream by itself where the client resets it (`aborted` shows that),
+   * and at once for a HEAD (`headersSent` shows that).
+   */
+  #isAnswered(): boolean {
+    const { headersSent, writableFinished, aborted, rstCode } = this.#stream;
+    return headersSent && writableFinished && !aborted && rstCode === NGHTTP2_NO_ERROR;
+  }
+
+  /** Holds the body to `min_body_bytes_per_s` and the request to `request_timeout`, until the stream closes. */
+  #watchUpload({ minBodyBytesPerS, requestTimeoutMs }: Limits): void {
+    const stream = this.#stream;
+    const { headers } = this.#inbound;
+    if (minBodyBytesPerS > 0) {
+      let received = 0;
+      countBytes(stream, (bytes) => (received += bytes));
+      const expectsContinue = headerValue(headers, "expect") !== undefined;
+      const upload = {
+        received: () => received,
+        // Unread bodies of other streams do not hold this one back: node returns the connection's window as bytes arrive.
+        awaited: () => {
+          if (stream.readableFlowing !== true || isWhole(stream) || (expectsContinue && !isContinued(stream))) return false;
+          return !(stream.headersSent && isLive(headers));
+        },
+        tooSlow: () => this.#tooSlow("the body arrives too slowly"),
+      };
+      stream.once("close", this.#server.uploads.watch(upload, minBodyBytesPerS));
+    }
+    if (requestTimeoutMs > 0) {
+      const timer = this.#server.clock.after(requestTimeoutMs, () => {
+        if (!isWhole(stream)) this.#tooSlow(`the request was not whole after ${requestTimeoutMs} ms`);
+      });
+      stream.once("close", () => timer.cancel());
+    }
+  }
+
+  #tooSlow(why: string): void {
+    const { call } = this.#inbound;
+    if (!this.#stream.headersSent) {
+      this.send(problem(call, "request_timeout", { detail: "The request did not arrive in time.", why }));
+      return call.abort();
+    }
+    // A whole reply: its end tells the client that the rest of the body is not read.
+    if (this.#stream.writableEnded) return;
+    call.fail("request_timeout", why);
+    this.#giveUp(NGHTTP2_CANCEL);
+  }
+}
+
+/** Whether the client has sent its END_STREAM. */
+function isWhole(stream: ServerHttp2Stream): boolean {
+  return stream.destroyed || stream.state.remoteClose === 1;
+}
+
+function isContinued({ sentInfoHeaders }: ServerHttp2Stream): boolean {
+  return sentInfoHeaders?.some((fields) => fields[":status"] === 100) === true;
+}
+
+const NOTHING = Buffer.alloc(0);
