@@ -10,7 +10,7 @@ import type { Exchange } from "../http/exchange.ts";
 import { headerValue, quotedString } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import type { Decision, Window } from "../store/counters.ts";
-import { bytesOfCaller } from "../store/memory.ts";
+import { bytesOfCaller } from "../store/callers.ts";
 import { definePlugin, type Tools } from "./plugin.ts";
 
 /** The largest integer of a structured field (RFC 9651 §3.3.1), in which limits are told to clients. */
