@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { deltaSeconds, directives, fieldNames } from "../../lib/plugins/cache_control.ts";
+import { deltaSeconds, directives, fieldNames } from "../../../lib/plugins/cache/cache_control.ts";
 
 describe("directives", () => {
   it.each<[readonly string[], Record<string, string | null>]>([

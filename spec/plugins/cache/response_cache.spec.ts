@@ -1,14 +1,14 @@
 import { PassThrough, Readable } from "node:stream";
 import { describe, expect, it } from "vitest";
-import { Call, type Exchange, type ExchangeParts } from "../../lib/http/exchange.ts";
-import type { Handler } from "../../lib/http/handler.ts";
-import { headerValue, headerValues, type HeaderList } from "../../lib/http/headers.ts";
-import { discard, problem, type Reply } from "../../lib/http/reply.ts";
-import { responseCache } from "../../lib/plugins/response_cache.ts";
-import { turn } from "../support/addresses.ts";
-import { manualClock, type ManualClock } from "../support/clock.ts";
-import { atOnce, checked, instance, madeUpExchange, madeUpTools, problemOf } from "../support/exercise.ts";
-import { gate } from "../journeys/harness.ts";
+import { Call, type Exchange, type ExchangeParts } from "../../../lib/http/exchange.ts";
+import type { Handler } from "../../../lib/http/handler.ts";
+import { headerValue, headerValues, type HeaderList } from "../../../lib/http/headers.ts";
+import { discard, problem, type Reply } from "../../../lib/http/reply.ts";
+import { responseCache } from "../../../lib/plugins/cache/response_cache.ts";
+import { turn } from "../../support/addresses.ts";
+import { manualClock, type ManualClock } from "../../support/clock.ts";
+import { atOnce, checked, instance, madeUpExchange, madeUpTools, problemOf } from "../../support/exercise.ts";
+import { gate } from "../../journeys/harness.ts";
 import { CASES, type Headers, type Step } from "./response_cache.cases.ts";
 
 type Answer = (exchange: Exchange, nth: number) => Reply | Promise<Reply>;

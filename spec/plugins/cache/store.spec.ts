@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { bytesOf, CacheStore, variantOf, type Entry } from "../../lib/plugins/cache_store.ts";
-import { random } from "../support/random.ts";
+import { bytesOf, CacheStore, variantOf, type Entry } from "../../../lib/plugins/cache/store.ts";
+import { random } from "../../support/random.ts";
 
 function entry(key: string, bodyBytes: number, parts: Partial<Entry> = {}): Entry {
   const terms = { lifetime: 1, ageThen: 0, noCache: false, neverStale: false, staleWhileRevalidate: 0, staleIfError: 0, forAuthorised: false };
@@ -44,7 +44,7 @@ describe("the store of a cache", () => {
           store.removeAll(key);
           break;
         case 3:
-          store.shun(key, i);
+          store.markUnshared(key, i);
           break;
         case 4: {
           const found = store.find(key, "", headers);
@@ -108,10 +108,10 @@ describe("the store of a cache", () => {
 
   it("remembers for a while which targets are not worth waiting for, until something is stored", () => {
     const store = new CacheStore(10_000);
-    store.shun("a", 100);
-    expect([store.isShunned("a", 99), store.isShunned("a", 100), store.isShunned("b", 0)]).toEqual([true, false, false]);
+    store.markUnshared("a", 100);
+    expect([store.isUnshared("a", 99), store.isUnshared("a", 100), store.isUnshared("b", 0)]).toEqual([true, false, false]);
     expect(store.varyOf("a", "")).toBe(null);
     store.put(entry("a", 1), []);
-    expect(store.isShunned("a", 99)).toBe(false);
+    expect(store.isUnshared("a", 99)).toBe(false);
   });
 });

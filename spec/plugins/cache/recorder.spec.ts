@@ -1,22 +1,23 @@
 import { PassThrough, Readable } from "node:stream";
 import { describe, expect, it } from "vitest";
-import { Recorder, type RecorderOptions } from "../../lib/plugins/recorder.ts";
-import { turn } from "../support/addresses.ts";
-import { manualClock } from "../support/clock.ts";
+import { Recorder, type RecorderOptions } from "../../../lib/plugins/cache/recorder.ts";
+import { turn } from "../../support/addresses.ts";
+import { manualClock } from "../../support/clock.ts";
 
 function recording(source: Readable, parts: Partial<RecorderOptions> = {}) {
-  const seen = { reserved: 0, most: 0, recorded: [] as (Buffer | string)[] };
+  const seen = { reserved: 0, recorded: [] as (Buffer | string)[] };
   const clock = manualClock();
   const recorder = new Recorder(source, {
     clock,
     most: 100_000,
     expected: null,
-    reserve(bytes) {
-      seen.reserved += bytes;
-      seen.most = Math.max(seen.most, seen.reserved);
-      return true;
+    store: {
+      reserve(bytes) {
+        seen.reserved += bytes;
+        return true;
+      },
+      release: (bytes) => void (seen.reserved -= bytes),
     },
-    release: (bytes) => void (seen.reserved -= bytes),
     recorded: (body) => void seen.recorded.push(body),
     readerLeft: () => false,
     ...parts,
@@ -82,7 +83,7 @@ describe("a recorder", () => {
     expect(await all(recorder)).toEqual(Buffer.concat(parts(90)));
   });
 
-  it.each([["too long", { most: 20_000 }], ["without memory", { reserve: () => false }], ["longer than it says", { expected: 20_000 }]])(
+  it.each([["too long", { most: 20_000 }], ["without memory", { store: { reserve: () => false, release: () => {} } }], ["longer than it says", { expected: 20_000 }]])(
     "goes on at its reader's pace when the body is %s",
     async (_why, options) => {
       let read = 0;
