@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { cors } from "../../lib/plugins/cors.ts";
+import { cors, originProblem, originTest } from "../../lib/plugins/cors.ts";
 import type { Reply } from "../../lib/http/reply.ts";
 import { problem } from "../../lib/http/reply.ts";
 import { atOnce, checked, exercise, instance, madeUpExchange, plainReply } from "../support/exercise.ts";
@@ -195,4 +195,76 @@ describe("configuration", () => {
     [{ allow_origins: [APP], allow_headers: ["a, b"] }, 'allow_headers[0]: expected the name of a header, or "*"'],
     [{ allow_origins: [APP], max_age: -1 }, "max_age: expected an integer 0–86400, found -1"],
   ])("%j is an error", (config, issue) => expect(checked(cors.schema, config).issues).toEqual([expect.stringContaining(issue)]));
+});
+
+describe("an entry of allow_origins", () => {
+  const entries = ["https://app.example.com", "http://localhost:3000", "https://*.example.org", "https://*.example.net:8443", "http://[::1]:3000", "capacitor://localhost"];
+  const isAllowed = originTest(entries);
+
+  it.each(entries)("%s is a right one", (entry) => expect(originProblem(entry)).toBeUndefined());
+
+  it.each([
+    "https://app.example.com",
+    "http://localhost:3000",
+    "https://a.example.org",
+    "https://a.b-c.example.org",
+    "https://x_1.example.net:8443",
+    "http://[::1]:3000",
+    "capacitor://localhost",
+  ])("allows %s", (origin) => expect(isAllowed(origin)).toBe(true));
+
+  it.each([
+    "",
+    "null",
+    "*",
+    "http://app.example.com",
+    "https://app.example.com:8443",
+    "https://app.example.com.evil.example",
+    "https://APP.example.com",
+    "https://app.example.com/",
+    "http://localhost",
+    "https://example.org",
+    "https://.example.org",
+    "https://evilexample.org",
+    "http://a.example.org",
+    "https://a.example.org:444",
+    "https://evil.example/.example.org",
+    "https://evil.example#.example.org",
+    "https://evil.example?.example.org",
+    "https://evil.example\\.example.org",
+    "https://u:p@a.example.org",
+    "https://evil.example:1.example.org",
+    "https://*.example.org",
+    "https://a.example.net",
+  ])("does not allow %s", (origin) => expect(isAllowed(origin)).toBe(false));
+});
+
+describe("an entry that is no origin", () => {
+  it("is not *", () => expect(originProblem("*")).toBeUndefined());
+
+  it.each<[string, string | RegExp]>([
+    ["", ""],
+    ["app.example.com", ""],
+    ["https://", ""],
+    ["https://a.*.example.com", ""],
+    ["https://*example.com", ""],
+    ["https://*", ""],
+    ["https://a.example.com:", ""],
+    ["https://u@example.com", ""],
+    ["null", /any page/],
+    ["https://App.example.com", 'browsers write it in lower case, "https://app.example.com"'],
+    ["https://app.example.com/", 'an origin has no path: write "https://app.example.com"'],
+    ["https://app.example.com:8443/a/b", 'an origin has no path: write "https://app.example.com:8443"'],
+    ["https://app.example.com:443", 'browsers leave out the default port: write "https://app.example.com"'],
+    ["http://*.example.com:80", 'browsers leave out the default port: write "http://*.example.com"'],
+    ["http://a.example:65536", "a port is a number from 1 to 65535"],
+    ["http://a.example:0", "a port is a number from 1 to 65535"],
+    ["https://bücher.example", "browsers write names beyond ASCII in their xn-- form"],
+  ])("%s", (text, problem) => expect(originProblem(text)).toEqual(typeof problem === "string" ? problem : expect.stringMatching(problem)));
+
+  it("is found out in a time that grows with its length", () => {
+    const begun = performance.now();
+    for (const text of [`https://${"a.".repeat(100_000)}!`, `https://${"a-".repeat(100_000)}!`, `https://${"a".repeat(200_000)}!`]) expect(originProblem(text)).toBe("");
+    expect(performance.now() - begun).toBeLessThan(2_000);
+  });
 });

@@ -46,11 +46,11 @@ describe("the reply", () => {
 describe("configuration", () => {
   it.each<[string, unknown, RegExp]>([
     ["nothing to do", {}, /needs at least one of/],
-    ["Connection", { add: { Connection: "x" } }, /concerns a single connection/],
-    ["Content-Length", { remove: ["content-length"] }, /says how the message is framed/],
-    ["Trailer", { set: { trailer: "x" } }, /says how the message is framed/],
-    ["X-Request-Id", { set: { "X-Request-Id": "x" } }, /is what the gateway itself says to clients/],
-    ["Sec-WebSocket-Accept", { remove: ["Sec-WebSocket-Accept"] }, /belongs to how a WebSocket is opened/],
+    ["Connection", { add: { Connection: "x" } }, /is a header of a single connection/],
+    ["Content-Length", { remove: ["content-length"] }, /is part of how the message is framed/],
+    ["Trailer", { set: { trailer: "x" } }, /is part of how the message is framed/],
+    ["X-Request-Id", { set: { "X-Request-Id": "x" } }, /is set by the gateway itself/],
+    ["Sec-WebSocket-Accept", { remove: ["Sec-WebSocket-Accept"] }, /is part of how a WebSocket is opened/],
   ])("%s is an error", (_, given, message) => {
     const { issues } = checked(responseHeaders.schema, given);
     expect(issues.length).toBe(1);

@@ -94,6 +94,8 @@ const MOST_BODY_WAIT_MS = 5_000;
 const LONG_BODY = 16 * 1024;
 /** Safe methods that are not cached: they change nothing (RFC 9110 §9.2.1). */
 const SAFE = new Set(["OPTIONS", "TRACE"]);
+const GRPC = /^application\/grpc/i;
+const EVENTS = /^text\/event-stream/i;
 
 class Cache {
   readonly #next: Handler;
@@ -114,7 +116,7 @@ class Cache {
     const { method, headers, identity, claims, call } = given;
     if (given.upgrade !== null) return this.#next(given);
     if (method !== "GET" && method !== "HEAD") {
-      if (/^application\/grpc/i.test(headerValue(headers, "content-type") ?? "")) return this.#next(given);
+      if (GRPC.test(headerValue(headers, "content-type") ?? "")) return this.#next(given);
       call.notes.cache ??= "bypass";
       return this.#forward(given, "fwd=method", SAFE.has(method) ? null : (reply) => this.#invalidate(given, reply));
     }
@@ -293,7 +295,7 @@ class Cache {
     if (body === null) return expected === null || expected === 0;
     if (Buffer.isBuffer(body)) return body.length <= most && (expected === null || expected === body.length);
     // Events have no end that other requests could wait for.
-    return (expected ?? 0) <= most && !/^text\/event-stream/i.test(headerValue(headers, "content-type") ?? "");
+    return (expected ?? 0) <= most && !EVENTS.test(headerValue(headers, "content-type") ?? "");
   }
 
   #settle(fetch: Fetch, isShared: boolean): void {
