@@ -8,7 +8,7 @@ export type Outcome = "stored" | "unshared" | "failed";
 
 export interface FetchOptions {
   readonly key: string;
-  /** Under which others wait for it; null when nobody may. */
+  /** The name under which others wait for it; null when nobody may. */
   readonly awaitedAs: string | null;
   readonly client: Call;
   /** Whether that client has its reply already. */
@@ -110,6 +110,16 @@ export class Fetch {
       this.#waiting.set(client, resolve);
       this.#interest(client);
     });
+  }
+
+  /** Notes for the client's request what was noted for this one; an error that a stored reply replaces is not. */
+  copyNotes(outcome: "answered" | "spared"): void {
+    const { client } = this.options;
+    const { upstream, attempts, upstreamMs, identity, code, fault } = this.call.notes;
+    Object.assign(client.notes, { upstream, attempts, upstreamMs });
+    client.notes.identity ??= identity;
+    client.personal ||= this.call.personal;
+    if (outcome === "answered" && code !== null) client.fail(code, fault ?? undefined);
   }
 
   /** This client is no longer interested. */

@@ -19,7 +19,7 @@ import { Recorder, recordOf } from "./recorder.ts";
 import * as rules from "./rules.ts";
 import type { CacheRequest, Storable, Timing } from "./rules.ts";
 import { CacheStore, variantOf, type Entry } from "./store.ts";
-import { keyOf, keyOfReference, keyShown } from "./target.ts";
+import { audienceOf, keyOf, keyOfReference, keyShown } from "./target.ts";
 
 const MIB = 1024 * 1024;
 
@@ -95,7 +95,6 @@ const LONG_BODY = 16 * 1024;
 /** Safe methods that are not cached: they change nothing (RFC 9110 §9.2.1). */
 const SAFE = new Set(["OPTIONS", "TRACE"]);
 const GRPC = /^application\/grpc/i;
-const EVENTS = /^text\/event-stream/i;
 
 class Cache {
   readonly #next: Handler;
@@ -135,8 +134,7 @@ class Cache {
     const key = keyOf(exchange);
     const audience = audienceOf(exchange);
     const entry = this.#store.find(key, audience, exchange.headers);
-    const missed = () => (this.#store.varyOf(key, audience) === null ? "uri-miss" : "vary-miss");
-    const verdict = entry === null ? missed() : rules.judge(entry, request, now);
+    const verdict = entry !== null ? rules.judge(entry, request, now) : this.#store.varyOf(key, audience) === null ? "uri-miss" : "vary-miss";
     if (verdict === "use" || verdict === "use stale") return this.#answer(entry!, exchange, request, "hit");
     if (verdict === "use and renew") {
       this.#renew({ exchange, key, request, entry, fwd: "stale" });
@@ -216,7 +214,7 @@ class Cache {
   /** A 304: the stored reply is valid, and as new as this one (RFC 9111 §4.3.4). */
   #confirmed(lookup: Lookup, entry: Entry, fetch: Fetch, reply: Reply, timing: Timing): Reply {
     const { exchange, request } = lookup;
-    copyNotes(fetch, exchange, "answered");
+    fetch.copyNotes("answered");
     discard(reply);
     const headers = rules.updated(entry.headers, reply.headers);
     const kept = rules.storable(entry.status, headers, request.authorised || isPersonal(fetch.call), timing, this.#settings.defaultTtl);
@@ -240,17 +238,17 @@ class Cache {
     const { exchange, request, entry } = lookup;
     const isOwnError = fetch.call.notes.code !== null || fetch.call.aborted;
     if (entry !== null && rules.isServerError(reply.status) && rules.replacesErrors(entry, request, this.#clock.now())) {
-      copyNotes(fetch, exchange, "spared");
+      fetch.copyNotes("spared");
       discard(reply);
       fetch.end("failed");
       return this.#answer(entry, exchange, request, `fwd=${lookup.fwd}${isOwnError ? "" : `; fwd-status=${reply.status}`}; detail=stale-if-error`);
     }
-    copyNotes(fetch, exchange, "answered");
+    fetch.copyNotes("answered");
     const { status, headers, body } = reply;
     const length = headerValue(headers, "content-length");
     const expected = length === undefined ? null : Number(length);
     const authorised = request.authorised || isPersonal(fetch.call);
-    const mayStore = !isOwnError && !fetch.isOutdated && this.#fits(reply, expected);
+    const mayStore = !isOwnError && !fetch.isOutdated && rules.fits(reply, expected, this.#settings.maxObjectBytes);
     const kept = mayStore ? rules.storable(status, headers, authorised, timing, this.#settings.defaultTtl) : null;
     if (kept === null) {
       if (status >= 500) fetch.end("failed");
@@ -288,14 +286,6 @@ class Cache {
         return fetch.isWanted;
       },
     });
-  }
-
-  #fits({ headers, body }: Reply, expected: number | null): boolean {
-    const most = this.#settings.maxObjectBytes;
-    if (body === null) return expected === null || expected === 0;
-    if (Buffer.isBuffer(body)) return body.length <= most && (expected === null || expected === body.length);
-    // Events have no end that other requests could wait for.
-    return (expected ?? 0) <= most && !EVENTS.test(headerValue(headers, "content-type") ?? "");
   }
 
   #settle(fetch: Fetch, isShared: boolean): void {
@@ -395,33 +385,13 @@ function isShareable({ terms }: Storable): boolean {
   return !terms.noCache && terms.lifetime > terms.ageThen;
 }
 
-function entryOf(
-  { exchange, key }: Lookup,
-  { terms, headers, vary }: Storable,
-  { cameAt }: Timing,
-  { status, reason }: Pick<Reply, "status"> & { readonly reason?: string | undefined },
-  body: Buffer | null,
-): Entry {
-  return { key, audience: audienceOf(exchange), vary, variant: variantOf(vary, exchange.headers), status, reason, headers, body, terms, cameAt };
-}
+type Head = Pick<Reply, "status"> & { readonly reason?: string | undefined };
 
-/** Copies what is known of the fetch to the client's request; an error that a stored reply replaces is not noted. */
-function copyNotes({ call }: Fetch, exchange: Exchange, outcome: "answered" | "spared"): void {
-  const { notes } = exchange.call;
-  const { upstream, attempts, upstreamMs, identity, code, fault } = call.notes;
-  notes.upstream = upstream;
-  notes.attempts = attempts;
-  notes.upstreamMs = upstreamMs;
-  notes.identity ??= identity;
-  exchange.call.personal ||= call.personal;
-  if (outcome === "answered" && code !== null) exchange.call.fail(code, fault ?? undefined);
+function entryOf({ exchange, key }: Lookup, kept: Storable, { cameAt }: Timing, { status, reason }: Head, body: Buffer | null): Entry {
+  return { ...kept, key, audience: audienceOf(exchange), variant: variantOf(kept.vary, exchange.headers), status, reason, body, cameAt };
 }
 
 /** Whether an auth plugin, further out or further in, knows the caller. */
 function isPersonal({ notes, personal }: Call): boolean {
   return personal || notes.identity !== null;
-}
-
-function audienceOf({ route }: Exchange): string {
-  return route.audience ?? "";
 }

@@ -4,29 +4,15 @@
  */
 import { httpDate } from "../../http/date.ts";
 import { hasHeader, headerValue, headerValues, tokens, type HeaderList } from "../../http/headers.ts";
+import type { Reply } from "../../http/reply.ts";
 import { deltaSeconds, directives, fieldNames, milliseconds, type Directives } from "./cache_control.ts";
 import type { Entry, Terms } from "./store.ts";
 
-/** What a request says that concerns a cache (§5.2.1), milliseconds throughout. */
-export interface CacheRequest {
-  readonly noStore: boolean;
-  readonly noCache: boolean;
-  readonly onlyIfCached: boolean;
-  /** Infinity where it does not say. */
-  readonly maxAge: number;
-  readonly minFresh: number;
-  readonly maxStale: number;
-  readonly staleIfError: number;
-  /** With credentials of any kind. */
-  readonly authorised: boolean;
-  /** With If-None-Match or If-Modified-Since. */
-  readonly conditional: boolean;
-  /** With a header that only the origin can evaluate, or that asks for another method or target. */
-  readonly bypass: boolean;
-}
-
-/** `known`: an auth plugin knows the caller. */
-export function cacheRequestOf(headers: HeaderList, known: boolean): CacheRequest {
+/**
+ * What a request says that concerns a cache (§5.2.1): its directives, in milliseconds, and whether it has credentials (`known`: an auth plugin
+ * knows the caller), conditions that a stored reply can answer, or a header that only the origin can evaluate.
+ */
+export function cacheRequestOf(headers: HeaderList, known: boolean) {
   const has = { authorised: known, conditional: false, bypass: false, directed: false };
   for (let i = 0; i < headers.length; i += 2) {
     const name = headers[i]!;
@@ -36,6 +22,8 @@ export function cacheRequestOf(headers: HeaderList, known: boolean): CacheReques
   const { authorised, conditional, bypass, directed } = has;
   return { ...(directed ? requestDirectives(headers) : NO_DIRECTIVES), authorised, conditional, bypass };
 }
+
+export type CacheRequest = Readonly<ReturnType<typeof cacheRequestOf>>;
 
 const RELEVANT = new Map<string, "authorised" | "conditional" | "bypass" | "directed">([
   ["authorization", "authorised"],
@@ -50,11 +38,9 @@ for (const name of [...BYPASSING, ...OVERRIDING]) RELEVANT.set(name, "bypass");
 /** Most other headers are told apart by their length alone. */
 const RELEVANT_LENGTHS = new Set([...RELEVANT.keys()].map((name) => name.length));
 
-type RequestDirectives = Omit<CacheRequest, "authorised" | "conditional" | "bypass">;
+const NO_DIRECTIVES = { noStore: false, noCache: false, onlyIfCached: false, maxAge: Infinity, minFresh: 0, maxStale: 0, staleIfError: 0 };
 
-const NO_DIRECTIVES: RequestDirectives = { noStore: false, noCache: false, onlyIfCached: false, maxAge: Infinity, minFresh: 0, maxStale: 0, staleIfError: 0 };
-
-function requestDirectives(headers: HeaderList): RequestDirectives {
+function requestDirectives(headers: HeaderList): typeof NO_DIRECTIVES {
   const all = directives(headers, "cache-control");
   // Pragma counts only where there is no Cache-Control (§5.4).
   if (all.size === 0) return { ...NO_DIRECTIVES, noCache: directives(headers, "pragma").has("no-cache") };
@@ -81,6 +67,16 @@ export interface Timing {
 
 /** What is stored of a reply's head. */
 export type Storable = Pick<Entry, "terms" | "headers" | "vary">;
+
+/** Whether a body can be stored, as far as its head shows: not too long, and as long as Content-Length says. */
+export function fits({ headers, body }: Reply, expected: number | null, most: number): boolean {
+  if (body === null) return expected === null || expected === 0;
+  if (Buffer.isBuffer(body)) return body.length <= most && (expected === null || expected === body.length);
+  // Events have no end that other requests could wait for.
+  return (expected ?? 0) <= most && !EVENTS.test(headerValue(headers, "content-type") ?? "");
+}
+
+const EVENTS = /^text\/event-stream/i;
 
 /** How a reply to GET may be stored; null where it may not (§3), or where that would be of no use to anybody. */
 export function storable(status: number, given: HeaderList, authorised: boolean, timing: Timing, defaultTtl: number): Storable | null {

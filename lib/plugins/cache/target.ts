@@ -49,3 +49,8 @@ export function keyShown(exchange: Exchange): string {
   const { path, query } = exchange;
   return quotedString(originOf(exchange) + path + (query === "" ? "" : `?${hash("sha256", query, "hex").slice(0, 12)}`));
 }
+
+/** Stored replies answer requests of the same audience only: the same route with the same guards. */
+export function audienceOf({ route }: Exchange): string {
+  return route.audience ?? "";
+}
