@@ -10,8 +10,8 @@ import { HttpClient, type ClientAnswer, type ClientFailure } from "../http/clien
 import type { Exchange } from "../http/exchange.ts";
 import { endToEnd, headerValue, headerValues, withoutHeader, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import { checkTls, clientTls, headerName, headerReplacer, hostOf, httpUrl } from "./endpoint.ts";
-import { definePlugin, type Tools } from "./plugin.ts";
+import { checkTls, clientTls, headerName, headerReplacer, httpUrl } from "./endpoint.ts";
+import { definePlugin } from "./plugin.ts";
 import { sparseCount } from "./sparse_count.ts";
 
 const schema = object(
@@ -49,7 +49,9 @@ export const forwardAuth = definePlugin({
     const sent = lowerCase(config.requestHeaders);
     const copied = lowerCase(config.responseHeaders);
     const replaced = headerReplacer(copied);
-    const onError = config.onError === "deny" ? denying : allowing(tools, hostOf(config.url));
+    const logPassed = sparseCount(tools.clock, (requests, error: string) => {
+      tools.log.warn("forward_auth lets requests pass about which it cannot ask", { plugin: tools.scope.key, host: url.host, requests, error });
+    });
     return (next) => async (exchange) => {
       const { call } = exchange;
       call.personal ||= only(exchange.headers, sent).length > 0;
@@ -58,9 +60,12 @@ export const forwardAuth = definePlugin({
         answer = await client.ask({ url, headers: question(exchange, sent), timeoutMs, maxBytes: MAX_BYTES, signal: call.signal });
       } catch (error) {
         const { message, status = null } = error as ClientFailure;
-        // A server whose refusal breaks off, or is too large, has answered all the same.
-        const refusal = (status !== null && status >= 300 ? denying : onError)(exchange, message);
-        return refusal ?? next(exchange.with(replaced(exchange, [])));
+        // A refusal that breaks off, or is too large, is one all the same. When the client has disconnected, the upstream need not be asked.
+        if (config.onError === "deny" || (status !== null && status >= 300) || call.aborted) {
+          return problem(call, "auth_unavailable", { why: `forward_auth: ${message}`, headers: ["Retry-After", "1"] });
+        }
+        logPassed(message);
+        return next(exchange.with(replaced(exchange, [])));
       }
       if (answer.status >= 300) return replyOf(answer);
       const added = only(answer.headers, copied);
@@ -102,21 +107,4 @@ function only(list: HeaderList, lowerNames: readonly string[]): string[] {
 /** Without Content-Length: the server that sends the reply adds the length of its body. */
 function replyOf({ status, headers, body }: ClientAnswer): Reply {
   return { status, headers: withoutHeader(withoutHeader(endToEnd(headers), "content-length"), "trailer"), body: status === 304 ? null : body };
-}
-
-/** The reply, or null when the request may pass. */
-type OnError = (exchange: Exchange, why: string) => Reply | null;
-
-const denying: OnError = ({ call }, why) => problem(call, "auth_unavailable", { why: `forward_auth: ${why}`, headers: ["Retry-After", "1"] });
-
-function allowing({ clock, log, scope }: Tools, host: string): OnError {
-  const passed = sparseCount(clock, (requests, error: string) => {
-    log.warn("forward_auth lets requests pass about which it cannot ask", { plugin: scope.key, host, requests, error });
-  });
-  return ({ call }, why) => {
-    // The client has disconnected: the upstream need not be asked.
-    if (call.aborted) return problem(call, "auth_unavailable");
-    passed(why);
-    return null;
-  };
 }

@@ -73,11 +73,8 @@ export const rateLimit = definePlugin({
 });
 
 function windowsOf(config: Pick<Config, "limitSecond" | "limitMin" | "limitHour">): Window[] {
-  const windows: Window[] = [];
-  if (config.limitSecond !== undefined) windows.push({ name: "second", limit: config.limitSecond, ms: 1_000 });
-  if (config.limitMin !== undefined) windows.push({ name: "minute", limit: config.limitMin, ms: 60_000 });
-  if (config.limitHour !== undefined) windows.push({ name: "hour", limit: config.limitHour, ms: 3_600_000 });
-  return windows;
+  const window = (name: string, limit: number | undefined, ms: number) => (limit === undefined ? [] : [{ name, limit, ms }]);
+  return [...window("second", config.limitSecond, 1_000), ...window("minute", config.limitMin, 60_000), ...window("hour", config.limitHour, 3_600_000)];
 }
 
 /** Names begin with their kind, so that no header value can pose as an address. */

@@ -20,8 +20,7 @@ export class Plan {
   }
 
   has(windows: readonly Window[]): boolean {
-    const same = (a: Window, b: Window | undefined) => b !== undefined && a.name === b.name && a.limit === b.limit && a.ms === b.ms;
-    return windows.length === this.windows.length && windows.every((window, i) => same(window, this.windows[i]));
+    return JSON.stringify(windows) === JSON.stringify(this.windows);
   }
 
   /** The pool whose blocks have room for one more admission in each window than were `used`. */

@@ -6,41 +6,32 @@ import type { Clock } from "../base/clock.ts";
 import { LAST, USED, type Plan } from "./block_pool.ts";
 import type { Secret } from "./caller_hash.ts";
 import { Callers, OVERFLOW } from "./callers.ts";
-import type { Counters, Decision, Limiter, LimiterOptions } from "./counters.ts";
+import type { Decision, Limiter, LimiterOptions } from "./counters.ts";
 
-export interface MemoryLimiter extends Limiter {
-  decide(caller: string): Decision;
-}
+export type MemoryCounters = ReturnType<typeof memoryCounters>;
 
-export interface MemoryCounters extends Counters {
-  limiter(key: string, options: LimiterOptions): MemoryLimiter;
-  /** Forgets the limiters that no configuration asks for any more, once all their callers' windows have run out. */
-  retire(keysInUse: ReadonlySet<string>): void;
-  /** How much is remembered now. */
-  readonly size: { readonly limiters: number; readonly callers: number };
-  /** The same for each limiter, by its key, and how many decisions were made for callers without a place of their own. */
-  tables(): Iterable<readonly [key: string, table: { readonly callers: number; readonly shared: number }]>;
-}
-
-/** `limiter` gives a view of its key's callers: a new view with other windows leaves older views as they were until it is asked. */
-export function memoryCounters(clock: Clock, secret: Secret = [randomInt(2 ** 32) | 0, randomInt(2 ** 32) | 0]): MemoryCounters {
+export function memoryCounters(clock: Clock, secret: Secret = [randomInt(2 ** 32) | 0, randomInt(2 ** 32) | 0]) {
   const all = new Map<string, Callers>();
   return {
-    limiter(key, { windows, maxCallers }) {
+    /** Limiters of one key share its callers: a new one with other windows leaves older ones as they were until it is asked. */
+    limiter(key: string, { windows, maxCallers }: LimiterOptions): MemoryLimiter {
       let callers = all.get(key);
       if (callers === undefined) all.set(key, (callers = new Callers(windows, secret)));
       else callers.use(windows);
-      return new View(clock, callers, maxCallers);
+      return new MemoryLimiter(clock, callers, maxCallers);
     },
-    retire(keysInUse) {
+    /** Forgets the limiters that no configuration asks for any more, once all their callers' windows have run out. */
+    retire(keysInUse: ReadonlySet<string>): void {
       const now = clock.now();
       for (const [key, callers] of all) if (!keysInUse.has(key) && callers.hasRunOut(now)) all.delete(key);
     },
-    get size() {
+    /** How much is remembered now. */
+    get size(): { readonly limiters: number; readonly callers: number } {
       let callers = 0;
       for (const { size } of all.values()) callers += size;
       return { limiters: all.size, callers };
     },
+    /** The callers of each limiter, by its key, and how many decisions were made for callers without a slot of their own. */
     *tables() {
       for (const [key, { size, shared }] of all) yield [key, { callers: size, shared }] as const;
     },
@@ -52,7 +43,7 @@ const CANDIDATES = 8;
 /** Share of a limit beyond which a caller is not forgotten. */
 const MOST_EVICTED = 0.5;
 
-class View implements MemoryLimiter {
+export class MemoryLimiter implements Limiter {
   readonly #clock: Clock;
   readonly #callers: Callers;
   readonly #plan: Plan;
