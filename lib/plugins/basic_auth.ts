@@ -1,5 +1,5 @@
 /**
- * The plugin kind `basic_auth`: admits requests whose Authorization header holds a configured user name and password (HTTP Basic, RFC 7617).
+ * The plugin kind `basic_auth`: admits requests whose Authorization header holds a configured user name and password (RFC 7617).
  *
  * Both are read as UTF-8 and compared in Unicode's form NFC, case included (RFC 8265). No header, or another scheme: 401
  * `credentials_missing`; anything else that does not fit, two Authorization headers included: 401 `credentials_invalid`. When too many
@@ -47,8 +47,9 @@ const schema = object(
         // RFC 7617 §2: the first colon ends the user name; neither part may hold control characters.
         if (name.includes(":")) report("cannot hold a colon: it would end there", ...under, "username");
         if (CONTROL.test(name)) report("cannot hold control characters", ...under, "username");
-        const wrong = CONTROL.test(user.password) ? "cannot hold control characters" : (passwordProblem(user.password) ?? otherHash(user.password));
-        if (wrong !== null) report(wrong, ...under, "password");
+        const wrong = passwordProblem(user.password) ?? otherHash(user.password);
+        if (CONTROL.test(user.password)) report("cannot hold control characters", ...under, "password");
+        else if (wrong !== null) report(wrong, ...under, "password");
         const first = places.get(name);
         if (first !== undefined) report(`is the same user as ${first}`, ...under, "username");
         places.set(name, place);
@@ -135,7 +136,7 @@ const MOST_WAITING = 32;
  * Pairs are looked up by an HMAC with a random key, so that the time of a look-up tells nothing about what is stored, and the remembered
  * pairs are of no use to anybody else.
  */
-export function createVerifier(users: readonly User[], recent: MemoryPart<string>, verify: typeof verifyPassword = verifyPassword): Verifier {
+export function createVerifier(users: readonly User[], recent: MemoryPart<string>, verify = verifyPassword): Verifier {
   const secret = randomBytes(32);
   const nameOf = (user: string, password: string) =>
     createHmac("sha256", secret).update(`${user.normalize("NFC")}:${password.normalize("NFC")}`).digest("base64url");
@@ -149,7 +150,7 @@ export function createVerifier(users: readonly User[], recent: MemoryPart<string
   const pending = new Map<string, Promise<string | null>>();
   const queue = createTaskQueue(MOST_VERIFYING, MOST_WAITING);
 
-  /** An unknown user costs as much as the first one with a hash: where all hashes cost the same, the time does not tell which users exist. */
+  /** An unknown user costs as much as the first one with a hash: if all hashes cost the same, the time does not tell which users exist. */
   async function verified(given: Credentials, pair: string, unknown: User): Promise<string | null> {
     try {
       const user = hashed.get(given.user.normalize("NFC"));

@@ -107,7 +107,9 @@ function preflightHeaders(config: Config): (exchange: Exchange) => CorsHeaders {
   if (maxAge !== undefined) fixed.push("Access-Control-Max-Age", String(maxAge));
   if (allowHeaders !== undefined && allowHeaders.length > 0) fixed.push("Access-Control-Allow-Headers", allowHeaders.join(", "));
   const headersFor = originHeaders(config, fixed);
-  const asked = [...(allowHeaders === undefined ? ["Access-Control-Request-Headers"] : []), ...(allowPrivateNetwork ? ["Access-Control-Request-Private-Network"] : [])];
+  const asked: string[] = [];
+  if (allowHeaders === undefined) asked.push("Access-Control-Request-Headers");
+  if (allowPrivateNetwork) asked.push("Access-Control-Request-Private-Network");
   const varyOf = (origin: string) => (origin === "" ? asked : [origin, ...asked]).join(", ");
   const vary = { "": varyOf(""), Origin: varyOf("Origin") };
   return ({ headers }) => {

@@ -9,8 +9,8 @@ import type { Exchange } from "../http/exchange.ts";
 import { isHopByHop, type HeaderList } from "../http/headers.ts";
 
 /**
- * The text of an http:// or https:// URL, which may hold references. `secretFrom` says from where on it is masked in what is shown: services
- * expect keys in the query, some in the path.
+ * The text of an http:// or https:// URL, which may hold references. `secretFrom` says from where on it is masked when it is shown:
+ * services expect keys in the query, some in the path.
  */
 export function httpUrl(describe: string, secretFrom: "path" | "query" = "query"): Schema<string, string> {
   const open = secretFrom === "path" ? /^(?:https?:\/\/[^/?#]*\/?)?/i : /^[^?#]*\??/;
@@ -41,7 +41,8 @@ type TlsConfig = Infer<typeof CLIENT_TLS>;
 
 /** Reports `tls` beside a URL that does not use it. */
 export function checkTls(url: string, tls: TlsConfig | undefined, report: (message: string, field: string) => void): void {
-  if (tls !== undefined && !url.startsWith("https:")) report(`is for https:// URLs; this one begins with ${new URL(url).protocol}//`, "tls");
+  if (tls === undefined || url.startsWith("https:")) return;
+  report(`is for https:// URLs; this one begins with ${new URL(url).protocol}//`, "tls");
 }
 
 export function clientTls(config: TlsConfig | undefined): ClientTls | undefined {
@@ -65,7 +66,7 @@ const OWN = /^(host|content-length|expect|trailer|via|forwarded|x-forwarded-[a-z
  * Returns a function that removes the client's own headers of these names and adds others, so that upstreams can trust the names. They are
  * also removed when written with "_", which many upstreams read as "-", and from trailers, which some merge into the headers.
  */
-export function headerReplacer(names: readonly string[]): (exchange: Exchange, added: HeaderList) => Pick<Exchange, "headers" | "trailers"> {
+export function headerReplacer(names: readonly string[]): (given: Exchange, added: HeaderList) => Pick<Exchange, "headers" | "trailers"> {
   if (names.length === 0) return ({ headers, trailers }) => ({ headers, trailers });
   const dashed = (name: string) => name.toLowerCase().replaceAll("_", "-");
   const own = new Set(names.map(dashed));

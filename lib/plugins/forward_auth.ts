@@ -50,7 +50,8 @@ export const forwardAuth = definePlugin({
     const copied = lowerCase(config.responseHeaders);
     const replaced = headerReplacer(copied);
     const logPassed = sparseCount(tools.clock, (requests, error: string) => {
-      tools.log.warn("forward_auth lets requests pass about which it cannot ask", { plugin: tools.scope.key, host: url.host, requests, error });
+      const fields = { plugin: tools.scope.key, host: url.host, requests, error };
+      tools.log.warn("forward_auth lets requests pass about which it cannot ask", fields);
     });
     return (next) => async (exchange) => {
       const { call } = exchange;
@@ -60,7 +61,7 @@ export const forwardAuth = definePlugin({
         answer = await client.ask({ url, headers: question(exchange, sent), timeoutMs, maxBytes: MAX_BYTES, signal: call.signal });
       } catch (error) {
         const { message, status = null } = error as ClientFailure;
-        // A refusal that breaks off, or is too large, is one all the same. When the client has disconnected, the upstream need not be asked.
+        // A refusal that breaks off, or is too large, is one all the same. For a client that has disconnected the upstream is not asked.
         if (config.onError === "deny" || (status !== null && status >= 300) || call.aborted) {
           return problem(call, "auth_unavailable", { why: `forward_auth: ${message}`, headers: ["Retry-After", "1"] });
         }

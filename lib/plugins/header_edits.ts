@@ -65,15 +65,15 @@ export function reportTwice(record: object, field: string, report: (message: str
 }
 
 /** Returns a function that makes a changed copy of a list. A value that comes out empty makes no header. */
-export function headerEditor({ set = {}, add = {}, remove = [], rename = {} }: HeaderChanges): (list: HeaderList, exchange: Exchange) => HeaderList {
-  const setValues = Object.entries(set);
-  const added = Object.entries(add).flatMap(([name, given]) => [given].flat().map((template): [string, Template] => [name, template as Template]));
-  const overwritten = new Set(setValues.map(([name]) => name.toLowerCase()));
+export function headerEditor(changes: HeaderChanges): (list: HeaderList, exchange: Exchange) => HeaderList {
+  const { set = {}, add = {}, remove = [], rename = {} } = changes;
+  const values = Object.entries(set);
+  for (const [name, given] of Object.entries(add)) for (const template of [given].flat()) values.push([name, template as Template]);
+  const overwritten = new Set(Object.keys(set).map((name) => name.toLowerCase()));
   const removed = new Set(remove.map((name) => name.toLowerCase()));
   const renamed = new Map(Object.entries(rename).map(([from, to]) => [from.toLowerCase(), to]));
   // Most other headers are told apart by their length alone.
   const lengths = new Set([...removed, ...overwritten, ...renamed.keys(), ...renamed.values()].map((name) => name.length));
-  const values = [...setValues, ...added];
 
   return (list, exchange) => {
     const replaced = renamed.size === 0 ? NONE : replacedBy(renamed, removed, list);

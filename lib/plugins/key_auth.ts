@@ -61,8 +61,8 @@ export const keyAuth = definePlugin({
     const headers = ["WWW-Authenticate", `Key realm=${quotedString(gatewayName)}`];
     const missing = { headers, detail: "Send the API key in the query parameter apiKey or in the header apiKey." };
     const invalid = { headers, detail: "The API key that was sent is not a valid one." };
-    // Hashing is most of what this plugin costs, so keys that were found are remembered. Only configured keys get in here, so it stays small;
-    // and a Map looks texts up by a hash that is seeded per process, so the time does not tell how near a guess comes.
+    // Hashing is most of what this plugin costs, so valid keys are remembered. Only configured keys get in here, so it stays small; and
+    // a Map looks texts up by a hash that is seeded per process, so the time does not tell how near a guess comes.
     const found = new Map<string, string>();
     /** Compares with every key and never stops early, so that the time tells neither whether one fits nor which. */
     const find = (presented: string): string | undefined => {

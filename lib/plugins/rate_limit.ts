@@ -74,7 +74,8 @@ export const rateLimit = definePlugin({
 
 function windowsOf(config: Pick<Config, "limitSecond" | "limitMin" | "limitHour">): Window[] {
   const window = (name: string, limit: number | undefined, ms: number) => (limit === undefined ? [] : [{ name, limit, ms }]);
-  return [...window("second", config.limitSecond, 1_000), ...window("minute", config.limitMin, 60_000), ...window("hour", config.limitHour, 3_600_000)];
+  const { limitSecond, limitMin, limitHour } = config;
+  return [...window("second", limitSecond, 1_000), ...window("minute", limitMin, 60_000), ...window("hour", limitHour, 3_600_000)];
 }
 
 /** Names begin with their kind, so that no header value can pose as an address. */
@@ -97,8 +98,8 @@ function byAddress(exchange: Exchange): string {
 type Settle = (exchange: Exchange, decision: Decision) => Reply | Promise<Reply>;
 
 /**
- * Refuses, and adds the limits and what is left of them to every reply (draft-ietf-httpapi-ratelimit-headers-10), beside the headers of other
- * instances or the upstream.
+ * Refuses, and adds the limits and what is left of them to every reply (draft-ietf-httpapi-ratelimit-headers-10), beside the headers of
+ * other instances or the upstream.
  */
 function enforcing(windows: readonly Window[], id: string | null): (next: Handler) => Settle {
   const names = windows.map((window) => quotedString(id === null ? window.name : `${id}-${window.name}`));
@@ -124,9 +125,11 @@ function enforcing(windows: readonly Window[], id: string | null): (next: Handle
   };
 }
 
-/** Logs how many requests would have been refused, once a second; never the caller, whose name may be a credential. Replies do not change. */
+/** Logs how many requests would have been refused, once a second; never the caller, whose name may be a credential. */
 function shadowing({ clock, log, scope }: Tools): (next: Handler) => Settle {
-  const refused = sparseCount(clock, (requests) => log.warn("rate_limit in shadow mode would have refused", { plugin: scope.key, requests }));
+  const refused = sparseCount(clock, (requests) => {
+    log.warn("rate_limit in shadow mode would have refused", { plugin: scope.key, requests });
+  });
   return (next) => (exchange, decision) => {
     if (!decision.admitted) refused();
     return next(exchange);

@@ -3,7 +3,7 @@
  */
 import { hash } from "node:crypto";
 
-/** Two numbers of 32 bits. Whoever knew them could choose names that collide: to make look-ups slow, or to use up another caller's limit. */
+/** Two numbers of 32 bits. A client that knew them could choose colliding names, to slow look-ups or to use up another caller's limit. */
 export type Secret = readonly [number, number];
 
 /** Longer names go through SHA-256 first: a header of 16 kB would take too long here. */

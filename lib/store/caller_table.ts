@@ -3,7 +3,7 @@
  */
 import { hashName, type Secret } from "./caller_hash.ts";
 
-/** A slot: the callers admitted before and after this one, the next one in its chain, the caller's block, both halves of the name's hash. */
+/** A slot: the callers admitted before and after this one, the next one in its chain, its block, both halves of its name's hash. */
 const OLDER = 0;
 const NEWER = 1;
 const CHAIN = 2;
@@ -58,8 +58,10 @@ export class CallerTable {
     const first = this.#hash[0]!;
     const second = this.#hash[1]!;
     let slot = this.#chains[first & (this.#chains.length - 1)]!;
-    while (slot !== 0 && (slots[slot * FIELDS + HASH] !== first || slots[slot * FIELDS + HASH + 1] !== second)) slot = slots[slot * FIELDS + CHAIN]!;
-    return slot;
+    for (; slot !== 0; slot = slots[slot * FIELDS + CHAIN]!) {
+      if (slots[slot * FIELDS + HASH] === first && slots[slot * FIELDS + HASH + 1] === second) return slot;
+    }
+    return 0;
   }
 
   /** A slot for the caller who was just looked for and not found: the newest of all. */

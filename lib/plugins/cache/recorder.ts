@@ -1,9 +1,9 @@
 /**
  * A body that is passed on to its reader and recorded at the same time.
  *
- * While it is recorded, the source is read at full speed, however slow the reader: the record holds what the reader has not read yet. A body
- * that grows too long to be recorded goes on at the reader's pace. Once the whole body is there, no upstream timeout covers the reader any
- * more: a reader that reads nothing for a minute is given up here.
+ * While it is recorded, the source is read at full speed, however slow the reader: the record holds what the reader has not read yet.
+ * A body that grows too long to be recorded goes on at the reader's pace. Once the whole body is there, no upstream timeout covers the
+ * reader any more: a reader that reads nothing for a minute is given up here.
  */
 import { Readable } from "node:stream";
 import type { Clock, Timer } from "../../base/clock.ts";
@@ -91,7 +91,8 @@ export class Recorder extends Readable {
       recorded(expected === null || expected === this.#filled ? this.#record : "broken");
       if (this.#isReaderWaiting) this.#give();
     }
-    if (!this.destroyed) this.#patience = this.#options.clock.after(MOST_UNREAD_MS, () => this.destroy(new Fault("request_timeout", "the client reads no more")));
+    const giveUp = () => this.destroy(new Fault("request_timeout", "the client reads no more"));
+    if (!this.destroyed) this.#patience = this.#options.clock.after(MOST_UNREAD_MS, giveUp);
   };
 
   readonly #broken = (cause: Error | null): void => {

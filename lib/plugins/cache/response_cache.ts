@@ -134,7 +134,8 @@ class Cache {
     const key = keyOf(exchange);
     const audience = audienceOf(exchange);
     const entry = this.#store.find(key, audience, exchange.headers);
-    const verdict = entry !== null ? rules.judge(entry, request, now) : this.#store.varyOf(key, audience) === null ? "uri-miss" : "vary-miss";
+    const hasVariants = entry !== null || this.#store.varyOf(key, audience) !== null;
+    const verdict = entry !== null ? rules.judge(entry, request, now) : hasVariants ? "vary-miss" : "uri-miss";
     if (verdict === "use" || verdict === "use stale") return this.#answer(entry!, exchange, request, "hit");
     if (verdict === "use and renew") {
       this.#renew({ exchange, key, request, entry, fwd: "stale" });
@@ -172,10 +173,9 @@ class Cache {
     if (exchange.call.aborted) return problem(exchange.call, "upstream_reset");
     const entry = this.#store.find(key, audienceOf(exchange), exchange.headers);
     const now = this.#clock.now();
-    if (entry !== null) {
-      const isUsable = outcome === "stored" ? rules.judge(entry, request, now) === "use" : outcome === "failed" && rules.replacesErrors(entry, request, now);
-      if (isUsable) return this.#answer(entry, exchange, request, `fwd=${fwd}; collapsed`);
-    }
+    const isShared = outcome === "stored" && entry !== null && rules.judge(entry, request, now) === "use";
+    const isReplaced = outcome === "failed" && entry !== null && rules.replacesErrors(entry, request, now);
+    if (isShared || isReplaced) return this.#answer(entry!, exchange, request, `fwd=${fwd}; collapsed`);
     return this.#fetch({ ...lookup, entry }, null, false);
   }
 
@@ -241,7 +241,8 @@ class Cache {
       fetch.copyNotes("spared");
       discard(reply);
       fetch.end("failed");
-      return this.#answer(entry, exchange, request, `fwd=${lookup.fwd}${isOwnError ? "" : `; fwd-status=${reply.status}`}; detail=stale-if-error`);
+      const fwdStatus = isOwnError ? "" : `; fwd-status=${reply.status}`;
+      return this.#answer(entry, exchange, request, `fwd=${lookup.fwd}${fwdStatus}; detail=stale-if-error`);
     }
     fetch.copyNotes("answered");
     const { status, headers, body } = reply;
@@ -256,7 +257,8 @@ class Cache {
       if (entry !== null && !authorised && !isOwnError && rules.supersedes(status)) this.#store.remove(entry);
       return this.#withStatus(reply, missOf(lookup));
     }
-    const passed = this.#withStatus(reply, `${missOf(lookup)}; stored; ttl=${Math.floor((kept.terms.lifetime - kept.terms.ageThen) / 1_000)}`);
+    const ttl = Math.floor((kept.terms.lifetime - kept.terms.ageThen) / 1_000);
+    const passed = this.#withStatus(reply, `${missOf(lookup)}; stored; ttl=${ttl}`);
     const put = (whole: Buffer | null) => this.#store.put(entryOf(lookup, kept, timing, reply, whole), exchange.headers);
     if (body === null || Buffer.isBuffer(body)) {
       this.#settle(fetch, put(body === null ? null : recordOf(body)) && isShareable(kept));
@@ -335,7 +337,8 @@ class Cache {
     if (notes.cache === null || notes.cache === "miss") notes.cache = resultOf(status);
     const age = rules.ageOf(entry, this.#clock.now());
     const ttl = Math.floor((entry.terms.lifetime - age) / 1_000);
-    const added = ["Age", String(Math.floor(age / 1_000)), "Cache-Status", `${this.#settings.name}; ${status}; ttl=${ttl}; key=${keyShown(exchange)}`];
+    const cacheStatus = `${this.#settings.name}; ${status}; ttl=${ttl}; key=${keyShown(exchange)}`;
+    const added = ["Age", String(Math.floor(age / 1_000)), "Cache-Status", cacheStatus];
     if (request.conditional && rules.isNotModified(exchange.headers, entry, this.#clock.wall())) {
       return { status: 304, headers: [...rules.notModifiedHeaders(entry.headers), ...added], body: null };
     }

@@ -9,8 +9,8 @@ import { deltaSeconds, directives, fieldNames, milliseconds, type Directives } f
 import type { Entry, Terms } from "./store.ts";
 
 /**
- * What a request says that concerns a cache (§5.2.1): its directives, in milliseconds, and whether it has credentials (`known`: an auth plugin
- * knows the caller), conditions that a stored reply can answer, or a header that only the origin can evaluate.
+ * What a request says that concerns a cache (§5.2.1): its directives, in milliseconds, and whether it has credentials (`known`: an auth
+ * plugin knows the caller), conditions that a stored reply can answer, or a header that only the origin can evaluate.
  */
 export function cacheRequestOf(headers: HeaderList, known: boolean) {
   const has = { authorised: known, conditional: false, bypass: false, directed: false };
@@ -174,7 +174,7 @@ export function ageOf({ terms, cameAt }: Entry, now: number): number {
   return terms.ageThen + now - cameAt;
 }
 
-/** May a stored reply be used: as it is, stale, or stale while it is renewed in the background? Else why the upstream is asked (RFC 9211 §2.2). */
+/** How a stored reply may be used; "stale" and "request" say why it may not (RFC 9211 §2.2). */
 export type Verdict = "use" | "use stale" | "use and renew" | "stale" | "request";
 
 /** §4, §5.2.1. */
