@@ -70,8 +70,8 @@ export class Fetch {
   /** Its reply must not be stored. */
   isOutdated = false;
   readonly #list: Fetches;
-  readonly #interested = new Set<Call>();
-  readonly #waiting = new Map<Call, (outcome: Outcome) => void>();
+  /** The interested clients; null for the one whose request this is, which does not wait for the outcome. */
+  readonly #clients = new Map<Call, ((outcome: Outcome) => void) | null>();
   /** Whose end the call's end waits for. */
   readonly #users: Set<"client" | "store">;
 
@@ -91,25 +91,22 @@ export class Fetch {
     client.notes.plugin = null;
     list.add(this);
     if (isBackground) return;
-    this.#interest(client);
+    this.#join(client, null);
     client.onEnd(() => this.#part("client"));
   }
 
   /** Whether others wait for it. */
   get isShared(): boolean {
-    return this.#waiting.size > 0;
+    return [...this.#clients.values()].some((resolve) => resolve !== null);
   }
 
   get isWanted(): boolean {
-    return this.options.isBackground || this.#interested.size > 0;
+    return this.options.isBackground || this.#clients.size > 0;
   }
 
   /** Resolves when the outcome is known, or when this client has disconnected. */
   wait(client: Call): Promise<Outcome> {
-    return new Promise((resolve) => {
-      this.#waiting.set(client, resolve);
-      this.#interest(client);
-    });
+    return new Promise((resolve) => this.#join(client, resolve));
   }
 
   /** Notes for the client's request what was noted for this one; an error that a stored reply replaces is not. */
@@ -124,10 +121,8 @@ export class Fetch {
 
   /** This client is no longer interested. */
   leave(client: Call): void {
-    const resolve = this.#waiting.get(client);
-    this.#waiting.delete(client);
-    resolve?.("unshared");
-    if (!this.#interested.delete(client) || this.isWanted) return;
+    this.#clients.get(client)?.("unshared");
+    if (!this.#clients.delete(client) || this.isWanted) return;
     // Nobody may begin to wait for what is about to end.
     this.#list.hide(this);
     this.call.abort();
@@ -136,11 +131,11 @@ export class Fetch {
   /** Answers the clients that wait; nobody may begin to. */
   announce(outcome: Outcome): void {
     this.#list.hide(this);
-    for (const [client, resolve] of this.#waiting) {
-      this.#interested.delete(client);
+    for (const [client, resolve] of this.#clients) {
+      if (resolve === null) continue;
+      this.#clients.delete(client);
       resolve(outcome);
     }
-    this.#waiting.clear();
     if (outcome !== "stored" && !this.isWanted) this.call.abort();
   }
 
@@ -157,8 +152,8 @@ export class Fetch {
     if (this.#users.size === 0) this.call.close();
   }
 
-  #interest(client: Call): void {
-    this.#interested.add(client);
+  #join(client: Call, resolve: ((outcome: Outcome) => void) | null): void {
+    this.#clients.set(client, resolve);
     client.onAbort(() => this.leave(client));
   }
 }
