@@ -1,9 +1,8 @@
 /**
- * The plugin kind `acl`: lets a request pass by the address it comes from, else answers 403 `forbidden` (RFC 9110 §15.5.4).
- * Which address that is behind trusted proxies has been found out by `server/receive.ts`.
+ * The plugin kind `acl`: admits requests by the client's address; the others get 403 `forbidden` (RFC 9110 §15.5.4).
  *
- * An IPv4 address that comes as IPv4-mapped IPv6 (RFC 4291 §2.5.5.2) is the IPv4 address. A client whose address is not known (on a
- * socket that has none) is on no whitelist, and might be on any blacklist: both refuse it.
+ * An IPv4-mapped IPv6 address (RFC 4291 §2.5.5.2) is the IPv4 address. A client whose address is unknown (on a socket that has none) is
+ * refused by both kinds of list.
  */
 import { cidrSet } from "../base/cidr.ts";
 import { ADDRESS_RANGE } from "../config/model.ts";
@@ -31,12 +30,10 @@ export const acl = definePlugin({
   create({ whitelist, blacklist }) {
     const listed = cidrSet(whitelist ?? blacklist ?? []);
     const passes = whitelist !== undefined;
+    const refused = { detail: "Requests from this address are not accepted here." };
     return (next) => (exchange) => {
       const { clientAddress } = exchange;
-      if (clientAddress !== "" && listed.has(clientAddress) === passes) return next(exchange);
-      return problem(exchange.call, "forbidden", REFUSED);
+      return clientAddress !== "" && listed.has(clientAddress) === passes ? next(exchange) : problem(exchange.call, "forbidden", refused);
     };
   },
 });
-
-const REFUSED = { detail: "Requests from this address are not taken here." };

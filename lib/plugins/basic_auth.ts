@@ -1,34 +1,31 @@
 /**
- * The plugin kind `basic_auth`: lets a request pass when its Authorization header holds a configured user name and password (HTTP Basic,
- * RFC 7617). How often somebody may guess is the affair of `rate_limit`.
+ * The plugin kind `basic_auth`: admits requests whose Authorization header holds a configured user name and password (RFC 7617).
  *
  * Both are read as UTF-8 and compared in Unicode's form NFC, case included (RFC 8265). No header, or another scheme: 401
- * `credentials_missing`; anything else that does not fit, two Authorization headers included: 401 `credentials_invalid`. When more
- * passwords wait to be verified than can be soon: 503 `auth_unavailable`.
+ * `credentials_missing`; anything else that does not fit, two Authorization headers included: 401 `credentials_invalid`. When too many
+ * passwords wait to be verified: 503 `auth_unavailable`.
  */
-import { passwordProblem } from "../base/password.ts";
+import { createHmac, randomBytes } from "node:crypto";
+import { isHashed, passwordProblem, verifyPassword } from "../base/password.ts";
+import type { MemoryPart } from "../base/shared_memory.ts";
+import { createTaskQueue } from "../base/task_queue.ts";
 import { array, boolean, object, optional, string, withDefault, type Infer } from "../config/schema.ts";
 import { basicCredentials, type Credentials } from "../http/basic.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import { headerValues, quotedString, withoutHeader } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import { createBasicUsers, type BasicUser } from "./basic_users.ts";
-import { definePlugin } from "./plugin.ts";
+import { definePlugin, type KeptState } from "./plugin.ts";
 
 const USERNAME = { min: 1, max: 128, describe: "Who presents it: the caller's identity in rate limits and logs." };
 const PASSWORD = { min: 1, secret: true, describe: "The password, or its hash as `edge-gateway hash-password` prints it." };
+const USER = object({ username: string(USERNAME), password: string(PASSWORD) });
 
 const schema = object(
   {
     username: optional(string(USERNAME)),
     password: optional(string(PASSWORD)),
-    users: optional(
-      array(object({ username: string(USERNAME), password: string(PASSWORD) }), {
-        min: 1,
-        describe: "User names and passwords of several callers.",
-      }),
-    ),
+    users: optional(array(USER, { min: 1, describe: "User names and passwords of several callers." })),
     realm: optional(
       string({
         min: 1,
@@ -45,26 +42,28 @@ const schema = object(
       if ((username === undefined) !== (password === undefined)) return report('needs "username" and "password" together');
       if (username === undefined && users === undefined) report('needs "username" and "password", or "users"');
       const places = new Map<string, string>();
-      const look = (user: BasicUser, place: string, ...under: (string | number)[]) => {
+      const check = (user: User, place: string, ...under: (string | number)[]) => {
         const name = user.username.normalize("NFC");
         // RFC 7617 §2: the first colon ends the user name; neither part may hold control characters.
         if (name.includes(":")) report("cannot hold a colon: it would end there", ...under, "username");
         if (CONTROL.test(name)) report("cannot hold control characters", ...under, "username");
-        const problem = CONTROL.test(user.password) ? "cannot hold control characters" : (passwordProblem(user.password) ?? otherHash(user.password));
-        if (problem !== null) report(problem, ...under, "password");
+        const wrong = passwordProblem(user.password) ?? otherHash(user.password);
+        if (CONTROL.test(user.password)) report("cannot hold control characters", ...under, "password");
+        else if (wrong !== null) report(wrong, ...under, "password");
         const first = places.get(name);
         if (first !== undefined) report(`is the same user as ${first}`, ...under, "username");
         places.set(name, place);
       };
-      if (username !== undefined && password !== undefined) look({ username, password }, "username");
-      users?.forEach((user, i) => look(user, `users[${i}]`, "users", i));
+      if (username !== undefined && password !== undefined) check({ username, password }, "username");
+      users?.forEach((user, i) => check(user, `users[${i}]`, "users", i));
     },
   },
 );
 
+/** RFC 7617 §2 forbids them; and to scrypt, a password with NULs behind it is the same one (HMAC fills its key up with them). */
 const CONTROL = /\p{Cc}/u;
 
-/** Taken for plain text it would lock out whoever knows the password, and let in whoever has read the hash. */
+/** Read as plain text, a hash would lock out the user, and let in whoever has read the hash. */
 function otherHash(password: string): string | null {
   return OTHER_HASH.test(password) ? "is a hash of another kind; only what `edge-gateway hash-password` prints is understood" : null;
 }
@@ -77,9 +76,10 @@ export const basicAuth = definePlugin({
   schema,
   guards: true,
   create(config, tools) {
-    const known = usersOf(config);
-    // What has been verified stays so over reloads, as long as the users do.
-    const users = tools.keep("users", known, () => createBasicUsers(known, tools.verdicts.part()));
+    const { username, password, users = [] } = config;
+    const known = username === undefined || password === undefined ? users : [{ username, password }, ...users];
+    // Verified pairs are kept over reloads that do not change the users.
+    const verifier = tools.keep("users", known, () => createVerifier(known, tools.verdicts.part()));
     const headers = ["WWW-Authenticate", `Basic realm=${quotedString(config.realm ?? tools.gatewayName)}, charset="UTF-8"`];
     const missing = { headers, detail: "Send a user name and password (HTTP Basic authentication)." };
     const invalid = { headers, detail: "The user name or password that was sent is not a valid one." };
@@ -95,14 +95,20 @@ export const basicAuth = definePlugin({
     return (next) => (exchange) => {
       const given = headerValues(exchange.headers, "authorization");
       if (!given.some(isBasic)) return problem(exchange.call, "credentials_missing", missing);
-      // Of two the upstream might read the other one.
+      // Of two headers the upstream might read the other one.
       const credentials = given.length > 1 ? null : basicCredentials(given[0]);
-      const identity = credentials === null || holdsControl(credentials) ? null : users.identify(credentials);
-      if (!(identity instanceof Promise)) return settle(exchange, identity, next);
-      return identity.then((later) => settle(exchange, later, next));
+      const isMalformed = credentials === null || CONTROL.test(credentials.user) || CONTROL.test(credentials.password);
+      const identity = isMalformed ? null : verifier.identify(credentials);
+      return identity instanceof Promise ? identity.then((later) => settle(exchange, later, next)) : settle(exchange, identity, next);
     };
   },
 });
+
+function isBasic(authorization: string): boolean {
+  return BASIC.test(authorization);
+}
+
+const BASIC = /^basic(?: |$)/i;
 
 const OVERLOADED = {
   headers: ["Retry-After", "1"],
@@ -110,15 +116,65 @@ const OVERLOADED = {
   why: "too many passwords wait to be verified",
 };
 
-/** RFC 7617 §2 forbids them; and to scrypt, a password with NULs behind it is the same one (HMAC fills its key up with them). */
-function holdsControl({ user, password }: Credentials): boolean {
-  return CONTROL.test(user) || CONTROL.test(password);
+type User = Infer<typeof USER>;
+
+export interface Verifier extends KeptState {
+  /** The user's name as configured; null when name or password is wrong; undefined when too many others are being verified. */
+  identify(given: Credentials): string | null | undefined | Promise<string | null | undefined>;
 }
 
-function isBasic(authorization: string): boolean {
-  return authorization.slice(0, 5).toLowerCase() === "basic" && (authorization.length === 5 || authorization.charCodeAt(5) === 0x20);
-}
+/** In the shared memory, for the name of a user, which the configuration holds anyway. */
+const VERDICT_BYTES = 16;
+/** Half of the thread pool, which also looks up the names of upstreams and reads files. */
+const MOST_VERIFYING = 2;
+/** At some 60 ms each, nobody waits much longer than a second. */
+const MOST_WAITING = 32;
 
-function usersOf({ username, password, users = [] }: Infer<typeof schema>): readonly BasicUser[] {
-  return username === undefined || password === undefined ? users : [{ username, password }, ...users];
+/**
+ * Verifies user names and passwords. `recent` remembers the pairs whose hash was verified.
+ *
+ * Pairs are looked up by an HMAC with a random key, so that the time of a look-up tells nothing about what is stored, and the remembered
+ * pairs are of no use to anybody else.
+ */
+export function createVerifier(users: readonly User[], recent: MemoryPart<string>, verify = verifyPassword): Verifier {
+  const secret = randomBytes(32);
+  const nameOf = (user: string, password: string) =>
+    createHmac("sha256", secret).update(`${user.normalize("NFC")}:${password.normalize("NFC")}`).digest("base64url");
+  const plain = new Map<string, string>();
+  const hashed = new Map<string, User>();
+  for (const user of users) {
+    if (isHashed(user.password)) hashed.set(user.username.normalize("NFC"), user);
+    else plain.set(nameOf(user.username, user.password), user.username);
+  }
+  const [decoy] = hashed.values();
+  const pending = new Map<string, Promise<string | null>>();
+  const queue = createTaskQueue(MOST_VERIFYING, MOST_WAITING);
+
+  /** An unknown user costs as much as the first one with a hash: if all hashes cost the same, the time does not tell which users exist. */
+  async function verified(given: Credentials, pair: string, unknown: User): Promise<string | null> {
+    try {
+      const user = hashed.get(given.user.normalize("NFC"));
+      const { username, password } = user ?? unknown;
+      if (!(await queue.take(() => verify(given.password, password))) || user === undefined) return null;
+      recent.set(pair, username, VERDICT_BYTES);
+      return username;
+    } finally {
+      pending.delete(pair);
+    }
+  }
+
+  return {
+    identify(given) {
+      const pair = nameOf(given.user, given.password);
+      const known = plain.get(pair);
+      if (known !== undefined || decoy === undefined) return known ?? null;
+      const earlier = recent.get(pair) ?? pending.get(pair);
+      if (earlier !== undefined) return earlier;
+      if (!queue.room) return undefined;
+      const answer = verified(given, pair, decoy);
+      pending.set(pair, answer);
+      return answer;
+    },
+    close: () => recent.close(),
+  };
 }

@@ -1,9 +1,6 @@
 /**
- * The plugin kind `bot_protection`: refuses clients by what they call themselves in User-Agent (RFC 9110 §10.1.5), with 403
- * `bot_detected`. It keeps out those that say who they are; what a client really is, no header tells.
- *
- * A part that is found anywhere in the header counts, whatever its case. The whitelist goes before the blacklist; a whitelist alone lets
- * nobody else pass.
+ * The plugin kind `bot_protection`: refuses clients by their User-Agent (RFC 9110 §10.1.5), with 403 `bot_detected`. It keeps out clients
+ * that say who they are; a header cannot tell what a client really is.
  */
 import { array, boolean, object, optional, string, withDefault } from "../config/schema.ts";
 import { headerValues, type HeaderList } from "../http/headers.ts";
@@ -35,26 +32,22 @@ export const botProtection = definePlugin({
   schema,
   guards: true,
   create({ blacklist, whitelist, allowEmpty }) {
-    const good = lowerCase(whitelist ?? []);
-    const bad = lowerCase(blacklist ?? []);
+    const lowerCase = (parts: readonly string[] = []) => parts.map((part) => part.toLowerCase());
+    const good = lowerCase(whitelist);
+    const bad = lowerCase(blacklist);
     const othersPass = blacklist !== undefined || whitelist === undefined;
     const passes = (agent: string) => holdsOne(agent, good) || (othersPass && !holdsOne(agent, bad));
+    const empty = { detail: "Send a User-Agent header that says who you are." };
+    const refused = { detail: "Clients with this User-Agent are not served here." };
     return (next) => (exchange) => {
       const agent = userAgent(exchange.headers).toLowerCase();
       if (agent === "" ? allowEmpty : passes(agent)) return next(exchange);
-      return problem(exchange.call, "bot_detected", agent === "" ? EMPTY : REFUSED);
+      return problem(exchange.call, "bot_detected", agent === "" ? empty : refused);
     };
   },
 });
 
-const EMPTY = { detail: "Send a User-Agent header that says who you are." };
-const REFUSED = { detail: "Clients with this User-Agent are not served here." };
-
-function lowerCase(parts: readonly string[]): readonly string[] {
-  return parts.map((part) => part.toLowerCase());
-}
-
-/** "" when there is none, or a blank one. Should there be several, all of them: the upstream may read another one than we do. */
+/** "" when there is none, or a blank one. Of several headers all count: the upstream may read another one than we do. */
 function userAgent(headers: HeaderList): string {
   const values = headerValues(headers, "user-agent");
   return (values.length === 1 ? values[0]! : values.filter((value) => value.trim() !== "").join(", ")).trim();

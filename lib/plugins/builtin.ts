@@ -18,7 +18,7 @@ import { requestHeaders } from "./request_headers.ts";
 import { requestSizeLimit } from "./request_size_limit.ts";
 import { requestTermination } from "./request_termination.ts";
 import { requestValidation } from "./request_validation.ts";
-import { responseCache } from "./response_cache.ts";
+import { responseCache } from "./cache/response_cache.ts";
 import { responseHeaders } from "./response_headers.ts";
 
 export const builtinPlugins: readonly AnyPlugin[] = [

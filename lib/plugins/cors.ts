@@ -1,20 +1,18 @@
 /**
- * The plugin kind `cors`: says which web pages of other origins may read what is answered here, as the Fetch standard has it (§3.2), and
- * answers their preflights (204) although the route does not list OPTIONS. It refuses nobody: that is what browsers do with what it says.
+ * The plugin kind `cors`: says which web pages of other origins may read replies (Fetch Standard §3.2), and answers preflights (204)
+ * although the route does not list OPTIONS. It refuses no request: browsers enforce what it says.
  *
- * It reads Origin, Access-Control-Request-Method, -Headers and -Private-Network. What it says stands in the place of what the upstream
- * says in Access-Control-… headers, on every reply that passes through it, refusals of other plugins included. Replies that depend on
- * the origin say so in Vary. WebSockets know no CORS: their opening passes as it is.
+ * Its Access-Control-… headers replace the upstream's, on every reply that passes it, other plugins' refusals included. Replies that
+ * depend on the origin say so in Vary. CORS does not cover WebSockets: their opening passes unchanged.
  */
 import { TOKEN } from "../config/model.ts";
 import { array, boolean, integer, object, optional, string, withDefault, type Infer } from "../config/schema.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { headerValue, tokens, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
-import { originProblem, originTest } from "./cors_origins.ts";
 import { definePlugin } from "./plugin.ts";
 
-const ORIGIN = string({
+const CORS_ORIGIN = string({
   hint: 'an origin such as "https://app.example.com" or "https://*.example.com", or "*"',
   check: originProblem,
 });
@@ -23,7 +21,7 @@ const CORS_METHOD = string({ hint: 'an HTTP method in upper case, or "*"', check
 
 const schema = object(
   {
-    allow_origins: array(ORIGIN, { min: 1, describe: "Origins of the pages that may read replies." }),
+    allow_origins: array(CORS_ORIGIN, { min: 1, describe: "Origins of the pages that may read replies." }),
     allow_methods: withDefault(
       array(CORS_METHOD, { min: 1, describe: "Methods that such pages may use beside GET, HEAD and POST." }),
       ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"],
@@ -51,96 +49,92 @@ const schema = object(
   },
 );
 
-function methodProblem(text: string): string | undefined {
-  if (!TOKEN.test(text)) return "";
-  return text === text.toUpperCase() ? undefined : `methods are case-sensitive, write "${text.toUpperCase()}"`;
-}
+type Config = Infer<typeof schema>;
 
 export const cors = definePlugin({
   name: "cors",
   schema,
   takes: "preflights",
   create(config) {
-    const onRequest = requestWords(config);
-    const onPreflight = preflightWords(config);
+    const forRequest = requestHeaders(config);
+    const forPreflight = preflightHeaders(config);
     return (next) => (exchange) => {
-      const preflight = isPreflight(exchange);
-      const words = preflight ? onPreflight(exchange) : onRequest(exchange);
-      if (preflight && !config.preflightContinue) return { status: 204, headers: saidOn([], words), body: null };
+      const isPreflight = isPreflightRequest(exchange);
+      const added = isPreflight ? forPreflight(exchange) : forRequest(exchange);
+      if (isPreflight && !config.preflightContinue) return { status: 204, headers: merged([], added), body: null };
       const reply = next(exchange);
-      return reply instanceof Promise ? reply.then((later) => said(later, words)) : said(reply, words);
+      return reply instanceof Promise ? reply.then((later) => withCors(later, added)) : withCors(reply, added);
     };
   },
 });
 
-type Config = Infer<typeof schema>;
-
-/** What a reply says of CORS. */
-interface Words {
+/** What is added to a reply. */
+interface CorsHeaders {
   readonly headers: HeaderList;
   /** The request headers that this depends on, as they stand in Vary; "" when it depends on none. */
   readonly vary: string;
 }
 
-function isPreflight({ method, headers }: Exchange): boolean {
+function isPreflightRequest({ method, headers }: Exchange): boolean {
   return method === "OPTIONS" && headerValue(headers, "access-control-request-method") !== undefined && headerValue(headers, "origin") !== undefined;
 }
 
-/** Who asked, and whether it may: the words for every kind of reply begin with that. */
-function originWords(config: Config, rest: HeaderList): (origin: string | undefined) => Words {
-  const always: Words = { headers: ["Access-Control-Allow-Origin", "*", ...rest], vary: "" };
-  // Also without an Origin: a cache may have asked for somebody else, and the answer is the same for everybody.
+/** For an origin: whether it is allowed, and what else is said to it then. */
+function originHeaders(config: Config, rest: HeaderList): (origin: string | undefined) => CorsHeaders {
+  const always: CorsHeaders = { headers: ["Access-Control-Allow-Origin", "*", ...rest], vary: "" };
+  // Also without an Origin: a cache may give the reply to other clients, and it is the same for all.
   if (config.allowOrigins.includes("*")) return () => always;
   const isAllowed = originTest(config.allowOrigins);
   const tail = config.allowCredentials ? ["Access-Control-Allow-Credentials", "true", ...rest] : rest;
   return (origin) => {
-    if (origin === undefined || !isAllowed(origin)) return UNSAID;
+    if (origin === undefined || !isAllowed(origin)) return NOT_ALLOWED;
     return { headers: ["Access-Control-Allow-Origin", origin, ...tail], vary: "Origin" };
   };
 }
 
-/** It depends on the origin also where nothing is said: the next one that asks a cache may be an allowed one. */
-const UNSAID: Words = { headers: [], vary: "Origin" };
+/** The reply depends on the origin all the same: a cache must not give it to an allowed one. */
+const NOT_ALLOWED: CorsHeaders = { headers: [], vary: "Origin" };
 
-function requestWords(config: Config): (exchange: Exchange) => Words {
+function requestHeaders(config: Config): (exchange: Exchange) => CorsHeaders {
   const { exposeHeaders } = config;
-  const words = originWords(config, exposeHeaders.length === 0 ? [] : ["Access-Control-Expose-Headers", exposeHeaders.join(", ")]);
-  return ({ headers }) => words(headerValue(headers, "origin"));
+  const headersFor = originHeaders(config, exposeHeaders.length === 0 ? [] : ["Access-Control-Expose-Headers", exposeHeaders.join(", ")]);
+  return ({ headers }) => headersFor(headerValue(headers, "origin"));
 }
 
-function preflightWords(config: Config): (exchange: Exchange) => Words {
+function preflightHeaders(config: Config): (exchange: Exchange) => CorsHeaders {
   const { allowMethods, allowHeaders, allowPrivateNetwork, maxAge } = config;
   const fixed = ["Access-Control-Allow-Methods", allowMethods.join(", ")];
   if (maxAge !== undefined) fixed.push("Access-Control-Max-Age", String(maxAge));
   if (allowHeaders !== undefined && allowHeaders.length > 0) fixed.push("Access-Control-Allow-Headers", allowHeaders.join(", "));
-  const words = originWords(config, fixed);
-  const further = [...(allowHeaders === undefined ? [ASKED_HEADERS] : []), ...(allowPrivateNetwork ? [ASKED_NETWORK] : [])];
-  const vary = (first: string) => [...(first === "" ? [] : [first]), ...further].join(", ");
-  const varies = { allowed: vary(config.allowOrigins.includes("*") ? "" : "Origin"), other: vary("Origin") };
+  const headersFor = originHeaders(config, fixed);
+  const asked: string[] = [];
+  if (allowHeaders === undefined) asked.push("Access-Control-Request-Headers");
+  if (allowPrivateNetwork) asked.push("Access-Control-Request-Private-Network");
+  const varyOf = (origin: string) => (origin === "" ? asked : [origin, ...asked]).join(", ");
+  const vary = { "": varyOf(""), Origin: varyOf("Origin") };
   return ({ headers }) => {
-    const { headers: granted } = words(headerValue(headers, "origin"));
-    if (granted.length === 0) return { headers: granted, vary: varies.other };
-    const all = [...granted];
-    const asked = allowHeaders === undefined ? headerValue(headers, "access-control-request-headers") : undefined;
-    if (asked !== undefined && NAMES.test(asked)) all.push("Access-Control-Allow-Headers", asked);
-    if (allowPrivateNetwork && headerValue(headers, "access-control-request-private-network") === "true") {
-      all.push("Access-Control-Allow-Private-Network", "true");
+    const allowed = headersFor(headerValue(headers, "origin"));
+    const all = [...allowed.headers];
+    if (all.length > 0) {
+      const names = allowHeaders === undefined ? headerValue(headers, "access-control-request-headers") : undefined;
+      if (names !== undefined && NAMES.test(names)) all.push("Access-Control-Allow-Headers", names);
+      if (allowPrivateNetwork && headerValue(headers, "access-control-request-private-network") === "true") {
+        all.push("Access-Control-Allow-Private-Network", "true");
+      }
     }
-    return { headers: all, vary: varies.allowed };
+    return { headers: all, vary: vary[allowed.vary as keyof typeof vary] };
   };
 }
 
-const ASKED_HEADERS = "Access-Control-Request-Headers";
-const ASKED_NETWORK = "Access-Control-Request-Private-Network";
 /** Field names with commas between them. */
 const NAMES = /^[!#$%&'*+.^_`|~0-9A-Za-z, -]+$/;
 
-function said(reply: Reply, words: Words): Reply {
-  return reply.status === 101 ? reply : { ...reply, headers: saidOn(reply.headers, words) };
+function withCors(reply: Reply, added: CorsHeaders): Reply {
+  return reply.status === 101 ? reply : { ...reply, headers: merged(reply.headers, added) };
 }
 
-/** The headers with our words in the place of whatever they said of CORS. */
-function saidOn(given: HeaderList, { headers, vary }: Words): HeaderList {
+/** The headers with ours in place of the upstream's. */
+function merged(given: HeaderList, { headers, vary }: CorsHeaders): HeaderList {
   const list: string[] = [];
   for (let i = 0; i < given.length; i += 2) {
     const name = given[i]!;
@@ -160,4 +154,43 @@ function isCorsHeader(name: string): boolean {
 function missingIn(known: readonly string[], vary: string): string {
   if (known.includes("*")) return "";
   return vary.split(", ").filter((name) => !known.includes(name.toLowerCase())).join(", ");
+}
+
+/** Whether pages of an origin, as the Origin header has it, are allowed. `entries` are checked and hold no "*" alone. */
+export function originTest(entries: readonly string[]): (origin: string) => boolean {
+  const exact = new Set(entries.filter((entry) => !entry.includes("*")));
+  const wildcards = entries.filter((entry) => entry.includes("*")).map((entry) => entry.split("*") as [scheme: string, suffix: string]);
+  return (origin) => {
+    if (exact.has(origin)) return true;
+    for (const [scheme, suffix] of wildcards) {
+      if (!origin.startsWith(scheme) || !origin.endsWith(suffix)) continue;
+      // Only what a browser can have written: "https://evil.example/.example.com" ends the same.
+      if (HOST_PART.test(origin.slice(scheme.length, -suffix.length))) return true;
+    }
+    return false;
+  };
+}
+
+const HOST_PART = /^[a-z0-9._-]+$/;
+
+/** Undefined for `*`, for an origin (RFC 6454 §6.1), and for one with `*.` in front of its host; else what is wrong with it. */
+export function originProblem(text: string): string | undefined {
+  if (text === "*") return undefined;
+  if (text === "null") return "null is the origin of any page that hides its own: allow * or none of them";
+  if (text !== text.toLowerCase()) return `browsers write it in lower case, "${text.toLowerCase()}"`;
+  const match = ORIGIN.exec(text);
+  if (match === null) return /[^\x00-\x7f]/.test(text) ? "browsers write names beyond ASCII in their xn-- form" : "";
+  const { scheme, port, rest } = match.groups as { scheme: string; port?: string; rest: string };
+  if (rest !== "") return `an origin has no path: write "${text.slice(0, text.length - rest.length)}"`;
+  if (port === undefined) return undefined;
+  if (Number(port) > 65_535 || port.startsWith("0")) return "a port is a number from 1 to 65535";
+  const isDefault = (scheme === "http" && port === "80") || (scheme === "https" && port === "443");
+  return isDefault ? `browsers leave out the default port: write "${text.slice(0, text.lastIndexOf(":"))}"` : undefined;
+}
+
+const ORIGIN = /^(?<scheme>[a-z][a-z0-9+.-]*):\/\/(?:(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\])(?::(?<port>[0-9]{1,5}))?(?<rest>(?:\/.*)?)$/;
+
+function methodProblem(text: string): string | undefined {
+  if (!TOKEN.test(text)) return "";
+  return text === text.toUpperCase() ? undefined : `methods are case-sensitive, write "${text.toUpperCase()}"`;
 }

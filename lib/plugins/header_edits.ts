@@ -1,7 +1,7 @@
 /**
- * Changes of header lists as a configuration asks for them: remove, rename, set, add, in this order. What `request_headers` and
- * `response_headers` have in common; which headers are out of bounds is theirs to say.
+ * Changes header lists as a configuration says: remove, rename, set, add, in this order. For `request_headers` and `response_headers`.
  */
+import { TOKEN } from "../config/model.ts";
 import { anyOf, array, object, optional, record, string, type ObjectOut, type Path } from "../config/schema.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { isHopByHop, type HeaderList } from "../http/headers.ts";
@@ -23,7 +23,7 @@ const fieldsWith = (secret: boolean) => ({
 
 export type HeaderChanges = ObjectOut<ReturnType<typeof fieldsWith>>;
 
-/** "secret": the values are for upstreams, which may want credentials in them; clients see "open" ones anyway. */
+/** "secret": the values are for upstreams, and may be credentials; clients see "open" ones anyway. */
 export function headerChanges(describe: string, values: "secret" | "open", refuse: Refuse) {
   return object(fieldsWith(values === "secret"), {
     describe,
@@ -31,14 +31,12 @@ export function headerChanges(describe: string, values: "secret" | "open", refus
       const { remove = [], rename = {}, set = {}, add = {} } = value;
       if (remove.length + [rename, set, add].flatMap(Object.keys).length === 0) report('needs at least one of "remove", "rename", "set" and "add"');
       const check = (name: string, change: "away" | "here", ...under: Path) => {
-        const wrong = whyUntouchable(name) ?? refuse(name.toLowerCase(), change);
+        const wrong = framingProblem(name) ?? refuse(name.toLowerCase(), change);
         if (wrong !== undefined) report(wrong, ...under);
         return wrong === undefined;
       };
       remove.forEach((name, i) => check(name, "away", "remove", i));
-      unique(Object.keys(rename), "rename", report);
-      unique(Object.keys(set), "set", report);
-      unique(Object.keys(add), "add", report);
+      for (const [field, record] of Object.entries({ rename, set, add })) reportTwice(record, field, report);
       const targets = new Map<string, string>();
       for (const [from, to] of Object.entries(rename)) {
         if (!check(from, "away", "rename", from) || !check(to, "here", "rename", from)) continue;
@@ -46,53 +44,43 @@ export function headerChanges(describe: string, values: "secret" | "open", refus
         if (first !== undefined) report(`gets the same name as ${first}`, "rename", from);
         else targets.set(to.toLowerCase(), from);
       }
-      for (const name of Object.keys(set)) check(name, "here", "set", name);
-      for (const name of Object.keys(add)) check(name, "here", "add", name);
+      for (const [field, record] of Object.entries({ set, add })) for (const name of Object.keys(record)) check(name, "here", field, name);
     },
   });
 }
 
-function whyUntouchable(name: string): string | undefined {
-  if (!NAME.test(name)) return "is no name of a header";
-  if (isHopByHop(name)) return "concerns a single connection: the gateway sees to it";
-  const lower = name.toLowerCase();
-  return lower === "content-length" || lower === "trailer" ? "says how the message is framed: the gateway sees to it" : undefined;
+function framingProblem(name: string): string | undefined {
+  if (!TOKEN.test(name)) return "is not the name of a header";
+  if (isHopByHop(name)) return "is a header of a single connection: the gateway itself sets it";
+  return /^(?:content-length|trailer)$/i.test(name) ? "is part of how the message is framed: the gateway itself sets it" : undefined;
 }
 
-/** RFC 9110 §5.6.2. */
-const NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
-
-function unique(names: readonly string[], field: string, report: (message: string, ...under: Path) => void): void {
+/** Reports names that a record of headers holds twice, in different cases. */
+export function reportTwice(record: object, field: string, report: (message: string, ...under: Path) => void): void {
   const seen = new Set<string>();
-  for (const name of names) {
-    if (seen.has(name.toLowerCase())) report("stands there twice, in another case", field, name);
+  for (const name of Object.keys(record)) {
+    if (seen.has(name.toLowerCase())) report("stands here twice, in another case", field, name);
     seen.add(name.toLowerCase());
   }
 }
 
-interface Value {
-  readonly name: string;
-  readonly template: Template;
-}
-
-/** Gives the changed copy of a list. A value that comes out empty makes no header. */
+/** Returns a function that makes a changed copy of a list. A value that comes out empty makes no header. */
 export function headerEditor(changes: HeaderChanges): (list: HeaderList, exchange: Exchange) => HeaderList {
-  const set = Object.entries(changes.set ?? {}).map(([name, template]): Value => ({ name, template }));
-  const add = Object.entries(changes.add ?? {}).flatMap(([name, given]) => [given].flat().map((template): Value => ({ name, template: template as Template })));
-  const overwritten = new Set(set.map(({ name }) => name.toLowerCase()));
-  const removed = new Set((changes.remove ?? []).map((name) => name.toLowerCase()));
-  const renamed = new Map(Object.entries(changes.rename ?? {}).map(([from, to]) => [from.toLowerCase(), to]));
-  // What is named by nobody is told by its length alone, most of the time.
+  const { set = {}, add = {}, remove = [], rename = {} } = changes;
+  const values = Object.entries(set);
+  for (const [name, given] of Object.entries(add)) for (const template of [given].flat()) values.push([name, template as Template]);
+  const overwritten = new Set(Object.keys(set).map((name) => name.toLowerCase()));
+  const removed = new Set(remove.map((name) => name.toLowerCase()));
+  const renamed = new Map(Object.entries(rename).map(([from, to]) => [from.toLowerCase(), to]));
+  // Most other headers are told apart by their length alone.
   const lengths = new Set([...removed, ...overwritten, ...renamed.keys(), ...renamed.values()].map((name) => name.length));
-  const touches = lengths.size > 0;
-  const values = [...set, ...add];
 
   return (list, exchange) => {
     const replaced = renamed.size === 0 ? NONE : replacedBy(renamed, removed, list);
     const result: string[] = [];
     for (let i = 0; i < list.length; i += 2) {
       let name = list[i]!;
-      if (touches && lengths.has(name.length)) {
+      if (lengths.has(name.length)) {
         const lower = name.toLowerCase();
         if (removed.has(lower)) continue;
         const to = renamed.get(lower);
@@ -102,7 +90,7 @@ export function headerEditor(changes: HeaderChanges): (list: HeaderList, exchang
       }
       result.push(name, list[i + 1]!);
     }
-    for (const { name, template } of values) {
+    for (const [name, template] of values) {
       const value = template(exchange);
       if (value !== "") result.push(name, value);
     }
@@ -112,7 +100,7 @@ export function headerEditor(changes: HeaderChanges): (list: HeaderList, exchang
 
 const NONE: ReadonlySet<string> = new Set();
 
-/** New names that a header of this list will have, in lower case: who has them now gives way. */
+/** The new names, in lower case, that headers of this list will have: headers that have them already give way. */
 function replacedBy(renamed: ReadonlyMap<string, string>, removed: ReadonlySet<string>, list: HeaderList): ReadonlySet<string> {
   let found: Set<string> | null = null;
   for (let i = 0; i < list.length; i += 2) {

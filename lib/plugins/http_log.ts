@@ -1,20 +1,18 @@
 /**
- * The plugin kind `http_log`: tells an HTTP server of every request once its reply is over, in batches. Waiting, sending again and
- * giving up is `http/delivery_queue.ts`.
+ * The plugin kind `http_log`: sends an entry about every request to an HTTP server, in batches, once the reply is over.
  *
- * It looks at a request and its reply, and changes neither; it never answers itself. A batch is an array of JSON (RFC 8259), or a line
- * for each entry where the content type says so. Credentials that it knows by their place or form are left out.
+ * A batch is an array of JSON (RFC 8259), or a line for each entry where the content type says so. Credentials in known places, or of a
+ * known form, are left out.
  */
-import type { Readable } from "node:stream";
-import { CLIENT_TLS } from "../config/model.ts";
-import { integer, object, oneOf, optional, record, string, withDefault } from "../config/schema.ts";
 import type { Clock } from "../base/clock.ts";
+import { CLIENT_TLS, TOKEN } from "../config/model.ts";
+import { integer, object, oneOf, optional, record, string, withDefault } from "../config/schema.ts";
+import { DeliveryQueue } from "../http/delivery_queue.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
-import { DeliveryQueue } from "../http/delivery_queue.ts";
 import { REDACTED, redacted, redactedPath } from "../http/redact.ts";
 import type { Reply } from "../http/reply.ts";
-import { checkTls, clientTls, hostOf, httpUrl } from "./outside.ts";
+import { checkTls, clientTls, hostOf, httpUrl } from "./endpoint.ts";
 import { definePlugin, type Tools } from "./plugin.ts";
 
 const value = string({ pattern: /^[\t\x20-\x7e]*$/, hint: "text that a header can carry", secret: true });
@@ -40,54 +38,59 @@ const schema = object(
   },
   {
     describe: "Tells an HTTP server of every request.",
-    refine({ headers, httpEndpoint, tls }, complain) {
-      checkTls(httpEndpoint, tls, complain);
+    refine({ headers, httpEndpoint, tls }, report) {
+      checkTls(httpEndpoint, tls, report);
       for (const name of Object.keys(headers)) {
-        const fits = HEADER.test(name) && !/^(content-type|content-length|host|connection|transfer-encoding|expect|te|upgrade|trailer)$/i.test(name);
-        if (!fits) complain("is not the name of a header that can be set here", "headers", name);
+        if (!TOKEN.test(name) || OWN.test(name)) report("is not the name of a header that can be set here", "headers", name);
       }
     },
   },
 );
 
-const HEADER = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
+const OWN = /^(content-type|content-length|host|connection|transfer-encoding|expect|te|upgrade|trailer)$/i;
 
 export const httpLog = definePlugin({
   name: "http_log",
   schema,
   create(config, tools) {
-    const outbox = tools.keep("outbox", config, () => outboxFor(config, tools));
-    const { clock } = tools;
+    const queue = tools.keep("queue", config, () => queueFor(config, tools));
+    const observe = (exchange: Exchange, reply: Reply | null) => {
+      const bytes = bytesRead(exchange, reply);
+      const add = () => {
+        try {
+          queue.add(JSON.stringify(entryOf(exchange, reply, bytes(), tools.clock)));
+        } catch {
+          // An entry that cannot be written must not end the process.
+        }
+      };
+      const socket = reply?.tunnel?.socket;
+      // A tunnel goes on after the reply is out.
+      if (socket === undefined || socket.closed) exchange.call.onEnd(add);
+      else socket.once("close", add);
+    };
     return (next) => (exchange) => {
-      const observed = new Observed(exchange, outbox, clock);
+      const seen = (reply: Reply) => {
+        observe(exchange, reply);
+        return reply;
+      };
+      const failed = (error: unknown): never => {
+        observe(exchange, null);
+        throw error;
+      };
       let reply;
       try {
         reply = next(exchange);
       } catch (error) {
-        observed.watch(null);
-        throw error;
+        return failed(error);
       }
-      if (!(reply instanceof Promise)) {
-        observed.watch(reply);
-        return reply;
-      }
-      return reply.then(
-        (later) => {
-          observed.watch(later);
-          return later;
-        },
-        (error: unknown) => {
-          observed.watch(null);
-          throw error;
-        },
-      );
+      return reply instanceof Promise ? reply.then(seen, failed) : seen(reply);
     };
   },
 });
 
 type Config = Parameters<typeof httpLog.create>[0];
 
-function outboxFor(config: Config, { clock, log, scope }: Tools): DeliveryQueue {
+function queueFor(config: Config, { clock, log, scope }: Tools): DeliveryQueue {
   const { method, contentType, timeoutMs } = config;
   const headers = ["Content-Type", contentType, ...Object.entries(config.headers).flat()];
   const inLines = /^application\/x-ndjson\b/i.test(contentType);
@@ -110,91 +113,57 @@ function outboxFor(config: Config, { clock, log, scope }: Tools): DeliveryQueue 
   });
 }
 
-/** One request, until its reply is over. */
-class Observed {
-  readonly #exchange: Exchange;
-  readonly #outbox: DeliveryQueue;
-  readonly #clock: Clock;
-  #reply: Reply | null = null;
-  /** Bytes of the body that were read; null when nobody can know. */
-  #bytes: number | null = null;
+/** Returns a function that gives the bytes of the body that were read so far; null when that cannot be known. */
+function bytesRead({ method }: Exchange, reply: Reply | null): () => number | null {
+  if (reply?.tunnel !== undefined) return () => null;
+  const body = method === "HEAD" ? null : reply?.body;
+  if (body === undefined) return () => null;
+  if (body === null || Buffer.isBuffer(body)) return () => body?.length ?? 0;
+  let bytes: number | null = null;
+  // Counts once somebody begins to read, and not before: to listen for data is to read it.
+  const look = (event: string | symbol) => {
+    if (event !== "data") return;
+    body.off("newListener", look);
+    bytes = 0;
+    body.on("data", (chunk: Buffer) => (bytes! += chunk.length));
+  };
+  body.on("newListener", look);
+  return () => bytes;
+}
 
-  constructor(exchange: Exchange, outbox: DeliveryQueue, clock: Clock) {
-    this.#exchange = exchange;
-    this.#outbox = outbox;
-    this.#clock = clock;
-  }
-
-  /** Null: there will be none from within. */
-  watch(reply: Reply | null): void {
-    this.#reply = reply;
-    const { call, method } = this.#exchange;
-    const end = () => this.#end();
-    // A tunnel goes on when the reply is out, unless it has ended already.
-    if (reply?.tunnel !== undefined) return void (reply.tunnel.socket.closed ? call.onEnd(end) : reply.tunnel.socket.once("close", end));
-    const body = reply?.body;
-    if (method === "HEAD" || body === null) this.#bytes = 0;
-    else if (body === undefined) this.#bytes = null;
-    else if (Buffer.isBuffer(body)) this.#bytes = body.length;
-    else this.#count(body);
-    call.onEnd(end);
-  }
-
-  /** Listens to the body when somebody begins to read it, and not before: to listen is to read. */
-  #count(body: Readable): void {
-    const look = (event: string | symbol) => {
-      if (event !== "data") return;
-      body.off("newListener", look);
-      this.#bytes = 0;
-      body.on("data", (chunk: Buffer) => (this.#bytes! += chunk.length));
-    };
-    body.on("newListener", look);
-  }
-
-  /** Whatever goes wrong here is no concern of the request's. */
-  #end(): void {
-    try {
-      this.#outbox.add(JSON.stringify(this.#entry()));
-    } catch {
-      // An entry that cannot be written, then, is none.
-    }
-  }
-
-  #entry(): object {
-    const { call, method, scheme, authority, path, query, httpVersion, headers, service, route, clientAddress } = this.#exchange;
-    const { notes } = call;
-    const latency = this.#clock.now() - call.startedAt;
-    const endedAt = this.#clock.wall();
-    const length = headerValue(headers, "content-length");
-    const reply = this.#reply;
-    return {
-      service: service.name,
-      route: route.name,
-      request: {
-        id: call.id,
-        method,
-        scheme,
-        host: authority,
-        path: redactedPath(path),
-        query: redacted(query),
-        http_version: httpVersion,
-        headers: shownHeaders(headers),
-        bytes: length === undefined ? (this.#exchange.body === null ? 0 : null) : Number(length),
-      },
-      response: {
-        // Plugins further out may have replaced the reply; what was sent counts.
-        status: notes.status ?? (call.aborted ? null : (reply?.status ?? null)),
-        headers: shownHeaders(reply?.headers ?? []),
-        bytes: this.#bytes,
-        code: notes.code ?? (call.aborted ? "client_closed" : null),
-      },
-      latency: Math.round(latency * 100) / 100,
-      client_ip: clientAddress,
-      caller: notes.identity,
-      started_at: new Date(endedAt - latency).toISOString(),
-      ended_at: new Date(endedAt).toISOString(),
-    };
-  }
+function entryOf(exchange: Exchange, reply: Reply | null, bytes: number | null, clock: Clock): object {
+  const { call, method, scheme, authority, path, query, httpVersion, headers, body, service, route, clientAddress } = exchange;
+  const { notes } = call;
+  const latency = clock.now() - call.startedAt;
+  const endedAt = clock.wall();
+  const length = headerValue(headers, "content-length");
+  return {
+    service: service.name,
+    route: route.name,
+    request: {
+      id: call.id,
+      method,
+      scheme,
+      host: authority,
+      path: redactedPath(path),
+      query: redacted(query),
+      http_version: httpVersion,
+      headers: shownHeaders(headers),
+      bytes: length === undefined ? (body === null ? 0 : null) : Number(length),
+    },
+    response: {
+      // Plugins further out may have replaced the reply; the status that was sent counts.
+      status: notes.status ?? (call.aborted ? null : (reply?.status ?? null)),
+      headers: shownHeaders(reply?.headers ?? []),
+      bytes,
+      code: notes.code ?? (call.aborted ? "client_closed" : null),
+    },
+    latency: Math.round(latency * 100) / 100,
+    client_ip: clientAddress,
+    caller: notes.identity,
+    started_at: new Date(endedAt - latency).toISOString(),
+    ended_at: new Date(endedAt).toISOString(),
+  };
 }
 
 /** By names in lower case; several of one name as a list. */
@@ -202,7 +171,7 @@ function shownHeaders(list: HeaderList): object {
   const shown = new Map<string, string | string[]>();
   for (let i = 0; i < list.length; i += 2) {
     const name = list[i]!.toLowerCase();
-    const text = shownValue(name, list[i + 1]!);
+    const text = SECRET_HEADERS.has(name) ? REDACTED : redacted(list[i + 1]!);
     const before = shown.get(name);
     if (before === undefined) shown.set(name, text);
     else if (typeof before === "string") shown.set(name, [before, text]);
@@ -210,10 +179,6 @@ function shownHeaders(list: HeaderList): object {
   }
   // fromEntries defines properties: a header named __proto__ is data like any other.
   return Object.fromEntries(shown);
-}
-
-function shownValue(lowerName: string, text: string): string {
-  return SECRET_HEADERS.has(lowerName) ? REDACTED : redacted(text);
 }
 
 const SECRET_HEADERS = new Set([

@@ -8,7 +8,7 @@ import type { Log } from "../base/log.ts";
 import { HttpClient, type ClientTls } from "../http/client.ts";
 import type { Call } from "../http/exchange.ts";
 import { KeySet, keysOf, type Algorithm } from "./jwt_keys.ts";
-import { hostOf } from "./outside.ts";
+import { hostOf } from "./endpoint.ts";
 import type { KeptState } from "./plugin.ts";
 
 /** Where a verifier has its keys from. */

@@ -30,7 +30,7 @@ import { quotedString, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { JwksSource, type KeySource } from "./jwks_source.ts";
 import { ALGORITHM_NAMES, isHmac, isSignedBy, keysOf, KeySet, publicKey, secretKey, soleKey, unfitness, type Algorithm } from "./jwt_keys.ts";
-import { checkTls, clientTls, headerName, hostOf, httpUrl, vouchingFor } from "./outside.ts";
+import { checkTls, clientTls, headerName, hostOf, httpUrl, headerReplacer } from "./endpoint.ts";
 import { definePlugin, type Tools } from "./plugin.ts";
 import { TOKEN_PLACE, tokenReader } from "./token_place.ts";
 
@@ -135,7 +135,7 @@ export const jwt = definePlugin({
     const source = keySource(config, algorithms, tools);
     const check = verifier(config, algorithms, tools);
     const readToken = tokenReader(typeof config.from === "string" ? [config.from] : config.from);
-    const withClaims = vouchingFor(Object.values(config.claimsToHeaders ?? {}));
+    const withClaims = headerReplacer(Object.values(config.claimsToHeaders ?? {}));
     const refuse = refusals(tools.gatewayName);
     return (next) => {
       const settle = (exchange: Exchange, verdict: Verdict): Reply | Promise<Reply> => {

@@ -1,13 +1,12 @@
 /**
- * The plugin kind `key_auth`: lets a request pass when it presents a configured API key.
- * What a caller may do beyond that, and how often, is the affair of other kinds.
+ * The plugin kind `key_auth`: admits requests that present a configured API key.
  *
  * The key is read from the query parameter `apiKey`, and only if there is none from the header `apiKey`; of several, the first counts.
  * A parameter that is present but empty counts as presented. Names and values in the query are read as HTML forms are encoded, so
  * `api%4Bey` is the parameter `apiKey` too; what cannot be decoded is taken as it stands. Other cases (`apikey`) are other parameters.
  */
 import { hash, timingSafeEqual } from "node:crypto";
-import { array, boolean, object, optional, string, withDefault, type Infer } from "../config/schema.ts";
+import { array, boolean, object, optional, string, withDefault } from "../config/schema.ts";
 import { headerValue, quotedString, withoutHeader } from "../http/headers.ts";
 import { problem } from "../http/reply.ts";
 import { definePlugin } from "./plugin.ts";
@@ -43,7 +42,7 @@ const schema = object(
           return report('needs either "key" or "key_sha256"', "keys", i);
         }
         const digest = digestOf(entry);
-        if (digest.equals(EMPTY)) return report("is the hash of the empty key", "keys", i, "key_sha256");
+        if (digest.equals(sha256(""))) return report("is the hash of the empty key", "keys", i, "key_sha256");
         const first = places.get(digest.toString("hex"));
         if (first !== undefined) return report(`is the same key as ${first}`, "keys", i);
         places.set(digest.toString("hex"), `keys[${i}]`);
@@ -56,42 +55,35 @@ export const keyAuth = definePlugin({
   name: "key_auth",
   schema,
   guards: true,
-  create(config, tools) {
-    const { ids, digests } = credentials(config, tools.scope.id ?? "default");
-    const headers = ["WWW-Authenticate", `Key realm=${quotedString(tools.gatewayName)}`];
+  create({ key, keys = [], hideCredentials }, { gatewayName, scope }) {
+    const entries = key === undefined ? keys : [...keys, { id: scope.id ?? "default", key }];
+    const credentials = entries.map((entry) => ({ identity: entry.id, digest: digestOf(entry) }));
+    const headers = ["WWW-Authenticate", `Key realm=${quotedString(gatewayName)}`];
     const missing = { headers, detail: "Send the API key in the query parameter apiKey or in the header apiKey." };
     const invalid = { headers, detail: "The API key that was sent is not a valid one." };
-    // Hashing is most of what this plugin costs: a key that was found once is found again without it. Only configured keys get in here, so
-    // it stays small; and a text is looked up by its hash, seeded per process, so that the time tells nothing of how near a guess comes.
-    const found = new Map<string, number>();
-    const indexOf = (presented: string): number => {
-      const index = find(digests, sha256(presented));
-      if (index >= 0) found.set(presented, index);
-      return index;
+    // Hashing is most of what this plugin costs, so valid keys are remembered. Only configured keys get in here, so it stays small; and
+    // a Map looks texts up by a hash that is seeded per process, so the time does not tell how near a guess comes.
+    const found = new Map<string, string>();
+    /** Compares with every key and never stops early, so that the time tells neither whether one fits nor which. */
+    const find = (presented: string): string | undefined => {
+      const given = sha256(presented);
+      let identity: string | undefined;
+      for (const each of credentials) if (timingSafeEqual(each.digest, given)) identity = each.identity;
+      if (identity !== undefined) found.set(presented, identity);
+      return identity;
     };
     return (next) => (exchange) => {
-      const presented = queryKey(exchange.query) ?? headerKey(headerValue(exchange.headers, HEADER));
-      if (presented === undefined) return problem(exchange.call, "key_missing", missing);
-      const index = found.get(presented) ?? indexOf(presented);
-      if (index < 0) return problem(exchange.call, "key_invalid", invalid);
-      const identity = ids[index]!;
-      exchange.call.notes.identity = identity;
-      if (!config.hideCredentials) return next(exchange.with({ identity }));
-      return next(exchange.with({ identity, query: withoutKey(exchange.query), headers: withoutHeader(exchange.headers, HEADER) }));
+      const { query, call } = exchange;
+      const presented = queryKey(query) ?? headerKey(headerValue(exchange.headers, HEADER));
+      if (presented === undefined) return problem(call, "key_missing", missing);
+      const identity = found.get(presented) ?? find(presented);
+      if (identity === undefined) return problem(call, "key_invalid", invalid);
+      call.notes.identity = identity;
+      if (!hideCredentials) return next(exchange.with({ identity }));
+      return next(exchange.with({ identity, query: withoutKey(query), headers: withoutHeader(exchange.headers, HEADER) }));
     };
   },
 });
-
-function credentials(config: Infer<typeof schema>, ownId: string): { ids: string[]; digests: Buffer[] } {
-  const keys = config.keys ?? [];
-  const ids = keys.map((entry) => entry.id);
-  const digests = keys.map(digestOf);
-  if (config.key !== undefined) {
-    ids.push(ownId);
-    digests.push(sha256(config.key));
-  }
-  return { ids, digests };
-}
 
 function digestOf(entry: { readonly key?: string; readonly keySha256?: string }): Buffer {
   return entry.key !== undefined ? sha256(entry.key) : Buffer.from(entry.keySha256!, "hex");
@@ -99,15 +91,6 @@ function digestOf(entry: { readonly key?: string; readonly keySha256?: string })
 
 function sha256(text: string): Buffer {
   return hash("sha256", text, "buffer");
-}
-
-const EMPTY = sha256("");
-
-/** Compares with every key and never stops early, so that the time tells neither whether one fits nor which. */
-function find(digests: readonly Buffer[], presented: Buffer): number {
-  let found = -1;
-  for (let i = 0; i < digests.length; i++) if (timingSafeEqual(digests[i]!, presented)) found = i;
-  return found;
 }
 
 /** Headers come as Latin-1, a character a byte; a key beyond ASCII is sent in UTF-8, as the query has it. */
@@ -120,50 +103,32 @@ const BEYOND_ASCII = /[^\x00-\x7f]/;
 /** The first `apiKey` of a query ("?" included), decoded; undefined when there is none. */
 function queryKey(query: string): string | undefined {
   if (!mayHoldKey(query)) return undefined;
-  for (let start = 1; start <= query.length; ) {
-    const end = endOfPair(query, start);
-    const equals = equalsSign(query, start, end);
-    if (namesKey(query, start, equals)) return decoded(query.slice(equals + 1, end));
-    start = end + 1;
-  }
-  return undefined;
+  const pair = query.slice(1).split("&").find(isKey);
+  return pair && decoded(pair.slice(nameOf(pair).length + 1));
 }
 
 /** The query without any `apiKey`; all else stays byte for byte. */
 function withoutKey(query: string): string {
   if (!mayHoldKey(query)) return query;
-  let kept = "";
-  for (let start = 1; start <= query.length; ) {
-    const end = endOfPair(query, start);
-    if (!namesKey(query, start, equalsSign(query, start, end))) kept += (kept === "" ? "?" : "&") + query.slice(start, end);
-    start = end + 1;
-  }
-  return kept;
+  const kept = query.slice(1).split("&").filter((pair) => !isKey(pair));
+  return kept.length === 0 ? "" : `?${kept.join("&")}`;
 }
 
-/** Most queries end here: neither the name as it is nor anything that might decode to it. */
+/** False for most queries: they hold neither the name as it is nor anything that might decode to it. */
 function mayHoldKey(query: string): boolean {
   return query.includes(PARAMETER) || query.includes("%");
 }
 
-function endOfPair(query: string, start: number): number {
-  const end = query.indexOf("&", start);
-  return end < 0 ? query.length : end;
+/** `?apiKey` without "=" is an empty key. */
+function nameOf(pair: string): string {
+  const equals = pair.indexOf("=");
+  return equals < 0 ? pair : pair.slice(0, equals);
 }
 
-/** Where the name of the pair ends: at its "=", or at its end when it has none (`?apiKey` is an empty key). */
-function equalsSign(query: string, start: number, end: number): number {
-  const equals = query.indexOf("=", start);
-  return equals < 0 || equals > end ? end : equals;
-}
-
-function namesKey(query: string, start: number, end: number): boolean {
-  const length = end - start;
-  if (length === PARAMETER.length) return query.startsWith(PARAMETER, start);
-  // Encoded, a character takes three: longer or shorter names need not be decoded.
-  if (length < PARAMETER.length || length > PARAMETER.length * 3) return false;
-  const name = query.slice(start, end);
-  return name.includes("%") && decoded(name) === PARAMETER;
+function isKey(pair: string): boolean {
+  const name = nameOf(pair);
+  // Encoded, a character takes three: longer names need not be decoded.
+  return name === PARAMETER || (name.includes("%") && name.length <= 3 * PARAMETER.length && decoded(name) === PARAMETER);
 }
 
 /** Form decoding (URL Standard §5.1); text whose encoding is broken stays as it is. */

@@ -1,8 +1,6 @@
 /**
- * The plugin kind `mtls`: lets a request pass when its client has shown a certificate that CA_CERT_PATH vouches for, and tells the
- * upstream whose it is. That clients are asked for one, and what it says, is `server/`.
- *
- * The verdict is reached once a connection. What the client itself says in X-Client-Cert-… never gets as far as here.
+ * The plugin kind `mtls`: admits requests whose client has shown a certificate that CA_CERT_PATH has signed, and tells the upstream whose
+ * certificate it is. The client's own X-Client-Cert-… headers are removed before any plugin runs.
  */
 import { array, object, optional, string } from "../config/schema.ts";
 import type { ClientCertificate } from "../http/exchange.ts";
@@ -28,7 +26,8 @@ export const mtls = definePlugin({
   guards: true,
   create(config, tools) {
     const isAllowed = config.allow === undefined ? () => true : allowing(config.allow);
-    const verdicts = new WeakMap<ClientCertificate, Verdict>();
+    // Reached once a connection.
+    const verdicts = new WeakMap<ClientCertificate, { readonly why: string | null; readonly headers: HeaderList }>();
     const headers = ["WWW-Authenticate", `ClientCertificate realm=${quotedString(tools.gatewayName)}`];
     const missing = { headers, detail: "Show a client certificate in the TLS handshake." };
     const detail = "The client certificate that was shown is not accepted here.";
@@ -37,33 +36,18 @@ export const mtls = definePlugin({
       if (certificate === null) return problem(exchange.call, "client_certificate_missing", missing);
       let verdict = verdicts.get(certificate);
       if (verdict === undefined) {
-        verdict = judge(certificate, isAllowed);
+        verdict = { why: whyRefused(certificate, isAllowed), headers: headersFor(certificate) };
         verdicts.set(certificate, verdict);
       }
       if (verdict.why !== null) return problem(exchange.call, "client_certificate_invalid", { headers, detail, why: verdict.why });
-      const { identity } = verdict;
+      const identity = certificate.commonName ?? certificate.fingerprint;
       exchange.call.notes.identity = identity;
       return next(exchange.with({ identity, headers: [...withoutOwn(exchange.headers), ...verdict.headers] }));
     };
   },
 });
 
-interface Verdict {
-  /** Why it is refused, for the log; null when it is accepted. */
-  readonly why: string | null;
-  readonly identity: string;
-  /** What the upstream is told. */
-  readonly headers: HeaderList;
-}
-
-function judge(certificate: ClientCertificate, isAllowed: (certificate: ClientCertificate) => boolean): Verdict {
-  return {
-    why: whyRefused(certificate, isAllowed),
-    identity: certificate.commonName ?? certificate.fingerprint,
-    headers: headersFor(certificate),
-  };
-}
-
+/** For the log; null when the certificate is accepted. */
 function whyRefused(certificate: ClientCertificate, isAllowed: (certificate: ClientCertificate) => boolean): string | null {
   const { verified, reason, keyUses, subject, fingerprint } = certificate;
   if (!verified) return `the client certificate is not verified: ${reason ?? "no reason is known"}`;
@@ -75,8 +59,8 @@ function whyRefused(certificate: ClientCertificate, isAllowed: (certificate: Cli
 const CLIENT_AUTH = "1.3.6.1.5.5.7.3.2";
 
 /**
- * What an entry means is told by its own form, never by what a certificate holds: a CN that reads "DNS:a.example.com" must not pass for
- * that alternative name, nor one that reads "CN=a,O=b" for that subject.
+ * The form of an entry decides what it is compared with, never the content of a certificate: a CN that reads "DNS:a.example.com" must not
+ * pass for that alternative name, nor one that reads "CN=a,O=b" for that subject.
  */
 function allowing(entries: readonly string[]): (certificate: ClientCertificate) => boolean {
   const subjects = new Set<string>();
@@ -94,18 +78,18 @@ const TYPED = /^(DNS|URI|IP|email|DirName|Registered ID|othername):/;
 
 function headersFor({ subject, names, fingerprint }: ClientCertificate): HeaderList {
   const headers: string[] = [];
-  if (subject !== "") headers.push("X-Client-Cert-Subject", inHeader(subject, /[^\x20-\x7e]/gu, "\\"));
-  if (names.length > 0) headers.push("X-Client-Cert-SAN", names.map((name) => inHeader(name, /[^\x21-\x7e]|[,"\\%]/gu, "%")).join(","));
+  if (subject !== "") headers.push("X-Client-Cert-Subject", escaped(subject, /[^\x20-\x7e]/gu, "\\"));
+  if (names.length > 0) headers.push("X-Client-Cert-SAN", names.map((name) => escaped(name, /[^\x21-\x7e]|[,"\\%]/gu, "%")).join(","));
   headers.push("X-Client-Cert-Fingerprint", fingerprint);
   return headers;
 }
 
-/** Writes what a header cannot carry, or what would be read as something else there, as its bytes in hex: `\C3\A9` as RFC 4514 has it, `%2C`. */
-function inHeader(text: string, unsafe: RegExp, mark: string): string {
+/** Writes characters that are not safe in a header as their bytes in hex: `\C3\A9` as RFC 4514 has it, `%2C`. */
+function escaped(text: string, unsafe: RegExp, mark: string): string {
   return text.replace(unsafe, (character) => Buffer.from(character).toString("hex").toUpperCase().replace(/../g, `${mark}$&`));
 }
 
-/** What an instance further out has added goes: it would say the same. */
+/** Without the headers of an instance further out, which would be there twice. */
 function withoutOwn(headers: HeaderList): HeaderList {
   if (headerValue(headers, "x-client-cert-fingerprint") === undefined) return headers;
   return ["x-client-cert-subject", "x-client-cert-san", "x-client-cert-fingerprint"].reduce(withoutHeader, headers);

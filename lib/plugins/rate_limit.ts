@@ -1,21 +1,20 @@
 /**
- * The plugin kind `rate_limit`: admits each caller so many requests per second, minute and hour.
- * Where the counts are kept, and how exactly, is `store/`.
- *
- * A caller is counted under a key that begins with its kind, so that no header value can pose as an address.
+ * The plugin kind `rate_limit`: admits each caller at most N requests per second, minute and hour.
  */
 import { callerAddress } from "../base/cidr.ts";
 import { integer, object, oneOf, optional, string, withDefault, type Infer } from "../config/schema.ts";
 import type { Exchange } from "../http/exchange.ts";
+import type { Handler } from "../http/handler.ts";
 import { headerValue, quotedString } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import type { Decision, Window } from "../store/counters.ts";
-import { bytesOfCaller } from "../store/memory.ts";
+import { bytesOfCaller } from "../store/callers.ts";
 import { definePlugin, type Tools } from "./plugin.ts";
+import { sparseCount } from "./sparse_count.ts";
 
-/** The largest integer of a structured field (RFC 9651 §3.3.1), in which limits are told to clients. */
+/** The largest integer of a structured field (RFC 9651 §3.3.1), such as the limits in RateLimit-Policy. */
 const MOST = 999_999_999_999_999;
-/** What the callers of one instance may take at most, in bytes. */
+/** Most memory for the callers of one instance, in bytes. */
 const MOST_BYTES = 2_000_000_000;
 
 const schema = object(
@@ -55,10 +54,6 @@ const schema = object(
 
 type Config = Infer<typeof schema>;
 
-/**
- * Every reply of an enforcing instance tells the limits and what is left of them (draft-ietf-httpapi-ratelimit-headers-10), beside
- * what other instances or the upstream tell. In shadow mode nothing is told: clients need not heed a limit that is not in force.
- */
 export const rateLimit = definePlugin({
   name: "rate_limit",
   schema,
@@ -66,9 +61,9 @@ export const rateLimit = definePlugin({
     const windows = windowsOf(config);
     const limiter = tools.counters.limiter(tools.scope.key, { windows, maxCallers: config.maxCallers });
     const callerOf = callerBy(config.limitBy);
-    const answer = config.mode === "shadow" ? shadowing(tools) : enforcing(windows, tools.scope.id);
+    const settleWith = config.mode === "shadow" ? shadowing(tools) : enforcing(windows, tools.scope.id);
     return (next) => {
-      const settle = answer(next);
+      const settle = settleWith(next);
       return (exchange) => {
         const decision = limiter.decide(callerOf(exchange));
         return decision instanceof Promise ? decision.then((later) => settle(exchange, later)) : settle(exchange, decision);
@@ -78,13 +73,12 @@ export const rateLimit = definePlugin({
 });
 
 function windowsOf(config: Pick<Config, "limitSecond" | "limitMin" | "limitHour">): Window[] {
-  const windows: Window[] = [];
-  if (config.limitSecond !== undefined) windows.push({ name: "second", limit: config.limitSecond, ms: 1_000 });
-  if (config.limitMin !== undefined) windows.push({ name: "minute", limit: config.limitMin, ms: 60_000 });
-  if (config.limitHour !== undefined) windows.push({ name: "hour", limit: config.limitHour, ms: 3_600_000 });
-  return windows;
+  const window = (name: string, limit: number | undefined, ms: number) => (limit === undefined ? [] : [{ name, limit, ms }]);
+  const { limitSecond, limitMin, limitHour } = config;
+  return [...window("second", limitSecond, 1_000), ...window("minute", limitMin, 60_000), ...window("hour", limitHour, 3_600_000)];
 }
 
+/** Names begin with their kind, so that no header value can pose as an address. */
 function callerBy(limitBy: string): (exchange: Exchange) => string {
   if (limitBy === "all") return () => "all";
   if (limitBy === "credential") return (exchange) => (exchange.identity === null ? byAddress(exchange) : "c:" + exchange.identity);
@@ -100,50 +94,44 @@ function byAddress(exchange: Exchange): string {
   return "ip:" + callerAddress(exchange.clientAddress);
 }
 
-type Next = (exchange: Exchange) => Reply | Promise<Reply>;
-/** What becomes of an exchange once it is counted. Reads the decision before it calls `next`: it holds until the next is made. */
+/** Reads the decision before it calls `next`: it holds until the next one is made. */
 type Settle = (exchange: Exchange, decision: Decision) => Reply | Promise<Reply>;
 
-function enforcing(windows: readonly Window[], id: string | null): (next: Next) => Settle {
+/**
+ * Refuses, and adds the limits and what is left of them to every reply (draft-ietf-httpapi-ratelimit-headers-10), beside the headers of
+ * other instances or the upstream.
+ */
+function enforcing(windows: readonly Window[], id: string | null): (next: Handler) => Settle {
   const names = windows.map((window) => quotedString(id === null ? window.name : `${id}-${window.name}`));
   const policy = windows.map((window, i) => `${names[i]};q=${window.limit};w=${window.ms / 1000}`).join(", ");
-  const left = (decision: Decision) => {
+  const limitsOf = ({ remaining, resetMs }: Decision) => {
     let text = "";
-    for (let i = 0; i < names.length; i++) {
-      text += `${i === 0 ? "" : ", "}${names[i]};r=${decision.remaining[i]};t=${Math.ceil(decision.resetMs[i]! / 1000)}`;
-    }
+    for (let i = 0; i < names.length; i++) text += `${i === 0 ? "" : ", "}${names[i]};r=${remaining[i]};t=${Math.ceil(resetMs[i]! / 1000)}`;
     return text;
   };
-  const told = (reply: Reply, limits: string): Reply => ({
+  const withLimits = (reply: Reply, limits: string): Reply => ({
     ...reply,
     headers: [...reply.headers, "RateLimit-Policy", policy, "RateLimit", limits],
   });
   return (next) => (exchange, decision) => {
-    const limits = left(decision);
+    const limits = limitsOf(decision);
     if (!decision.admitted) {
       const seconds = Math.max(1, Math.ceil(decision.retryMs / 1000));
       const detail = `Try again in ${seconds} ${seconds === 1 ? "second" : "seconds"}.`;
-      return told(problem(exchange.call, "rate_limited", { detail, headers: ["Retry-After", String(seconds)] }), limits);
+      return withLimits(problem(exchange.call, "rate_limited", { detail, headers: ["Retry-After", String(seconds)] }), limits);
     }
     const reply = next(exchange);
-    return reply instanceof Promise ? reply.then((later) => told(later, limits)) : told(reply, limits);
+    return reply instanceof Promise ? reply.then((later) => withLimits(later, limits)) : withLimits(reply, limits);
   };
 }
 
-/** Logs at most one line a second, with how many would have been refused since the last; never the caller, who may be a credential. */
-function shadowing({ clock, log, scope }: Tools): (next: Next) => Settle {
-  let refused = 0;
-  let quietUntil = -Infinity;
+/** Logs how many requests would have been refused, once a second; never the caller, whose name may be a credential. */
+function shadowing({ clock, log, scope }: Tools): (next: Handler) => Settle {
+  const refused = sparseCount(clock, (requests) => {
+    log.warn("rate_limit in shadow mode would have refused", { plugin: scope.key, requests });
+  });
   return (next) => (exchange, decision) => {
-    if (!decision.admitted) {
-      refused++;
-      const now = clock.now();
-      if (now >= quietUntil) {
-        log.warn("rate_limit in shadow mode would have refused", { plugin: scope.key, requests: refused });
-        quietUntil = now + 1_000;
-        refused = 0;
-      }
-    }
+    if (!decision.admitted) refused();
     return next(exchange);
   };
 }

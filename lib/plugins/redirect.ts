@@ -1,9 +1,5 @@
 /**
- * The plugin kind `redirect`: answers with where to go instead (RFC 9110 §15.4), and asks no upstream.
- * What may stand in a location, and how it is made safe, is `template.ts`.
- *
- * Reads what its location names. The query of the request goes along, behind one of the location's own, unless `keep_query` is false. Where
- * the location is to have the host that was asked for, a request that names none (HTTP/1.0) gets 400 `bad_request`.
+ * The plugin kind `redirect`: answers with another location (RFC 9110 §15.4), without an upstream.
  */
 import { boolean, object, oneOf, withDefault } from "../config/schema.ts";
 import { problem } from "../http/reply.ts";
@@ -23,24 +19,24 @@ export const redirect = definePlugin({
   name: "redirect",
   schema,
   create({ status, location, keepQuery }) {
+    const noHost = { detail: "Send a Host header: the redirect leads to the same host." };
     return () => (exchange) => {
       const target = location(exchange);
-      if (HOSTLESS.test(target)) return problem(exchange.call, "bad_request", NO_HOST);
+      if (HOSTLESS.test(target)) return problem(exchange.call, "bad_request", noHost);
       const headers = ["Location", keepQuery ? withQuery(target, exchange.query) : target, "Content-Length", "0"];
       return { status, headers, body: null };
     };
   },
 });
 
-/** Browsers would take what follows for the host: the path, which anybody can write into a link. */
+/** The request named no host (HTTP/1.0). Browsers would take the path for the host, and anybody can write a path into a link. */
 const HOSTLESS = /^(?:https?:)?\/\/(?:[/?#:]|$)/i;
-const NO_HOST = { detail: "Send a Host header: the place to go to is on the same host." };
 
-/** `query` with its "?", or "". It stands before a fragment. */
+/** `query` with its "?", or "". It stands before a fragment, and behind a query of the location's own. */
 function withQuery(target: string, query: string): string {
   if (query.length < 2) return target;
   const hash = target.indexOf("#");
-  const whole = hash < 0 ? target : target.slice(0, hash);
-  const added = escapedUri(whole.includes("?") ? `&${query.slice(1)}` : query);
-  return hash < 0 ? whole + added : whole + added + target.slice(hash);
+  const end = hash < 0 ? target.length : hash;
+  const whole = target.slice(0, end);
+  return whole + escapedUri(whole.includes("?") ? `&${query.slice(1)}` : query) + target.slice(end);
 }

@@ -1,10 +1,8 @@
 /**
  * The plugin kind `request_size_limit`: refuses request bodies that are too large, with 413 `body_too_large` (RFC 9110 §15.5.14).
- * What the whole gateway takes is `global.limits.max_body_bytes`; how a body breaks off is `http/limited_body.ts`.
  *
- * A body whose Content-Length is too large is refused before anything of it is read, and before an `Expect: 100-continue` is answered.
- * One that does not say how long it is streams on until it passes the bound; then the request to the upstream is cancelled, and the
- * client told if no reply has begun. A WebSocket has no body.
+ * A body whose Content-Length is too large is refused before any of it is read, and before `Expect: 100-continue` is answered. A body of
+ * unknown length streams on until it passes the limit; then the request to the upstream is cancelled.
  */
 import { integer, object } from "../config/schema.ts";
 import { headerValue } from "../http/headers.ts";

@@ -1,14 +1,14 @@
 /**
- * The plugin kind `request_termination`: answers every request itself, always the same, and asks no upstream: for a service that is down
- * for maintenance, a route that is gone, a path that is not for everybody. Answers with a place to go to are `redirect`'s.
+ * The plugin kind `request_termination`: answers every request itself, always with the same reply, without an upstream.
  */
 import { TOKEN } from "../config/model.ts";
 import { integer, object, optional, record, string, withDefault } from "../config/schema.ts";
 import { isHopByHop } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
+import { reportTwice } from "./header_edits.ts";
 import { definePlugin } from "./plugin.ts";
 
-/** With blanks around it, it is malformed in HTTP/2 (RFC 9113 §8.2.1), and clients drop it. */
+/** Blanks around a value are malformed in HTTP/2 (RFC 9113 §8.2.1). */
 const VALUE = /^(?:[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?)?$/;
 
 const schema = object(
@@ -25,22 +25,19 @@ const schema = object(
     describe: "Answers requests itself, without an upstream.",
     refine({ status, body, headers }, report) {
       // RFC 9110 §15.3.5, §15.3.6, §15.4.5.
-      if (BODILESS.has(status) && body !== undefined) report(`an answer with status ${status} has no body`, "body");
-      const seen = new Set<string>();
+      if ([204, 205, 304].includes(status) && body !== undefined) report(`an answer with status ${status} has no body`, "body");
       for (const name of Object.keys(headers)) {
         const lower = name.toLowerCase();
         if (!TOKEN.test(name)) report("is not the name of a header", "headers", name);
         else if (lower === "content-type") report('is set by "content_type"', "headers", name);
-        else if (isHopByHop(lower) || FRAMING.has(lower)) report("is set by the gateway", "headers", name);
-        else if (seen.has(lower)) report("stands here twice, in another case", "headers", name);
-        seen.add(lower);
+        else if (isHopByHop(lower) || OWN.includes(lower)) report("is set by the gateway", "headers", name);
       }
+      reportTwice(headers, "headers", report);
     },
   },
 );
 
-const BODILESS = new Set([204, 205, 304]);
-const FRAMING = new Set(["content-length", "trailer", "date", "x-request-id"]);
+const OWN = ["content-length", "trailer", "date", "x-request-id"];
 
 export const requestTermination = definePlugin({
   name: "request_termination",

@@ -1,9 +1,7 @@
 /**
  * The plugin kind `response_headers`: changes the headers of every reply that passes it, the upstream's and the gateway's own alike.
- * It refuses nothing and leaves bodies alone. Requests are `request_headers`'s.
  *
- * Reads what its values name, as they were when the request came by: claims and the caller are those of auth plugins before it. Out of
- * bounds are headers of a single connection (RFC 9110 §7.6.1) and those that frame a message.
+ * Values may name the request, and the caller and claims that auth plugins before it have verified.
  */
 import type { Exchange } from "../http/exchange.ts";
 import type { Reply } from "../http/reply.ts";
@@ -11,8 +9,8 @@ import { headerChanges, headerEditor, type Refuse } from "./header_edits.ts";
 import { definePlugin } from "./plugin.ts";
 
 const refuse: Refuse = (lower) => {
-  if (lower === "x-request-id") return "is what the gateway itself says to clients";
-  return lower === "sec-websocket-accept" ? "belongs to how a WebSocket is opened: the gateway sees to it" : undefined;
+  if (lower === "x-request-id") return "is set by the gateway itself";
+  return lower === "sec-websocket-accept" ? "is part of how a WebSocket is opened: the gateway itself sets it" : undefined;
 };
 
 export const responseHeaders = definePlugin({

@@ -1,6 +1,5 @@
 /**
- * The contract of rate counters: limits in, decisions out. `memory.ts` keeps them in this process.
- * What a caller is, and what a refusal looks like, is the plugin's affair.
+ * The contract of rate counters: limits in, decisions out.
  */
 
 export interface Window {
@@ -13,7 +12,7 @@ export interface Window {
 
 export interface LimiterOptions {
   readonly windows: readonly Window[];
-  /** How many callers are remembered; beyond that, some who have used little are forgotten, or new ones share one overflow allowance. */
+  /** How many callers are remembered; beyond that, some who have used little are forgotten, or new ones share one allowance. */
   readonly maxCallers: number;
 }
 

@@ -1,6 +1,8 @@
 import { describe, expect, it } from "vitest";
+import { verifyPassword } from "../../lib/base/password.ts";
+import { SharedMemory } from "../../lib/base/shared_memory.ts";
 import { headerValue } from "../../lib/http/headers.ts";
-import { basicAuth } from "../../lib/plugins/basic_auth.ts";
+import { basicAuth, createVerifier } from "../../lib/plugins/basic_auth.ts";
 import type { KeptState, Tools } from "../../lib/plugins/plugin.ts";
 import { atOnce, checked, exercise, instance, madeUpExchange, madeUpTools, plainReply, problemOf } from "../support/exercise.ts";
 
@@ -20,14 +22,14 @@ function ask(config: unknown, authorization: string[], tools = madeUpTools()) {
 }
 
 describe("who passes", () => {
-  it("a configured user with its password, at once where it is plain", () => {
+  it("admits a configured user with its password, synchronously where it is plain", () => {
     expect(ask(ADA, [basic("ada", "secret")]).status).toBe(200);
     const both = { ...ADA, users: [{ username: "bob", password: "other" }] };
     expect(ask(both, [basic("ada", "secret")]).forwarded?.identity).toBe("ada");
     expect(ask(both, [basic("bob", "other")]).forwarded?.identity).toBe("bob");
   });
 
-  it("one whose password is stored as a hash; the hash itself is no password", async () => {
+  it("admits a user whose password is stored as a hash, and refuses the hash itself as a password", async () => {
     const middleware = instance(basicAuth, { username: "ada", password: QUICK });
     const present = (password: string) => exercise(middleware, madeUpExchange({ headers: headersWith(basic("ada", password)) })).returned;
     expect((await present("quick")).status).toBe(200);
@@ -37,7 +39,7 @@ describe("who passes", () => {
     expect(atOnce(present("quick"))).toBe(plainReply);
   });
 
-  it("with names and passwords beyond ASCII, in UTF-8 (RFC 7617 §2.1)", () => {
+  it("accepts names and passwords beyond ASCII, in UTF-8 (RFC 7617 §2.1)", () => {
     expect(ask({ username: "жанна", password: "clé:£" }, [basic("жанна", "clé:£")]).forwarded?.identity).toBe("жанна");
     const latin1 = `Basic ${Buffer.from("rené:x", "latin1").toString("base64")}`;
     expect(ask({ username: "rené", password: "x" }, [latin1]).code).toBe("credentials_invalid");
@@ -48,7 +50,7 @@ describe("who passes", () => {
     ["an empty one", [""]],
     ["another scheme", ["Bearer abc"]],
     ["a scheme that begins the same", ["Basically abc"]],
-  ])("401 credentials_missing with %s", (_, authorization) => {
+  ])("answers 401 credentials_missing with %s", (_, authorization) => {
     expect(ask(ADA, authorization)).toMatchObject({ status: 401, code: "credentials_missing", forwarded: null });
   });
 
@@ -61,11 +63,11 @@ describe("who passes", () => {
     ["no colon", [`Basic ${Buffer.from("ada").toString("base64")}`]],
     ["two headers, one of them right", [basic("ada", "secret"), "Bearer abc"]],
     ["the right one twice", [basic("ada", "secret"), basic("ada", "secret")]],
-  ])("401 credentials_invalid with %s", (_, authorization) => {
+  ])("answers 401 credentials_invalid with %s", (_, authorization) => {
     expect(ask(ADA, authorization)).toMatchObject({ status: 401, code: "credentials_invalid", forwarded: null });
   });
 
-  it("503 auth_unavailable when too many passwords wait to be verified", async () => {
+  it("answers 503 auth_unavailable when too many passwords wait to be verified", async () => {
     const middleware = instance(basicAuth, { username: "ada", password: QUICK });
     const asked = Array.from({ length: 40 }, (_, i) => exercise(middleware, madeUpExchange({ headers: headersWith(basic("ada", `p${i}`)) })).returned);
     const replies = await Promise.all(asked);
@@ -76,7 +78,7 @@ describe("who passes", () => {
 });
 
 describe("the 401", () => {
-  it("names scheme, realm and charset; the realm is the gateway's name unless one is given", () => {
+  it("names scheme, realm and charset; the realm is the gateway's name by default", () => {
     const challenge = (config: object, gatewayName: string, ...authorization: string[]) =>
       headerValue(ask({ ...ADA, ...config }, authorization, madeUpTools({ gatewayName })).reply.headers, "www-authenticate");
     expect(challenge({}, "the gateway")).toBe('Basic realm="the gateway", charset="UTF-8"');
@@ -84,7 +86,7 @@ describe("the 401", () => {
     expect(challenge({}, "gw", basic("ada", "x"))).toBe('Basic realm="gw", charset="UTF-8"');
   });
 
-  it("tells neither what was sent nor what is right; the log gets the code alone", () => {
+  it("reveals neither the sent nor the right password; the log gets the code alone", () => {
     const tools = madeUpTools();
     const { reply, exchange } = ask(ADA, [basic("ada", "wrong-one")], tools);
     expect(String(reply.body)).not.toMatch(/ada|wrong-one|secret/);
@@ -94,17 +96,17 @@ describe("the 401", () => {
 });
 
 describe("what is passed on", () => {
-  it("the user's name as identity, for plugins within and for the log", () => {
+  it("has the user's name as identity, for plugins further in and for the log", () => {
     const { forwarded } = ask(ADA, [basic("ada", "secret")]);
     expect(forwarded).toMatchObject({ identity: "ada", headers: headersWith(basic("ada", "secret")) });
     expect(forwarded?.call.notes.identity).toBe("ada");
   });
 
-  it("no Authorization with hide_credentials", () => {
+  it("has no Authorization with hide_credentials", () => {
     expect(ask({ ...ADA, hide_credentials: true }, [basic("ada", "secret")]).forwarded?.headers).toEqual(["Host", "h", "X", "1"]);
   });
 
-  it("the very reply, or the very promise, that comes from within", () => {
+  it("is the same reply or promise that the next handler returned", () => {
     const promise = Promise.resolve(plainReply);
     const exchange = madeUpExchange({ headers: headersWith(basic("ada", "secret")) });
     expect(exercise(instance(basicAuth, ADA), exchange).returned).toBe(plainReply);
@@ -112,7 +114,7 @@ describe("what is passed on", () => {
   });
 });
 
-it("what was verified is kept over reloads, under the users", async () => {
+it("verified passwords are kept over reloads that do not change the users", async () => {
   const kept = new Map<string, KeptState>();
   const keep: Tools["keep"] = <T extends KeptState>(name: string, settings: unknown, make: () => T): T => {
     const key = JSON.stringify([name, settings]);
@@ -127,7 +129,7 @@ it("what was verified is kept over reloads, under the users", async () => {
 });
 
 describe("configuration", () => {
-  it("takes one user, several, or both; hide_credentials is false unless given", () => {
+  it("accepts one user, several, or both; hide_credentials is false by default", () => {
     expect(checked(basicAuth.schema, ADA).value).toEqual({ ...ADA, hideCredentials: false });
     expect(checked(basicAuth.schema, { users: [ADA, { username: "bob", password: QUICK }] }).issues).toEqual([]);
     expect(checked(basicAuth.schema, { username: "bob", password: "x", users: [ADA], realm: "r", hide_credentials: true }).issues).toEqual([]);
@@ -156,17 +158,143 @@ describe("configuration", () => {
       "password: is a hash of another kind; only what `edge-gateway hash-password` prints is understood",
     ]),
     ["a realm that a header cannot quote", { ...ADA, realm: 'a"b' }, 'realm: expected printable ASCII without quotes and backslashes, found "a\\"b"'],
-  ])("%s is an error", (_, config, issue) => {
+  ])("%s is a configuration error", (_, config, issue) => {
     expect(checked(basicAuth.schema, config).issues).toEqual([issue]);
   });
 
-  it.each(["$2", "$1$", "$ecret$1", "{SHA}", "$2y$ is the start of my password", "$1$short"])("%s is a password", (password) => {
+  it.each(["$2", "$1$", "$ecret$1", "{SHA}", "$2y$ is the start of my password", "$1$short"])("%s is accepted as a plain password", (password) => {
     expect(checked(basicAuth.schema, { username: "a", password }).issues).toEqual([]);
   });
 
-  it("a slip in a hash is an error that does not show it", () => {
+  it("a malformed hash is an error whose message does not show it", () => {
     const slip = QUICK.replace("$1024$", "$1023$");
     const { issues } = checked(basicAuth.schema, { username: "ada", password: slip });
     expect(issues).toEqual(["password: N of a scrypt hash is a power of two, at least 1024"]);
+  });
+});
+
+const OTHER = QUICK.replace("$BwcH", "$CwcH");
+
+const memory = () => new SharedMemory(1024 * 1024).part<string>();
+
+/** Users with a verification that is counted, and ends when told to. */
+function held(users: { username: string; password: string }[]) {
+  const asked: { given: string; stored: string; end: (right: boolean) => void }[] = [];
+  const made = createVerifier(users, memory(), (given, stored) => new Promise((resolve) => asked.push({ given, stored, end: resolve })));
+  return { ...made, asked, identify: (user: string, password: string) => made.identify({ user, password }) };
+}
+
+function counted(users: { username: string; password: string }[]) {
+  let verifications = 0;
+  const made = createVerifier(users, memory(), async (given, stored) => (verifications++, verifyPassword(given, stored)));
+  return { identify: (user: string, password: string) => made.identify({ user, password }), count: () => verifications };
+}
+
+describe("plain passwords", () => {
+  it("are answered synchronously, without a slow hash for wrong ones", () => {
+    const { identify, count } = counted([{ username: "ada", password: "secret" }, { username: "bob", password: "other" }]);
+    expect(identify("ada", "secret")).toBe("ada");
+    expect(identify("bob", "other")).toBe("bob");
+    for (const [user, password] of [["ada", "other"], ["bob", "secret"], ["ada", ""], ["", ""], ["", "secret"], ["ADA", "secret"], ["ada", "Secret"], ["eve", "secret"]] as const) {
+      expect(identify(user, password)).toBeNull();
+    }
+    expect(count()).toBe(0);
+  });
+
+  it("match in any Unicode composition", () => {
+    const { identify } = counted([{ username: "ren\u00e9", password: "cle\u0301" }]);
+    expect(identify("rene\u0301", "cl\u00e9")).toBe("ren\u00e9");
+    expect(identify("rene", "cle")).toBeNull();
+  });
+});
+
+describe("hashed passwords", () => {
+  it("are verified once and remembered", async () => {
+    const { identify, count } = counted([{ username: "ada", password: QUICK }]);
+    expect(await identify("ada", "quick")).toBe("ada");
+    expect(identify("ada", "quick")).toBe("ada");
+    expect(count()).toBe(1);
+    expect(await identify("ada", "Quick")).toBeNull();
+    expect(await identify("ada", QUICK)).toBeNull();
+    expect(count()).toBe(3);
+  });
+
+  it("do not admit another user", async () => {
+    const { identify } = counted([{ username: "ada", password: QUICK }, { username: "bob", password: "plain" }]);
+    expect(await identify("bob", "quick")).toBeNull();
+    expect(await identify("ada", "plain")).toBeNull();
+  });
+
+  it("cost the same time for an unknown user and for a user with a plain password", async () => {
+    const { identify, count } = counted([{ username: "bob", password: "plain" }, { username: "ada", password: QUICK }]);
+    for (const [user, password] of [["eve", "quick"], ["bob", "quick"], ["ada", "slow"]] as const) expect(await identify(user, password)).toBeNull();
+    expect(count()).toBe(3);
+    expect(identify("bob", "plain")).toBe("bob");
+  });
+
+  it("are verified once for all requests that present the same pair meanwhile", async () => {
+    const { identify, asked } = held([{ username: "ada", password: QUICK }]);
+    const first = [identify("ada", "x"), identify("ada", "x"), identify("ada", "y")];
+    expect(asked.map(({ given }) => given)).toEqual(["x", "y"]);
+    asked[0]!.end(true);
+    asked[1]!.end(false);
+    expect(await Promise.all(first)).toEqual(["ada", "ada", null]);
+    // What was wrong is not remembered, what was right is.
+    expect(identify("ada", "x")).toBe("ada");
+    void identify("ada", "y");
+    expect(asked).toHaveLength(3);
+  });
+
+  it("are compared with the hash of the same user", () => {
+    const { identify, asked } = held([{ username: "ada", password: QUICK }, { username: "bob", password: OTHER }]);
+    void identify("bob", "x");
+    void identify("ada", "x");
+    expect(asked.map(({ stored }) => stored)).toEqual([OTHER, QUICK]);
+  });
+
+  it("are verified two at a time, and refused beyond 32 that wait", async () => {
+    const { identify, asked } = held([{ username: "ada", password: QUICK }]);
+    const answers = Array.from({ length: 34 }, (_, i) => identify("ada", `p${i}`));
+    expect(asked).toHaveLength(2);
+    expect(identify("ada", "p34")).toBeUndefined();
+    // Who only waits for what is under way takes no place.
+    expect(identify("ada", "p33")).toBe(answers[33]);
+    for (let i = 0; i < 34; i++) {
+      asked[i]!.end(i === 33);
+      await answers[i];
+    }
+    expect(await answers[33]).toBe("ada");
+    expect(asked).toHaveLength(34);
+  });
+
+  it("that cannot be verified reject the waiting requests only", async () => {
+    let broken = true;
+    const { identify } = createVerifier([{ username: "ada", password: QUICK }], memory(), async () => {
+      if (broken) throw new Error("out of memory");
+      return true;
+    });
+    await expect(identify({ user: "ada", password: "x" })).rejects.toThrow("out of memory");
+    broken = false;
+    expect(await identify({ user: "ada", password: "x" })).toBe("ada");
+  });
+
+  it("are verified again once the shared memory has dropped them", async () => {
+    let verifications = 0;
+    const memory = new SharedMemory(2_000);
+    const users = Array.from({ length: 10 }, (_, i) => ({ username: `u${i}`, password: QUICK }));
+    const [one, two] = [0, 1].map(() => createVerifier(users, memory.part(), async () => (verifications++, true)));
+    const present = (instance: typeof one, i: number) => instance!.identify({ user: `u${i}`, password: "x" });
+    await present(one, 0);
+    await present(one, 1);
+    expect(present(one, 0)).toBe("u0");
+    for (let i = 0; i < 5; i++) await present(two, i);
+    expect(verifications).toBe(7);
+    expect(memory.used).toBeLessThanOrEqual(2_000);
+    expect(present(one, 0)).toBe("u0");
+    expect(await present(one, 1)).toBe("u1");
+    expect(verifications).toBe(8);
+    one!.close();
+    two!.close();
+    expect(memory.used).toBe(0);
   });
 });

@@ -13,18 +13,18 @@ const BROWSER = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefo
 const GOOGLE = "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)";
 const config = { blacklist: ["bot", "curl/", "Scrapy"], whitelist: ["Googlebot/"] };
 
-it.each([BROWSER, GOOGLE, "googleBOT/1", "curlew", "x"])("%s passes", (agent) => expect(ask(config, agent).status).toBe(200));
+it.each([BROWSER, GOOGLE, "googleBOT/1", "curlew", "x"])("admits %s", (agent) => expect(ask(config, agent).status).toBe(200));
 
-it.each(["curl/8.5.0", "CURL/7", "my robot", "scrapy", "Bot", "googlebot"])("%s does not: 403 bot_detected", (agent) => {
+it.each(["curl/8.5.0", "CURL/7", "my robot", "scrapy", "Bot", "googlebot"])("refuses %s with 403 bot_detected", (agent) => {
   expect(ask(config, agent)).toMatchObject({ status: 403, code: "bot_detected", forwarded: null });
 });
 
-it("a whitelist alone lets nobody else pass", () => {
+it("a whitelist alone refuses all other clients", () => {
   expect(ask({ whitelist: ["partner-app/"] }, "Partner-App/3.1").status).toBe(200);
   expect(ask({ whitelist: ["partner-app/"] }, BROWSER).code).toBe("bot_detected");
 });
 
-it("a client that does not say who it is does not pass, unless allow_empty", () => {
+it("refuses a client without a User-Agent, unless allow_empty is set", () => {
   for (const agents of [[], [""], ["  "], ["", ""]]) {
     expect(ask({}, ...agents)).toMatchObject({ status: 403, code: "bot_detected" });
     expect(ask({ ...config, allow_empty: true }, ...agents).status).toBe(200);
@@ -33,12 +33,12 @@ it("a client that does not say who it is does not pass, unless allow_empty", () 
   expect(ask({}, "anything").status).toBe(200);
 });
 
-it("of several headers every one is looked at", () => {
+it("looks at every one of several User-Agent headers", () => {
   expect(ask(config, BROWSER, "curl/8").code).toBe("bot_detected");
   expect(ask(config, "", BROWSER).status).toBe(200);
 });
 
-it("passes the very exchange on, and hands back the very reply or promise", () => {
+it("passes on the same exchange, and returns the same reply or promise", () => {
   const exchange = madeUpExchange({ headers: ["User-Agent", BROWSER] });
   const promise = Promise.resolve(plainReply);
   expect(exercise(instance(botProtection, config), exchange)).toEqual({ returned: plainReply, forwarded: exchange });
@@ -46,7 +46,7 @@ it("passes the very exchange on, and hands back the very reply or promise", () =
 });
 
 describe("configuration", () => {
-  it("may be empty; allow_empty is false unless given", () => expect(checked(botProtection.schema, {}).value).toEqual({ allowEmpty: false }));
+  it("may be empty; allow_empty is false by default", () => expect(checked(botProtection.schema, {}).value).toEqual({ allowEmpty: false }));
 
   it.each<[object, string]>([
     [{ allow_empty: true }, ': refuses nobody: it needs "blacklist" or "whitelist", or "allow_empty" false'],
@@ -54,5 +54,5 @@ describe("configuration", () => {
     [{ blacklist: [""] }, 'blacklist[0]: expected a part of a User-Agent header, in printable ASCII, found "": nearly every client has it'],
     [{ whitelist: [" "] }, 'whitelist[0]: expected a part of a User-Agent header, in printable ASCII, found " ": nearly every client has it'],
     [{ blacklist: ["b\u00f6t"] }, 'blacklist[0]: expected a part of a User-Agent header, in printable ASCII, found "b\u00f6t"'],
-  ])("%j is an error", (given, issue) => expect(checked(botProtection.schema, given).issues).toEqual([issue]));
+  ])("%j is a configuration error", (given, issue) => expect(checked(botProtection.schema, given).issues).toEqual([issue]));
 });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { cors } from "../../lib/plugins/cors.ts";
+import { cors, originProblem, originTest } from "../../lib/plugins/cors.ts";
 import type { Reply } from "../../lib/http/reply.ts";
 import { problem } from "../../lib/http/reply.ts";
 import { atOnce, checked, exercise, instance, madeUpExchange, plainReply } from "../support/exercise.ts";
@@ -37,27 +37,27 @@ describe("a reply", () => {
   const config = { allow_origins: [APP, "https://*.example.org"], expose_headers: ["X-Total", "ETag"] };
   const allowed = (origin: string) => ({ "access-control-allow-origin": origin, "access-control-expose-headers": "X-Total, ETag", vary: "Origin" });
 
-  it.each([APP, "https://a.example.org"])("to a page of %s says that it may be read", (origin) => {
+  it.each([APP, "https://a.example.org"])("to a page of %s allows that page to read it", (origin) => {
     const reply = ask(config, origin);
     expect(told(reply)).toEqual(allowed(origin));
     expect(reply).toMatchObject({ status: 200, body: plainReply.body });
     expect(reply.headers.slice(0, 2)).toEqual(plainReply.headers);
   });
 
-  it.each([EVIL, "null", "", null])("to one of %s says nothing but that it depends on the origin", (origin) => {
+  it.each([EVIL, "null", "", null])("to a page of %s has no CORS header but Vary: Origin", (origin) => {
     expect(told(ask(config, origin))).toEqual({ vary: "Origin" });
   });
 
-  it("says so with allow_credentials, to allowed origins only", () => {
+  it("has Access-Control-Allow-Credentials with allow_credentials, for allowed origins only", () => {
     expect(told(ask({ ...config, allow_credentials: true }, APP))).toEqual({ ...allowed(APP), "access-control-allow-credentials": "true" });
     expect(told(ask({ ...config, allow_credentials: true }, EVIL))).toEqual({ vary: "Origin" });
   });
 
-  it("that everybody may read depends on nobody", () => {
+  it("that every origin may read has no Vary: Origin", () => {
     for (const origin of [APP, "null", null]) expect(told(ask({ allow_origins: ["*"] }, origin))).toEqual({ "access-control-allow-origin": "*" });
   });
 
-  it("has what the upstream says of CORS replaced, for those who are not allowed too", () => {
+  it("has none of the upstream's CORS headers, for origins that are not allowed either", () => {
     const answer = {
       ...plainReply,
       headers: [
@@ -75,12 +75,12 @@ describe("a reply", () => {
     ["Accept-Encoding", "Accept-Encoding + Origin"],
     ["Accept, ORIGIN", "Accept, ORIGIN"],
     ["*", "*"],
-  ])("with Vary: %s comes with Vary: %s", (vary, expected) => {
+  ])("with the upstream's Vary: %s has Vary: %s", (vary, expected) => {
     expect(told(ask(config, APP, { ...plainReply, headers: ["vary", vary] })).vary).toBe(expected);
     expect(told(ask({ allow_origins: ["*"] }, APP, { ...plainReply, headers: ["vary", vary] })).vary).toBe(vary);
   });
 
-  it("of another plugin that refuses is one like any other, at once or later", async () => {
+  it("of another plugin that refuses gets the same headers", async () => {
     const refusing = (later: boolean) => {
       const exchange = madeUpExchange({ headers: ["Origin", APP] });
       const reply = problem(exchange.call, "key_missing");
@@ -92,7 +92,7 @@ describe("a reply", () => {
     }
   });
 
-  it("is not changed in place, and one that opens a WebSocket not at all", () => {
+  it("is copied, not changed in place; one that opens a WebSocket stays as it is", () => {
     const answer = Object.freeze({ ...plainReply, headers: Object.freeze([...plainReply.headers]) });
     expect(ask(config, APP, answer)).not.toBe(answer);
     const opened: Reply = { status: 101, headers: ["Upgrade", "websocket"], body: null };
@@ -103,7 +103,7 @@ describe("a reply", () => {
 describe("a preflight", () => {
   const config = { allow_origins: [APP], allow_methods: ["GET", "PUT"], allow_headers: ["Content-Type", "X-Key"], max_age: 600 };
 
-  it("is answered with 204 and what the page may do", () => {
+  it("is answered with 204 and the methods and headers that the page may use", () => {
     const { reply, forwarded } = preflight({ ...config, allow_credentials: true, expose_headers: ["X-Total"] }, APP, ["Access-Control-Request-Headers", "x-key"]);
     expect(forwarded).toBeNull();
     expect([reply.status, reply.body]).toEqual([204, null]);
@@ -117,13 +117,13 @@ describe("a preflight", () => {
     });
   });
 
-  it("of an origin that is not allowed is answered without a word on CORS", () => {
+  it("of an origin that is not allowed is answered without CORS headers", () => {
     const { reply, forwarded } = preflight({ ...config, allow_private_network: true }, EVIL, ["Access-Control-Request-Private-Network", "true"]);
     expect([reply.status, forwarded]).toEqual([204, null]);
     expect(told(reply)).toEqual({ vary: "Origin, Access-Control-Request-Private-Network" });
   });
 
-  it("gets the headers that it asks for where none are configured, and none where there is an empty list", () => {
+  it("is granted the headers that it asks for by default, and none with an empty allow_headers", () => {
     const asked = ["access-control-request-headers", "content-type,x-key"];
     const open = { allow_origins: ["*"], allow_methods: ["*"] };
     expect(told(preflight(open, APP, asked).reply)).toEqual({
@@ -141,7 +141,7 @@ describe("a preflight", () => {
     expect(told(preflight(open, APP, ["Access-Control-Request-Headers", 'a"b']).reply)).not.toHaveProperty("access-control-allow-headers");
   });
 
-  it("is told of private networks when it asks, and they are allowed", () => {
+  it("is granted private network access when it asks and allow_private_network is set", () => {
     const asked = ["Access-Control-Request-Private-Network", "true"];
     const granted = (given: object, further: string[]) => told(preflight({ ...config, ...given }, APP, further).reply)["access-control-allow-private-network"];
     expect(granted({ allow_private_network: true }, asked)).toBe("true");
@@ -149,7 +149,7 @@ describe("a preflight", () => {
     expect(granted({}, asked)).toBeUndefined();
   });
 
-  it("goes on to the upstream with preflight_continue; the words are ours all the same", () => {
+  it("goes on to the upstream with preflight_continue, and the reply gets the configured headers", () => {
     const answer = { status: 200, headers: ["Allow", "GET", "Access-Control-Allow-Origin", "*", "Access-Control-Allow-Methods", "TRACE"], body: null };
     const { reply, forwarded } = preflight({ ...config, preflight_continue: true }, APP, [], answer);
     expect(forwarded?.method).toBe("OPTIONS");
@@ -158,18 +158,18 @@ describe("a preflight", () => {
     expect(told(preflight({ ...config, preflight_continue: true }, EVIL, [], answer).reply)).toEqual({ vary: "Origin" });
   });
 
-  it("is no other request: no OPTIONS without Origin or a method asked for, and no other method", () => {
+  it("is an OPTIONS request with Origin and Access-Control-Request-Method, and no other request", () => {
     const middleware = instance(cors, config);
     for (const [method, headers] of [["OPTIONS", ["Origin", APP]], ["OPTIONS", ["Access-Control-Request-Method", "PUT"]], ["GET", ["Origin", APP, "Access-Control-Request-Method", "PUT"]]] as const) {
       expect(exercise(middleware, madeUpExchange({ method, headers: [...headers] })).forwarded).not.toBeNull();
     }
   });
 
-  it("is wanted although the route does not list OPTIONS", () => expect(cors.takes).toBe("preflights"));
+  it("reaches the plugin although the route does not list OPTIONS", () => expect(cors.takes).toBe("preflights"));
 });
 
 describe("configuration", () => {
-  it("needs origins; the rest has defaults", () => {
+  it("needs allow_origins and has defaults for the rest", () => {
     expect(checked(cors.schema, { allow_origins: [APP] }).value).toEqual({
       allowOrigins: [APP],
       allowMethods: ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"],
@@ -194,5 +194,77 @@ describe("configuration", () => {
     [{ allow_origins: [APP], allow_methods: ["GET, PUT"] }, 'allow_methods[0]: expected an HTTP method in upper case, or "*"'],
     [{ allow_origins: [APP], allow_headers: ["a, b"] }, 'allow_headers[0]: expected the name of a header, or "*"'],
     [{ allow_origins: [APP], max_age: -1 }, "max_age: expected an integer 0–86400, found -1"],
-  ])("%j is an error", (config, issue) => expect(checked(cors.schema, config).issues).toEqual([expect.stringContaining(issue)]));
+  ])("%j is a configuration error", (config, issue) => expect(checked(cors.schema, config).issues).toEqual([expect.stringContaining(issue)]));
+});
+
+describe("an entry of allow_origins", () => {
+  const entries = ["https://app.example.com", "http://localhost:3000", "https://*.example.org", "https://*.example.net:8443", "http://[::1]:3000", "capacitor://localhost"];
+  const isAllowed = originTest(entries);
+
+  it.each(entries)("%s is a valid entry", (entry) => expect(originProblem(entry)).toBeUndefined());
+
+  it.each([
+    "https://app.example.com",
+    "http://localhost:3000",
+    "https://a.example.org",
+    "https://a.b-c.example.org",
+    "https://x_1.example.net:8443",
+    "http://[::1]:3000",
+    "capacitor://localhost",
+  ])("allows %s", (origin) => expect(isAllowed(origin)).toBe(true));
+
+  it.each([
+    "",
+    "null",
+    "*",
+    "http://app.example.com",
+    "https://app.example.com:8443",
+    "https://app.example.com.evil.example",
+    "https://APP.example.com",
+    "https://app.example.com/",
+    "http://localhost",
+    "https://example.org",
+    "https://.example.org",
+    "https://evilexample.org",
+    "http://a.example.org",
+    "https://a.example.org:444",
+    "https://evil.example/.example.org",
+    "https://evil.example#.example.org",
+    "https://evil.example?.example.org",
+    "https://evil.example\\.example.org",
+    "https://u:p@a.example.org",
+    "https://evil.example:1.example.org",
+    "https://*.example.org",
+    "https://a.example.net",
+  ])("does not allow %s", (origin) => expect(isAllowed(origin)).toBe(false));
+});
+
+describe("an entry that is no origin", () => {
+  it("accepts * as an entry", () => expect(originProblem("*")).toBeUndefined());
+
+  it.each<[string, string | RegExp]>([
+    ["", ""],
+    ["app.example.com", ""],
+    ["https://", ""],
+    ["https://a.*.example.com", ""],
+    ["https://*example.com", ""],
+    ["https://*", ""],
+    ["https://a.example.com:", ""],
+    ["https://u@example.com", ""],
+    ["null", /any page/],
+    ["https://App.example.com", 'browsers write it in lower case, "https://app.example.com"'],
+    ["https://app.example.com/", 'an origin has no path: write "https://app.example.com"'],
+    ["https://app.example.com:8443/a/b", 'an origin has no path: write "https://app.example.com:8443"'],
+    ["https://app.example.com:443", 'browsers leave out the default port: write "https://app.example.com"'],
+    ["http://*.example.com:80", 'browsers leave out the default port: write "http://*.example.com"'],
+    ["http://a.example:65536", "a port is a number from 1 to 65535"],
+    ["http://a.example:0", "a port is a number from 1 to 65535"],
+    ["https://bücher.example", "browsers write names beyond ASCII in their xn-- form"],
+  ])("%s", (text, problem) => expect(originProblem(text)).toEqual(typeof problem === "string" ? problem : expect.stringMatching(problem)));
+
+  it("is rejected in a time that grows linearly with its length", () => {
+    const begun = performance.now();
+    for (const text of [`https://${"a.".repeat(100_000)}!`, `https://${"a-".repeat(100_000)}!`, `https://${"a".repeat(200_000)}!`]) expect(originProblem(text)).toBe("");
+    expect(performance.now() - begun).toBeLessThan(2_000);
+  });
 });

@@ -46,7 +46,7 @@ const call = (parts: Partial<ConstructorParameters<typeof Call>[0]> = {}) =>
 const pass: Answer = (_request, response) => void response.end("fine");
 
 describe("what it is asked", () => {
-  it("is a GET that says what the client wants, with Authorization and Cookie", async () => {
+  it("is a GET that describes the client's request, with Authorization and Cookie", async () => {
     const { server, ask } = await asking(pass);
     const headers = ["Host", "gw", "authorization", "Bearer x", "Cookie", "a=1", "Cookie", "b=2", "X-Other", "1", "Content-Length", "3", "X-Forwarded-Uri", "/forged"];
     await ask({ method: "POST", path: "/a/b", query: "?q=1", scheme: "https", authority: "shop.example", headers });
@@ -59,14 +59,14 @@ describe("what it is asked", () => {
     ]);
   });
 
-  it("has the headers that the configuration names, in any case", async () => {
+  it("has the request_headers of the configuration, in any case", async () => {
     const { server, ask } = await asking(pass, { request_headers: ["X-Api-Key"] });
     await ask({ headers: ["x-API-key", "k", "Authorization", "Bearer x"] });
     expect(headerValue(server.seen[0]!.headers, "x-api-key")).toBe("k");
     expect(headerValue(server.seen[0]!.headers, "authorization")).toBeUndefined();
   });
 
-  it("goes on with what a trusted proxy says of the way here, and with nobody else's word", async () => {
+  it("passes on X-Forwarded-For and -Host of a trusted proxy, and of nobody else", async () => {
     const { server, ask } = await asking(pass);
     const headers = ["X-Forwarded-For", "198.51.100.7", "X-Forwarded-Host", "outer.example"];
     await ask({ headers, call: call({ trustedRemote: true }) });
@@ -80,13 +80,13 @@ describe("what it is asked", () => {
 });
 
 describe("2xx", () => {
-  it.each([200, 204, 299])("%i lets the request pass as it came", async (status) => {
+  it.each([200, 204, 299])("%i admits the request unchanged", async (status) => {
     const { ask } = await asking((_request, response) => void response.writeHead(status, { "X-User": "ann" }).end());
     const { forwarded, exchange } = await ask({ headers: ["X-User", "own"] });
     expect(forwarded!.headers).toEqual(exchange.headers);
   });
 
-  it("hands its response_headers on, in place of the client's own", async () => {
+  it("replaces the client's headers named in response_headers by those of the answer", async () => {
     const { ask } = await asking((_request, response) => void response.writeHead(200, ["X-User", "ann", "X-Roles", "a", "X-Roles", "b", "X-More", "1"]).end(), {
       response_headers: ["x-user", "X-Roles", "X-Absent"],
     });
@@ -96,7 +96,7 @@ describe("2xx", () => {
 });
 
 describe("any other answer", () => {
-  it("is the reply: status, end-to-end headers, body; redirects are not followed", async () => {
+  it("becomes the reply: status, end-to-end headers, body; redirects are not followed", async () => {
     const { server, ask } = await asking((_request, response) => {
       response.writeHead(302, ["Location", "/login", "Set-Cookie", "a=1", "Set-Cookie", "b=2", "Connection", "X-Hop", "X-Hop", "1", "Transfer-Encoding", "chunked"]);
       response.end("go there");
@@ -112,14 +112,14 @@ describe("any other answer", () => {
     expect(server.seen).toHaveLength(1);
   });
 
-  it.each([401, 403, 404, 500, 503])("%i, too", async (status) => {
+  it.each([401, 403, 404, 500, 503])("becomes the reply with status %i", async (status) => {
     const { ask } = await asking((_request, response) => void response.writeHead(status).end("no"));
     expect((await ask()).reply.status).toBe(status);
   });
 });
 
 describe("no answer", () => {
-  it("503 auth_unavailable, with the reason for the log only", async () => {
+  it("answers 503 auth_unavailable, with the reason in the log only", async () => {
     const port = await closedPort();
     const { reply, forwarded, exchange } = await asked(instance(forwardAuth, { url: `http://127.0.0.1:${port}/` }, tools()), {});
     expect([reply.status, problemOf(reply)["code"], headerValue(reply.headers, "retry-after")]).toEqual([503, "auth_unavailable", "1"]);
@@ -128,7 +128,7 @@ describe("no answer", () => {
     expect(exchange.call.notes.fault).toMatch(/^forward_auth: connect ECONNREFUSED/);
   });
 
-  it("with on_error allow the request passes, without the client's own response_headers, and the log says how many", async () => {
+  it("with on_error allow admits the request without the client's own response_headers, and logs how many", async () => {
     const own = tools();
     const config = { url: `http://127.0.0.1:${await closedPort()}/`, on_error: "allow", response_headers: ["X-User"] };
     const middleware = instance(forwardAuth, config, own);
@@ -144,12 +144,12 @@ describe("no answer", () => {
   it.each<[string, Answer]>([
     ["too large", (_request, response) => void response.writeHead(403).end(Buffer.alloc(1024 * 1024 + 1))],
     ["cut short", (_request, response) => void response.writeHead(302, { "Content-Length": "9" }).write("no", () => response.destroy())],
-  ])("a refusal that is %s lets nothing pass with on_error allow either", async (_what, answer) => {
+  ])("a refusal that is %s admits nothing with on_error allow either", async (_what, answer) => {
     const { reply, forwarded } = await (await asking(answer, { on_error: "allow" })).ask();
     expect([reply.status, forwarded]).toEqual([503, null]);
   });
 
-  it("comes after timeout_ms, and when the answer is too large", async () => {
+  it("is assumed after timeout_ms, and when the answer is too large", async () => {
     const begun = gate();
     const silent = await rawBackend(() => begun.open());
     const own = tools();
@@ -161,7 +161,7 @@ describe("no answer", () => {
     expect((await ask()).reply.status).toBe(503);
   });
 
-  it("is waited for no longer when the client has gone, and the upstream hears nothing of it", async () => {
+  it("is not waited for when the client has disconnected, and the upstream is not asked", async () => {
     for (const onError of ["deny", "allow"]) {
       const begun = gate();
       const silent = await rawBackend(() => begun.open());
@@ -176,7 +176,7 @@ describe("no answer", () => {
 });
 
 describe("configuration", () => {
-  it("has defaults", () => {
+  it("has defaults for every field but url", () => {
     expect(checked(forwardAuth.schema, { url: "http://a/" }).value).toEqual({
       url: "http://a/",
       requestHeaders: ["Authorization", "Cookie"],
@@ -194,7 +194,7 @@ describe("configuration", () => {
     ["one that the gateway sets", { url: "http://a/", request_headers: ["X-Forwarded-Uri"] }, /the gateway itself decides/],
     ["framing", { url: "http://a/", response_headers: ["Transfer-Encoding"] }, /the gateway itself decides/],
     ["another on_error", { url: "http://a/", on_error: "permit" }, /^on_error: expected "deny" or "allow"/],
-  ])("%s is an error", (_what, config, message) => {
+  ])("%s is a configuration error", (_what, config, message) => {
     const { issues } = checked(forwardAuth.schema, config);
     expect(issues).toHaveLength(1);
     expect(issues[0]).toMatch(message);

@@ -63,7 +63,7 @@ async function entryOf(act: (log: ReturnType<typeof logging>) => void | Promise<
 }
 
 describe("an entry", () => {
-  it("tells of the request, its reply, and how long it took", async () => {
+  it("describes the request, its reply, and how long it took", async () => {
     const entry = await entryOf(({ run, clock }) => {
       clock.advance(5);
       const { exchange } = run({ query: "?q=1", headers: ["Host", "gw", "X-A", "1", "x-a", "2"], clientAddress: "198.51.100.7" });
@@ -85,7 +85,7 @@ describe("an entry", () => {
     });
   });
 
-  it("is made when the reply is over, and counts the body that was read", async () => {
+  it("is made once the reply is over, and counts the bytes of the body that were read", async () => {
     const server = await backend();
     const { run, clock } = logging(server.port, { batch_size: 1 });
     const body = new PassThrough();
@@ -104,7 +104,7 @@ describe("an entry", () => {
     expect(Buffer.concat(received).toString()).toBe("abcde");
   });
 
-  it("leaves a body alone that nobody reads", async () => {
+  it("does not read a body that nobody else reads", async () => {
     const body = new PassThrough();
     body.end("abc");
     const entry = await entryOf(({ run }) => run({}, { ...plainReply, body }).exchange.call.close());
@@ -112,12 +112,12 @@ describe("an entry", () => {
     expect(body.readableFlowing).toBeNull();
   });
 
-  it("of a client that goes away has no status but a code", async () => {
+  it("of a client that disconnects has no status but the code client_closed", async () => {
     const entry = await entryOf(({ run }) => run().exchange.call.abort());
     expect(entry.response).toMatchObject({ status: null, code: "client_closed" });
   });
 
-  it("is made, too, when a plugin within fails, and the fault goes on", async () => {
+  it("is made when a plugin further in fails, and the fault passes", async () => {
     const server = await backend();
     const { middleware } = logging(server.port, { batch_size: 1 });
     for (const fail of [() => { throw new Error("no"); }, () => Promise.reject(new Error("no"))]) {
@@ -131,7 +131,7 @@ describe("an entry", () => {
     expect(batches(server)[1]![0]!.response).toEqual({ status: 500, headers: {}, bytes: null, code: "internal" });
   });
 
-  it("of a WebSocket comes when that ends", async () => {
+  it("of a WebSocket is made when the WebSocket ends", async () => {
     const server = await backend();
     const { run } = logging(server.port, { batch_size: 1 });
     const socket = new PassThrough();
@@ -145,7 +145,7 @@ describe("an entry", () => {
     expect(batches(server)[0]![0]!.response).toMatchObject({ status: 101, bytes: null });
   });
 
-  it("of a WebSocket that has ended before its reply is out comes with that", async () => {
+  it("of a WebSocket that ended before its reply was sent is made with the reply", async () => {
     const socket = new PassThrough();
     socket.destroy();
     await once(socket, "close");
@@ -165,7 +165,7 @@ describe("an entry", () => {
     expect(entry.request["headers"]).toMatchObject({ authorization: "[redacted]", cookie: ["[redacted]", "[redacted]"], referer: "http://a/b?token=[redacted]&c=d" });
   });
 
-  it("holds none where they hide: in fragments, paths, URLs in other headers, behind other words", async () => {
+  it("holds no credentials of fragments, paths and URLs in other headers", async () => {
     const jwt = "eyJhbGciOiJub25lIn0.e30.geheim";
     const headers = ["X-Auth", `Bearer ${jwt}`, "Sec-WebSocket-Protocol", `access_token, ${jwt}`, "X-Original-URL", "/x?a=/y?token=geheim&b=1", "Referer", "https://u:geheim@h/p?n=%2F%3Ft%3DeyJgeheim"];
     const entry = await entryOf(({ run }) =>
@@ -176,7 +176,7 @@ describe("an entry", () => {
     expect(entry.response["headers"]).toMatchObject({ location: "https://app/#id_token=[redacted]&s=1", link: "</x?sig=[redacted]>; rel=next" });
   });
 
-  it("is made in little time of what is built to take long", async () => {
+  it("is made in little time for texts that are built to take long", async () => {
     const began = performance.now();
     await entryOf(({ run }) => run({ query: "?a=".repeat(100_000), headers: ["X-A", "//".repeat(100_000), "X-B", "&a".repeat(100_000), "X-C", "%65yJ?=".repeat(50_000)] }).exchange.call.close());
     expect(performance.now() - began).toBeLessThan(5_000);
@@ -184,7 +184,7 @@ describe("an entry", () => {
 });
 
 describe("a response", () => {
-  it("is handed back as it is, without waiting for anything", async () => {
+  it("is returned unchanged, without waiting", async () => {
     const { run, middleware } = logging(await closedPort());
     expect(run().returned).toBe(plainReply);
     const exchange = madeUpExchange();
@@ -193,7 +193,7 @@ describe("a response", () => {
 });
 
 describe("batches", () => {
-  it("go when they are full, or after flush_ms, with method, content type and headers", async () => {
+  it("are sent when they are full, or after flush_ms, with method, content type and headers", async () => {
     const server = await backend();
     const { done, clock, timers } = logging(server.port, { batch_size: 3, flush_ms: 500, method: "PUT", headers: { Authorization: "Bearer log" } });
     for (let i = 0; i < 4; i++) done();
@@ -210,7 +210,7 @@ describe("batches", () => {
     expect(batches(server)[1]).toHaveLength(1);
   });
 
-  it("are lines where the content type says so", async () => {
+  it("are lines of JSON with application/x-ndjson", async () => {
     const server = await backend();
     const { done } = logging(server.port, { batch_size: 2, content_type: "application/x-ndjson; charset=utf-8" });
     done();
@@ -222,7 +222,7 @@ describe("batches", () => {
     expect(lines[2]).toBe("");
   });
 
-  it("are sent again after 500, 1000 and 2000 ms where that may help, then dropped and counted", async () => {
+  it("are sent again after 500, 1000 and 2000 ms where that may help, then dropped and logged", async () => {
     let tries = 0;
     const server = await backend((_request, response) => void response.writeHead(++tries < 5 ? 503 : 200).end());
     const { done, clock, timers, lines } = logging(server.port, { batch_size: 2 });
@@ -258,7 +258,7 @@ describe("batches", () => {
     expect(batches(server)[1]).toEqual(batches(server)[0]);
   });
 
-  it("are dropped at once where trying again cannot help", async () => {
+  it("are dropped without another try where that cannot help", async () => {
     const server = await backend((_request, response) => void response.writeHead(400).end());
     const { done, lines } = logging(server.port, { batch_size: 1 });
     done();
@@ -266,7 +266,7 @@ describe("batches", () => {
     expect(server.seen).toHaveLength(1);
   });
 
-  it("of a server that is slow wait in a bounded queue, whose oldest are dropped", async () => {
+  it("for a slow server wait in a bounded queue, whose oldest entries are dropped", async () => {
     const held = gate<() => void>();
     let first = true;
     const ids: string[][] = [];
@@ -296,7 +296,7 @@ describe("batches", () => {
 });
 
 describe("the end of an instance", () => {
-  it("sends what waits, and what comes of requests that end later", async () => {
+  it("sends the waiting entries, and those of requests that end later", async () => {
     const server = await backend();
     const { run, done, close } = logging(server.port);
     const late = run();
@@ -310,7 +310,7 @@ describe("the end of an instance", () => {
 });
 
 describe("configuration", () => {
-  it("has defaults", () => {
+  it("has defaults for every field but http_endpoint", () => {
     expect(checked(httpLog.schema, { http_endpoint: "https://a/" }).value).toEqual({
       ...{ httpEndpoint: "https://a/", method: "POST", contentType: "application/json", headers: {} },
       ...{ batchSize: 100, flushMs: 1_000, maxQueue: 10_000, timeoutMs: 5_000 },
@@ -325,7 +325,7 @@ describe("configuration", () => {
     ["a content type that is none", { http_endpoint: "https://a/", content_type: "json" }, /^content_type: expected a media type/],
     ["framing", { http_endpoint: "https://a/", headers: { "content-length": "1" } }, /^headers\.content-length: is not the name of a header that can be set here/],
     ["a line break", { http_endpoint: "https://a/", headers: { "X-A": "1\r\nX-B: 2" } }, /^headers\.X-A: expected text that a header can carry/],
-  ])("%s is an error", (_what, config, message) => {
+  ])("%s is a configuration error", (_what, config, message) => {
     const { issues } = checked(httpLog.schema, config);
     expect(issues.map((issue) => issue.replace(/\["(.*?)"\]/, ".$1"))).toEqual([expect.stringMatching(message)]);
   });

@@ -32,7 +32,7 @@ describe("where the key is read (seed 5.3)", () => {
     expect(status({ query: "?apikey=x&APIKEY=x&xapiKey=x&apiKeyx=x", headers: ["apiKey", "k1"] })).toBe(200);
   });
 
-  it.each(["apikey", "APIKEY", "ApiKey"])("the header's name has any case: %s", (name) => {
+  it.each(["apikey", "APIKEY", "ApiKey"])("accepts the header's name in any case: %s", (name) => {
     expect(status({ headers: [name, "k1"] })).toBe(200);
   });
 
@@ -46,20 +46,20 @@ describe("where the key is read (seed 5.3)", () => {
     expect(ask({ key: "k1" }, { query: "?a=apiKey&b" })).toMatchObject({ status: 401, code: "key_missing" });
   });
 
-  it("the query goes before the header, right or wrong", () => {
+  it("uses the query's key and ignores the header's, right or wrong", () => {
     expect(status({ query: "?apiKey=wrong", headers: ["apiKey", "k1"] })).toBe(401);
     expect(status({ query: "?apiKey=k1", headers: ["apiKey", "wrong"] })).toBe(200);
   });
 
-  it.each(["?apiKey=", "?apiKey", "?a&apiKey&b=1"])("present but empty counts as presented: %s", (query) => {
+  it.each(["?apiKey=", "?apiKey", "?a&apiKey&b=1"])("refuses an empty parameter as an invalid key: %s", (query) => {
     expect(ask({ key: "k1" }, { query, headers: ["apiKey", "k1"] })).toMatchObject({ status: 401, code: "key_invalid" });
   });
 
-  it("an empty header counts as presented", () => {
+  it("refuses an empty header as an invalid key", () => {
     expect(ask({ key: "k1" }, { headers: ["apiKey", ""] })).toMatchObject({ status: 401, code: "key_invalid" });
   });
 
-  it("of two the first counts", () => {
+  it("uses the first of two keys", () => {
     expect(status({ query: "?apiKey=k1&apiKey=wrong" })).toBe(200);
     expect(status({ query: "?apiKey=wrong&apiKey=k1" })).toBe(401);
     expect(status({ headers: ["apiKey", "k1", "apikey", "wrong"] })).toBe(200);
@@ -83,7 +83,7 @@ describe("where the key is read (seed 5.3)", () => {
 });
 
 describe("the 401", () => {
-  it("says which scheme and realm, quoted as a header can carry it", () => {
+  it("names scheme and realm, quoted", () => {
     const refused = (gatewayName: string) => ask({ key: "k1" }, {}, madeUpTools({ gatewayName })).reply;
     expect(headerValue(refused("edge-gateway").headers, "www-authenticate")).toBe('Key realm="edge-gateway"');
     expect(headerValue(refused('a "b" \\c\r\nX: é').headers, "www-authenticate")).toBe('Key realm="a \\"b\\" \\\\c??X: ?"');
@@ -114,30 +114,30 @@ describe("whose key it is", () => {
     expect(forwarded?.call.notes.identity).toBe(id);
   });
 
-  it("the single key's is the plugin's id, or \"default\"", () => {
+  it("is the plugin's id for the single key, or \"default\"", () => {
     expect(ask({ key: "k1" }, { query: "?apiKey=k1" }).forwarded?.identity).toBe("default");
     expect(ask({ key: "k1" }, { query: "?apiKey=k1" }, madeUpTools({ id: "partners" })).forwarded?.identity).toBe("partners");
   });
 
-  it("the single key and others may stand together", () => {
+  it("is found among the single key and several keys together", () => {
     const both = { ...keys, key: "k1" };
     expect(ask(both, { query: "?apiKey=k1" }).forwarded?.identity).toBe("default");
     expect(ask(both, { query: "?apiKey=a-key" }).forwarded?.identity).toBe("alice");
     expect(ask(both, { query: "?apiKey=c-key" }).code).toBe("key_invalid");
   });
 
-  it("a key's hash is not a key", () => {
+  it("is not found by a key's hash", () => {
     expect(ask(keys, { headers: ["apiKey", sha256("b-key")] }).code).toBe("key_invalid");
   });
 
-  it.each(["first", "third", "none of them"])("every configured key is compared in constant time, also when %s fits", (presented) => {
+  it.each(["first", "third", "none of them"])("is found by comparing every configured key in constant time, also when %s matches", (presented) => {
     const three = { keys: ["first", "second", "third"].map((key) => ({ id: key, key })) };
     vi.mocked(timingSafeEqual).mockClear();
     ask(three, { query: `?apiKey=${encodeURIComponent(presented)}` });
     expect(timingSafeEqual).toHaveBeenCalledTimes(3);
   });
 
-  it("a key that was found once is not hashed again; one that was refused is, each time, and stays refused", () => {
+  it("is remembered for a valid key, which is hashed once; an invalid key is hashed each time", () => {
     const middleware = instance(keyAuth, { keys: ["first", "second", "third"].map((key) => ({ id: key, key })) });
     const send = (key: string) => {
       vi.mocked(timingSafeEqual).mockClear();
@@ -151,7 +151,7 @@ describe("whose key it is", () => {
 });
 
 describe("hide_credentials", () => {
-  it("is off: query and headers are forwarded as they came", () => {
+  it("is off by default: query and headers are forwarded unchanged", () => {
     const { forwarded } = ask({ key: "k1" }, { query: "?apiKey=k1&a", headers: ["apiKey", "k1"] });
     expect(forwarded).toMatchObject({ query: "?apiKey=k1&a", headers: ["apiKey", "k1"] });
   });
@@ -167,14 +167,14 @@ describe("hide_credentials", () => {
     expect(ask({ key: "k1", hide_credentials: true }, { query }).forwarded?.query).toBe(expected);
   });
 
-  it("strips the header too, in any case and number, also when the query was read", () => {
+  it("strips every apiKey header, in any case, also when the query's key was used", () => {
     const headers = ["Host", "a", "apiKey", "k1", "X", "1", "APIKEY", "k1"];
     for (const query of ["", "?apiKey=k1"]) {
       expect(ask({ key: "k1", hide_credentials: true }, { query, headers }).forwarded?.headers).toEqual(["Host", "a", "X", "1"]);
     }
   });
 
-  it("reads and strips exactly what URLSearchParams calls apiKey, and keeps the rest byte for byte", () => {
+  it("strips exactly what URLSearchParams calls apiKey, and keeps the rest byte for byte", () => {
     const from = random(3);
     const middleware = instance(keyAuth, { key: "k1", hide_credentials: true });
     for (let i = 0; i < 3_000; i++) {
@@ -194,7 +194,7 @@ describe("hide_credentials", () => {
 });
 
 describe("passing on", () => {
-  it("hands back the very reply, or the very promise, that came from within", () => {
+  it("returns the same reply or promise that the next handler returned", () => {
     const middleware = instance(keyAuth, { key: "k1" });
     const promise = Promise.resolve(plainReply);
     expect(exercise(middleware, madeUpExchange({ query: "?apiKey=k1" })).returned).toBe(plainReply);
@@ -203,7 +203,7 @@ describe("passing on", () => {
 });
 
 describe("configuration", () => {
-  it("takes a key, or keys, or both; hide_credentials is false unless given", () => {
+  it("accepts a key, keys, or both; hide_credentials is false by default", () => {
     expect(checked(keyAuth.schema, { key: "k" }).value).toEqual({ key: "k", hideCredentials: false });
     expect(checked(keyAuth.schema, { keys: [{ id: "a", key: "k" }], hide_credentials: true }).issues).toEqual([]);
     expect(checked(keyAuth.schema, { key: "x", keys: [{ id: "a", key: "k" }] }).issues).toEqual([]);
@@ -224,7 +224,7 @@ describe("configuration", () => {
     ["the single key again", { key: "x", keys: [{ id: "b", key: "x" }] }, /keys\[0\]: is the same key as key/],
     ["a key that is a number", { key: 123 }, /key: expected a non-empty string, found a number$/],
     ["an unknown field", { key: "k", hide_credential: true }, /did you mean "hide_credentials"/],
-  ])("%s is an error", (_, config, message) => {
+  ])("%s is a configuration error", (_, config, message) => {
     const { issues } = checked(keyAuth.schema, config);
     expect(issues.length).toBe(1);
     expect(issues[0]).toMatch(message);
@@ -232,7 +232,7 @@ describe("configuration", () => {
 });
 
 describe("a key beyond ASCII", () => {
-  it("is the same in the query and, in UTF-8 as curl sends it, in the header", () => {
+  it("is accepted in the query and, in UTF-8, in the header", () => {
     const utf8AsNodeReadsIt = Buffer.from("clé").toString("latin1");
     expect(ask({ key: "clé" }, { query: "?apiKey=cl%C3%A9" }).status).toBe(200);
     expect(ask({ key: "clé" }, { headers: ["apiKey", utf8AsNodeReadsIt] }).status).toBe(200);

@@ -19,7 +19,7 @@ function limited(config: unknown, options: { id?: string; key?: string } = {}) {
 }
 
 describe("what is admitted", () => {
-  it("the first N pass, the next gets 429 and does not reach what is within", () => {
+  it("admits the first N requests; the next one gets 429 and does not reach the upstream", () => {
     const { middleware, statuses } = limited({ limit_second: 2 });
     expect(statuses(2)).toEqual([200, 200]);
     const { returned, forwarded } = exercise(middleware, madeUpExchange());
@@ -27,7 +27,7 @@ describe("what is admitted", () => {
     expect(forwarded).toBeNull();
   });
 
-  it("the window slides: N in any second, not N per second of the clock", () => {
+  it("admits N requests in any second, not N per second of the clock", () => {
     const { clock, statuses } = limited({ limit_second: 2 });
     clock.advance(900);
     expect(statuses(2)).toEqual([200, 200]);
@@ -46,7 +46,7 @@ describe("what is admitted", () => {
     expect(statuses(1)).toEqual([200]);
   });
 
-  it("a request refused by one window consumes nothing from the others", () => {
+  it("consumes nothing from the other windows when one window refuses", () => {
     const { clock, statuses } = limited({ limit_second: 1, limit_min: 3 });
     for (let i = 0; i < 3; i++) {
       expect(statuses(4)).toEqual([200, 429, 429, 429]);
@@ -55,21 +55,21 @@ describe("what is admitted", () => {
     expect(statuses(1)).toEqual([429]);
   });
 
-  it("is counted per plugin instance", () => {
+  it("counts each plugin instance by itself", () => {
     const tools = madeUpTools({ key: "one" });
     const other = { ...tools, scope: { ...tools.scope, key: "two" } };
     const status = (t: typeof tools) => atOnce(exercise(instance(rateLimit, { limit_min: 1 }, t), madeUpExchange()).returned).status;
     expect([status(tools), status(other), status(tools)]).toEqual([200, 200, 429]);
   });
 
-  it("a reload, which makes a new instance of the same place, refills nothing", () => {
+  it("refills nothing on a reload", () => {
     const tools = madeUpTools();
     const status = (config: unknown) => atOnce(exercise(instance(rateLimit, config, tools), madeUpExchange()).returned).status;
     expect([status({ limit_min: 2 }), status({ limit_min: 2 }), status({ limit_min: 2 })]).toEqual([200, 200, 429]);
     expect([status({ limit_min: 3 }), status({ limit_min: 3 })]).toEqual([200, 429]);
   });
 
-  it("max_callers bounds who is remembered: where all have used up a limit, new callers share one allowance", () => {
+  it("remembers at most max_callers callers: where all have used up a limit, new callers share one allowance", () => {
     const { tools, ask } = limited({ limit_min: 1, max_callers: 3 });
     const statuses = Array.from({ length: 9 }, (_, i) => ask({ clientAddress: `192.0.2.${i}` }).status);
     expect(statuses).toEqual([200, 200, 200, 200, 429, 429, 429, 429, 429]);
@@ -78,21 +78,21 @@ describe("what is admitted", () => {
 });
 
 describe("limit_by", () => {
-  it("client_ip, the default: by address, IPv6 by /64, mapped IPv4 as IPv4", () => {
+  it("client_ip, the default, counts by address, IPv6 by /64 and mapped IPv4 as IPv4", () => {
     const { ask } = limited({ limit_min: 1 });
     const status = (clientAddress: string) => ask({ clientAddress }).status;
     expect([status("192.0.2.1"), status("192.0.2.2"), status("192.0.2.1"), status("::ffff:192.0.2.2")]).toEqual([200, 200, 429, 429]);
     expect([status("2001:db8::1"), status("2001:db8::ffff:1"), status("2001:db8:0:1::1")]).toEqual([200, 429, 200]);
   });
 
-  it("credential: by identity wherever the caller is, by address before anybody has one", () => {
+  it("credential counts by identity, and by address where there is none", () => {
     const { ask } = limited({ limit_min: 1, limit_by: "credential" });
     const status = (identity: string | null, clientAddress: string) => ask({ identity, clientAddress }).status;
     expect([status("alice", "192.0.2.1"), status("alice", "192.0.2.2"), status("bob", "192.0.2.1")]).toEqual([200, 429, 200]);
     expect([status(null, "192.0.2.1"), status(null, "192.0.2.1"), status(null, "192.0.2.2")]).toEqual([200, 429, 200]);
   });
 
-  it("header:<name>: by its first value, its name in any case, by address without it", () => {
+  it("header:<name> counts by the header's first value, and by address where there is none", () => {
     const { ask } = limited({ limit_min: 1, limit_by: "header:X-Tenant" });
     const status = (...headers: string[]) => ask({ headers }).status;
     expect([status("x-tenant", "a"), status("X-TENANT", "a"), status("X-Tenant", "b")]).toEqual([200, 429, 200]);
@@ -100,12 +100,12 @@ describe("limit_by", () => {
     expect([status(), status(), status("X-Tenant", "")]).toEqual([200, 429, 200]);
   });
 
-  it("all: one count for everybody", () => {
+  it("all counts all callers together", () => {
     const { ask } = limited({ limit_min: 1, limit_by: "all" });
     expect([ask({ clientAddress: "192.0.2.1" }).status, ask({ clientAddress: "192.0.2.2", identity: "bob" }).status]).toEqual([200, 429]);
   });
 
-  it("a header's value, or an identity, never poses as an address", () => {
+  it("never takes a header's value or an identity for an address", () => {
     const header = limited({ limit_min: 1, limit_by: "header:x" });
     for (const value of ["192.0.2.1", "ip:192.0.2.1", "all"]) expect(header.ask({ headers: ["x", value] }).status).toBe(200);
     expect(header.ask().status).toBe(200);
@@ -116,7 +116,7 @@ describe("limit_by", () => {
 });
 
 describe("what the client is told", () => {
-  it("on every reply: the policy, and what is left of it", () => {
+  it("gets RateLimit-Policy and RateLimit on every reply", () => {
     const { clock, ask } = limited({ limit_second: 10, limit_min: 60, limit_hour: 64 });
     const reply = ask();
     expect(headerValue(reply.headers, "ratelimit-policy")).toBe('"second";q=10;w=1, "minute";q=60;w=60, "hour";q=64;w=3600');
@@ -125,7 +125,7 @@ describe("what the client is told", () => {
     expect(headerValue(ask().headers, "ratelimit")).toBe('"second";r=9;t=1, "minute";r=58;t=59, "hour";r=62;t=3599');
   });
 
-  it("the reply from within keeps all it had", () => {
+  it("gets the upstream's reply with everything it had", () => {
     const { ask } = limited({ limit_min: 1 });
     expect(ask()).toEqual({
       ...plainReply,
@@ -133,7 +133,7 @@ describe("what the client is told", () => {
     });
   });
 
-  it("excess: 429 rate_limited with Retry-After in whole seconds, rounded up, and the limits", () => {
+  it("gets 429 rate_limited with Retry-After in whole seconds, rounded up, and the limits", () => {
     const { clock, ask } = limited({ limit_min: 1 });
     ask();
     clock.advance(100);
@@ -149,7 +149,7 @@ describe("what the client is told", () => {
     expect(ask().status).toBe(200);
   });
 
-  it("who waits as long as Retry-After says is admitted", () => {
+  it("is admitted after waiting as long as Retry-After says", () => {
     const { clock, ask } = limited({ limit_second: 3, limit_min: 5 });
     for (let i = 0; i < 40; i++) {
       const reply = ask();
@@ -161,13 +161,13 @@ describe("what the client is told", () => {
     }
   });
 
-  it("with an id the policies bear it, as a string of structured fields", () => {
+  it("sees the plugin's id in the names of policies, quoted as a structured field", () => {
     expect(headerValue(limited({ limit_min: 1 }, { id: "api" }).ask().headers, "ratelimit")).toBe('"api-minute";r=0;t=60');
     const odd = limited({ limit_min: 1 }, { id: 'a"b\\ü\n' });
     expect(headerValue(odd.ask().headers, "ratelimit-policy")).toBe('"a\\"b\\\\??-minute";q=1;w=60');
   });
 
-  it("of several instances, and of the upstream, all stand", () => {
+  it("gets the headers of several instances, and of the upstream, side by side", () => {
     const tools = madeUpTools();
     const named = (id: string, limit: number) =>
       instance(rateLimit, { limit_min: limit }, { ...tools, scope: { ...tools.scope, id, key: id } });
@@ -180,7 +180,7 @@ describe("what the client is told", () => {
     expect(headerValues(second.headers, "ratelimit")).toEqual(['"inner-minute";r=0;t=60', '"outer-minute";r=3;t=60']);
   });
 
-  it("notes the code for the log", () => {
+  it("causes the code rate_limited in the log when it is refused", () => {
     const { ask } = limited({ limit_min: 1 });
     ask();
     const call = new Call({ id: "x", remoteAddress: "", trustedRemote: false, startedAt: 0, inform: () => {} });
@@ -190,12 +190,12 @@ describe("what the client is told", () => {
 });
 
 describe("shadow mode", () => {
-  it("lets pass, and tells clients nothing of limits that are not in force", () => {
+  it("admits every request and adds no RateLimit headers", () => {
     const { ask } = limited({ limit_min: 1, mode: "shadow" });
     for (let i = 0; i < 5; i++) expect(ask()).toBe(plainReply);
   });
 
-  it("logs what it would have refused: at most one line a second, which counts those since the last", () => {
+  it("logs at most one line a second, with the number of requests that would have been refused", () => {
     const { clock, tools, statuses } = limited({ limit_hour: 2, mode: "shadow" }, { key: "global:x" });
     statuses(2);
     expect(tools.lines).toEqual([]);
@@ -213,7 +213,7 @@ describe("shadow mode", () => {
     expect(tools.lines).toEqual([line(1), line(15)]);
   });
 
-  it("counts as if it refused: once the window has run out, nothing would be", () => {
+  it("counts as if it refused", () => {
     const { clock, tools, statuses } = limited({ limit_second: 1, mode: "shadow" });
     for (let i = 0; i < 5; i++) {
       statuses(1);
@@ -230,21 +230,21 @@ describe("promises", () => {
   const yes: Decision = { admitted: true, remaining: [4], resetMs: [1_000], retryMs: 0 };
   const no: Decision = { admitted: false, remaining: [0], resetMs: [2_500], retryMs: 2_500 };
 
-  it("a reply that comes later gets the same headers", async () => {
+  it("adds its headers to a reply that comes as a promise", async () => {
     const { middleware } = limited({ limit_min: 3 });
     const { returned } = exercise(middleware, madeUpExchange(), () => Promise.resolve(plainReply));
     expect(returned).toBeInstanceOf(Promise);
     expect(headerValue((await returned).headers, "ratelimit")).toBe('"minute";r=2;t=60');
   });
 
-  it("a reply that comes later tells what was decided for it, not for those after it", async () => {
+  it("adds the limits decided for a request, not for later ones, to a reply that comes as a promise", async () => {
     const { middleware } = limited({ limit_min: 3 });
     const replies = [1, 2, 3].map(() => exercise(middleware, madeUpExchange(), () => Promise.resolve(plainReply)).returned);
     const left = (await Promise.all(replies)).map((reply) => headerValue(reply.headers, "ratelimit"));
     expect(left).toEqual(['"minute";r=2;t=60', '"minute";r=1;t=60', '"minute";r=0;t=60']);
   });
 
-  it("a decision that comes later is waited for", async () => {
+  it("waits for a decision that comes as a promise", async () => {
     const middleware = instance(rateLimit, { limit_min: 5 }, madeUpTools({ counters: decisions(yes, no) }));
     const first = await exercise(middleware, madeUpExchange()).returned;
     expect([first.status, headerValue(first.headers, "ratelimit")]).toEqual([200, '"minute";r=4;t=1']);
@@ -253,12 +253,12 @@ describe("promises", () => {
     expect(second.forwarded).toBeNull();
   });
 
-  it("Retry-After is never less than a second", async () => {
+  it("never sends a Retry-After of less than a second", async () => {
     const middleware = instance(rateLimit, { limit_min: 5 }, madeUpTools({ counters: decisions({ ...no, retryMs: 0 }) }));
     expect(headerValue((await exercise(middleware, madeUpExchange()).returned).headers, "retry-after")).toBe("1");
   });
 
-  it("a fault from within stays a fault", async () => {
+  it("lets a fault from a plugin further in pass", async () => {
     const { middleware } = limited({ limit_min: 5 });
     const fault = new Error("broken");
     expect(() => exercise(middleware, madeUpExchange(), () => { throw fault; })).toThrow(fault);
@@ -267,7 +267,7 @@ describe("promises", () => {
 });
 
 describe("configuration", () => {
-  it("needs one limit and fills in the rest", () => {
+  it("needs one limit and has defaults for the rest", () => {
     const defaults = { limitBy: "client_ip", mode: "enforce", maxCallers: 100_000 };
     expect(checked(rateLimit.schema, { limit_min: 1 }).value).toEqual({ limitMin: 1, ...defaults });
     for (const limit_by of ["client_ip", "credential", "all", "header:X-Tenant"]) {
@@ -289,11 +289,11 @@ describe("configuration", () => {
     [
       "more callers than may take memory",
       { limit_second: 64, limit_min: 1000, limit_hour: 100_000, max_callers: 10_000_000 },
-      /max_callers: 10000000 callers of up to 1824 bytes each could take 18\.2 GB, more than 2 GB: with these limits at most 1096491$/,
+      /max_callers: 10000000 callers of up to 1676 bytes each could take 16\.8 GB, more than 2 GB: with these limits at most 1193317$/,
     ],
-    ["more callers than fit for one small limit", { limit_min: 1, max_callers: 10_000_000 }, /at most 7\d{6}$/],
+    ["more callers than fit for one small limit", { limit_min: 16, max_callers: 10_000_000 }, /at most 7\d{6}$/],
     ["an unknown field", { limit_minute: 1, limit_hour: 2 }, /limit_minute: is not a known field; did you mean "limit_min"/],
-  ])("%s is an error", (_, config, message) => {
+  ])("%s is a configuration error", (_, config, message) => {
     const { issues } = checked(rateLimit.schema, config);
     expect(issues.length).toBe(1);
     expect(issues[0]).toMatch(message);

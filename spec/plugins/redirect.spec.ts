@@ -13,15 +13,15 @@ function ask(config: unknown, parts: Partial<ExchangeParts> = {}) {
 }
 
 describe("redirect", () => {
-  it("answers 308 with the location, and asks no upstream", () => {
+  it("answers 308 with the location, without an upstream", () => {
     expect(ask({ location: "/new" })).toEqual({ status: 308, location: "/new" });
   });
 
-  it.each([301, 302, 303, 307, 308])("or %i", (status) => {
+  it.each([301, 302, 303, 307, 308])("answers %i when it is configured", (status) => {
     expect(ask({ status, location: "/new" }).status).toBe(status);
   });
 
-  it("with parameters of the path as they matched", () => {
+  it("fills in parameters of the path as they matched", () => {
     expect(ask({ location: "https://new.example/items/{id}" }, { params: { id: "a%20b" } }).location).toBe("https://new.example/items/a%20b");
   });
 
@@ -36,7 +36,7 @@ describe("redirect", () => {
     expect(ask({ location }, { query }).location).toBe(expected);
   });
 
-  it("drops the query when it is told to", () => {
+  it("drops the query with keep_query false", () => {
     expect(ask({ location: "/new?x=1", keep_query: false }, { query: "?a=1" }).location).toBe("/new?x=1");
   });
 
@@ -55,7 +55,7 @@ describe("redirect", () => {
     ["no location", {}, /location: is required/],
     ["another status", { location: "/", status: 304 }, /status: expected 301, 302, 303, 307 or 308, found 304/],
     ["a location that a client could choose", { location: "{rest}" }, /location: \{rest\} would choose where to redirect/],
-  ])("%s is an error", (_, config, message) => {
+  ])("%s is a configuration error", (_, config, message) => {
     const { issues } = checked(redirect.schema, config);
     expect(issues.length).toBe(1);
     expect(issues[0]).toMatch(message);

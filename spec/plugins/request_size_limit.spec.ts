@@ -12,14 +12,14 @@ function ask(length: string | null, body: Readable | null = Readable.from([])) {
   return { reply: atOnce(returned), forwarded, exchange };
 }
 
-it("a body whose Content-Length is within the bound passes as it is", () => {
+it("passes a body whose Content-Length is within the limit unchanged", () => {
   for (const length of ["10", "1"]) {
     const { forwarded, exchange } = ask(length);
     expect(forwarded).toBe(exchange);
   }
 });
 
-it("a longer one is refused with nothing of it read: 413 body_too_large", () => {
+it("refuses a body whose Content-Length is too large with 413 body_too_large, without reading it", () => {
   const body = new PassThrough();
   for (const length of ["11", "999999999999999"]) {
     const { reply, forwarded } = ask(length, body);
@@ -29,7 +29,7 @@ it("a longer one is refused with nothing of it read: 413 body_too_large", () => 
   expect([body.readableFlowing, body.destroyed]).toEqual([null, false]);
 });
 
-it("a body that does not say how long it is breaks off where it passes the bound, its source being left alone", async () => {
+it("breaks off a body of unknown length at the limit, without destroying its source", async () => {
   const read = async (source: Readable) => {
     let text = "";
     for await (const chunk of ask(null, source).forwarded!.body!) text += String(chunk);
@@ -43,14 +43,14 @@ it("a body that does not say how long it is breaks off where it passes the bound
   expect(source.destroyed).toBe(false);
 });
 
-it("a request without a body passes as it is, a WebSocket's too", () => {
+it("passes requests without a body and WebSockets unchanged", () => {
   const { forwarded, exchange } = ask(null, null);
   expect(forwarded).toBe(exchange);
   const upgrade = madeUpExchange({ upgrade: "websocket" });
   expect(exercise(middleware, upgrade)).toEqual({ returned: plainReply, forwarded: upgrade });
 });
 
-it("hands back the very promise that comes from within", () => {
+it("returns the same promise that the next handler returned", () => {
   const promise = Promise.resolve(plainReply);
   expect(exercise(middleware, madeUpExchange(), () => promise).returned).toBe(promise);
 });
@@ -60,7 +60,7 @@ describe("configuration", () => {
     [{}, /^max_payload_size: is required/],
     [{ max_payload_size: 0 }, /^max_payload_size: expected an integer ≥ 1, found 0$/],
     [{ max_payload_size: "1MB" }, /^max_payload_size: expected an integer ≥ 1, found "1MB"$/],
-  ])("%j is an error", (config, issue) => {
+  ])("%j is a configuration error", (config, issue) => {
     const { issues } = checked(requestSizeLimit.schema, config);
     expect(issues).toEqual([expect.stringMatching(issue)]);
   });

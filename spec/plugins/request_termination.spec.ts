@@ -9,11 +9,11 @@ function answer(config: object) {
   return { status, headers, body: body === null ? null : String(body) };
 }
 
-it("answers 503 without a body where nothing else is said", () => {
+it("answers 503 without a body by default", () => {
   expect(answer({})).toEqual({ status: 503, headers: [], body: "" });
 });
 
-it("answers with status, body, its type and further headers", () => {
+it("answers with the configured status, body, content type and headers", () => {
   expect(answer({ status: 410, body: "gone" })).toEqual({ status: 410, headers: ["Content-Type", "text/plain; charset=utf-8"], body: "gone" });
   const config = { status: 200, body: '{"a":"é"}', content_type: "application/json", headers: { "Retry-After": "3600", "X-A": "" } };
   expect(answer(config)).toEqual({ status: 200, headers: ["Retry-After", "3600", "X-A", "", "Content-Type", "application/json"], body: '{"a":"é"}' });
@@ -21,7 +21,7 @@ it("answers with status, body, its type and further headers", () => {
 
 it.each([204, 304])("answers %d without any body, not even an empty one", (status) => expect(answer({ status })).toEqual({ status, headers: [], body: null }));
 
-it("notes no error: the answer is meant", () => {
+it("notes no error code", () => {
   const exchange = madeUpExchange();
   exercise(instance(requestTermination, {}), exchange);
   expect(exchange.call.notes).toMatchObject({ code: null, fault: null });
@@ -44,5 +44,5 @@ describe("configuration", () => {
     [{ headers: { a: "x\t" } }, 'headers.a: expected text that a header can carry, in printable ASCII without blanks around it, found "x\\t"'],
     [{ content_type: " " }, 'content_type: expected a media type, found " "'],
     [{ content_type: "a\nb" }, 'content_type: expected a media type, found "a\\nb"'],
-  ])("%j is an error", (config, issue) => expect(checked(requestTermination.schema, config).issues).toEqual([issue]));
+  ])("%j is a configuration error", (config, issue) => expect(checked(requestTermination.schema, config).issues).toEqual([issue]));
 });

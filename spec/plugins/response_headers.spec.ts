@@ -10,7 +10,7 @@ const changed = ["X-New", "1", "Link", "</0>", "X-Item", "7", "Link", "</a>", "L
 const exchange = () => madeUpExchange({ params: { id: "7" } });
 
 describe("the reply", () => {
-  it("has its headers changed, in a copy: remove, rename, set, add", () => {
+  it("has its headers changed in a copy, in the order remove, rename, set, add", () => {
     const before = [...reply.headers];
     const { returned, forwarded } = exercise(instance(responseHeaders, config), exchange(), () => reply);
     expect(atOnce(returned)).toEqual({ ...reply, headers: changed });
@@ -18,12 +18,12 @@ describe("the reply", () => {
     expect(forwarded?.headers).toEqual(["Host", "gateway.example"]);
   });
 
-  it("that comes later is changed then", async () => {
+  it("that comes as a promise is changed", async () => {
     const { returned } = exercise(instance(responseHeaders, config), exchange(), () => Promise.resolve(reply));
     expect((await returned).headers).toEqual(changed);
   });
 
-  it("keeps status, body, trailers and tunnel as they are, whatever they are", () => {
+  it("keeps status, body, trailers and tunnel", () => {
     const body = Readable.from(["x"]);
     const trailers = () => ["T", "1"];
     const { returned } = exercise(instance(responseHeaders, config), exchange(), () => ({ ...reply, status: 502, reason: "Why", body, trailers }));
@@ -36,7 +36,7 @@ describe("the reply", () => {
     body.destroy();
   });
 
-  it("a failure within passes as it is", async () => {
+  it("is not replaced when a plugin further in fails: the fault passes", async () => {
     const failing = exercise(instance(responseHeaders, config), exchange(), () => Promise.reject(new Error("x")));
     await expect(failing.returned).rejects.toThrow("x");
     expect(atOnce(exercise(instance(responseHeaders, { remove: ["None"] }), exchange()).returned).headers).toEqual(plainReply.headers);
@@ -46,12 +46,12 @@ describe("the reply", () => {
 describe("configuration", () => {
   it.each<[string, unknown, RegExp]>([
     ["nothing to do", {}, /needs at least one of/],
-    ["Connection", { add: { Connection: "x" } }, /concerns a single connection/],
-    ["Content-Length", { remove: ["content-length"] }, /says how the message is framed/],
-    ["Trailer", { set: { trailer: "x" } }, /says how the message is framed/],
-    ["X-Request-Id", { set: { "X-Request-Id": "x" } }, /is what the gateway itself says to clients/],
-    ["Sec-WebSocket-Accept", { remove: ["Sec-WebSocket-Accept"] }, /belongs to how a WebSocket is opened/],
-  ])("%s is an error", (_, given, message) => {
+    ["Connection", { add: { Connection: "x" } }, /is a header of a single connection/],
+    ["Content-Length", { remove: ["content-length"] }, /is part of how the message is framed/],
+    ["Trailer", { set: { trailer: "x" } }, /is part of how the message is framed/],
+    ["X-Request-Id", { set: { "X-Request-Id": "x" } }, /is set by the gateway itself/],
+    ["Sec-WebSocket-Accept", { remove: ["Sec-WebSocket-Accept"] }, /is part of how a WebSocket is opened/],
+  ])("%s is a configuration error", (_, given, message) => {
     const { issues } = checked(responseHeaders.schema, given);
     expect(issues.length).toBe(1);
     expect(issues[0]).toMatch(message);

@@ -1,7 +1,8 @@
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { describe, expect, it } from "vitest";
-import { bytesOfCaller, memoryCounters, type MemoryLimiter } from "../../lib/store/memory.ts";
+import { bytesOfCaller } from "../../lib/store/callers.ts";
+import { memoryCounters, type MemoryLimiter } from "../../lib/store/memory.ts";
 import type { Window } from "../../lib/store/counters.ts";
 import { manualClock, type ManualClock } from "../support/clock.ts";
 import { random, type Random } from "../support/random.ts";
@@ -44,7 +45,7 @@ describe.each(LIMITS)("a limit of %i", (limit) => {
   const window = second(limit);
   const rounds = limit > 500 ? 6 : 25;
 
-  it("admits the first N, however they come, and not one more in the same window", () => {
+  it("admits the first N requests, however they are spaced, and not one more in the same window", () => {
     const { clock, limiter } = limiterOf([window]);
     const from = random(limit);
     for (let i = 0; i < limit; i++) {
@@ -54,7 +55,7 @@ describe.each(LIMITS)("a limit of %i", (limit) => {
     expect(limiter.decide("a").admitted).toBe(false);
   });
 
-  it("admits never more than N in any interval as long as the window", () => {
+  it("never admits more than N requests in any interval as long as the window", () => {
     for (let seed = 0; seed < rounds; seed++) {
       const from = random(seed);
       const { clock, limiter } = limiterOf([window]);
@@ -90,7 +91,7 @@ describe.each(LIMITS)("a limit of %i", (limit) => {
     }
   });
 
-  it("never refuses who paces himself below it", () => {
+  it("never refuses a caller who keeps its pace below the limit", () => {
     const { clock, limiter } = limiterOf([window]);
     const most = limit <= 64 ? limit : Math.floor(limit - limit / 64);
     // Spaced 1 / most of the window, in whole ticks so that `most` of them never fall short of it by rounding.
@@ -101,7 +102,7 @@ describe.each(LIMITS)("a limit of %i", (limit) => {
     }
   });
 
-  it("says when to come back: refused until then, admitted at that very moment", () => {
+  it("refuses until retryMs has passed, and admits at that very moment", () => {
     const from = random(limit);
     const { clock, limiter } = limiterOf([window]);
     for (let round = 0; round < 30; round++) {
@@ -116,7 +117,7 @@ describe.each(LIMITS)("a limit of %i", (limit) => {
 });
 
 describe("a decision", () => {
-  it("tells what is left, when it comes back, and that there is nothing to wait for", () => {
+  it("holds what is left in each window, when the window gives something back, and how long to wait", () => {
     const { clock, limiter } = limiterOf([second(2), minute(3)]);
     expect(limiter.decide("a")).toEqual({ admitted: true, remaining: [1, 2], resetMs: [1_000, 60_000], retryMs: 0 });
     clock.advance(400);
@@ -125,14 +126,14 @@ describe("a decision", () => {
     expect(limiter.decide("a")).toEqual({ admitted: false, remaining: [0, 1], resetMs: [500, 59_500], retryMs: 500 });
   });
 
-  it("an untouched window has nothing to give back", () => {
+  it("has resetMs 0 for a window without admissions", () => {
     const { clock, limiter } = limiterOf([second(5), hour(1)]);
     limiter.decide("a");
     clock.advance(2_000);
     expect(limiter.decide("a")).toEqual({ admitted: false, remaining: [5, 0], resetMs: [0, 3_598_000], retryMs: 3_598_000 });
   });
 
-  it("waits for the slowest of the windows that refuse", () => {
+  it("has the longest wait of all windows that refuse", () => {
     for (const windows of [[second(1), minute(1)], [minute(1), second(1)]]) {
       const { limiter } = limiterOf(windows);
       limiter.decide("a");
@@ -140,7 +141,7 @@ describe("a decision", () => {
     }
   });
 
-  it("refused by one window, consumes nothing of the others", () => {
+  it("that is refused by one window consumes nothing of the others", () => {
     const { clock, limiter } = limiterOf([second(1), minute(5)]);
     for (let i = 0; i < 5; i++) {
       expect(admitted(limiter, "a", 20)).toBe(1);
@@ -149,7 +150,7 @@ describe("a decision", () => {
     expect(limiter.decide("a").remaining).toEqual([1, 0]);
   });
 
-  it("holds every window at once over random arrivals", () => {
+  it("keeps every window's limit over random arrivals", () => {
     for (let seed = 0; seed < 10; seed++) {
       const from = random(seed);
       const windows = [second(from.pick([3, 70])), minute(from.pick([20, 100, 700])), hour(from.pick([300, 3000]))];
@@ -163,7 +164,7 @@ describe("a decision", () => {
     }
   });
 
-  it("is that of a plain count of the past, for many callers who come and go while limits rise", () => {
+  it("is the same as by a plain count of past admissions, for many callers who come and go while limits rise", () => {
     for (let seed = 0; seed < 4; seed++) {
       const from = random(seed);
       const { clock, counters } = limiterOf([second(1)]);
@@ -191,7 +192,7 @@ describe("a decision", () => {
     }
   });
 
-  it("counts each caller, and each limiter, by itself", () => {
+  it("depends on one caller and one limiter only", () => {
     const { counters, limiter } = limiterOf([minute(3)]);
     const other = counters.limiter("other", { windows: [minute(2)], maxCallers: 10 });
     expect(admitted(limiter, "a", 9)).toBe(3);
@@ -199,7 +200,7 @@ describe("a decision", () => {
     expect(admitted(other, "a", 9)).toBe(2);
   });
 
-  it("tells callers with long names apart, and keeps none of their length", () => {
+  it("tells callers with long names apart", () => {
     const { limiter } = limiterOf([minute(1)]);
     const long = "h:" + "x".repeat(100_000);
     expect(limiter.decide(long + "1").admitted).toBe(true);
@@ -217,7 +218,7 @@ describe("memory", () => {
     return heapUsed + external;
   };
 
-  it("a quiet caller costs at most 300 bytes, key and three windows included", () => {
+  it("of a quiet caller with three windows is at most 300 bytes", () => {
     const callers = 100_000;
     const { counters, limiter } = limiterOf([second(10), minute(100), hour(5_000)], callers);
     const before = collect();
@@ -226,7 +227,7 @@ describe("memory", () => {
     expect(counters.size.callers).toBe(callers);
   });
 
-  it("what callers took is given back when they are forgotten", () => {
+  it("is given back when callers are forgotten", () => {
     const callers = 50_000;
     const { clock, counters, limiter } = limiterOf([second(10), minute(100)], callers);
     const before = collect();
@@ -238,7 +239,7 @@ describe("memory", () => {
     expect(collect() - before).toBeLessThan(10 * callers);
   });
 
-  it("a few callers who stay do not keep what a flood took", () => {
+  it("is given back after a flood although a few of its callers stay", () => {
     const callers = 50_000;
     const { clock, counters, limiter } = limiterOf([minute(64)], callers);
     const before = collect();
@@ -253,7 +254,7 @@ describe("memory", () => {
     expect(collect() - before).toBeLessThan(10 * callers);
   });
 
-  it("a limiter that nobody asked costs little", () => {
+  it("of an unused limiter is less than 4000 bytes", () => {
     const { counters } = limiterOf([second(10), minute(100), hour(5_000)]);
     const before = collect();
     for (let i = 0; i < 500; i++) counters.limiter(`k${i}`, { windows: [second(10), minute(100), hour(5_000)], maxCallers: 10 });
@@ -261,7 +262,7 @@ describe("memory", () => {
     expect(counters.size.limiters).toBe(501);
   });
 
-  it("the name of a caller is kept as a hash when it is long", () => {
+  it("does not grow with the length of a caller's name", () => {
     const { counters, limiter } = limiterOf([minute(1)], 1_000);
     const before = collect();
     for (let i = 0; i < 1_000; i++) limiter.decide("h:" + i + Buffer.alloc(10_000, "x").toString());
@@ -269,7 +270,7 @@ describe("memory", () => {
     expect(counters.size.callers).toBe(1_000); // still there when the heap was weighed
   });
 
-  it("the name of a caller does not keep the header it was cut from", () => {
+  it("does not hold the header that a caller's name was cut from", () => {
     const { counters, limiter } = limiterOf([minute(1)], 1_000);
     const before = collect();
     for (let i = 0; i < 1_000; i++) {
@@ -280,14 +281,14 @@ describe("memory", () => {
     expect(counters.size.callers).toBe(1_000);
   });
 
-  it("names of any script are told apart and found again", () => {
+  it("tells names of any script apart and finds them again", () => {
     const { limiter } = limiterOf([minute(1)]);
     for (const name of ["c:José", "c:ключ", "c:\ud83d", "c:\ud83e", "c:👍"]) {
       expect([limiter.decide(name).admitted, limiter.decide(name).admitted]).toEqual([true, false]);
     }
   });
 
-  it("a caller takes no more than the reckoning says, with every window full and the longest of names", () => {
+  it("of a caller with every window full is at most what bytesOfCaller says", () => {
     const windows = [second(64), minute(64), hour(64)];
     const { limiter } = limiterOf(windows, 2_000);
     const before = collect();
@@ -298,7 +299,7 @@ describe("memory", () => {
     expect(taken).toBeLessThanOrEqual(2_000 * bytesOfCaller(windows) + page + spare);
   });
 
-  it("the busiest caller keeps at most 64 marks a window", () => {
+  it("of the busiest caller is at most 64 marks a window", () => {
     const { clock, counters, limiter } = limiterOf([hour(1_000_000)]);
     const before = collect();
     for (let i = 0; i < 300_000; i++) {
@@ -309,7 +310,7 @@ describe("memory", () => {
     expect(counters.size.callers).toBe(1);
   });
 
-  it("callers are forgotten once their windows have run out, a few with each decision", () => {
+  it("is freed of callers whose windows have run out, a few with each decision", () => {
     const { clock, counters, limiter } = limiterOf([second(5)], 1_000);
     for (let i = 0; i < 100; i++) limiter.decide(`a${i}`);
     clock.advance(1_000);
@@ -319,7 +320,7 @@ describe("memory", () => {
     expect(counters.size.callers).toBe(1);
   });
 
-  it("who was admitted again is not forgotten with those who came when he first did", () => {
+  it("keeps a caller who was admitted again after others of the same time have run out", () => {
     const { clock, limiter } = limiterOf([second(2)]);
     limiter.decide("a");
     limiter.decide("b");
@@ -332,7 +333,7 @@ describe("memory", () => {
 });
 
 describe("more callers than places", () => {
-  it("new ones share one allowance where all others have used more than half of a limit, and those with a place keep theirs", () => {
+  it("share one allowance where all known callers have used more than half of a limit, and the known callers keep theirs", () => {
     const { counters, limiter } = limiterOf([minute(5)], 3);
     for (const known of ["a", "b", "c"]) admitted(limiter, known, 3);
     let strangers = 0;
@@ -342,7 +343,7 @@ describe("more callers than places", () => {
     for (const known of ["a", "b", "c"]) expect(admitted(limiter, known, 9)).toBe(2);
   });
 
-  it("one who has used little is forgotten for a new one, who starts with what the forgotten one has used", () => {
+  it("displace a known caller who has used little, and start with what that caller has used", () => {
     const { clock, counters, limiter } = limiterOf([minute(10), hour(100)], 3);
     for (const [name, times] of [["a", 9], ["b", 4], ["c", 6]] as const) admitted(limiter, name, times);
     clock.advance(1_000);
@@ -354,7 +355,7 @@ describe("more callers than places", () => {
     expect(limiter.decide("d").remaining).toEqual([8, 94]);
   });
 
-  it("a flood of new names a hundred times as long as there are places locks out neither new callers nor known ones", () => {
+  it("lock out neither new callers nor known ones, in a flood of a hundred times as many names as max_callers", () => {
     const { counters, limiter } = limiterOf([hour(1_000)], 100);
     for (let i = 0; i < 50; i++) admitted(limiter, `known ${i}`, 5);
     for (let i = 0; i < 10_000; i++) expect(limiter.decide(`flood ${i}`).admitted).toBe(true);
@@ -363,7 +364,7 @@ describe("more callers than places", () => {
     for (let i = 0; i < 50; i++) expect(limiter.decide(`known ${i}`).remaining[0]).toBeGreaterThan(500);
   });
 
-  it("a flood leaves half of a limit to new callers, until they share what is left of it", () => {
+  it("leave half of each limit to further new callers until nearly all places are half used", () => {
     const { limiter } = limiterOf([hour(10)], 20);
     let flood = 0;
     while (limiter.decide(`flood ${flood}`).admitted) flood++;
@@ -371,7 +372,7 @@ describe("more callers than places", () => {
     expect(flood).toBeGreaterThan(20 * 5);
   });
 
-  it("a flood buys nobody a fresh quota", () => {
+  it("do not refill the quota of a known caller", () => {
     const { clock, limiter } = limiterOf([minute(5)], 10);
     expect(admitted(limiter, "attacker", 9)).toBe(5);
     for (let i = 0; i < 10_000; i++) limiter.decide(`flood ${i}`);
@@ -379,7 +380,7 @@ describe("more callers than places", () => {
     expect(admitted(limiter, "attacker", 9)).toBe(0);
   });
 
-  it("moving from the shared allowance to a place buys no quota either", () => {
+  it("get no fresh quota when they move from the shared allowance to a place of their own", () => {
     const { clock, limiter } = limiterOf([minute(5)], 1);
     admitted(limiter, "a", 3);
     clock.advance(59_000);
@@ -390,7 +391,7 @@ describe("more callers than places", () => {
     expect(admitted(limiter, "b", 9)).toBe(5);
   });
 
-  it("what they share is told apart from a caller's own where it was moved into the block of one who was forgotten", () => {
+  it("share an allowance that stays apart from a caller's own when blocks are moved", () => {
     const { clock, limiter } = limiterOf([minute(5)], 1);
     admitted(limiter, "a", 3);
     clock.advance(59_000);
@@ -403,7 +404,7 @@ describe("more callers than places", () => {
     expect(limiter.decide("b").remaining).toEqual([1]);
   });
 
-  it("after the flood has run out, everybody has his own quota again", () => {
+  it("have a quota of their own again once a flood has run out", () => {
     const { clock, limiter } = limiterOf([minute(5)], 2);
     for (let i = 0; i < 100; i++) limiter.decide(`flood ${i}`);
     clock.advance(60_000);
@@ -411,7 +412,7 @@ describe("more callers than places", () => {
     expect(admitted(limiter, "c", 9)).toBe(5);
   });
 
-  it("no caller gets more than N in any window, whatever the crowd does and however often it is forgotten", () => {
+  it("get no more than N in any window each, however often callers are forgotten", () => {
     let forgotten = 0;
     for (let seed = 0; seed < 40; seed++) {
       const from = random(seed);
@@ -436,7 +437,7 @@ describe("more callers than places", () => {
     expect(forgotten).toBeGreaterThan(1_000);
   });
 
-  it("no caller gets more than the higher limit in any window, whatever reloads come between", () => {
+  it("get no more than the higher limit in any window each, whatever reloads come between", () => {
     for (let seed = 0; seed < 30; seed++) {
       const from = random(seed + 500);
       const limits = [from.int(1, 200), from.int(1, 200)] as const;
@@ -462,18 +463,18 @@ describe("a reload", () => {
     return counters.limiter("k", { windows: after, maxCallers: 10 });
   }
 
-  it("with the same windows refills nothing", () => {
+  it("with the same windows refills no quota", () => {
     const limiter = reloaded(manualClock(), [minute(5)], [minute(5)], (old) => admitted(old, "a", 3));
     expect(admitted(limiter, "a", 9)).toBe(2);
   });
 
-  it("with a higher limit gives the difference, with a lower one nothing", () => {
+  it("with a higher limit admits the difference, with a lower one nothing", () => {
     const use = (old: MemoryLimiter) => void admitted(old, "a", 9);
     expect(admitted(reloaded(manualClock(), [minute(5)], [minute(7)], use), "a", 9)).toBe(2);
     expect(admitted(reloaded(manualClock(), [minute(5)], [minute(3)], use), "a", 9)).toBe(0);
   });
 
-  it("with a lower limit counts the newest: the moment they leave is the moment to come back", () => {
+  it("with a lower limit counts the newest admissions", () => {
     const clock = manualClock();
     const limiter = reloaded(clock, [minute(5)], [minute(2)], (old) => {
       for (let i = 0; i < 5; i++) {
@@ -484,12 +485,12 @@ describe("a reload", () => {
     expect(limiter.decide("a").retryMs).toBe(58_000); // admitted at 3 s and 4 s, asked at 5 s
   });
 
-  it("carries each window over by its name, and begins new ones empty", () => {
+  it("carries each window over by its name, and starts new windows empty", () => {
     const limiter = reloaded(manualClock(), [second(9), hour(5)], [hour(6), minute(9)], (old) => admitted(old, "a", 4));
     expect(limiter.decide("a").remaining).toEqual([1, 8]);
   });
 
-  it("leaves the limiter of the former configuration as it was, should the new one never come into force", () => {
+  it("leaves the limiter of the former configuration as it was until the new one is asked", () => {
     const { counters, limiter } = limiterOf([minute(5)]);
     admitted(limiter, "a", 2);
     counters.limiter("k", { windows: [minute(1), second(1)], maxCallers: 1 });
@@ -504,7 +505,7 @@ describe("a reload", () => {
     expect(admitted(after, "b", 9)).toBe(1);
   });
 
-  it("to fewer callers forgets nobody who has used more than half of a limit; new ones share until there is room", () => {
+  it("with a lower max_callers forgets nobody who has used more than half of a limit", () => {
     const { clock, counters, limiter } = limiterOf([minute(3)], 10);
     for (let i = 0; i < 10; i++) admitted(limiter, `a${i}`, 2);
     const after = counters.limiter("k", { windows: [minute(3)], maxCallers: 3 });
@@ -515,7 +516,7 @@ describe("a reload", () => {
     expect(counters.size.callers).toBeLessThanOrEqual(3);
   });
 
-  it("never lets more than N through in any window across it, for any two limits", () => {
+  it("never admits more than the larger of any two limits in a window that spans it", () => {
     for (let seed = 0; seed < 60; seed++) {
       const from = random(seed);
       const before = from.pick(LIMITS.slice(0, 7));
@@ -543,7 +544,7 @@ describe("a reload", () => {
     }
   });
 
-  it("many times over, with growing limits, still holds each", () => {
+  it("repeated many times with growing limits keeps each limit", () => {
     for (let seed = 0; seed < 20; seed++) {
       const from = random(seed);
       const clock = manualClock();
@@ -562,7 +563,7 @@ describe("a reload", () => {
 });
 
 describe("retire", () => {
-  it("drops what no configuration asks for, once all of it has run out", () => {
+  it("drops a limiter that no configuration uses once all its windows have run out", () => {
     const { clock, counters, limiter } = limiterOf([second(1), minute(5)]);
     counters.limiter("kept", { windows: [second(1)], maxCallers: 5 });
     limiter.decide("a");
@@ -575,7 +576,7 @@ describe("retire", () => {
     expect(counters.size.limiters).toBe(1);
   });
 
-  it("never drops what is in use, nor what only the shared allowance remembers", () => {
+  it("drops neither a limiter in use nor one whose shared allowance has not run out", () => {
     const { clock, counters, limiter } = limiterOf([minute(5)], 1);
     limiter.decide("a");
     clock.advance(30_000);

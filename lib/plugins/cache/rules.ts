@@ -1,89 +1,54 @@
 /**
  * What RFC 9111 lets a shared cache do: which replies may be stored and on what terms, when a stored one may answer a request, and what
- * a validation changes. Where replies are kept is `cache_store.ts`; asking the upstream is `response_cache.ts`.
+ * a validation changes.
  */
-import { httpDate } from "../http/date.ts";
-import { hasHeader, headerValue, headerValues, tokens, withHeader, withoutHeader, type HeaderList } from "../http/headers.ts";
+import { httpDate } from "../../http/date.ts";
+import { hasHeader, headerValue, headerValues, tokens, type HeaderList } from "../../http/headers.ts";
+import type { Reply } from "../../http/reply.ts";
 import { deltaSeconds, directives, fieldNames, milliseconds, type Directives } from "./cache_control.ts";
-import type { Entry, Terms } from "./cache_store.ts";
+import type { Entry, Terms } from "./store.ts";
 
-/** What a request says that concerns a cache (§5.2.1), milliseconds throughout. */
-export interface Wishes {
-  readonly noStore: boolean;
-  readonly noCache: boolean;
-  readonly onlyIfCached: boolean;
-  /** Infinity where it does not say. */
-  readonly maxAge: number;
-  readonly minFresh: number;
-  readonly maxStale: number;
-  readonly staleIfError: number;
-  /** With Authorization; an identity is the caller's to add. */
-  readonly authorised: boolean;
-  /** With If-None-Match or If-Modified-Since. */
-  readonly conditional: boolean;
-  /** With headers that only the origin can heed: Range, If-Range, If-Match, If-Unmodified-Since; or that ask for another method or target. */
-  readonly bypass: boolean;
-}
-
-export function wishesOf(headers: HeaderList): Wishes {
-  let authorised = false;
-  let conditional = false;
-  let bypass = false;
-  let directed = false;
+/**
+ * What a request says that concerns a cache (§5.2.1): its directives, in milliseconds, and whether it has credentials (`known`: an auth
+ * plugin knows the caller), conditions that a stored reply can answer, or a header that only the origin can evaluate.
+ */
+export function cacheRequestOf(headers: HeaderList, known: boolean) {
+  const has = { authorised: known, conditional: false, bypass: false, directed: false };
   for (let i = 0; i < headers.length; i += 2) {
     const name = headers[i]!;
-    switch (name.length) {
-      case 5:
-        bypass ||= name.toLowerCase() === "range";
-        break;
-      case 6:
-        directed ||= name.toLowerCase() === "pragma";
-        break;
-      case 8: {
-        const lower = name.toLowerCase();
-        bypass ||= lower === "if-match" || lower === "if-range";
-        break;
-      }
-      case 13: {
-        const lower = name.toLowerCase();
-        authorised ||= lower === "authorization";
-        conditional ||= lower === "if-none-match";
-        directed ||= lower === "cache-control";
-        bypass ||= lower === "x-http-method" || lower === "x-rewrite-url";
-        break;
-      }
-      case 14:
-        bypass ||= name.toLowerCase() === "x-original-url";
-        break;
-      case 17: {
-        const lower = name.toLowerCase();
-        conditional ||= lower === "if-modified-since";
-        bypass ||= lower === "x-method-override";
-        break;
-      }
-      case 22:
-        bypass ||= name.toLowerCase() === "x-http-method-override";
-        break;
-      case 19:
-        bypass ||= name.toLowerCase() === "if-unmodified-since";
-    }
+    const kind = RELEVANT_LENGTHS.has(name.length) ? RELEVANT.get(name.toLowerCase()) : undefined;
+    if (kind !== undefined) has[kind] = true;
   }
-  return { ...(directed ? directedWishes(headers) : NO_WISHES), authorised, conditional, bypass };
+  const { authorised, conditional, bypass, directed } = has;
+  return { ...(directed ? requestDirectives(headers) : NO_DIRECTIVES), authorised, conditional, bypass };
 }
 
-type Directed = Omit<Wishes, "authorised" | "conditional" | "bypass">;
+export type CacheRequest = Readonly<ReturnType<typeof cacheRequestOf>>;
 
-const NO_WISHES: Directed = { noStore: false, noCache: false, onlyIfCached: false, maxAge: Infinity, minFresh: 0, maxStale: 0, staleIfError: 0 };
+const RELEVANT = new Map<string, "authorised" | "conditional" | "bypass" | "directed">([
+  ["authorization", "authorised"],
+  ["if-none-match", "conditional"],
+  ["if-modified-since", "conditional"],
+  ["cache-control", "directed"],
+  ["pragma", "directed"],
+]);
+const BYPASSING = ["range", "if-range", "if-match", "if-unmodified-since"];
+const OVERRIDING = ["x-http-method", "x-http-method-override", "x-method-override", "x-original-url", "x-rewrite-url"];
+for (const name of [...BYPASSING, ...OVERRIDING]) RELEVANT.set(name, "bypass");
+/** Most other headers are told apart by their length alone. */
+const RELEVANT_LENGTHS = new Set([...RELEVANT.keys()].map((name) => name.length));
 
-function directedWishes(headers: HeaderList): Directed {
+const NO_DIRECTIVES = { noStore: false, noCache: false, onlyIfCached: false, maxAge: Infinity, minFresh: 0, maxStale: 0, staleIfError: 0 };
+
+function requestDirectives(headers: HeaderList): typeof NO_DIRECTIVES {
   const all = directives(headers, "cache-control");
   // Pragma counts only where there is no Cache-Control (§5.4).
-  if (all.size === 0) return directives(headers, "pragma").has("no-cache") ? { ...NO_WISHES, noCache: true } : NO_WISHES;
+  if (all.size === 0) return { ...NO_DIRECTIVES, noCache: directives(headers, "pragma").has("no-cache") };
   // A limit without a number is the strictest one.
   const maxAge = milliseconds(all, "max-age") ?? Infinity;
   return {
     noStore: all.has("no-store"),
-    // A reply of age 0 would do by the letter; whoever asks so wants it looked after.
+    // By the letter, a reply of age 0 would satisfy max-age=0; clients that send it want a validation.
     noCache: all.has("no-cache") || !(maxAge > 0),
     onlyIfCached: all.has("only-if-cached"),
     maxAge,
@@ -100,13 +65,18 @@ export interface Timing {
   readonly wall: number;
 }
 
-export interface Storable {
-  readonly terms: Terms;
-  /** What is stored of the headers. */
-  readonly headers: HeaderList;
-  /** Names in Vary, in lower case. */
-  readonly vary: readonly string[];
+/** What is stored of a reply's head. */
+export type Storable = Pick<Entry, "terms" | "headers" | "vary">;
+
+/** Whether a body can be stored, as far as its head shows: not too long, and as long as Content-Length says. */
+export function fits({ headers, body }: Reply, expected: number | null, most: number): boolean {
+  if (body === null) return expected === null || expected === 0;
+  if (Buffer.isBuffer(body)) return body.length <= most && (expected === null || expected === body.length);
+  // Events have no end that other requests could wait for.
+  return (expected ?? 0) <= most && !EVENTS.test(headerValue(headers, "content-type") ?? "");
 }
+
+const EVENTS = /^text\/event-stream/i;
 
 /** How a reply to GET may be stored; null where it may not (§3), or where that would be of no use to anybody. */
 export function storable(status: number, given: HeaderList, authorised: boolean, timing: Timing, defaultTtl: number): Storable | null {
@@ -117,7 +87,7 @@ export function storable(status: number, given: HeaderList, authorised: boolean,
   if (all.get("private") === null) return null;
   const forAuthorised = all.has("public") || all.has("must-revalidate") || all.has("s-maxage");
   if (authorised && !forAuthorised) return null;
-  // Whatever it says: the next client to get it would be taken for the one that it was made for.
+  // Whatever it says: the next client would get the session of the first one.
   if (hasHeader(given, "set-cookie")) return null;
   const headers = keptHeaders(given, all, timing.wall);
   const vary = tokens(headers, "vary");
@@ -142,10 +112,9 @@ const UNDERSTOOD = new Set([200, 203, 204, 300, 301, 302, 303, 307, 308, 400, 40
 /** "Heuristically cacheable" (RFC 9110 §15.1), without 206. */
 const HEURISTIC = new Set([200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501]);
 
-/** Whether anything can become of it: it is fresh, may be used while stale, or can be validated. */
+/** Whether a stored reply can ever be used: it is fresh, may be used while stale, or can be validated. */
 function isUseful(terms: Terms, headers: HeaderList): boolean {
-  if (isValidatable(headers)) return true;
-  if (terms.noCache) return false;
+  if (isValidatable(headers) || terms.noCache) return isValidatable(headers);
   return terms.lifetime > terms.ageThen || (!terms.neverStale && (terms.staleWhileRevalidate > 0 || terms.staleIfError > 0));
 }
 
@@ -164,16 +133,16 @@ function keptHeaders(given: HeaderList, all: Directives, wall: number): HeaderLi
   return kept;
 }
 
-/** Trailers are not kept; Age is told anew each time; what is left of one caller's allowance says nothing to the next. */
+/** Trailers are not stored; Age is computed for each reply; rate limits are those of one caller. */
 const NEVER_KEPT = new Set([
   ...["age", "trailer", "proxy-authenticate", "proxy-authentication-info", "proxy-authorization", "authentication-info", "x-request-id"],
   ...["ratelimit", "ratelimit-policy"],
 ]);
 
-/** What the origin says, NaN being stale; undefined where it says nothing (§4.2.1). */
+/** What the origin says, in milliseconds, 0 where it is no number; undefined where it says nothing (§4.2.1). */
 function explicitLifetime(given: HeaderList, all: Directives, wall: number): number | undefined {
-  const said = milliseconds(all, "s-maxage") ?? milliseconds(all, "max-age");
-  if (said !== undefined) return said || 0;
+  const lifetime = milliseconds(all, "s-maxage") ?? milliseconds(all, "max-age");
+  if (lifetime !== undefined) return lifetime || 0;
   const expires = headerValues(given, "expires");
   if (expires.length === 0) return undefined;
   if (expires.some((each) => each !== expires[0])) return 0;
@@ -182,54 +151,53 @@ function explicitLifetime(given: HeaderList, all: Directives, wall: number): num
 
 /** A tenth of the time for which it has not changed (§4.2.2). */
 function heuristicLifetime(headers: HeaderList, wall: number): number {
-  const modified = httpDate(headerValue(headers, "last-modified") ?? "", wall);
-  return Math.max(0, (dateOf(headers, wall) - modified) / 10) || 0;
+  return Math.max(0, (dateOf(headers, wall) - dateIn(headers, "last-modified", wall)) / 10) || 0;
 }
 
 function dateOf(headers: HeaderList, wall: number): number {
-  const date = httpDate(headerValue(headers, "date") ?? "", wall);
+  const date = dateIn(headers, "date", wall);
   return Number.isNaN(date) ? wall : date;
+}
+
+/** NaN where there is no such header, or no date in it. */
+function dateIn(headers: HeaderList, lower: string, wall: number): number {
+  return httpDate(headerValue(headers, lower) ?? "", wall);
 }
 
 /** §4.2.3, `corrected_initial_age`; of several members of Age the first counts, one that is no number does not (§5.1). */
 function ageThen(given: HeaderList, { askedAt, cameAt, wall }: Timing): number {
-  const told = deltaSeconds(headerValue(given, "age")?.split(",", 1)[0]!.trim() ?? null) || 0;
-  return Math.max(0, wall - dateOf(given, wall), told * 1_000 + cameAt - askedAt);
+  const seconds = deltaSeconds(headerValue(given, "age")?.split(",", 1)[0]!.trim() ?? null) || 0;
+  return Math.max(0, wall - dateOf(given, wall), seconds * 1_000 + cameAt - askedAt);
 }
 
 export function ageOf({ terms, cameAt }: Entry, now: number): number {
   return terms.ageThen + now - cameAt;
 }
 
-/**
- * What a stored reply is good for: "use"; "use stale", because the client or the origin allows it; "use and renew" in the background;
- * else why not: it is "stale", or it would do but for what the "request" is or says.
- */
+/** How a stored reply may be used; "stale" and "request" say why it may not (RFC 9211 §2.2). */
 export type Verdict = "use" | "use stale" | "use and renew" | "stale" | "request";
 
-/** §4, §5.2.1. `authorised`: the request has credentials of any kind. */
-export function judge(entry: Entry, wishes: Wishes, authorised: boolean, now: number): Verdict {
+/** §4, §5.2.1. */
+export function judge(entry: Entry, request: CacheRequest, now: number): Verdict {
   const { terms } = entry;
   const age = ageOf(entry, now);
   const left = terms.lifetime - age;
   if (terms.noCache) return "stale";
-  if (left > 0) {
-    const fits = !wishes.noCache && age <= wishes.maxAge && left >= wishes.minFresh && (!authorised || terms.forAuthorised);
-    return fits ? "use" : "request";
-  }
-  if (terms.neverStale || wishes.noCache || age > wishes.maxAge || wishes.minFresh > 0 || (authorised && !terms.forAuthorised)) return "stale";
-  if (isWithin(-left, wishes.maxStale)) return "use stale";
+  const mayUse = !request.noCache && age <= request.maxAge && (!request.authorised || terms.forAuthorised);
+  if (left > 0) return mayUse && left >= request.minFresh ? "use" : "request";
+  if (!mayUse || terms.neverStale || request.minFresh > 0) return "stale";
+  if (isWithin(-left, request.maxStale)) return "use stale";
   return isWithin(-left, terms.staleWhileRevalidate) ? "use and renew" : "stale";
 }
 
-/** Whether it may stand in for an error of the upstream (RFC 5861 §4). */
-export function standsIn(entry: Entry, wishes: Wishes, authorised: boolean, now: number): boolean {
+/** Whether the stored reply may be used in place of an error of the upstream (RFC 5861 §4). */
+export function replacesErrors(entry: Entry, request: CacheRequest, now: number): boolean {
   const { terms } = entry;
-  if (terms.noCache || terms.neverStale || wishes.noCache || (authorised && !terms.forAuthorised)) return false;
-  return isWithin(ageOf(entry, now) - terms.lifetime, Math.max(terms.staleIfError, wishes.staleIfError));
+  if (terms.noCache || terms.neverStale || request.noCache || (request.authorised && !terms.forAuthorised)) return false;
+  return isWithin(ageOf(entry, now) - terms.lifetime, Math.max(terms.staleIfError, request.staleIfError));
 }
 
-/** No leave at all is none for the first moment either. */
+/** An allowance of 0 does not cover the first moment either. */
 function isWithin(staleness: number, allowed: number): boolean {
   return allowed > 0 && staleness <= allowed;
 }
@@ -238,7 +206,7 @@ export function isServerError(status: number): boolean {
   return status === 500 || (status >= 502 && status <= 504);
 }
 
-/** Whether what is stored is no longer what the upstream would say. A refusal of one request (401, 429) says nothing of others. */
+/** Whether this status means that the stored reply is outdated. A refusal of one request (401, 429) says nothing about others. */
 export function supersedes(status: number): boolean {
   return (status < 400 && status !== 206 && status !== 304) || status === 404 || status === 410;
 }
@@ -250,7 +218,7 @@ export function isValidatable(stored: HeaderList): boolean {
 
 /** The request's headers with the validators of a stored reply instead of its own conditions. */
 export function validating(headers: HeaderList, stored: HeaderList): HeaderList {
-  const result = withoutConditions(headers);
+  const result = without(headers, CONDITIONS);
   const etag = headerValue(stored, "etag");
   const modified = headerValue(stored, "last-modified");
   if (etag !== undefined) result.push("If-None-Match", etag);
@@ -258,20 +226,16 @@ export function validating(headers: HeaderList, stored: HeaderList): HeaderList 
   return result;
 }
 
-/** A copy that may be appended to. */
-export function withoutConditions(headers: HeaderList): string[] {
-  return without(headers, CONDITIONS);
-}
+export const CONDITIONS: ReadonlySet<string> = new Set(["if-none-match", "if-modified-since"]);
 
-const CONDITIONS: ReadonlySet<string> = new Set(["if-none-match", "if-modified-since"]);
-
-function without(list: HeaderList, names: ReadonlySet<string>): string[] {
+/** A copy without the headers of these names. */
+export function without(list: HeaderList, names: ReadonlySet<string>): string[] {
   const kept: string[] = [];
   for (let i = 0; i < list.length; i += 2) if (!names.has(list[i]!.toLowerCase())) kept.push(list[i]!, list[i + 1]!);
   return kept;
 }
 
-/** Whether a 304 speaks of this reply (§4.3.4): it names no entity tag, or the same one. */
+/** Whether a 304 is about this reply (§4.3.4): it names no entity tag, or the same one. */
 export function confirms(given: HeaderList, stored: HeaderList): boolean {
   const etag = headerValue(given, "etag");
   return etag === undefined || opaque(etag) === opaque(headerValue(stored, "etag") ?? "");
@@ -286,12 +250,8 @@ export function updated(stored: HeaderList, given: HeaderList): HeaderList {
   return [...without(stored, replaced), ...fresh];
 }
 
-/** The tag is the same but for its strength, and how strong it is depends on how the body was encoded. */
+/** The stored entity tag stays: it may differ in strength, which depends on how the stored body was encoded. */
 const OF_THE_BODY: ReadonlySet<string> = new Set(["content-length", "content-encoding", "content-range", "etag"]);
-
-export function withoutAge(headers: HeaderList): HeaderList {
-  return withoutHeader(headers, "age");
-}
 
 /** Whether a reply to HEAD still describes the stored one (§4.3.5). */
 export function describes(given: HeaderList, stored: HeaderList, bytes: number): boolean {
@@ -302,16 +262,15 @@ export function describes(given: HeaderList, stored: HeaderList, bytes: number):
 }
 
 /** Whether the client has the stored reply already (§4.3.2, RFC 9110 §13.1.2, §13.1.3). */
-export function hasIt(headers: HeaderList, { status, headers: stored }: Entry, wall: number): boolean {
+export function isNotModified(headers: HeaderList, { status, headers: stored }: Entry, wall: number): boolean {
   if (status !== 200) return false;
   const tags = headerValues(headers, "if-none-match");
   if (tags.length > 0) {
     const etag = headerValue(stored, "etag");
     return tags.some((list) => list.trim() === "*" || (etag !== undefined && (list.match(ENTITY_TAG) ?? []).some((tag) => opaque(tag) === opaque(etag))));
   }
-  const since = httpDate(headerValue(headers, "if-modified-since") ?? "", wall);
-  const modified = httpDate(headerValue(stored, "last-modified") ?? headerValue(stored, "date") ?? "", wall);
-  return modified <= since;
+  const modified = dateIn(stored, hasHeader(stored, "last-modified") ? "last-modified" : "date", wall);
+  return modified <= dateIn(headers, "if-modified-since", wall);
 }
 
 const ENTITY_TAG = /(?:W\/)?"[^"]*"/g;
@@ -328,8 +287,3 @@ export function notModifiedHeaders(stored: HeaderList): HeaderList {
 
 const DESCRIBES_BODY: ReadonlySet<string> = new Set(["content-type", "content-length", "content-encoding", "content-language", "content-range"]);
 const NEEDLESS_WITH_TAG: ReadonlySet<string> = new Set([...DESCRIBES_BODY, "last-modified"]);
-
-/** For HEAD, which has no body that would tell. */
-export function withBodyLength(headers: HeaderList, body: Buffer | null): HeaderList {
-  return body === null ? headers : withHeader(headers, "Content-Length", String(body.length));
-}

@@ -1,14 +1,14 @@
 import { PassThrough, Readable } from "node:stream";
 import { describe, expect, it } from "vitest";
-import { Call, type Exchange, type ExchangeParts } from "../../lib/http/exchange.ts";
-import type { Handler } from "../../lib/http/handler.ts";
-import { headerValue, headerValues, type HeaderList } from "../../lib/http/headers.ts";
-import { discard, problem, type Reply } from "../../lib/http/reply.ts";
-import { responseCache } from "../../lib/plugins/response_cache.ts";
-import { turn } from "../support/addresses.ts";
-import { manualClock, type ManualClock } from "../support/clock.ts";
-import { atOnce, checked, instance, madeUpExchange, madeUpTools, problemOf } from "../support/exercise.ts";
-import { gate } from "../journeys/harness.ts";
+import { Call, type Exchange, type ExchangeParts } from "../../../lib/http/exchange.ts";
+import type { Handler } from "../../../lib/http/handler.ts";
+import { headerValue, headerValues, type HeaderList } from "../../../lib/http/headers.ts";
+import { discard, problem, type Reply } from "../../../lib/http/reply.ts";
+import { responseCache } from "../../../lib/plugins/cache/response_cache.ts";
+import { turn } from "../../support/addresses.ts";
+import { manualClock, type ManualClock } from "../../support/clock.ts";
+import { atOnce, checked, instance, madeUpExchange, madeUpTools, problemOf } from "../../support/exercise.ts";
+import { gate } from "../../journeys/harness.ts";
 import { CASES, type Headers, type Step } from "./response_cache.cases.ts";
 
 type Answer = (exchange: Exchange, nth: number) => Reply | Promise<Reply>;
@@ -121,7 +121,7 @@ function target(text: string): Partial<ExchangeParts> {
 describe("what it tells (RFC 9211)", () => {
   const key = (text: string) => `key="${text}"`;
 
-  it("a miss that is stored, then a hit with what is left of its time", async () => {
+  it("reports a stored miss, then a hit with its remaining lifetime", async () => {
     const origin = cached(() => ok(FRESH));
     expect((await origin.get()).cacheStatus).toBe(`edge-gateway; fwd=uri-miss; ${key("http://gateway.example/a/b")}; stored; ttl=60`);
     origin.clock.advance(15_500);
@@ -141,14 +141,14 @@ describe("what it tells (RFC 9211)", () => {
     expect((await origin.get(parts)).cacheStatus).toContain(`edge-gateway; ${expected}`);
   });
 
-  it("what a validation has said", async () => {
+  it("reports the status of a validation", async () => {
     const origin = cached((_exchange, nth) => (nth === 1 ? ok({ "Cache-Control": "max-age=1", ETag: '"1"' }) : { status: 304, headers: [], body: null }));
     await origin.get();
     origin.clock.advance(2_000);
     expect((await origin.get()).cacheStatus).toContain("edge-gateway; fwd=stale; fwd-status=304; stored; ttl=1;");
   });
 
-  it("behind what caches further in have told, with a name that fits, and never the query", async () => {
+  it("stands behind the entries of caches further in, with the gateway's name quoted and the query as a digest", async () => {
     const clock = manualClock();
     const handle = instance(responseCache, {}, madeUpTools({ clock, gatewayName: 'my "gateway"' }))(() => ok({ ...FRESH, "Cache-Status": "inner; hit" }));
     const { headers } = await read(await handle(anExchange({ query: "?apiKey=secret" })));
@@ -157,14 +157,14 @@ describe("what it tells (RFC 9211)", () => {
     expect(told[1]).toMatch(/^"my \\"gateway\\""; fwd=uri-miss; key="http:\/\/gateway\.example\/a\/b\?[0-9a-f]{12}"; stored; ttl=60$/);
   });
 
-  it("nothing of what it has no part in: WebSockets and gRPC pass as they are, without a promise", () => {
+  it("is not added to WebSockets and gRPC, which pass unchanged", () => {
     const reply: Reply = { status: 200, headers: [], body: null };
     const handle = instance(responseCache, {})(() => reply);
     expect(handle(anExchange({ upgrade: "websocket" }))).toBe(reply);
     expect(handle(anExchange({ method: "POST", headers: ["content-type", "application/grpc+proto"] }))).toBe(reply);
   });
 
-  it("504 with a problem document to only-if-cached", async () => {
+  it("is part of the 504 that only-if-cached gets where nothing is stored", async () => {
     const origin = cached(() => ok(FRESH));
     const exchange = anExchange({ headers: ["Cache-Control", "only-if-cached"] });
     const reply = atOnce(origin.handle(exchange));
@@ -174,7 +174,7 @@ describe("what it tells (RFC 9211)", () => {
 });
 
 describe("targets", () => {
-  it("behind a trusted proxy are those that its client asked for; from anybody else such words count for nothing", async () => {
+  it("are distinguished by X-Forwarded-Host of a trusted proxy, and not by that of anybody else", async () => {
     for (const trustedRemote of [true, false]) {
       const origin = cached(({ method }) => (method === "GET" ? ok(FRESH) : { status: 204, headers: ["Content-Location", "/a/b"], body: null }));
       const ask = (host: string, parts: Partial<ExchangeParts> = {}) =>
@@ -192,7 +192,7 @@ describe("targets", () => {
 });
 
 describe("hits", () => {
-  it("are answered at once, without a promise, and note no upstream", async () => {
+  it("are answered synchronously and note no upstream", async () => {
     const origin = cached((exchange) => {
       exchange.call.notes.upstream = "u:1";
       exchange.call.notes.attempts = 2;
@@ -206,7 +206,7 @@ describe("hits", () => {
     expect(second.call.notes).toMatchObject({ upstream: null, attempts: 0 });
   });
 
-  it("an auth plugin that stands behind the cache makes a reply one for its caller only", async () => {
+  it("are not made from replies to a caller whom an auth plugin further in has identified", async () => {
     const origin = cached((exchange) => {
       exchange.call.notes.identity = "alice";
       return ok(FRESH);
@@ -218,7 +218,7 @@ describe("hits", () => {
     expect(origin.asked.length).toBe(2);
   });
 
-  it("the gateway's own errors are never stored, and are told of", async () => {
+  it("are not made from the gateway's own errors, which are noted for the log", async () => {
     const origin = cached((exchange) => ({ ...problem(exchange.call, "rate_limited"), headers: flat(FRESH) }));
     const exchange = anExchange();
     await origin.handle(exchange);
@@ -227,7 +227,7 @@ describe("hits", () => {
     expect(origin.asked.length).toBe(2);
   });
 
-  it("stay what they are when one request for news is refused, by the gateway or by the upstream; not when the target is another, or gone", async () => {
+  it("survive a no-cache request that is refused, but not one that shows the target changed or gone", async () => {
     const refused = (status: number, own: boolean) =>
       cached((exchange, nth) => (nth === 1 ? ok(FRESH) : own ? problem(exchange.call, "rate_limited") : { status, headers: [], body: null }));
     for (const [status, own, remains] of [[429, true, true], [401, false, true], [400, false, true], [200, false, false], [302, false, false], [404, false, false], [410, false, false]] as const) {
@@ -238,7 +238,7 @@ describe("hits", () => {
     }
   });
 
-  it("an error that a stored reply stands in for is no error of the request", async () => {
+  it("for stale-if-error leave no error in the notes of the request", async () => {
     const origin = cached((exchange, nth) => (nth === 1 ? ok({ "Cache-Control": "max-age=1, stale-if-error=60" }) : problem(exchange.call, "upstream_connect_failed")));
     await origin.get();
     origin.clock.advance(5_000);
@@ -251,7 +251,7 @@ describe("hits", () => {
 });
 
 describe("plugins further in", () => {
-  it("hear of the end of their request: when its client has its reply, or when it is stored where that client has gone or had one", async () => {
+  it("see the end of a fetch when its client has the reply and the reply is stored", async () => {
     const { origin, reply } = slowly();
     const ends: string[] = [];
     const listen = (name: string) => {
@@ -293,7 +293,7 @@ describe("plugins further in", () => {
 describe("stale-while-revalidate (RFC 5861 3)", () => {
   const SWR = { "Cache-Control": "max-age=10, stale-while-revalidate=60", ETag: '"1"' };
 
-  it("answers at once with what is stale, and renews it in the background, once", async () => {
+  it("answers with the stale reply and renews it in the background, once", async () => {
     const opened = gate();
     const origin = cached(async (_exchange, nth) => {
       if (nth === 1) return ok(SWR, "old");
@@ -316,7 +316,7 @@ describe("stale-while-revalidate (RFC 5861 3)", () => {
     expect(origin.asked.length).toBe(2);
   });
 
-  it("goes on with what it has when that fails, and tries again", async () => {
+  it("goes on with the stale reply when a renewal fails, and tries again", async () => {
     const origin = cached((_exchange, nth) => {
       if (nth === 1) return ok(SWR, "old");
       throw new Error("no");
@@ -330,7 +330,7 @@ describe("stale-while-revalidate (RFC 5861 3)", () => {
     expect(origin.asked.length).toBe(4);
   });
 
-  it("HEAD has it renewed by GET", async () => {
+  it("renews by GET when HEAD is asked", async () => {
     const origin = cached(() => ok(SWR));
     await origin.get();
     origin.clock.advance(20_000);
@@ -347,7 +347,7 @@ function slowly(config: object = {}) {
 }
 
 describe("requests for the same", () => {
-  it("wait for the first one and get what it got", async () => {
+  it("wait for the first one and get its reply", async () => {
     const { origin, reply } = slowly();
     const all = [origin.get(), origin.get(), origin.get()];
     expect(origin.asked.length).toBe(1);
@@ -358,7 +358,7 @@ describe("requests for the same", () => {
     expect(origin.asked.length).toBe(1);
   });
 
-  it("go on by themselves, all at once, when it may not be shared; for a while nobody waits then", async () => {
+  it("go to the upstream all at once when the reply may not be shared, and do not wait again for a minute", async () => {
     const { origin, reply } = slowly();
     const all = [origin.get(), origin.get(), origin.get()];
     reply(ok({ "Cache-Control": "private" }));
@@ -375,7 +375,7 @@ describe("requests for the same", () => {
     await Promise.all(all);
   });
 
-  it("go on by themselves when it fails, before its reply or within", async () => {
+  it("go to the upstream when the first one fails, before its reply or within its body", async () => {
     const first = slowly();
     const all = [first.origin.get(), first.origin.get()];
     first.reply({ status: 502, headers: [], body: null });
@@ -397,7 +397,7 @@ describe("requests for the same", () => {
     expect((await second.origin.get()).body).toBe("whole");
   });
 
-  it("get their reply although the client that was first has gone: before the reply, or within", async () => {
+  it("get the reply although the first client disconnects, before the reply or within its body", async () => {
     for (const when of ["before", "within"]) {
       const { origin, reply } = slowly();
       const call = aCall("gone");
@@ -418,7 +418,7 @@ describe("requests for the same", () => {
     }
   });
 
-  it("end at once for a client that has gone already, and nobody waits for it", async () => {
+  it("do not wait for the fetch of a client that had disconnected before", async () => {
     const { origin, reply } = slowly();
     const call = aCall();
     call.abort();
@@ -432,7 +432,7 @@ describe("requests for the same", () => {
     expect((await other).body).toBe("hello");
   });
 
-  it("end with the last client that has gone, and nothing is stored", async () => {
+  it("abort the fetch when the last client disconnects, and nothing is stored", async () => {
     const { origin, reply } = slowly();
     const calls = [aCall("1"), aCall("2")];
     const all = calls.map((call) => Promise.resolve(origin.handle(anExchange({ call }))));
@@ -451,7 +451,7 @@ describe("requests for the same", () => {
     expect(origin.asked.length).toBe(2);
   });
 
-  it("do not wait for long for a body that does not end", async () => {
+  it("wait at most five seconds for a body that does not end", async () => {
     const { origin, reply } = slowly();
     const all = [origin.get(), origin.get()];
     reply(ok(FRESH, new PassThrough()));
@@ -466,7 +466,7 @@ describe("requests for the same", () => {
     expect((await all[1]!).body).toBe("2");
   });
 
-  it("do not wait for events, nor for what is known to be too long", async () => {
+  it("do not wait for event streams, nor for bodies whose Content-Length is too long to be stored", async () => {
     for (const says of [{ ...FRESH, "Content-Type": "text/event-stream" }, { ...FRESH, "Content-Length": "2000000" }]) {
       const { origin, reply } = slowly();
       const all = [origin.get(), origin.get()];
@@ -478,7 +478,7 @@ describe("requests for the same", () => {
     }
   });
 
-  it("do not wait where they want news, or where the first has a condition of its own", async () => {
+  it("do not wait with no-cache, nor for a request with a condition of its own", async () => {
     const { origin, reply } = slowly();
     const all = [origin.get({ headers: ["If-None-Match", '"1"'] }), origin.get(), origin.get({ headers: ["Cache-Control", "no-cache"] })];
     expect(origin.asked.length).toBe(3);
@@ -486,7 +486,7 @@ describe("requests for the same", () => {
     await Promise.all(all);
   });
 
-  it("of another variant go on by themselves", async () => {
+  it("do not share a reply with another variant", async () => {
     const { origin, reply } = slowly();
     const all = [origin.get({ headers: ["A", "1"] }), origin.get({ headers: ["A", "2"] })];
     reply(ok({ ...FRESH, Vary: "A" }, "1"));
@@ -500,7 +500,7 @@ describe("requests for the same", () => {
     expect(origin.asked.length).toBe(4);
   });
 
-  it("wait for a validation too", async () => {
+  it("wait for a validation", async () => {
     const { origin, reply } = slowly();
     const first = origin.get();
     reply(ok({ "Cache-Control": "max-age=10", ETag: '"1"' }, "kept"));
@@ -516,7 +516,7 @@ describe("requests for the same", () => {
 describe("a change while a reply is on its way", () => {
   const OLD = { "Cache-Control": "max-age=10", ETag: '"1"' };
 
-  it.each(["GET", "HEAD"])("is not undone by the answer to an older %s that validates", async (method) => {
+  it.each(["GET", "HEAD"])("is not undone by the reply to an older %s that validates the old entry", async (method) => {
     const { origin, reply } = slowly();
     const first = origin.get();
     reply(ok(OLD, "old"));
@@ -533,7 +533,7 @@ describe("a change while a reply is on its way", () => {
     expect(origin.asked.length).toBe(4);
   });
 
-  it("keeps that reply out of the store, and others from waiting for it", async () => {
+  it("keeps an older reply out of the store, and later requests do not wait for it", async () => {
     const { origin, reply } = slowly();
     const before = origin.get();
     const change = origin.get({ method: "POST" });
@@ -550,7 +550,7 @@ describe("a change while a reply is on its way", () => {
 });
 
 describe("bodies", () => {
-  it("of another length than they say are not stored", async () => {
+  it("of another length than Content-Length says are not stored", async () => {
     for (const body of [() => "hello", () => Readable.from([Buffer.from("hello")])]) {
       for (const length of ["4", "6"]) {
         const origin = cached(() => ok({ ...FRESH, "Content-Length": length }, body()));
@@ -561,7 +561,7 @@ describe("bodies", () => {
     }
   });
 
-  it("beyond max_object_bytes pass and are not stored, whether they say their length or not", async () => {
+  it("beyond max_object_bytes pass and are not stored, with or without Content-Length", async () => {
     const parts = Array.from({ length: 40 }, (_each, i) => Buffer.alloc(1_000, i));
     for (const says of [FRESH, { ...FRESH, "Content-Length": "40000" }]) {
       const origin = cached(() => ok(says, Readable.from(parts)), { max_object_bytes: 20_000 });
@@ -571,7 +571,7 @@ describe("bodies", () => {
     }
   });
 
-  it("that clients read slowly count against max_bytes as long as they are read, stored or not", async () => {
+  it("that clients read slowly count against max_bytes until they are sent, stored or not", async () => {
     for (const body of [() => Buffer.alloc(40_000), () => Readable.from([Buffer.alloc(40_000)])]) {
       const origin = cached(() => ({ ...ok(FRESH), body: body() }), { max_bytes: 70_000, max_object_bytes: 50_000 });
       await origin.get({ path: "/1" });
@@ -587,7 +587,7 @@ describe("bodies", () => {
     }
   });
 
-  it("trailers pass, but are not stored", async () => {
+  it("pass with their trailers, which are not stored", async () => {
     const trailers = () => ["X-Sum", "1"];
     const origin = cached(() => ({ ...ok({ ...FRESH, Trailer: "X-Sum" }, Readable.from([Buffer.from("a")])), trailers }));
     const first = await origin.handle(anExchange());
@@ -597,7 +597,7 @@ describe("bodies", () => {
     expect([second.trailers, headerValue(second.headers, "trailer")]).toEqual([undefined, undefined]);
   });
 
-  it("that somebody further out discards are not stored, and their source ends", async () => {
+  it("that a plugin further out discards are not stored, and the upstream's body is destroyed", async () => {
     const body = new PassThrough();
     const origin = cached(() => ok(FRESH, body));
     discard(await origin.handle(anExchange()));
@@ -607,7 +607,7 @@ describe("bodies", () => {
 });
 
 describe("configuration", () => {
-  it("has its defaults", () => {
+  it("has defaults for every field", () => {
     expect(checked(responseCache.schema, {}).value).toEqual({ maxBytes: 67_108_864, maxObjectBytes: 1_048_576, defaultTtlS: 0 });
   });
 
@@ -617,7 +617,7 @@ describe("configuration", () => {
     [{ max_bytes: 100_000, max_object_bytes: 100_001 }, /max_object_bytes: must not be more than "max_bytes"/],
     [{ default_ttl_s: -1 }, /default_ttl_s: expected an integer/],
     [{ default_ttl: 5 }, /did you mean "default_ttl_s"/],
-  ])("%j is an error", (config, message) => {
+  ])("%j is a configuration error", (config, message) => {
     const { issues } = checked(responseCache.schema, config);
     expect(issues.length).toBe(1);
     expect(issues[0]).toMatch(message);
@@ -625,7 +625,7 @@ describe("configuration", () => {
 });
 
 describe("what is kept over reloads", () => {
-  it("depends on max_bytes and default_ttl_s; closed, it forgets all, takes nothing more and ends what runs in the background", async () => {
+  it("depends on max_bytes and default_ttl_s; once closed it stores nothing and aborts fetches in the background", async () => {
     const kept: { settings: unknown; value: { close(): void | Promise<void> } }[] = [];
     const clock = manualClock();
     const tools = madeUpTools({

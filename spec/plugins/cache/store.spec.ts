@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { bytesOf, CacheStore, variantOf, type Entry } from "../../lib/plugins/cache_store.ts";
-import { random } from "../support/random.ts";
+import { bytesOf, CacheStore, variantOf, type Entry } from "../../../lib/plugins/cache/store.ts";
+import { random } from "../../support/random.ts";
 
 function entry(key: string, bodyBytes: number, parts: Partial<Entry> = {}): Entry {
   const terms = { lifetime: 1, ageThen: 0, noCache: false, neverStale: false, staleWhileRevalidate: 0, staleIfError: 0, forAuthorised: false };
@@ -8,7 +8,7 @@ function entry(key: string, bodyBytes: number, parts: Partial<Entry> = {}): Entr
 }
 
 describe("the store of a cache", () => {
-  it("drops what has not been used for longest", () => {
+  it("drops the least recently used entry first", () => {
     const store = new CacheStore(3 * bytesOf(entry("a", 1_000)));
     for (const key of ["a", "b", "c"]) expect(store.put(entry(key, 1_000), [])).toBe(true);
     store.find("a", "", []);
@@ -16,14 +16,14 @@ describe("the store of a cache", () => {
     expect(["a", "b", "c", "d"].map((key) => store.find(key, "", []) !== null)).toEqual([true, false, true, true]);
   });
 
-  it("counts headers, keys and every line", () => {
+  it("counts the bytes of headers, keys and bodies", () => {
     const plain = bytesOf(entry("a", 10));
     expect(bytesOf(entry("a", 11))).toBe(plain + 1);
     expect(bytesOf(entry("aaa", 10))).toBe(plain + 2);
     expect(bytesOf(entry("a", 10, { headers: ["Name", "value"] }))).toBeGreaterThan(plain + 9);
   });
 
-  it("never holds more than its bound, whatever comes; and nothing once all is gone", () => {
+  it("never holds more than its bound, and counts nothing once everything is released", () => {
     const from = random(9);
     const store = new CacheStore(50_000);
     const reserved: number[] = [];
@@ -44,7 +44,7 @@ describe("the store of a cache", () => {
           store.removeAll(key);
           break;
         case 3:
-          store.shun(key, i);
+          store.markUnshared(key, i);
           break;
         case 4: {
           const found = store.find(key, "", headers);
@@ -79,14 +79,14 @@ describe("the store of a cache", () => {
     expect(store.put(entry("a", 1), [])).toBe(false);
   });
 
-  it("takes nothing that is larger than all of it, and drops nothing for it", () => {
+  it("refuses an entry larger than its bound, and drops nothing for it", () => {
     const store = new CacheStore(10_000);
     store.put(entry("a", 1_000), []);
     expect(store.put(entry("b", 10_000), [])).toBe(false);
     expect(store.find("a", "", [])).not.toBe(null);
   });
 
-  it("gives an entry to the audience that it was stored for and to no other, and forgets a target for all of them", () => {
+  it("finds an entry for its own audience only, and removes a target for all audiences", () => {
     const store = new CacheStore(1_000_000);
     const [guarded, open] = [entry("a", 1, { audience: "guarded", vary: ["v"], variant: variantOf(["v"], []) }), entry("a", 1, { audience: "open" })];
     store.put(guarded, []);
@@ -98,7 +98,7 @@ describe("the store of a cache", () => {
     expect(store.used).toBe(0);
   });
 
-  it("keeps 32 variants of a target, the newest", () => {
+  it("keeps the newest 32 variants of a target", () => {
     const store = new CacheStore(1_000_000);
     for (let i = 0; i < 40; i++) store.put(entry("a", 1, { vary: ["v"], variant: variantOf(["v"], ["V", String(i)]) }), ["V", String(i)]);
     const known = Array.from({ length: 40 }, (_each, i) => store.find("a", "", ["V", String(i)]) !== null);
@@ -106,12 +106,12 @@ describe("the store of a cache", () => {
     expect(known.filter(Boolean).length).toBe(32);
   });
 
-  it("remembers for a while which targets are not worth waiting for, until something is stored", () => {
+  it("remembers targets whose replies cannot be shared, until a time or until a reply is stored", () => {
     const store = new CacheStore(10_000);
-    store.shun("a", 100);
-    expect([store.isShunned("a", 99), store.isShunned("a", 100), store.isShunned("b", 0)]).toEqual([true, false, false]);
+    store.markUnshared("a", 100);
+    expect([store.isUnshared("a", 99), store.isUnshared("a", 100), store.isUnshared("b", 0)]).toEqual([true, false, false]);
     expect(store.varyOf("a", "")).toBe(null);
     store.put(entry("a", 1), []);
-    expect(store.isShunned("a", 99)).toBe(false);
+    expect(store.isUnshared("a", 99)).toBe(false);
   });
 });

@@ -1,27 +1,26 @@
 /**
- * A body that is handed to its reader as it comes and recorded at the same time. What becomes of the record is the affair of whoever
- * asked for it.
+ * A body that is passed on to its reader and recorded at the same time.
  *
- * While it is recorded, the source is read as fast as it comes, however slow the reader: what the reader has not taken yet is in the
- * record. A body that grows too long for that goes on at the reader's pace. Where all of it has come, nobody upstream waits for the reader
- * any more: one that takes nothing for a minute is given up here.
+ * While it is recorded, the source is read at full speed, however slow the reader: the record holds what the reader has not read yet.
+ * A body that grows too long to be recorded goes on at the reader's pace. Once the whole body is there, no upstream timeout covers the
+ * reader any more: a reader that reads nothing for a minute is given up here.
  */
 import { Readable } from "node:stream";
-import type { Clock, Timer } from "../base/clock.ts";
-import { Fault } from "../base/errors.ts";
+import type { Clock, Timer } from "../../base/clock.ts";
+import { Fault } from "../../base/errors.ts";
+import type { CacheStore } from "./store.ts";
 
 export interface RecorderOptions {
   readonly clock: Clock;
-  /** Bytes that are recorded at most. */
+  /** Most bytes of a record. */
   readonly most: number;
-  /** Bytes that there will be by Content-Length; null where it does not say. */
+  /** Content-Length; null where there is none. */
   readonly expected: number | null;
-  /** Asks for memory; `release` gives it back. */
-  readonly reserve: (bytes: number) => boolean;
-  readonly release: (bytes: number) => void;
-  /** Called once: with the whole body, or why there will be no record. The memory reserved for it has been given back, or will be. */
+  /** Whose memory is used, as long as the body is recorded. */
+  readonly store: Pick<CacheStore, "reserve" | "release">;
+  /** Called once: with the whole body, or why there is no record. The reserved memory is given back separately. */
   readonly recorded: (body: Buffer | "too much" | "broken") => void;
-  /** The reader has gone. Gives whether to go on without it. */
+  /** The reader is gone. Returns whether to go on without it. */
   readonly readerLeft: () => boolean;
 }
 
@@ -30,12 +29,12 @@ export class Recorder extends Readable {
   readonly #options: RecorderOptions;
   #record: Buffer = NOTHING;
   #filled = 0;
-  /** Of the record: what the reader has. */
+  /** Bytes of the record that the reader has. */
   #given = 0;
   #reserved = 0;
   #state: "recording" | "passing" | "whole" | "broken" = "recording";
   #isReaderWaiting = false;
-  /** Runs when the source has ended. */
+  /** Runs once the source has ended. */
   #patience: Timer | null = null;
 
   constructor(source: Readable, options: RecorderOptions) {
@@ -50,16 +49,11 @@ export class Recorder extends Readable {
 
   override _read(): void {
     this.#patience?.restart();
-    switch (this.#state) {
-      case "passing":
-        // The reader has taken what was recorded.
-        this.#releaseAll();
-        this.#source.resume();
-        break;
-      case "recording":
-      case "whole":
-        this.#give();
-    }
+    if (this.#state === "passing") {
+      // The reader has read what was recorded.
+      this.#releaseAll();
+      this.#source.resume();
+    } else if (this.#state !== "broken") this.#give();
   }
 
   override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
@@ -92,15 +86,14 @@ export class Recorder extends Readable {
     } else if (this.#state === "recording") {
       const { expected, recorded } = this.#options;
       this.#state = "whole";
-      if (this.#record.length > this.#filled) this.#record = exactly(this.#record.subarray(0, this.#filled), this.#filled);
+      if (this.#record.length > this.#filled) this.#record = copied(this.#record.subarray(0, this.#filled), this.#filled);
       this.#releaseAll();
       recorded(expected === null || expected === this.#filled ? this.#record : "broken");
       if (this.#isReaderWaiting) this.#give();
     }
-    if (!this.destroyed) this.#patience = this.#options.clock.after(MOST_UNREAD_MS, this.#giveUp);
+    const giveUp = () => this.destroy(new Fault("request_timeout", "the client reads no more"));
+    if (!this.destroyed) this.#patience = this.#options.clock.after(MOST_UNREAD_MS, giveUp);
   };
-
-  readonly #giveUp = (): void => void this.destroy(new Fault("request_timeout", "the client reads no more"));
 
   readonly #broken = (cause: Error | null): void => {
     if (this.#state === "whole" || this.#state === "broken") return;
@@ -127,18 +120,18 @@ export class Recorder extends Readable {
     }
   }
 
-  /** False, and nothing is changed, when there would be too much. */
+  /** Returns false, and changes nothing, when the record would grow too large. */
   #append(chunk: Buffer): boolean {
-    const { most, expected, reserve, release } = this.#options;
+    const { most, expected, store } = this.#options;
     const needed = this.#filled + chunk.length;
     if (needed > most || (expected !== null && needed > expected)) return false;
     if (needed > this.#record.length) {
       const room = expected ?? Math.min(most, Math.max(needed, this.#record.length * 2, LEAST_ROOM));
-      if (!reserve(room)) return false;
+      if (!store.reserve(room)) return false;
       const before = this.#reserved;
-      this.#record = exactly(this.#record.subarray(0, this.#filled), room);
+      this.#record = copied(this.#record.subarray(0, this.#filled), room);
       this.#reserved = room;
-      release(before);
+      store.release(before);
     }
     chunk.copy(this.#record, this.#filled);
     this.#filled = needed;
@@ -148,14 +141,14 @@ export class Recorder extends Readable {
   #stopRecording(next: "passing" | "broken"): void {
     const wasRecording = this.#state === "recording";
     this.#state = next;
-    // What the reader has yet to take is still held: that memory is given back when it asks for more.
+    // What the reader has yet to read is still held: that memory is given back when it asks for more.
     if (next === "broken" || this.#given === this.#filled || this.destroyed) this.#releaseAll();
     this.#record = NOTHING;
     if (wasRecording) this.#options.recorded(next === "passing" ? "too much" : "broken");
   }
 
   #releaseAll(): void {
-    if (this.#reserved > 0) this.#options.release(this.#reserved);
+    if (this.#reserved > 0) this.#options.store.release(this.#reserved);
     this.#reserved = 0;
   }
 }
@@ -163,19 +156,19 @@ export class Recorder extends Readable {
 const NOTHING = Buffer.alloc(0);
 const MOST_UNREAD_MS = 60_000;
 const LEAST_ROOM = 16 * 1024;
-/** What the reader is given in one go. */
+/** Most bytes that the reader gets in one piece. */
 const MOST_AT_ONCE = 64 * 1024;
 
-/** A copy in memory of its own: parts of the buffers that node reads into keep the whole of them. */
-function exactly(bytes: Buffer, length: number): Buffer {
+/** A copy in memory of its own: a slice of one of Node's read buffers would keep the whole buffer alive. */
+function copied(bytes: Buffer, length: number): Buffer {
   const copy = Buffer.allocUnsafeSlow(length);
   bytes.copy(copy);
   return copy;
 }
 
-/** The bytes of a body at hand, in memory of their own. */
+/** A body in memory of its own. */
 export function recordOf(body: Buffer): Buffer {
-  return body.buffer.byteLength === body.length ? body : exactly(body, body.length);
+  return body.buffer.byteLength === body.length ? body : copied(body, body.length);
 }
 
 function ignore(): void {}

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { deltaSeconds, directives, fieldNames } from "../../lib/plugins/cache_control.ts";
+import { deltaSeconds, directives, fieldNames } from "../../../lib/plugins/cache/cache_control.ts";
 
 describe("directives", () => {
   it.each<[readonly string[], Record<string, string | null>]>([
@@ -15,11 +15,11 @@ describe("directives", () => {
     [['a="open, no-store'], { a: "", "no-store": null }],
     [[""], {}],
     [["=1, b"], { b: null }],
-  ])("%j", (lines, expected) => {
+  ])("are parsed from %j", (lines, expected) => {
     expect(Object.fromEntries(directives(lines.flatMap((line) => ["Cache-Control", line]), "cache-control"))).toEqual(expected);
   });
 
-  it("are read in a time that grows with their length, whatever they are", () => {
+  it("are parsed in a time that grows linearly with their length", () => {
     const started = performance.now();
     for (const text of [" ".repeat(100_000), ",".repeat(100_000), '"'.repeat(100_000), 'a="' + "\\".repeat(100_001), "a=".repeat(50_000), 'a="'.repeat(30_000)]) {
       directives(["Cache-Control", text], "cache-control");
@@ -29,12 +29,12 @@ describe("directives", () => {
 });
 
 describe("numbers and names", () => {
-  it("seconds are digits only, 2^31 at most", () => {
+  it("are read as digits only, with 2^31 as the largest number of seconds", () => {
     expect(["0", "60", "007", "99999999999"].map(deltaSeconds)).toEqual([0, 60, 7, 2 ** 31]);
     expect(["", "-1", "1.5", "1e3", " 1", null].map(deltaSeconds)).toEqual([NaN, NaN, NaN, NaN, NaN, NaN]);
   });
 
-  it("field names are lists", () => {
+  it("are read from comma-separated lists, in lower case", () => {
     expect(fieldNames(" X-A,,x-b ")).toEqual(["x-a", "x-b"]);
   });
 });

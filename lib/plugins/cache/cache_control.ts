@@ -1,8 +1,7 @@
 /**
- * Reads what caching headers say: directives of Cache-Control (RFC 9111 §5.2) and numbers of seconds. What follows from them is
- * `cache_rules.ts`, their dates are read by `http/date.ts`.
+ * Reads Cache-Control and what has its form (RFC 9111 §5.2): directives, seconds, lists of field names.
  */
-import { headerValues, type HeaderList } from "../http/headers.ts";
+import { headerValues, type HeaderList } from "../../http/headers.ts";
 
 /** Argument by directive, names in lower case; null for a directive without one. */
 export type Directives = ReadonlyMap<string, string | null>;
@@ -14,13 +13,14 @@ export type Directives = ReadonlyMap<string, string | null>;
 export function directives(list: HeaderList, lower: string): Directives {
   const found = new Map<string, string | null>();
   for (const value of headerValues(list, lower)) {
-    DIRECTIVE.lastIndex = 0;
-    for (let match = DIRECTIVE.exec(value); match !== null && match[0] !== ""; match = DIRECTIVE.exec(value)) {
-      const name = match[1]!.toLowerCase();
+    for (const [whole, written = "", quoted, plain = null] of value.matchAll(DIRECTIVE)) {
+      if (whole === "") break;
+      const name = written.toLowerCase();
       if (name === "") continue;
-      const argument = match[2]?.replace(/\\(.)/g, "$1") ?? match[3] ?? null;
+      const argument = quoted?.replace(/\\(.)/g, "$1") ?? plain;
       const earlier = found.get(name);
-      found.set(name, earlier === undefined || earlier === argument ? argument : joined(earlier, argument));
+      if (earlier === undefined || earlier === argument) found.set(name, argument);
+      else found.set(name, earlier === null || argument === null ? null : `${earlier},${argument}`);
     }
   }
   return found;
@@ -30,11 +30,7 @@ export function directives(list: HeaderList, lower: string): Directives {
  * A member that is no directive has no name, and does not hide those behind it. Space around "=" is not allowed there: `max-age = 5` is a
  * max-age without a number.
  */
-const DIRECTIVE = /[\s,]*([^\s,="]*)(?:=(?:"((?:[^"\\]|\\.)*)"|([^\s,"]*)))?[^,]*/y;
-
-function joined(one: string | null, other: string | null): string | null {
-  return one === null || other === null ? null : `${one},${other}`;
-}
+const DIRECTIVE = /[\s,]*([^\s,="]*)(?:=(?:"((?:[^"\\]|\\.)*)"|([^\s,"]*)))?[^,]*/gy;
 
 /** An argument in milliseconds; undefined where the directive is missing, NaN where it has no number (RFC 9111 §1.2.2). */
 export function milliseconds(all: Directives, name: string): number | undefined {
@@ -44,14 +40,10 @@ export function milliseconds(all: Directives, name: string): number | undefined 
 
 /** Non-negative whole seconds, 2^31 at most; NaN for anything else. */
 export function deltaSeconds(text: string | null): number {
-  return text !== null && DIGITS.test(text) ? Math.min(Number(text), 2 ** 31) : NaN;
+  return text !== null && /^[0-9]+$/.test(text) ? Math.min(Number(text), 2 ** 31) : NaN;
 }
-
-const DIGITS = /^[0-9]+$/;
 
 /** The field names that an argument lists, in lower case. */
 export function fieldNames(argument: string): string[] {
-  const names: string[] = [];
-  for (const part of argument.toLowerCase().split(",")) if (part.trim() !== "") names.push(part.trim());
-  return names;
+  return argument.toLowerCase().split(",").map((name) => name.trim()).filter((name) => name !== "");
 }

@@ -1,14 +1,13 @@
 /**
- * Keeps replies by target and by what their Vary names, within a bound of bytes: what has not been used for longest goes first.
- * What may be stored, and used, is `cache_rules.ts`.
+ * Keeps replies by target and by what their Vary names, within a bound of bytes: the least recently used goes first.
  */
-import { headerValues, type HeaderList } from "../http/headers.ts";
+import { headerValues, type HeaderList } from "../../http/headers.ts";
 
 /** On what terms a stored reply may be used (sections of RFC 9111); milliseconds throughout. */
 export interface Terms {
   /** How old a reply may become before it is stale (§4.2.1). */
   readonly lifetime: number;
-  /** How old it was when it came (§4.2.3). */
+  /** How old it was when it was received (§4.2.3). */
   readonly ageThen: number;
   /** Never without validation. */
   readonly noCache: boolean;
@@ -23,7 +22,7 @@ export interface Terms {
 /** A stored reply. Never changed; replaced by another. */
 export interface Entry {
   readonly key: string;
-  /** Of the route that it was asked for by: it answers no request of another one. */
+  /** Of the route that it was requested by: it answers no request of another one. */
   readonly audience: string;
   /** Names in Vary, in lower case, and what the request had for each. */
   readonly vary: readonly string[];
@@ -33,11 +32,11 @@ export interface Entry {
   readonly headers: HeaderList;
   readonly body: Buffer | null;
   readonly terms: Terms;
-  /** `clock.now()` when its head came. */
+  /** `clock.now()` when its head was received. */
   readonly cameAt: number;
 }
 
-/** What stands in the order of use: an entry, or the note that a target is not worth waiting for. */
+/** An entry, or the note that a target's replies cannot be shared. */
 interface Item {
   readonly key: string;
   /** Without the body. */
@@ -50,9 +49,9 @@ interface Item {
 export class CacheStore {
   readonly #most: number;
   #used = 0;
-  /** Of that: what no dropping of entries would give back. */
+  /** Bytes of `#used` that dropping entries would not free. */
   #fixed = 0;
-  /** Each body counts once, whoever has it: entries, and clients that are being sent it. */
+  /** Each body counts once, however many entries hold it and clients are being sent it. */
   readonly #bodies = new Map<Buffer, { entries: number; readers: number }>();
   /** By key; the newest first. */
   readonly #groups = new Map<string, Item[]>();
@@ -64,7 +63,7 @@ export class CacheStore {
     this.#most = mostBytes;
   }
 
-  /** Bytes of all entries, reservations and bodies that are being sent. Nothing is taken that would make it more than the bound. */
+  /** Bytes of all entries, reservations and bodies that are being sent. Never more than the bound. */
   get used(): number {
     return this.#used;
   }
@@ -78,7 +77,7 @@ export class CacheStore {
     const group = this.#groups.get(key);
     if (group === undefined) return null;
     for (const item of group) {
-      if (item.entry === null || item.entry.audience !== audience || variantOf(item.entry.vary, headers) !== item.entry.variant) continue;
+      if (item.entry === null || item.entry.audience !== audience || !isFor(item.entry, headers)) continue;
       this.#order.delete(item);
       this.#order.add(item);
       return item.entry;
@@ -88,45 +87,40 @@ export class CacheStore {
 
   /** The Vary of the newest entry of a target under this audience; null when there is none. */
   varyOf(key: string, audience: string): readonly string[] | null {
-    for (const { entry } of this.#groups.get(key) ?? NOTHING) if (entry?.audience === audience) return entry.vary;
-    return null;
+    return this.#group(key).find(({ entry }) => entry?.audience === audience)?.entry?.vary ?? null;
   }
 
-  /** Takes the place of the entries that such a request would have got. False when there is no room for it. */
+  /** Replaces the entries that a request with these headers would have got. False when there is no room. */
   put(entry: Entry, headers: HeaderList): boolean {
-    for (const item of [...(this.#groups.get(entry.key) ?? NOTHING)]) {
-      const { entry: other } = item;
-      if (other === null || (other.audience === entry.audience && variantOf(other.vary, headers) === other.variant)) this.#drop(item);
-    }
+    this.#dropWhere(entry.key, (other) => other === null || (other.audience === entry.audience && isFor(other, headers)));
     return this.#add({ key: entry.key, bytes: bytesOf(entry) - (entry.body?.length ?? 0), entry, until: 0 });
   }
 
-  /** Whether nothing has taken its place, and no change has made it go. */
+  /** Whether it is neither replaced nor dropped. */
   holds(entry: Entry): boolean {
-    return (this.#groups.get(entry.key) ?? NOTHING).some((item) => item.entry === entry);
+    return this.#group(entry.key).some((item) => item.entry === entry);
   }
 
   remove(entry: Entry): void {
-    for (const item of [...(this.#groups.get(entry.key) ?? NOTHING)]) if (item.entry === entry) this.#drop(item);
+    this.#dropWhere(entry.key, (other) => other === entry);
   }
 
   /** Everything that is known of a target. */
   removeAll(key: string): void {
-    for (const item of [...(this.#groups.get(key) ?? NOTHING)]) this.#drop(item);
+    this.#dropWhere(key, () => true);
   }
 
-  /** Notes that nobody should wait for what others get from this target. */
-  shun(key: string, until: number): void {
-    for (const item of [...(this.#groups.get(key) ?? NOTHING)]) if (item.entry === null) this.#drop(item);
+  /** Notes that nobody should wait for another request's reply from this target. */
+  markUnshared(key: string, until: number): void {
+    this.#dropWhere(key, (entry) => entry === null);
     this.#add({ key, bytes: OVERHEAD + key.length, entry: null, until });
   }
 
-  isShunned(key: string, now: number): boolean {
-    for (const item of this.#groups.get(key) ?? NOTHING) if (item.entry === null) return now < item.until;
-    return false;
+  isUnshared(key: string, now: number): boolean {
+    return this.#group(key).some(({ entry, until }) => entry === null && now < until);
   }
 
-  /** Sets bytes aside for what is on its way, and drops entries for it. False when that is not enough. */
+  /** Sets bytes aside for a body that is being received, and drops entries for it. False when that is not enough. */
   reserve(bytes: number): boolean {
     if (!this.#makeRoom(bytes)) return false;
     this.#used += bytes;
@@ -139,22 +133,30 @@ export class CacheStore {
     this.#fixed -= bytes;
   }
 
-  /** A client is being sent this body: it takes memory until the function that is given is called, be it stored any more or not. */
+  /** A client is being sent this body: it counts until the returned function is called, whether it is still stored or not. */
   hold(body: Buffer): () => void {
     this.#count(body, "readers", 1);
     return () => this.#count(body, "readers", -1);
   }
 
-  /** Forgets everything, and takes nothing any more. */
+  /** Drops everything, and stores nothing any more. */
   close(): void {
     this.#closed = true;
     for (const item of this.#order) this.#drop(item);
   }
 
+  #group(key: string): readonly Item[] {
+    return this.#groups.get(key) ?? NOTHING;
+  }
+
+  #dropWhere(key: string, matches: (entry: Entry | null) => boolean): void {
+    for (const item of [...this.#group(key)]) if (matches(item.entry)) this.#drop(item);
+  }
+
   #add(item: Item): boolean {
     const body = item.entry?.body ?? null;
     const isRead = body !== null && (this.#bodies.get(body)?.readers ?? 0) > 0;
-    // One that somebody reads is counted already, and no dropping of entries changes that.
+    // A body that a client is being sent is counted already.
     if (!this.#makeRoom(item.bytes + (isRead ? 0 : (body?.length ?? 0)))) return false;
     this.#used += item.bytes;
     if (body !== null) this.#count(body, "entries", 1);
@@ -203,10 +205,10 @@ export class CacheStore {
 
 const NOTHING: readonly Item[] = [];
 
-/** Of one target. Each is compared with: a Vary on something that differs with every client must not make that slow. */
+/** Of one target. A look-up compares with each: a Vary on a header that differs for every client must not make that slow. */
 const MOST_VARIANTS = 32;
 
-/** Bytes that an entry takes beside its text and body, and a header line beside its own: generous guesses. */
+/** Bytes that an entry takes beside its text and body, and a header line beside its text: generous estimates. */
 const OVERHEAD = 512;
 const LINE_OVERHEAD = 64;
 
@@ -216,16 +218,17 @@ export function bytesOf({ key, variant, headers, body }: Pick<Entry, "key" | "va
   return bytes;
 }
 
-/** What a request has for the named headers: lines joined, space around commas left out (§4.1). A missing one is not an empty one. */
+/** Whether the request that it answered had the same values of the headers in its Vary (§4.1). */
+function isFor({ vary, variant }: Entry, headers: HeaderList): boolean {
+  return variantOf(vary, headers) === variant;
+}
+
+/** A request's values of the named headers: lines joined, space around commas left out. A missing header differs from an empty one. */
 export function variantOf(vary: readonly string[], headers: HeaderList): string {
   let variant = "";
   for (const name of vary) {
     const values = headerValues(headers, name);
-    variant += values.length === 0 ? "-\n" : `=${values.join(",").split(",").map(trimmed).join(",")}\n`;
+    variant += values.length === 0 ? "-\n" : `=${values.join(",").split(",").map((value) => value.trim()).join(",")}\n`;
   }
   return variant;
-}
-
-function trimmed(text: string): string {
-  return text.trim();
 }

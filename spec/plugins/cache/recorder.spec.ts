@@ -1,22 +1,23 @@
 import { PassThrough, Readable } from "node:stream";
 import { describe, expect, it } from "vitest";
-import { Recorder, type RecorderOptions } from "../../lib/plugins/recorder.ts";
-import { turn } from "../support/addresses.ts";
-import { manualClock } from "../support/clock.ts";
+import { Recorder, type RecorderOptions } from "../../../lib/plugins/cache/recorder.ts";
+import { turn } from "../../support/addresses.ts";
+import { manualClock } from "../../support/clock.ts";
 
 function recording(source: Readable, parts: Partial<RecorderOptions> = {}) {
-  const seen = { reserved: 0, most: 0, recorded: [] as (Buffer | string)[] };
+  const seen = { reserved: 0, recorded: [] as (Buffer | string)[] };
   const clock = manualClock();
   const recorder = new Recorder(source, {
     clock,
     most: 100_000,
     expected: null,
-    reserve(bytes) {
-      seen.reserved += bytes;
-      seen.most = Math.max(seen.most, seen.reserved);
-      return true;
+    store: {
+      reserve(bytes) {
+        seen.reserved += bytes;
+        return true;
+      },
+      release: (bytes) => void (seen.reserved -= bytes),
     },
-    release: (bytes) => void (seen.reserved -= bytes),
     recorded: (body) => void seen.recorded.push(body),
     readerLeft: () => false,
     ...parts,
@@ -33,7 +34,7 @@ async function all(stream: Readable): Promise<Buffer> {
 const parts = (count: number) => Array.from({ length: count }, (_each, i) => Buffer.alloc(1_000, i + 1));
 
 describe("a recorder", () => {
-  it("gives its reader every byte, and the record in memory of its own", async () => {
+  it("passes every byte to its reader, and records the body in memory of its own", async () => {
     const { recorder, seen } = recording(Readable.from(parts(50)));
     expect(await all(recorder)).toEqual(Buffer.concat(parts(50)));
     expect(seen.recorded).toEqual([Buffer.concat(parts(50))]);
@@ -41,7 +42,7 @@ describe("a recorder", () => {
     expect(seen.reserved).toBe(0);
   });
 
-  it("gives bytes as they come", async () => {
+  it("passes bytes on as soon as they arrive", async () => {
     const source = new PassThrough();
     const { recorder } = recording(source);
     const chunks: string[] = [];
@@ -54,7 +55,7 @@ describe("a recorder", () => {
     recorder.destroy();
   });
 
-  it("gives a reader up that takes nothing for a minute once all has come, in the record or passed on; not one that takes a little", async () => {
+  it("gives up a reader that reads nothing for a minute once the body is complete, and no reader that reads a little", async () => {
     for (const most of [1_000_000, 1_000]) {
       const { recorder, seen, clock } = recording(Readable.from([Buffer.alloc(300_000)]), { most });
       while (seen.recorded.length === 0) await turn();
@@ -75,14 +76,14 @@ describe("a recorder", () => {
     expect([seen.recorded.length, clock.pending]).toEqual([1, 0]);
   });
 
-  it("reads on while its reader does not", async () => {
+  it("reads the whole source although its reader reads nothing", async () => {
     const { recorder, seen } = recording(Readable.from(parts(90)));
     while (seen.recorded.length === 0) await turn();
     expect(seen.recorded).toEqual([Buffer.concat(parts(90))]);
     expect(await all(recorder)).toEqual(Buffer.concat(parts(90)));
   });
 
-  it.each([["too long", { most: 20_000 }], ["without memory", { reserve: () => false }], ["longer than it says", { expected: 20_000 }]])(
+  it.each([["too long", { most: 20_000 }], ["without memory", { store: { reserve: () => false, release: () => {} } }], ["longer than it says", { expected: 20_000 }]])(
     "goes on at its reader's pace when the body is %s",
     async (_why, options) => {
       let read = 0;
@@ -104,7 +105,7 @@ describe("a recorder", () => {
     },
   );
 
-  it("breaks as its source does", async () => {
+  it("breaks off when its source does", async () => {
     const source = new PassThrough();
     const { recorder, seen } = recording(source);
     source.write("half");
@@ -116,7 +117,7 @@ describe("a recorder", () => {
     expect([late.recorder.destroyed, late.seen.recorded]).toEqual([true, ["broken"]]);
   });
 
-  it("gives its source up with its reader, unless the record is wanted", async () => {
+  it("destroys its source with its reader, unless the record is wanted", async () => {
     for (const wanted of [false, true]) {
       const source = new PassThrough();
       const { recorder, seen } = recording(source, { readerLeft: () => wanted });
@@ -132,7 +133,7 @@ describe("a recorder", () => {
     }
   });
 
-  it("without a reader gives its source up when that is too long", async () => {
+  it("without a reader destroys a source that is too long", async () => {
     const source = new PassThrough();
     const { recorder, seen } = recording(source, { readerLeft: () => true, most: 10 });
     recorder.destroy();

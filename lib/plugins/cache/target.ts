@@ -1,0 +1,56 @@
+/**
+ * Names what a request asks for, as a key of the cache (RFC 9111 §2).
+ */
+import { hash } from "node:crypto";
+import type { Exchange } from "../../http/exchange.ts";
+import { headerValue, quotedString } from "../../http/headers.ts";
+
+/** The target as a URI, whatever the method. */
+export function keyOf(exchange: Exchange): string {
+  return originOf(exchange) + exchange.path + exchange.query + forwardedAs(exchange);
+}
+
+/** What a trusted proxy says about the target as its client asked for it: upstreams write links by it. */
+function forwardedAs({ call, headers }: Exchange): string {
+  if (!call.trustedRemote) return "";
+  let text = "";
+  for (const name of ["x-forwarded-host", "x-forwarded-port", "x-forwarded-prefix"]) {
+    const value = headerValue(headers, name);
+    if (value !== undefined) text += `\n${name}: ${value}`;
+  }
+  return text;
+}
+
+function originOf({ scheme, authority }: Exchange): string {
+  const defaultPort = scheme === "https" ? ":443" : ":80";
+  const lower = authority.toLowerCase();
+  return `${scheme}://${lower.endsWith(defaultPort) ? lower.slice(0, -defaultPort.length) : lower}`;
+}
+
+/** The key of a URI in a reply; null unless there is one of the same origin. */
+export function keyOfReference(exchange: Exchange, reference: string | undefined): string | null {
+  const origin = originOf(exchange);
+  if (reference === undefined || !URL.canParse(exchange.path, origin)) return null;
+  const base = new URL(exchange.path, origin);
+  if (!URL.canParse(reference, base.href)) return null;
+  const url = new URL(reference, base);
+  if (url.origin !== base.origin) return null;
+  return origin + url.pathname.replace(/\/{2,}/g, "/").replace(/%[0-9a-f]{2}/gi, normalised) + url.search + forwardedAs(exchange);
+}
+
+/** As the paths of requests are normalised. */
+function normalised(encoded: string): string {
+  const character = String.fromCharCode(parseInt(encoded.slice(1), 16));
+  return /[A-Za-z0-9._~-]/.test(character) ? character : encoded.toUpperCase();
+}
+
+/** The key for Cache-Status. Of the query only a digest: the header may be logged, and queries hold API keys. */
+export function keyShown(exchange: Exchange): string {
+  const { path, query } = exchange;
+  return quotedString(originOf(exchange) + path + (query === "" ? "" : `?${hash("sha256", query, "hex").slice(0, 12)}`));
+}
+
+/** Stored replies answer requests of the same audience only: the same route with the same guards. */
+export function audienceOf({ route }: Exchange): string {
+  return route.audience ?? "";
+}
