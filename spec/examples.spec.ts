@@ -13,7 +13,7 @@ import type { JsonSchema } from "../lib/config/schema.ts";
 import { CLIENT_SETTINGS, SETTINGS, type Setting } from "../lib/config/settings.ts";
 import * as everything from "../lib/index.ts";
 import { builtinPlugins } from "../lib/plugins/builtin.ts";
-import { checkRoutes } from "../lib/route/table.ts";
+import { checkRoutes } from "../lib/route/checks.ts";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const read = (path: string) => readFileSync(`${root}/${path}`, "utf8");

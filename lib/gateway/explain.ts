@@ -70,12 +70,12 @@ export function explain(question: Question, { snapshot, receiving, tools, fleet 
   const { method, url } = question;
   const inbound = received(question, receiving);
   const target = readTarget(url);
-  const asked = "code" in target ? null : { inbound, target, authority: target.authority ?? inbound.authority };
   const shown = snapshot.shown as unknown as DisplayedConfig;
+  const asked = "code" in target ? null : { inbound, target, authority: target.authority ?? inbound.authority, table: snapshot.table, shown };
   const { exchange, reply, found } = walk(inbound, snapshot, tools);
   if (exchange === null) {
     const { code, detail } = problemOf(reply);
-    const reasons = [detail, ...(asked === null || found === null ? [] : [...whyNone(found, asked, shown), ...ofMethod(method)])];
+    const reasons = [detail, ...(asked === null || found === null ? [] : [...whyNone(found, asked), ...ofMethod(method)])];
     return { ...NOTHING, outcome: "refused", status: reply.status, code, reasons, path: asked === null ? null : asked.target.path };
   }
   const service = shown.services.find(({ name }) => name === exchange.service.name)!;
@@ -86,7 +86,7 @@ export function explain(question: Question, { snapshot, receiving, tools, fleet 
     status: null,
     code: null,
     reasons: [
-      ...whyThis(exchange, asked!, { service, route }, shown),
+      ...whyThis(exchange, asked!),
       ...(upstreams === undefined ? [] : whyUnserved(upstreams.report)),
       ...ofMethod(method),
     ],
@@ -138,6 +138,8 @@ interface Asked {
   readonly inbound: Inbound;
   readonly target: Target;
   readonly authority: string;
+  readonly table: Snapshot["table"];
+  readonly shown: DisplayedConfig;
 }
 
 const NOTHING = { service: null, route: null, pattern: null, params: {}, forwarded: null, plugins: [], strategy: null, upstreams: [] } as const;
@@ -159,6 +161,7 @@ function walk(inbound: Inbound, snapshot: Snapshot, tools: ServeTools): Walked {
     return { status: 200, headers: [], body: null };
   };
   const table: Snapshot["table"] = {
+    ...snapshot.table,
     find(...request) {
       const found = (last = snapshot.table.find(...request));
       return found.kind === "route" ? { ...found, target: { ...found.target, handler, meter: new RouteMeter() } } : found;
@@ -175,9 +178,29 @@ function problemOf({ body }: Reply): { readonly code: string; readonly detail: s
   return { code, detail: detail ?? `${title}.` };
 }
 
+/** A route as it is displayed, and what the route table knows of it for a path. */
 interface Place {
   readonly service: DisplayedService;
   readonly route: DisplayedRoute;
+  readonly host: string;
+  readonly takes: (method: string) => boolean;
+}
+
+/** The routes whose patterns match the path, in the order of the configuration. */
+function placesFor({ target: { path }, authority, table, shown }: Asked, hosts: "its hosts" | "any host" = "its hosts"): Place[] {
+  const candidates = table.candidates(hosts === "any host" ? null : authority, path);
+  return placesOf(shown).flatMap((place) => {
+    const candidate = candidates.find(({ target }) => isAt(target, place));
+    return candidate === undefined ? [] : [{ ...place, host: candidate.host, takes: candidate.takes }];
+  });
+}
+
+function placesOf({ services }: DisplayedConfig): Pick<Place, "service" | "route">[] {
+  return services.flatMap((service) => service.routes.map((route) => ({ service, route })));
+}
+
+function isAt(target: RouteTarget, { service, route }: Pick<Place, "service" | "route">): boolean {
+  return target.service.name === service.name && target.route.name === route.name;
 }
 
 /** More of a kind are only counted. */
@@ -185,8 +208,11 @@ const MOST_NAMED = 5;
 /** To find the one that may be meant: the work for each grows with the square of its length. */
 const MOST_COMPARED = 500;
 
-function whyThis({ path, method }: Exchange, asked: Asked, { service, route }: Place, shown: DisplayedConfig): string[] {
-  const reasons = [`${path} matches service "${service.name}" (base_path ${service.base_path}), route "${route.name}" (${route.path}).`];
+function whyThis({ path, method, service: { name }, route: { name: routeName } }: Exchange, asked: Asked): string[] {
+  const places = placesFor(asked);
+  const winner = places.find((place) => place.service.name === name && place.route.name === routeName)!;
+  const { service, route } = winner;
+  const reasons = [`${path} matches service "${name}" (base_path ${service.base_path}), route "${routeName}" (${route.path}).`];
   if (asked.target.path !== asked.inbound.target.replace(/\?.*$/s, "") && asked.target.authority === null) {
     reasons.push(`The path is matched and forwarded in its normal form, ${path}.`);
   }
@@ -197,26 +223,16 @@ function whyThis({ path, method }: Exchange, asked: Asked, { service, route }: P
     const preflight = `The preflight is for a method that the route takes: ${methods.join(", ")}.`;
     reasons.push(method === "HEAD" ? "A route that takes GET takes HEAD, too." : preflight);
   }
-  const others = placesFor(shown, asked).filter((place) => place.route !== route);
-  const losers = others.filter((place) => findIn(place, asked) === "route");
-  for (const place of losers.slice(0, MOST_NAMED)) reasons.push(`${nameOf(place)} fits as well, but is less specific: ${whyBehind(place, service, asked)}.`);
+  const losers = places.filter((place) => place !== winner && place.takes(wantedMethod(asked.inbound)));
+  for (const place of losers.slice(0, MOST_NAMED)) reasons.push(`${nameOf(place)} fits as well, but is less specific: ${whyBehind(place, winner)}.`);
   if (losers.length > MOST_NAMED) reasons.push(`${losers.length - MOST_NAMED} more routes fit as well, and are less specific.`);
   if (losers.length === 0) reasons.push("No other route fits it: a literal segment would go before {name}, and {name} before {name*}.");
   return reasons;
 }
 
-function whyBehind({ service }: Place, winner: DisplayedService, asked: Asked): string {
-  const behind = hostRank(service, asked);
-  if (hostRank(winner, asked) > behind) {
-    return behind === 0 ? "services for certain hosts go first" : "an exact host goes before one with *., and of these the longer first";
-  }
-  return "a literal segment goes before {name}, {name} before {name*}, and at a tie the longer base_path first";
-}
-
-/** How exactly the hosts of a service name the one asked: 0 when it is for all, then the length of the pattern, above all the exact name. */
-function hostRank(service: DisplayedService, asked: Asked): number {
-  const fitting = hostsOf(service).filter((host) => isBelow({ ...service, hosts: [host] }, asked));
-  return fitting.reduce((best, host) => Math.max(best, host.startsWith("*.") ? host.length : Infinity), 0);
+function whyBehind({ host }: Place, winner: Place): string {
+  if (host === winner.host) return "a literal segment goes before {name}, {name} before {name*}, and at a tie the longer base_path first";
+  return host === "" ? "services for certain hosts go first" : "an exact host goes before one with *., and of these the longer first";
 }
 
 function whyUnserved({ circuitBreaker, upstreams }: UpstreamSetReport): string[] {
@@ -226,112 +242,73 @@ function whyUnserved({ circuitBreaker, upstreams }: UpstreamSetReport): string[]
   return reasons;
 }
 
-function whyNone(found: Found<RouteTarget>, asked: Asked, shown: DisplayedConfig): string[] {
-  if (found.kind === "method" || found.kind === "refused") return whyRefused(found, asked, shown);
-  const { path } = asked.target;
-  const elsewhere = placesFor(shown, asked, "any host").filter((place) => findIn(place, asked, "any host") !== "none");
+function whyNone(found: Found<RouteTarget>, asked: Asked): string[] {
+  if (found.kind === "method" || found.kind === "refused") return whyRefused(found, asked);
+  const { target: { path }, shown } = asked;
+  const elsewhere = placesFor(asked, "any host");
   if (elsewhere.length > 0) {
     const only = (place: Place) => `${nameOf(place)} fits the path, but is for the hosts ${hostsOf(place.service).join(", ")} only.`;
     return elsewhere.slice(0, MOST_NAMED).map(only);
   }
-  const near = shown.services.filter((service) => isBelow(service, asked));
-  if (near.length === 0) return [...(shown.services.length === 0 ? ["The configuration has no services."] : noBase(path, shown))];
+  const near = servicesAbove(asked);
+  if (near.length === 0) return shown.services.length === 0 ? ["The configuration has no services."] : [noBase(path, shown)];
   return near.slice(0, MOST_NAMED).map((service) => noRoute(service, path));
 }
 
 /** The routes that decide, and those that would take the request if the path did not decide alone. */
-function whyRefused(found: Extract<Found<RouteTarget>, { routes: unknown }>, asked: Asked, shown: DisplayedConfig): string[] {
-  const decide = ({ service, route }: Place) => found.routes.some((target) => target.service.name === service.name && target.route.name === route.name);
-  const deciding = shown.services.flatMap((service) => service.routes.map((route) => ({ service, route }))).filter(decide);
-  const reasons = deciding.slice(0, MOST_NAMED).map((place) => {
+function whyRefused(found: Extract<Found<RouteTarget>, { routes: unknown }>, asked: Asked): string[] {
+  const decides = (place: Pick<Place, "service" | "route">) => found.routes.some((target) => isAt(target, place));
+  const places = placesFor(asked);
+  const reasons = placesOf(asked.shown).filter(decides).slice(0, MOST_NAMED).map((place) => {
     if (found.kind === "method") return otherMethods(place, asked.inbound.method);
     if (found.refusal === ENCODED_SLASH) {
-      const fits = findIn(place, asked) === "none" ? "would fit the path with “/” for %2F, and" : "fits the path, but";
+      const fits = places.some(({ route }) => route === place.route) ? "fits the path, but" : "would fit the path with “/” for %2F, and";
       return `${nameOf(place)} ${fits} its service does not let %2F through ("encoded_slashes").`;
     }
     return `${nameOf(place)} would fit the path without “;” and what follows it, and its service does not let that go elsewhere ("path_parameters").`;
   });
-  const others = placesFor(shown, asked).filter((place) => !decide(place) && findIn(place, asked) === "route");
+  const others = places.filter((place) => !decides(place) && place.takes(wantedMethod(asked.inbound)));
   for (const place of others.slice(0, MOST_NAMED)) reasons.push(`${nameOf(place)} would take it, but is less specific: host and path alone decide.`);
   return reasons;
 }
 
-function otherMethods(place: Place, method: string): string {
+function otherMethods(place: Pick<Place, "service" | "route">, method: string): string {
   const methods = methodsOf(place.route);
   const meant = methods.includes(method.toUpperCase()) ? ` Upper and lower case are not the same in methods: write ${method.toUpperCase()}.` : "";
   return `${nameOf(place)} fits the path, but takes ${methods.length === 1 ? "only " : ""}${methods.join(", ")}.${meant}`;
 }
 
-function noBase(path: string, { services }: DisplayedConfig): string[] {
+/** The services whose base_path the path begins with, whatever their routes. */
+function servicesAbove({ target: { path }, authority, shown: { services } }: Asked): DisplayedService[] {
+  const anything = (service: DisplayedService, below: string) => {
+    const rules = { methods: [], encodedSlashes: true, pathParameters: true };
+    return { basePath: service.base_path, hosts: hostsOf(service), path: below, target: service, ...rules };
+  };
+  const table = compileTable(services.flatMap((service) => [anything(service, "/"), anything(service, "/{edge_gateway_rest*}")]));
+  const found = new Set(table.candidates(authority, path).map(({ target }) => target));
+  return services.filter((service) => found.has(service));
+}
+
+function noBase(path: string, { services }: DisplayedConfig): string {
   const bases = [...new Set(services.map(({ base_path }) => base_path))];
   const meant = suggest(path.split("/", 2)[1]!, bases.slice(0, MOST_COMPARED).map((base) => base.split("/")[1] ?? ""));
-  const nearest = meant === undefined ? undefined : bases.find((base) => base.split("/")[1] === meant);
-  const some = bases.slice(0, MOST_NAMED).join(", ") + (bases.length > MOST_NAMED ? ` and ${bases.length - MOST_NAMED} more` : "");
-  return [`${path} begins with the base_path of no service: there are ${some}.${nearest === undefined ? "" : ` Did you mean ${nearest}?`}`];
+  const nearest = bases.find((base) => base.split("/")[1] === meant);
+  return `${path} begins with the base_path of no service: there are ${some(bases)}.${didYouMean(nearest)}`;
 }
 
 function noRoute(service: DisplayedService, path: string): string {
   const patterns = [...new Set(service.routes.map((route) => patternOf(service, route)))];
   if (patterns.length === 0) return `Service "${service.name}" (base_path ${service.base_path}) has no routes.`;
-  const meant = suggest(path, patterns.slice(0, MOST_COMPARED));
-  const some = patterns.slice(0, MOST_NAMED).join(", ") + (patterns.length > MOST_NAMED ? ` and ${patterns.length - MOST_NAMED} more` : "");
   const place = `${path} begins as base_path ${service.base_path} of service "${service.name}" does`;
-  return `${place}, but fits none of its routes as a whole: ${some}.${meant === undefined ? "" : ` Did you mean ${meant}?`}`;
+  return `${place}, but fits none of its routes as a whole: ${some(patterns)}.${didYouMean(suggest(path, patterns.slice(0, MOST_COMPARED)))}`;
 }
 
-type HostRule = "its hosts" | "any host";
-
-/** Every route of the services below whose base_path the path is. */
-function placesFor({ services }: DisplayedConfig, asked: Asked, hosts: HostRule = "its hosts"): Place[] {
-  return services
-    .filter((service) => isBelow(service, asked, hosts))
-    .flatMap((service) => service.routes.map((route) => ({ service, route })));
+function some(names: readonly string[]): string {
+  return names.slice(0, MOST_NAMED).join(", ") + (names.length > MOST_NAMED ? ` and ${names.length - MOST_NAMED} more` : "");
 }
 
-/** What a table of this one route alone would find, however the path is spelt. */
-function findIn({ service, route }: Place, asked: Asked, hosts: HostRule = "its hosts"): "route" | "method" | "none" {
-  return lone(service, route.path, methodsOf(route), asked, hosts);
-}
-
-function isBelow(service: DisplayedService, asked: Asked, hosts: HostRule = "its hosts"): boolean {
-  return lone(service, "/", [], asked, hosts) === "route" || lone(service, "/{edge_gateway_rest*}", [], asked, hosts) === "route";
-}
-
-function lone(service: DisplayedService, path: string, methods: readonly string[], asked: Asked, hosts: HostRule): "route" | "method" | "none" {
-  const { inbound, target, authority } = asked;
-  if (cannotFit(withoutFinalSlash(service.base_path) + path, target.path)) return "none";
-  const entry = {
-    basePath: service.base_path,
-    hosts: hosts === "any host" ? [] : hostsOf(service),
-    path,
-    methods,
-    encodedSlashes: true,
-    pathParameters: true,
-    target: null,
-  };
-  const { kind } = compileTable([entry]).find(authority, wantedMethod(inbound), target.path, target.encodedSlash);
-  return kind === "refused" ? "none" : kind;
-}
-
-/** Seen at a glance, for most routes of a large configuration: a plain segment of the pattern stands where the path has another. */
-function cannotFit(pattern: string, path: string): boolean {
-  let at = 1;
-  for (let from = 1; from < pattern.length; ) {
-    const end = endOfSegment(pattern, from);
-    const written = pattern.slice(from, end);
-    const next = endOfSegment(path, at);
-    if (PLAIN.test(written) && path.slice(at, next) !== written && !path.slice(at, next).includes("%")) return true;
-    from = end + 1;
-    at = next + 1;
-  }
-  return false;
-}
-
-const PLAIN = /^[\w-]+$/;
-
-function endOfSegment(path: string, from: number): number {
-  const end = path.indexOf("/", from);
-  return end < 0 ? Math.max(from, path.length) : end;
+function didYouMean(name: string | undefined): string {
+  return name === undefined ? "" : ` Did you mean ${name}?`;
 }
 
 /** A preflight is matched by the method that it asks for, where a plugin takes it; here both are near enough to name a route. */
@@ -356,7 +333,7 @@ function withShares(fleet: UpstreamSet): Explanation["upstreams"] {
   return upstreams.map((upstream, i) => ({ ...upstream, share: sum === 0 ? 0 : weights[i]! / sum }));
 }
 
-function nameOf({ service, route }: Place): string {
+function nameOf({ service, route }: Pick<Place, "service" | "route">): string {
   return `Route "${route.name}" of service "${service.name}" (${patternOf(service, route)})`;
 }
 

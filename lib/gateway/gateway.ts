@@ -32,7 +32,7 @@ import { builtinPlugins } from "../plugins/builtin.ts";
 import type { AnyPlugin } from "../plugins/plugin.ts";
 import type { OnFault } from "../plugins/chain.ts";
 import { kindProblem } from "../plugins/kit.ts";
-import { checkRoutes } from "../route/table.ts";
+import { checkRoutes } from "../route/checks.ts";
 import { createListener, type Listener } from "../server/listener.ts";
 import type { Inbound, ReceiveOptions } from "../server/receive.ts";
 import type { TlsFiles } from "../server/tls.ts";

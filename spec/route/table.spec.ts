@@ -1,7 +1,6 @@
 import { describe, expect, it } from "vitest";
-import type { RouteDeclaration } from "../../lib/config/model.ts";
 import { readTarget } from "../../lib/route/path.ts";
-import { checkRoutes, compileTable, type Found, type TableEntry } from "../../lib/route/table.ts";
+import { compileTable, type Found, type TableEntry } from "../../lib/route/table.ts";
 import { random, type Random } from "../support/random.ts";
 
 type Entry = TableEntry<string>;
@@ -174,6 +173,81 @@ describe("answers", () => {
   });
 });
 
+describe("the routes of one pattern", () => {
+  const named = (text: string, more: Partial<Entry> = {}): Entry => {
+    const [methods, path] = text.split(" ") as [string, string];
+    return entry("/", path, { methods: methods === "*" ? [] : methods.split(","), target: text, ...more });
+  };
+  /** The winner, or the methods that its pattern takes instead; null where no pattern matches. */
+  const winner = (entries: readonly Entry[], request: string) => {
+    const [method, path] = request.split(" ") as [string, string];
+    const found = find(entries, path, method);
+    if (found === "refused" || found.kind === "refused") throw new Error("refused");
+    return found.kind === "route" ? found.target : found.kind === "method" ? found.allow.split(", ") : null;
+  };
+  const SETS: [string[], [request: string, winner: string | string[] | null][]][] = [
+    // The path decides: what the most specific pattern does not take, no other one gets.
+    [["GET /users/me", "DELETE /users/{id}", "PUT /{x*}"], [
+      ["GET /users/me", "GET /users/me"], ["HEAD /users/me", "GET /users/me"], ["DELETE /users/me", ["GET", "HEAD"]],
+      ["PUT /users/me", ["GET", "HEAD"]], ["DELETE /users/you", "DELETE /users/{id}"], ["POST /users/you", ["DELETE"]],
+      ["PUT /users/you/x", "PUT /{x*}"], ["POST /x", ["PUT"]], ["GET /", null],
+    ]],
+    // Backtracking is over paths: /a/b/c fails under /a/b, so /a/{x}/c decides, whatever its methods.
+    [["GET /a/b/d", "PUT /a/{x}/c", "GET /{x*}"], [["PUT /a/b/c", "PUT /a/{x}/c"], ["GET /a/b/c", ["PUT"]], ["GET /a/b/e", "GET /{x*}"], ["PUT /a/b/d", ["GET", "HEAD"]]]],
+    // GET implies HEAD unless HEAD is declared on the same pattern.
+    [["GET /a", "HEAD /a", "GET /b", "HEAD /{x}"], [["HEAD /a", "HEAD /a"], ["HEAD /b", "GET /b"], ["HEAD /c", "HEAD /{x}"], ["PUT /c", ["HEAD"]]]],
+    [["GET /a", "* /{x}"], [["HEAD /a", "GET /a"], ["PUT /a", ["GET", "HEAD"]], ["BREW /b", "* /{x}"]]],
+    [["GET /a", "PUT /a", "* /{x}"], [["GET /a", "GET /a"], ["PUT /a", "PUT /a"], ["POST /a", ["GET", "HEAD", "PUT"]]]],
+  ];
+  for (const [patterns, requests] of SETS) {
+    it.each(requests)(`of ${patterns.join(" | ")}: %s -> %j`, (request, expected) => {
+      const entries = patterns.map((pattern) => named(pattern));
+      expect(winner(entries, request)).toEqual(expected);
+      expect(winner(entries.toReversed(), request), "declared in reverse").toEqual(expected);
+    });
+  }
+
+  it("in two services: the one with the longer base_path wins, for each method", () => {
+    const short = named("GET,PUT /b", { basePath: "/a", target: "short" });
+    const long = named("GET /", { basePath: "/a/b", target: "long" });
+    for (const list of [[short, long], [long, short]]) {
+      expect(winner(list, "GET /a/b")).toBe("long");
+      expect(winner(list, "HEAD /a/b")).toBe("long");
+      expect(winner(list, "PUT /a/b")).toBe("short");
+      expect(winner(list, "DELETE /a/b")).toEqual(["GET", "HEAD", "PUT"]);
+    }
+    const all = named("* /a/b", { target: "all" });
+    expect(winner([all, short, long], "DELETE /a/b")).toBe("all");
+    expect(winner([all, short, long], "PUT /a/b")).toBe("short");
+    const whole = named("* /", { basePath: "/a/b", target: "whole" });
+    expect(winner([named("HEAD /b", { basePath: "/a" }), whole], "HEAD /a/b"), "a longer base_path that takes all methods").toBe("whole");
+  });
+});
+
+describe("candidates", () => {
+  const list = [
+    entry("/a", "/{x}", { methods: ["GET"] }),
+    entry("/", "/{x*}"),
+    entry("/", "/a/b", { hosts: ["h.example.com", "*.example.com"], target: "host" }),
+    entry("/", "/a/b", { hosts: ["*.com"], target: "wide" }),
+    entry("/", "/a/b/c", { target: "deeper" }),
+  ];
+  const asked = (authority: string | null) => compileTable(list).candidates(authority, "/a/b").map(({ target, host }) => [target, host]);
+
+  it("are all routes whose pattern matches, each once, in the order in which hosts and patterns are tried", () => {
+    const open = [["/a /{x}", ""], ["/ /{x*}", ""]];
+    expect(asked("H.example.com:80")).toEqual([["host", "h.example.com"], ["wide", ".com"], ...open]);
+    expect(asked("x.example.com")).toEqual([["host", ".example.com"], ["wide", ".com"], ...open]);
+    expect(asked("other")).toEqual(open);
+    expect(new Set(asked(null).map(([target]) => target))).toEqual(new Set(["host", "wide", "/a /{x}", "/ /{x*}"]));
+  });
+
+  it("say which methods they take, HEAD with GET", () => {
+    const [one, rest] = compileTable(list).candidates("", "/a/b");
+    expect(["GET", "HEAD", "PUT"].map((method) => [one!.takes(method), rest!.takes(method)])).toEqual([[true, true], [true, true], [false, true]]);
+  });
+});
+
 describe("hosts", () => {
   const hosts = (target: string, path: string, names: string[], methods: string[] = []) => entry("/", path, { hosts: names, target, methods });
   const list = [
@@ -226,93 +300,6 @@ describe("hosts", () => {
     expect(find(two, "/a", "PUT", "h")).toEqual(wrongMethod("GET, HEAD", "exact"));
     expect(find(two, "/a", "PUT", "other")).toMatchObject({ target: "open" });
     expect(find(two, "/a", "POST", "other")).toEqual(wrongMethod("PUT", "open"));
-  });
-});
-
-describe("checkRoutes", () => {
-  /** "service base_path hosts" and below it "METHODS path". */
-  function declare(services: Record<string, string[]>): RouteDeclaration[] {
-    return Object.entries(services).flatMap(([head, routes], s) => {
-      const [name, basePath, ...hosts] = head.split(" ") as [string, string, ...string[]];
-      const service = { name, basePath, hosts, at: ["services", s] };
-      return routes.map((text, r) => {
-        const [methods, path] = text.split(" ") as [string, string];
-        const at = ["services", s, "routes", r];
-        return { service, route: { name: `r${r}`, path, methods: methods === "*" ? [] : methods.split(","), at } };
-      });
-    });
-  }
-  const places = (services: Record<string, string[]>) => checkRoutes(declare(services)).map((error) => error.at.join("."));
-
-  it("reports every broken pattern where it stands, a base_path once", () => {
-    expect(places({ "a a": ["GET /x", "GET x"], "b /{x}": ["GET /{x}", "GET /v{y}", "GET /ok"] })).toEqual([
-      "services.0.base_path",
-      "services.0.routes.1.path",
-      "services.1.routes.0.path",
-      "services.1.routes.1.path",
-    ]);
-  });
-
-  it.each<[string, Record<string, string[]>, string[]]>([
-    ["the same method and pattern", { "a /a": ["GET /x", "GET /x"] }, ["services.0.routes.1.path"]],
-    ["names of placeholders do not matter", { "a /a": ["GET /{x}", "GET /<y>/"] }, ["services.0.routes.1.path"]],
-    ["spelling does not matter", { "a /a": ["GET /caf%c3%a9:x", "GET /café%3Ax"] }, ["services.0.routes.1.path"]],
-    ["all methods and one", { "a /a": ["* /x", "GET /x"] }, ["services.0.routes.1.path"]],
-    ["one method and all", { "a /a": ["GET /x", "* /x"] }, ["services.0.routes.1.path"]],
-    ["all and all", { "a /a": ["* /x", "* /x"] }, ["services.0.routes.1.path"]],
-    ["one of several methods", { "a /a": ["GET,PUT /x", "POST,PUT /x", "DELETE /x"] }, ["services.0.routes.1.path"]],
-    ["two services with one base_path", { "a /a": ["GET /x"], "b /a/": ["GET /x"] }, ["services.1.routes.0.path"]],
-    ["two services that share a host", { "a /a h i": ["GET /x"], "b /a j I.": ["GET /x"] }, ["services.1.routes.0.path"]],
-    ["two services that share a wildcard", { "a /a *.h": ["GET /x"], "b /a *.H": ["GET /x"] }, ["services.1.routes.0.path"]],
-    ["other methods", { "a /a": ["GET /x", "PUT /x", "HEAD /x"] }, []],
-    ["a method written twice", { "a /a": ["GET,GET /x"] }, []],
-    ["a host written twice", { "a /a h H": ["GET /x"] }, []],
-    ["{x} and {x*}", { "a /a": ["GET /{x}", "GET /{x*}", "GET /x"] }, []],
-    ["other hosts", { "a /a h": ["GET /x"], "b /a i": ["GET /x"], "c /a *.h": ["GET /x"] }, []],
-    ["hosts and none", { "a /a h": ["GET /x"], "b /a": ["GET /x"] }, []],
-    ["base_paths of different length with one combined pattern", { "a /a": ["GET /b/x"], "b /a/b": ["GET /x"] }, []],
-  ])("conflicts: %s", (_title, services, expected) => expect(places(services)).toEqual(expected));
-
-  it("checks a route's own pattern where its service's base_path cannot be read, and claims nothing for it", () => {
-    const service = { name: "s", basePath: null, hosts: [], at: ["services", 0] };
-    const route = (path: string, i: number) => ({ service, route: { name: `r${i}`, path, methods: [], at: [...service.at, "routes", i] } });
-    const errors = checkRoutes([route("/v{x}", 0), route("/y", 1), route("/y", 2)]);
-    expect(errors.map(({ at, about }) => [at.join("."), about])).toEqual([["services.0.routes.0.path", "pattern"]]);
-  });
-
-  it("names both routes and both services", () => {
-    const [error] = checkRoutes(declare({ "users /a": ["GET /y", "GET,PUT /{x}"], "people /a": ["PUT /{y}"] }));
-    expect(error?.message).toMatch(/route "r0" of service "people" and route "r1" of service "users" both match PUT of "\/\{y\}"/);
-  });
-
-  it("names, of several routes that are in the way, the first that takes the first of the methods", () => {
-    const earlier = (...routes: string[]) => checkRoutes(declare({ "a /a": routes })).map(({ message }) => /and route "(r\d)"/.exec(message)![1]);
-    expect(earlier("GET /x", "PUT /x", "PUT,GET /x")).toEqual(["r1"]);
-    expect(earlier("GET /x", "PUT /x", "* /x")).toEqual(["r0"]);
-    expect(earlier("GET /x", "* /x", "GET /x")).toEqual(["r0", "r1"]);
-  });
-
-  it("agrees with the table: where it finds nothing, every route is reached by a request of its own", () => {
-    const r = random(11);
-    for (let n = 0; n < 300; n++) {
-      const services: Record<string, string[]> = {};
-      for (let s = 0; s < 2; s++) {
-        const path = () => r.list(1, 2, () => r.pick(["a", "b", "{x}"])).join("/").replace("{x}/{x}", "{x}/{y}");
-        const paths = r.list(1, 4, () => `${r.pick(["GET", "PUT", "*"])} /${path()}`);
-        services[`s${s} /${r.pick(["a", "{b}"])}${r.chance(0.5) ? " h" : ""}`] = paths;
-      }
-      const declarations = declare(services);
-      if (checkRoutes(declarations).length > 0) continue;
-      const entries = declarations.map(({ service, route }, i) =>
-        entry(service.basePath!, route.path, { hosts: service.hosts, methods: route.methods, target: String(i) }));
-      for (const own of entries) {
-        const request = (own.basePath + own.path).replace(/\{\w\}/g, "zz");
-        const shapes = entries.filter((e) => e.basePath + e.path === own.basePath + own.path && e.hosts.length === own.hosts.length);
-        const found = find(entries, request, own.methods[0] ?? "BREW", own.hosts[0] ?? "");
-        expect(found, JSON.stringify(services)).toMatchObject({ kind: "route" });
-        if (found !== "refused" && found.kind === "route") expect(shapes.map((e) => e.target)).toContain(found.target);
-      }
-    }
   });
 });
 
