@@ -35,10 +35,7 @@ export interface ConfigurationOptions {
 }
 
 /** The parts of a gateway that a configuration is compiled with, and that follow a new one. */
-export interface ConfigurationTools extends Omit<CompileTools, "onFault"> {
-  readonly clock: Clock;
-  readonly accessLog: AccessLog;
-}
+type ConfigurationTools = Omit<CompileTools, "onFault"> & { readonly clock: Clock; readonly accessLog: AccessLog };
 
 /** A configuration that is refused; `message` lists every issue on a line of its own. */
 export class ConfigError extends Error {
@@ -63,14 +60,16 @@ export class Configuration {
   readonly #tools: ConfigurationTools;
   readonly #kinds: readonly AnyPlugin[];
   readonly #modules: PluginModules;
-  /** Of the snapshot in force. */
+  /** In force. */
+  snapshot: Snapshot;
   #source: ConfigSource;
   #inputs: Inputs;
-  #snapshot: Snapshot;
-  #receiving: ReceiveOptions;
-  #loadedAt: number;
-  #lastReload: LastReload | null = null;
-  #lastChange: GatewayStatus["lastChange"] = null;
+  /** How requests are received; made once for all requests of the snapshot. */
+  receiving: ReceiveOptions;
+  /** When the snapshot was loaded, in milliseconds since 1970. */
+  loadedAt: number;
+  lastReload: LastReload | null = null;
+  lastChange: GatewayStatus["lastChange"] = null;
   #isClosed = false;
   /** By the key of the plugin instance. */
   readonly pluginFaults = new Map<string, PluginFaults>();
@@ -83,34 +82,12 @@ export class Configuration {
     this.#tools = tools;
     this.#kinds = allKinds(options.plugins ?? []);
     this.#modules = options.modules ?? new PluginModules();
-    this.#loadedAt = tools.clock.wall();
+    this.loadedAt = tools.clock.wall();
     this.#source = this.#read(options.config);
     const { loaded, inputs } = this.#load(this.#source);
     this.#inputs = inputs;
-    this.#snapshot = this.#enforce(loaded);
-    this.#receiving = receivingBy(this.#snapshot, tools.clock);
-  }
-
-  get snapshot(): Snapshot {
-    return this.#snapshot;
-  }
-
-  /** How requests are received; made once for all requests of the snapshot. */
-  get receiving(): ReceiveOptions {
-    return this.#receiving;
-  }
-
-  /** When the snapshot in force was taken, in milliseconds since 1970. */
-  get loadedAt(): number {
-    return this.#loadedAt;
-  }
-
-  get lastReload(): LastReload | null {
-    return this.#lastReload;
-  }
-
-  get lastChange(): GatewayStatus["lastChange"] {
-    return this.#lastChange;
+    this.snapshot = this.#enforce(loaded);
+    this.receiving = receivingBy(this.snapshot, tools.clock);
   }
 
   /** See `Gateway.reload`. */
@@ -121,19 +98,19 @@ export class Configuration {
       if (this.#isClosed) throw new Error("the gateway has been closed");
       const source = this.#read(config);
       const { loaded, inputs } = this.#load(source);
-      const before = this.#snapshot;
+      const before = this.snapshot;
       this.#replace(source, loaded, inputs);
-      this.#loadedAt = at;
-      const { digest, shown } = this.#snapshot;
+      this.loadedAt = at;
+      const { digest, shown } = this.snapshot;
       const changed = digest !== before.digest;
       const changes = changed ? changesBetween(before.shown, shown) : [];
       const taken = { at, by, digest, outcome: "taken", changes } as const;
-      this.#lastReload = taken;
-      if (changed) this.#lastChange = taken;
+      this.lastReload = taken;
+      if (changed) this.lastChange = taken;
       return { digest, changed, changes };
     } catch (error) {
       const issues = error instanceof ConfigError ? error.message.trimEnd().split("\n") : [(error as Error).message];
-      this.#lastReload = { at, by, digest: this.#snapshot.digest, outcome: "refused", issues };
+      this.lastReload = { at, by, digest: this.snapshot.digest, outcome: "refused", issues };
       throw error;
     }
   }
@@ -147,7 +124,7 @@ export class Configuration {
 
   /** See `Gateway.rereadFiles`. */
   rereadFiles(): boolean {
-    const { files, global } = this.#snapshot;
+    const { files, global } = this.snapshot;
     if (files.length === 0 || this.#isClosed) return false;
     // Modules stay as they were loaded: one that has changed by now must not keep a certificate from being renewed.
     const isModule = new Set(global.pluginModules.map(({ path }) => path.path));
@@ -193,12 +170,12 @@ export class Configuration {
   }
 
   #replace(source: ConfigSource, loaded: Loaded, inputs: Inputs): void {
-    const before = this.#snapshot;
+    const before = this.snapshot;
     const next = this.#enforce(loaded);
     this.#source = source;
     this.#inputs = inputs;
-    this.#snapshot = next;
-    this.#receiving = receivingBy(next, this.#tools.clock);
+    this.snapshot = next;
+    this.receiving = receivingBy(next, this.#tools.clock);
     for (const key of this.pluginFaults.keys()) if (!next.instances.has(key)) this.pluginFaults.delete(key);
     this.onReplaced(before, next);
   }
@@ -219,7 +196,7 @@ export class Configuration {
   }
 
   /** For the system's error when the access log's file cannot be opened. */
-  accessLogError(error: unknown, { global }: Snapshot = this.#snapshot): ConfigError {
+  accessLogError(error: unknown, { global }: Snapshot = this.snapshot): ConfigError {
     const message = `cannot write to ${global.accessLog.file}: ${whyUnwritable(error)}`;
     return new ConfigError([{ at: ["global", "access_log", "file"], message, position: null }], this.#options.configFile);
   }
@@ -229,7 +206,7 @@ export class Configuration {
     const { name, scope } = link;
     const { key, id, level, service, route } = scope;
     // A request may outlive the configuration under which it came.
-    if (!this.#snapshot.instances.has(key)) return;
+    if (!this.snapshot.instances.has(key)) return;
     const count = (this.pluginFaults.get(key)?.count ?? 0) + 1;
     this.pluginFaults.set(key, { plugin: name, id, level, service, route, count });
   };

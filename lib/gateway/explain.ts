@@ -5,13 +5,12 @@
  */
 import { METHODS } from "node:http";
 import { suggest } from "../base/suggest.ts";
-import type { Exchange } from "../http/exchange.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import { RouteMeter } from "../observe/metrics.ts";
 import { runningOrder } from "../plugins/plugin.ts";
 import { ENCODED_SLASH, readTarget, type Target } from "../route/path.ts";
-import { compileTable, type Found } from "../route/table.ts";
+import { compileTable, type Candidate, type Found } from "../route/table.ts";
 import type { Refusal } from "../server/framing.ts";
 import { refuseFramingOf, refuseSize, UNKNOWN_EXPECTATION, type Inbound, type ReceiveOptions } from "../server/receive.ts";
 import type { UpstreamSet, UpstreamSetReport, UpstreamReport } from "../upstream/upstream_set.ts";
@@ -72,30 +71,28 @@ export function explain(question: Question, { snapshot, receiving, tools, fleet 
   const target = readTarget(url);
   const shown = snapshot.shown as unknown as DisplayedConfig;
   const asked = "code" in target ? null : { inbound, target, authority: target.authority ?? inbound.authority, table: snapshot.table, shown };
-  const { exchange, reply, found } = walk(inbound, snapshot, tools);
-  if (exchange === null) {
+  const { reply, found } = walk(inbound, snapshot, tools);
+  if (asked === null || found?.kind !== "route") {
     const { code, detail } = problemOf(reply);
     const reasons = [detail, ...(asked === null || found === null ? [] : [...whyNone(found, asked), ...ofMethod(method)])];
     return { ...NOTHING, outcome: "refused", status: reply.status, code, reasons, path: asked === null ? null : asked.target.path };
   }
-  const service = shown.services.find(({ name }) => name === exchange.service.name)!;
-  const route = service.routes.find(({ name }) => name === exchange.route.name)!;
+  const { path, query } = asked.target;
+  const place = placesOf(shown).find((each) => isAt(found.target, each))!;
+  const { service, route } = place;
   const upstreams = fleet(service.name);
+  const unserved = upstreams === undefined ? [] : whyUnserved(upstreams.report);
   return {
     outcome: "matched",
     status: null,
     code: null,
-    reasons: [
-      ...whyThis(exchange, asked!),
-      ...(upstreams === undefined ? [] : whyUnserved(upstreams.report)),
-      ...ofMethod(method),
-    ],
-    path: exchange.path,
+    reasons: [...whyThis(place, asked), ...unserved, ...ofMethod(method)],
+    path,
     service: service.name,
     route: route.name,
     pattern: patternOf(service, route),
-    params: { ...exchange.params },
-    forwarded: exchange.upstreamPath + exchange.query,
+    params: { ...found.params },
+    forwarded: found.upstreamPath + query,
     plugins: pluginsOf({ global: shown.global, service, route }, snapshot.kinds),
     strategy: service.load_balancing_strategy,
     upstreams: upstreams === undefined ? [] : withShares(upstreams),
@@ -144,22 +141,10 @@ interface Asked {
 
 const NOTHING = { service: null, route: null, pattern: null, params: {}, forwarded: null, plugins: [], strategy: null, upstreams: [] } as const;
 
-interface Walked {
-  /** Null: the request did not get to the first plugin. */
-  readonly exchange: Exchange | null;
-  readonly reply: Reply;
-  /** What the route table answered; null: it was not asked. */
-  readonly found: Found<RouteTarget> | null;
-}
-
-/** Down the data path to where the first plugin would be. */
-function walk(inbound: Inbound, snapshot: Snapshot, tools: ServeTools): Walked {
-  let taken: Exchange | null = null;
+/** Sends the request down the data path with a handler that does nothing. `found`: what the route table answered; null: it was not asked. */
+function walk(inbound: Inbound, snapshot: Snapshot, tools: ServeTools): { readonly reply: Reply; readonly found: Found<RouteTarget> | null } {
   let last: Found<RouteTarget> | null = null;
-  const handler = (exchange: Exchange): Reply => {
-    taken = exchange;
-    return { status: 200, headers: [], body: null };
-  };
+  const handler = (): Reply => ({ status: 200, headers: [], body: null });
   const table: Snapshot["table"] = {
     ...snapshot.table,
     find(...request) {
@@ -170,7 +155,7 @@ function walk(inbound: Inbound, snapshot: Snapshot, tools: ServeTools): Walked {
   const reply = serve(inbound, { ...snapshot, table }, tools);
   inbound.call.close();
   if (reply instanceof Promise) throw new Error("a request was not looked at in one turn");
-  return { exchange: taken, reply, found: last };
+  return { reply, found: last };
 }
 
 function problemOf({ body }: Reply): { readonly code: string; readonly detail: string } {
@@ -178,16 +163,17 @@ function problemOf({ body }: Reply): { readonly code: string; readonly detail: s
   return { code, detail: detail ?? `${title}.` };
 }
 
-/** A route as it is displayed, and what the route table knows of it for a path. */
+/** A route as it is displayed. */
 interface Place {
   readonly service: DisplayedService;
   readonly route: DisplayedRoute;
-  readonly host: string;
-  readonly takes: (method: string) => boolean;
 }
 
+/** One whose pattern matches the path. */
+type Match = Place & Pick<Candidate<RouteTarget>, "host" | "takes">;
+
 /** The routes whose patterns match the path, in the order of the configuration. */
-function placesFor({ target: { path }, authority, table, shown }: Asked, hosts: "its hosts" | "any host" = "its hosts"): Place[] {
+function matches({ target: { path }, authority, table, shown }: Asked, hosts: "its host" | "any host" = "its host"): Match[] {
   const candidates = table.candidates(hosts === "any host" ? null : authority, path);
   return placesOf(shown).flatMap((place) => {
     const candidate = candidates.find(({ target }) => isAt(target, place));
@@ -195,11 +181,11 @@ function placesFor({ target: { path }, authority, table, shown }: Asked, hosts: 
   });
 }
 
-function placesOf({ services }: DisplayedConfig): Pick<Place, "service" | "route">[] {
+function placesOf({ services }: DisplayedConfig): Place[] {
   return services.flatMap((service) => service.routes.map((route) => ({ service, route })));
 }
 
-function isAt(target: RouteTarget, { service, route }: Pick<Place, "service" | "route">): boolean {
+function isAt(target: RouteTarget, { service, route }: Place): boolean {
   return target.service.name === service.name && target.route.name === route.name;
 }
 
@@ -208,12 +194,11 @@ const MOST_NAMED = 5;
 /** To find the one that may be meant: the work for each grows with the square of its length. */
 const MOST_COMPARED = 500;
 
-function whyThis({ path, method, service: { name }, route: { name: routeName } }: Exchange, asked: Asked): string[] {
-  const places = placesFor(asked);
-  const winner = places.find((place) => place.service.name === name && place.route.name === routeName)!;
-  const { service, route } = winner;
-  const reasons = [`${path} matches service "${name}" (base_path ${service.base_path}), route "${routeName}" (${route.path}).`];
-  if (asked.target.path !== asked.inbound.target.replace(/\?.*$/s, "") && asked.target.authority === null) {
+function whyThis({ service, route }: Place, asked: Asked): string[] {
+  const { path, authority } = asked.target;
+  const { method, target } = asked.inbound;
+  const reasons = [`${path} matches service "${service.name}" (base_path ${service.base_path}), route "${route.name}" (${route.path}).`];
+  if (path !== target.replace(/\?.*$/s, "") && authority === null) {
     reasons.push(`The path is matched and forwarded in its normal form, ${path}.`);
   }
   const hosts = hostsOf(service).join(", ");
@@ -223,14 +208,16 @@ function whyThis({ path, method, service: { name }, route: { name: routeName } }
     const preflight = `The preflight is for a method that the route takes: ${methods.join(", ")}.`;
     reasons.push(method === "HEAD" ? "A route that takes GET takes HEAD, too." : preflight);
   }
-  const losers = places.filter((place) => place !== winner && place.takes(wantedMethod(asked.inbound)));
+  const all = matches(asked);
+  const winner = all.find((place) => place.route === route)!;
+  const losers = all.filter((place) => place !== winner && place.takes(wantedMethod(asked.inbound)));
   for (const place of losers.slice(0, MOST_NAMED)) reasons.push(`${nameOf(place)} fits as well, but is less specific: ${whyBehind(place, winner)}.`);
   if (losers.length > MOST_NAMED) reasons.push(`${losers.length - MOST_NAMED} more routes fit as well, and are less specific.`);
   if (losers.length === 0) reasons.push("No other route fits it: a literal segment would go before {name}, and {name} before {name*}.");
   return reasons;
 }
 
-function whyBehind({ host }: Place, winner: Place): string {
+function whyBehind({ host }: Match, winner: Match): string {
   if (host === winner.host) return "a literal segment goes before {name}, {name} before {name*}, and at a tie the longer base_path first";
   return host === "" ? "services for certain hosts go first" : "an exact host goes before one with *., and of these the longer first";
 }
@@ -245,7 +232,7 @@ function whyUnserved({ circuitBreaker, upstreams }: UpstreamSetReport): string[]
 function whyNone(found: Found<RouteTarget>, asked: Asked): string[] {
   if (found.kind === "method" || found.kind === "refused") return whyRefused(found, asked);
   const { target: { path }, shown } = asked;
-  const elsewhere = placesFor(asked, "any host");
+  const elsewhere = matches(asked, "any host");
   if (elsewhere.length > 0) {
     const only = (place: Place) => `${nameOf(place)} fits the path, but is for the hosts ${hostsOf(place.service).join(", ")} only.`;
     return elsewhere.slice(0, MOST_NAMED).map(only);
@@ -257,8 +244,8 @@ function whyNone(found: Found<RouteTarget>, asked: Asked): string[] {
 
 /** The routes that decide, and those that would take the request if the path did not decide alone. */
 function whyRefused(found: Extract<Found<RouteTarget>, { routes: unknown }>, asked: Asked): string[] {
-  const decides = (place: Pick<Place, "service" | "route">) => found.routes.some((target) => isAt(target, place));
-  const places = placesFor(asked);
+  const decides = (place: Place) => found.routes.some((target) => isAt(target, place));
+  const places = matches(asked);
   const reasons = placesOf(asked.shown).filter(decides).slice(0, MOST_NAMED).map((place) => {
     if (found.kind === "method") return otherMethods(place, asked.inbound.method);
     if (found.refusal === ENCODED_SLASH) {
@@ -272,7 +259,7 @@ function whyRefused(found: Extract<Found<RouteTarget>, { routes: unknown }>, ask
   return reasons;
 }
 
-function otherMethods(place: Pick<Place, "service" | "route">, method: string): string {
+function otherMethods(place: Place, method: string): string {
   const methods = methodsOf(place.route);
   const meant = methods.includes(method.toUpperCase()) ? ` Upper and lower case are not the same in methods: write ${method.toUpperCase()}.` : "";
   return `${nameOf(place)} fits the path, but takes ${methods.length === 1 ? "only " : ""}${methods.join(", ")}.${meant}`;
@@ -333,7 +320,7 @@ function withShares(fleet: UpstreamSet): Explanation["upstreams"] {
   return upstreams.map((upstream, i) => ({ ...upstream, share: sum === 0 ? 0 : weights[i]! / sum }));
 }
 
-function nameOf({ service, route }: Pick<Place, "service" | "route">): string {
+function nameOf({ service, route }: Place): string {
   return `Route "${route.name}" of service "${service.name}" (${patternOf(service, route)})`;
 }
 
