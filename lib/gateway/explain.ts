@@ -62,10 +62,10 @@ export interface ExplainTools {
   readonly receiving: ReceiveOptions;
   readonly tools: ServeTools;
   /** The upstreams of a service. */
-  readonly fleet: (service: string) => UpstreamSet | undefined;
+  readonly upstreamSet: (service: string) => UpstreamSet | undefined;
 }
 
-export function explain(question: Question, { snapshot, receiving, tools, fleet }: ExplainTools): Explanation {
+export function explain(question: Question, { snapshot, receiving, tools, upstreamSet }: ExplainTools): Explanation {
   const { method, url } = question;
   const inbound = received(question, receiving);
   const target = readTarget(url);
@@ -80,7 +80,7 @@ export function explain(question: Question, { snapshot, receiving, tools, fleet 
   const { path, query } = asked.target;
   const place = placesOf(shown).find((each) => isAt(found.target, each))!;
   const { service, route } = place;
-  const upstreams = fleet(service.name);
+  const upstreams = upstreamSet(service.name);
   const unserved = upstreams === undefined ? [] : whyUnserved(upstreams.report);
   return {
     outcome: "matched",
@@ -312,10 +312,10 @@ function pluginsOf(levels: Readonly<Record<ExplainedPlugin["level"], { readonly 
 
 const LEVELS = ["global", "service", "route"] as const;
 
-function withShares(fleet: UpstreamSet): Explanation["upstreams"] {
-  const { upstreams, circuitBreaker } = fleet.report;
+function withShares(upstreamSet: UpstreamSet): Explanation["upstreams"] {
+  const { upstreams, circuitBreaker } = upstreamSet.report;
   const isOpen = circuitBreaker?.state === "open";
-  const weights = upstreams.map(({ usable }, i) => (usable && !isOpen ? fleet.peers[i]!.weightNow : 0));
+  const weights = upstreams.map(({ usable }, i) => (usable && !isOpen ? upstreamSet.peers[i]!.weightNow : 0));
   const sum = weights.reduce((all, weight) => all + weight, 0);
   return upstreams.map((upstream, i) => ({ ...upstream, share: sum === 0 ? 0 : weights[i]! / sum }));
 }

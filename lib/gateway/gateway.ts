@@ -216,9 +216,9 @@ export class Gateway {
   /** Which route would get a request, which plugins it would pass and which upstreams could get it, and why; nothing is sent or counted. */
   explain(question: Question, secrets: "shown" | "masked" = "shown"): Explanation {
     const { snapshot, receiving } = this.#configuration;
-    const fleet = (service: string) => [...this.#runtime.fleets].find((each) => each.service === service);
+    const upstreamSet = (service: string) => this.#runtime.upstreamSets.find((each) => each.service === service);
     const displayed = secrets === "shown" ? snapshot : { ...snapshot, shown: snapshot.masked() };
-    return explain(question, { snapshot: displayed, receiving, tools: this.#tools, fleet });
+    return explain(question, { snapshot: displayed, receiving, tools: this.#tools, upstreamSet });
   }
 
   /** All metrics at this moment as text: Prometheus' format 0.0.4, or OpenMetrics 1.0. With thousands of busy routes it takes a while. */

@@ -20,7 +20,7 @@ export function families(source: ReportSource, own: { readonly notAfter: number 
   const { snapshot, lastReload, loadedAt } = configuration;
   const limiters = [...runtime.counters.tables()].filter(([key]) => snapshot.instances.has(key));
   const services = Array.from(metrics.services, ([service, { meter }]) => [["service", service], meter.retries] as const);
-  const fleets = [...runtime.fleets];
+  const { upstreamSets } = runtime;
   const certificates: [Labels, number][] = snapshot.shownCertificates.flatMap(({ path, hosts, notAfter }) =>
     hosts.map((host): [Labels, number] => [["file", path, "host", host], notAfter / 1000]),
   );
@@ -42,9 +42,9 @@ export function families(source: ReportSource, own: { readonly notAfter: number 
     counter("edge_gateway_plugin_refusals_total", HELP.refusals, refusalsOf(metrics)),
     { name: "edge_gateway_upstream_duration_seconds", type: "histogram", help: HELP.tries, samples: timed(triesOf(metrics)) },
     counter("edge_gateway_retries_total", "Tries beyond the first one of a request.", services),
-    { name: "edge_gateway_circuit_state", type: "gauge", help: HELP.circuits, samples: circuitsOf(fleets) },
-    { name: "edge_gateway_upstream_healthy", type: "gauge", help: HELP.healthy, samples: peersOf(fleets, ({ health }) => (health.usable ? 1 : 0)) },
-    { name: "edge_gateway_upstream_connections", type: "gauge", help: HELP.connections, samples: peersOf(fleets, ({ pool }) => pool.open) },
+    { name: "edge_gateway_circuit_state", type: "gauge", help: HELP.circuits, samples: circuitsOf(upstreamSets) },
+    { name: "edge_gateway_upstream_healthy", type: "gauge", help: HELP.healthy, samples: peersOf(upstreamSets, ({ health }) => (health.usable ? 1 : 0)) },
+    { name: "edge_gateway_upstream_connections", type: "gauge", help: HELP.connections, samples: peersOf(upstreamSets, ({ pool }) => pool.open) },
     gauge("edge_gateway_config_last_reload_successful", HELP.reloaded, lastReload?.outcome === "refused" ? 0 : 1),
     gauge("edge_gateway_config_last_reload_success_timestamp_seconds", HELP.loadedAt, loadedAt / 1000),
     { name: "edge_gateway_tls_certificate_expiry_timestamp_seconds", type: "gauge", help: HELP.certificates, samples: certificates },
@@ -120,12 +120,12 @@ function* usedPlugins(metrics: Metrics, read: (meter: { readonly requests: numbe
   for (const [labels, meter] of metrics.plugins()) if (meter.requests > 0) yield [labels, read(meter)];
 }
 
-function* peersOf(fleets: readonly UpstreamSet[], read: (peer: UpstreamSet["peers"][number]) => number): Samples<number> {
-  for (const { service, peers } of fleets) for (const peer of peers) yield [["service", service, "upstream", peer.id], read(peer)];
+function* peersOf(upstreamSets: readonly UpstreamSet[], read: (peer: UpstreamSet["peers"][number]) => number): Samples<number> {
+  for (const { service, peers } of upstreamSets) for (const peer of peers) yield [["service", service, "upstream", peer.id], read(peer)];
 }
 
-function* circuitsOf(fleets: readonly UpstreamSet[]): Samples<number> {
-  for (const { service, circuit } of fleets) {
+function* circuitsOf(upstreamSets: readonly UpstreamSet[]): Samples<number> {
+  for (const { service, circuit } of upstreamSets) {
     if (circuit !== null) for (const state of BREAKER_STATES) yield [["service", service, "state", state], state === circuit ? 1 : 0];
   }
 }

@@ -68,11 +68,11 @@ export function statusOf(source: ReportSource, { state, hasPlain, https }: Liste
   const listeners = hasPlain ? { https: https !== null, asksForCertificates: https?.asksForCertificates === true } : null;
   const shown = snapshot.shown as unknown as DisplayedConfig;
   const guards = new Set(snapshot.kinds.filter((kind) => kind.guards === true).map(({ name }) => name));
-  return { ...status, warnings: warningsOf({ ...status, fleets: runtime.health, shown, listeners, guards, wall: clock.wall() }) };
+  return { ...status, warnings: warningsOf({ ...status, upstreamSets: runtime.health, shown, listeners, guards, wall: clock.wall() }) };
 }
 
 export function statsOf(stats: Stats, extent: StatsExtent, { requests, runtime }: ReportSource): GatewayStats {
   const loads = new Map<string, Map<string, number>>();
-  for (const { service, peers } of runtime.fleets) loads.set(service, new Map(peers.map(({ id, load }) => [id, load])));
+  for (const { service, peers } of runtime.upstreamSets) loads.set(service, new Map(peers.map(({ id, load }) => [id, load])));
   return stats.read(extent, { total: requests.inFlight, upstream: (service, id) => loads.get(service)?.get(id) ?? 0 });
 }

@@ -119,25 +119,25 @@ function compileUpstreams(service: Service, meter: ServiceMeter, { runtime, log,
   const { name, protocol, pool, retries, circuitBreaker } = service;
   const tls = service.tls === undefined ? undefined : upstreamTls(service.tls);
   if (tls?.verify === false) log.warn("upstreams are not verified: anybody on the way can read and change what is sent", { service: name });
-  const fleet = runtime.fleet(name);
+  const upstreamSet = runtime.upstreamSet(name);
   const members = service.upstreams.map(({ id, host, port, weight }): Member => {
     const options = { protocol, host, port, keepaliveIdleMs: pool.keepaliveIdleMs, ...(tls === undefined ? {} : { tls }) };
-    const peer = fleet.peer(id, runtime.pool(name, options, pool.maxConnections, inUse));
+    const peer = upstreamSet.peer(id, runtime.pool(name, options, pool.maxConnections, inUse));
     return { peer, weight, health: healthSettings(service) };
   });
-  const breaker = circuitBreaker === undefined ? null : fleet.breaker(circuitBreaker);
+  const breaker = circuitBreaker === undefined ? null : upstreamSet.breaker(circuitBreaker);
   const settings = breaker === null ? null : { breaker, settings: circuitBreaker! };
-  inUse.fleets.set(name, { fleet, members, breaker: settings, checks: checkSettings(service) });
+  inUse.upstreamSets.set(name, { upstreamSet, members, breaker: settings, checks: checkSettings(service) });
   const peers = members.map(({ peer }) => peer);
   const isRetried = retries !== undefined && retries.attempts > 0;
   return attempts({
-    picker: fleet.picker(peers, balancer(service.loadBalancingStrategy)),
+    picker: upstreamSet.picker(peers, balancer(service.loadBalancingStrategy)),
     forwarding: forwardOptions(service, gatewayName.replace(NOT_TOKEN, "-"), runtime),
     totalMs: service.timeouts.totalMs,
     breaker,
     meter,
     log,
-    retries: isRetried ? { policy: retryPolicy(retries), budget: fleet.budget, memory: runtime.replayMemory } : null,
+    retries: isRetried ? { policy: retryPolicy(retries), budget: upstreamSet.budget, memory: runtime.replayMemory } : null,
   });
 }
 

@@ -7,7 +7,7 @@ import type { DisplayedConfig, DisplayedPlugin } from "./displayed_config.ts";
 import type { GatewayStatus, ShownCertificate, Warning } from "./status.ts";
 
 export interface WarningsSource extends Pick<GatewayStatus, "lastReload" | "digest" | "certificates" | "pluginFaults"> {
-  readonly fleets: readonly UpstreamSetReport[];
+  readonly upstreamSets: readonly UpstreamSetReport[];
   readonly shown: DisplayedConfig;
   /** Of the gateway's own listeners; null: it has none, so what they would do is a host's affair. */
   readonly listeners: { readonly https: boolean; readonly asksForCertificates: boolean } | null;
@@ -21,7 +21,7 @@ export interface WarningsSource extends Pick<GatewayStatus, "lastReload" | "dige
 const MOST = 100;
 
 export function warningsOf(source: WarningsSource): readonly Warning[] {
-  const ofServices = source.fleets.flatMap((fleet) => [...ofService(fleet)]);
+  const ofServices = source.upstreamSets.flatMap((upstreamSet) => [...ofService(upstreamSet)]);
   const warnings = [...ofReload(source), ...ofCertificates(source), ...ofIdle(source), ...ofLimits(source), ...ofServices, ...ofPlugins(source)];
   if (warnings.length <= MOST) return warnings;
   const more = warnings.length - MOST;

@@ -56,13 +56,13 @@ describe("Runtime", () => {
     const runtime = made();
     const adopt = (...services: string[]) => {
       const inUse = runtime.inUse(1000);
-      for (const service of services) inUse.fleets.set(service, { fleet: runtime.fleet(service), members: [], breaker: null, checks: null });
+      for (const service of services) inUse.upstreamSets.set(service, { upstreamSet: runtime.upstreamSet(service), members: [], breaker: null, checks: null });
       runtime.adopt(inUse);
-      return inUse.fleets;
+      return inUse.upstreamSets;
     };
     const before = adopt("a", "b");
-    expect(adopt("a").get("a")!.fleet).toBe(before.get("a")!.fleet);
-    expect(adopt("a", "b").get("b")!.fleet).not.toBe(before.get("b")!.fleet);
+    expect(adopt("a").get("a")!.upstreamSet).toBe(before.get("a")!.upstreamSet);
+    expect(adopt("a", "b").get("b")!.upstreamSet).not.toBe(before.get("b")!.upstreamSet);
     expect(runtime.health.map(({ name }) => name)).toEqual(["a", "b"]);
   });
 });

@@ -19,7 +19,7 @@ const quiet: WarningsSource = {
   digest: "0123456789ab",
   certificates: [],
   pluginFaults: [],
-  fleets: [],
+  upstreamSets: [],
   shown: { global: { certificates: [], plugins: [] }, services: [] },
   listeners: null,
   guards: new Set(builtinPlugins.filter(({ guards }) => guards === true).map(({ name }) => name)),
@@ -32,7 +32,7 @@ const upstream = { id: "u", host: "h", port: 1, weight: 1, state: "healthy", usa
 describe("warnings", () => {
   it("there are none where all is well", () => {
     expect(codes({})).toEqual([]);
-    expect(codes({ fleets: [{ name: "s", circuitBreaker: { state: "closed", since: null }, upstreams: [upstream] }], listeners: { https: true, asksForCertificates: true } })).toEqual([]);
+    expect(codes({ upstreamSets: [{ name: "s", circuitBreaker: { state: "closed", since: null }, upstreams: [upstream] }], listeners: { https: true, asksForCertificates: true } })).toEqual([]);
   });
 
   it("of certificates that have expired, and those that do within 14 days, with the day", () => {
@@ -54,18 +54,18 @@ describe("warnings", () => {
   });
 
   it("of upstreams that are down or ejected, of services without any, and of open circuits, by service", () => {
-    const fleets: WarningsSource["fleets"] = [
+    const upstreamSets: WarningsSource["upstreamSets"] = [
       { name: "s", circuitBreaker: { state: "open", since: NOW }, upstreams: [{ ...upstream, state: "unhealthy", usable: false, reason: "status 500" }] },
       { name: "t", circuitBreaker: { state: "half_open", since: NOW }, upstreams: [{ ...upstream, state: "ejected", usable: false }, upstream] },
     ];
-    const told = warningsOf({ ...quiet, fleets });
+    const told = warningsOf({ ...quiet, upstreamSets });
     expect(told.map(({ code, service }) => [code, service])).toEqual([["no_upstream", "s"], ["circuit_open", "s"], ["upstream_down", "s"], ["upstream_ejected", "t"]]);
     expect(told[2]!.message).toBe('Upstream "u" (h:1) of service "s" is down: its checks fail (status 500). It comes back by itself once they pass.');
   });
 
   it("a hundred at most, and how many more there are", () => {
     const upstreams = Array.from({ length: 300 }, () => ({ ...upstream, state: "unhealthy", usable: false }) as const);
-    const told = warningsOf({ ...quiet, fleets: [{ name: "s", circuitBreaker: null, upstreams }] });
+    const told = warningsOf({ ...quiet, upstreamSets: [{ name: "s", circuitBreaker: null, upstreams }] });
     expect([told.length, told.at(-1)]).toEqual([101, { code: "more", message: expect.stringMatching(/^There are 201 more/), service: null, route: null }]);
   });
 });
