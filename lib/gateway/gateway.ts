@@ -108,7 +108,7 @@ export class Gateway {
     this.#log = log;
     this.#clock = clock;
     this.#tools = { clock, log };
-    this.#runtime = new Runtime({ clock, log, ...(lookup === undefined ? {} : { lookup }) });
+    this.#runtime = new Runtime(clock, log, lookup);
     this.#accessLog = new AccessLog({ sink: options.accessLog ?? null, clock, log });
     this.#spans = tracing === undefined ? null : new OtlpExporter({ settings: tracing, clock, log });
     const sampler = createSampler(tracing?.sampler ?? "parentbased_always_on", tracing?.ratio ?? 1);

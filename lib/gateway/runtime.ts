@@ -50,13 +50,6 @@ export interface CheckSettings extends HealthCheckSettings {
   readonly expectStatus: string;
 }
 
-export interface RuntimeOptions {
-  readonly clock: Clock;
-  readonly log: Log;
-  /** All addresses of a host; default: getaddrinfo. */
-  readonly lookup?: (host: string) => Promise<readonly Address[]>;
-}
-
 /** Bound of all request bodies together that are kept for a retry. */
 const MAX_REPLAY_BYTES = 64 * 1024 * 1024;
 
@@ -73,14 +66,14 @@ export class Runtime {
   readonly #log: Log;
   readonly #names: Names;
   readonly #readBuffer = new ReadBuffer();
-  readonly #pools = new Map<string, Connections>();
   /** Pools of upstreams that are no longer configured, while a request still uses one of their connections. */
   readonly #retired = new Set<Connections>();
   readonly #checks = new Map<Peer, { readonly settings: string; readonly check: HealthCheck }>();
   #inUse: InUse | null = null;
   #isActive = false;
 
-  constructor({ clock, log, lookup }: RuntimeOptions) {
+  /** `lookup` returns all addresses of a host; default: getaddrinfo. */
+  constructor(clock: Clock, log: Log, lookup?: (host: string) => Promise<readonly Address[]>) {
     this.clock = clock;
     this.counters = memoryCounters(clock);
     this.#log = log;
@@ -96,7 +89,7 @@ export class Runtime {
   pool(service: string, options: PoolOptions | SessionsOptions, maxConnections: number, inUse: InUse): Connections {
     const key = JSON.stringify([service, options.protocol, options.host, options.port, options.keepaliveIdleMs, options.tls?.identity]);
     // Two upstreams of a service may have one address: they share its pool.
-    const pool = inUse.pools.get(key)?.pool ?? this.#pools.get(key) ?? this.#connections(options, maxConnections);
+    const pool = inUse.pools.get(key)?.pool ?? this.#inUse?.pools.get(key)?.pool ?? this.#connections(options, maxConnections);
     inUse.pools.set(key, { pool, maxConnections });
     inUse.hosts.add(options.host);
     return pool;
@@ -124,7 +117,9 @@ export class Runtime {
   adopt(inUse: InUse): void {
     const before = this.#inUse;
     this.#inUse = inUse;
-    this.#adoptPools(inUse);
+    for (const pool of this.#retired) if (pool.leased === 0) this.#retired.delete(pool);
+    for (const [key, { pool }] of before?.pools ?? []) if (!inUse.pools.has(key)) this.#retire(pool);
+    for (const { pool, maxConnections } of inUse.pools.values()) pool.maxConnections = maxConnections;
     for (const [service, { upstreamSet }] of before?.upstreamSets ?? []) if (!inUse.upstreamSets.has(service)) upstreamSet.close();
     for (const { upstreamSet, members, breaker } of inUse.upstreamSets.values()) upstreamSet.adopt(members, breaker);
     if (this.#isActive) this.#startChecks(inUse);
@@ -162,23 +157,14 @@ export class Runtime {
     for (const { check } of this.#checks.values()) check.stop();
     this.#checks.clear();
     for (const upstreamSet of this.upstreamSets) upstreamSet.close();
-    for (const pool of [...this.#pools.values(), ...this.#retired]) pool.destroy();
-    this.#pools.clear();
+    for (const { pool } of this.#inUse?.pools.values() ?? []) pool.destroy();
+    for (const pool of this.#retired) pool.destroy();
     this.#retired.clear();
   }
 
-  #adoptPools(inUse: InUse): void {
-    for (const pool of this.#retired) if (pool.leased === 0) this.#retired.delete(pool);
-    for (const [key, pool] of this.#pools) {
-      if (inUse.pools.has(key)) continue;
-      this.#pools.delete(key);
-      pool.retire();
-      if (pool.leased > 0) this.#retired.add(pool);
-    }
-    for (const [key, { pool, maxConnections }] of inUse.pools) {
-      pool.maxConnections = maxConnections;
-      this.#pools.set(key, pool);
-    }
+  #retire(pool: Connections): void {
+    pool.retire();
+    if (pool.leased > 0) this.#retired.add(pool);
   }
 
   /** Unchanged probes go on: their results so far, and when the next is due, stay. */

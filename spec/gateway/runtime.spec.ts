@@ -6,7 +6,7 @@ import { manualClock } from "../support/clock.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
 import { ask, eventually } from "../support/raw_client.ts";
 
-const made = () => new Runtime({ clock: manualClock(), log: silentLog });
+const made = () => new Runtime(manualClock(), silentLog);
 const OPTIONS = { protocol: "http", host: "127.0.0.1", port: 9, keepaliveIdleMs: 1000 } as const;
 
 describe("Runtime", () => {
