@@ -19,7 +19,7 @@ describe("checkRoutes", () => {
   }
   const places = (services: Record<string, string[]>) => checkRoutes(declare(services)).map((error) => error.at.join("."));
 
-  it("reports every broken pattern where it stands, a base_path once", () => {
+  it("checkRoutes reports every broken pattern at its place, a base_path once", () => {
     expect(places({ "a a": ["GET /x", "GET x"], "b /{x}": ["GET /{x}", "GET /v{y}", "GET /ok"] })).toEqual([
       "services.0.base_path",
       "services.0.routes.1.path",
@@ -48,26 +48,26 @@ describe("checkRoutes", () => {
     ["base_paths of different length with one combined pattern", { "a /a": ["GET /b/x"], "b /a/b": ["GET /x"] }, []],
   ])("conflicts: %s", (_title, services, expected) => expect(places(services)).toEqual(expected));
 
-  it("checks a route's own pattern where its service's base_path cannot be read, and claims nothing for it", () => {
+  it("the pattern of a route is checked below a broken base_path, and causes no conflicts there", () => {
     const service = { name: "s", basePath: null, hosts: [], at: ["services", 0] };
     const route = (path: string, i: number) => ({ service, route: { name: `r${i}`, path, methods: [], at: [...service.at, "routes", i] } });
     const errors = checkRoutes([route("/v{x}", 0), route("/y", 1), route("/y", 2)]);
     expect(errors.map(({ at, about }) => [at.join("."), about])).toEqual([["services.0.routes.0.path", "pattern"]]);
   });
 
-  it("names both routes and both services", () => {
+  it("a conflict names both routes and both services", () => {
     const [error] = checkRoutes(declare({ "users /a": ["GET /y", "GET,PUT /{x}"], "people /a": ["PUT /{y}"] }));
     expect(error?.message).toMatch(/route "r0" of service "people" and route "r1" of service "users" both match PUT of "\/\{y\}"/);
   });
 
-  it("names, of several routes that are in the way, the first that takes the first of the methods", () => {
+  it("of several earlier routes, a conflict names the first that takes the first of the methods", () => {
     const earlier = (...routes: string[]) => checkRoutes(declare({ "a /a": routes })).map(({ message }) => /and route "(r\d)"/.exec(message)![1]);
     expect(earlier("GET /x", "PUT /x", "PUT,GET /x")).toEqual(["r1"]);
     expect(earlier("GET /x", "PUT /x", "* /x")).toEqual(["r0"]);
     expect(earlier("GET /x", "* /x", "GET /x")).toEqual(["r0", "r1"]);
   });
 
-  it("agrees with the table: where it finds nothing, every route is reached by a request of its own", () => {
+  it("where checkRoutes finds nothing, every route is reached by a request", () => {
     const r = random(11);
     for (let n = 0; n < 300; n++) {
       const services: Record<string, string[]> = {};

@@ -50,7 +50,7 @@ describe("what the upstream is asked for", () => {
     expect(JSON.stringify(found.params)).toBe(JSON.stringify(params));
   });
 
-  it("params have no names of their own, and the empty ones cannot be changed", () => {
+  it("params have no inherited names, and the empty params are frozen", () => {
     const found = find([entry("/a", "/{x}")], "/a/1");
     if (found === "refused" || found.kind !== "route") throw new Error("no route");
     expect("toString" in found.params || "__proto__" in found.params).toBe(false);
@@ -67,7 +67,7 @@ describe("answers", () => {
     entry("/", "/{x*}", { methods: ["PUT"] }),
   ];
 
-  it("none where no pattern matches", () => {
+  it('find returns "none" where no pattern matches', () => {
     expect(find([], "/")).toEqual(none);
     expect(find(list, "/")).toEqual(none);
     expect(find([entry("/a", "/b")], "/a")).toEqual(none);
@@ -75,7 +75,7 @@ describe("answers", () => {
     expect(find([entry("/a", "/b")], "/A/b")).toEqual(none);
   });
 
-  it("the most specific pattern alone, whatever methods the others take; Allow is its methods", () => {
+  it("the most specific pattern alone decides, whatever methods the others take, and Allow lists its methods", () => {
     expect(find(list, "/a/u/me", "HEAD")).toEqual(route("/a /u/me", "/u/me"));
     for (const method of ["DELETE", "PUT", "POST"]) expect(find(list, "/a/u/me", method)).toEqual(wrongMethod("GET, HEAD", "/a /u/me"));
     expect(find(list, "/a/u/7", "DELETE")).toEqual(route("/a /u/{id}", "/u/7", { id: "7" }));
@@ -83,7 +83,7 @@ describe("answers", () => {
     expect(find(list, "/a/v", "PUT")).toEqual(route("/ /{x*}", "/a/v", { x: "a/v" }));
   });
 
-  it("each method's route where routes share a pattern, in one service or in several", () => {
+  it("each method has its own route where routes share a pattern, in one service or in several", () => {
     const shared = [
       entry("/a", "/u/{id}", { methods: ["GET"] }),
       entry("/a", "/u/{x}", { methods: ["PUT"], target: "put" }),
@@ -95,7 +95,7 @@ describe("answers", () => {
     expect(find(shared, "/a/u/7", "DELETE")).toEqual(wrongMethod("GET, HEAD, POST, PUT", "/a /u/{id}", "put", "outer"));
   });
 
-  it("the more specific of two services' patterns wins, at a tie the longer base_path", () => {
+  it("the more specific pattern of two services wins, and at a tie the longer base_path", () => {
     const two = [entry("/a", "/{x}/c"), entry("/a/b", "/{y}"), entry("/", "/a/b/{z}")];
     expect(find(two, "/a/b/c")).toEqual(route("/a/b /{y}", "/c", { y: "c" }));
     const tie = [entry("/a", "/b/c"), entry("/a/b", "/c"), entry("/", "/a/b/c")];
@@ -103,7 +103,7 @@ describe("answers", () => {
     expect(find([...tie].reverse(), "/a/b/c")).toEqual(route("/a/b /c", "/c"));
   });
 
-  it("%2F passes into placeholders of services that let it through, and nowhere else", () => {
+  it("%2F is accepted in placeholders of services with encoded_slashes, and nowhere else", () => {
     const allowed = entry("/a", "/{x}", { encodedSlashes: true });
     expect(find([allowed], "/a/b%2fc")).toEqual(route("/a /{x}", "/b%2Fc", { x: "b%2Fc" }));
     expect(find([entry("/a", "/{x}")], "/a/b%2Fc")).toEqual(refused("/a /{x}"));
@@ -144,7 +144,7 @@ describe("answers", () => {
       expect(find(list, path)).toMatchObject({ kind: "route", target });
     });
 
-    it("pass where every route of the pattern in the way allows them, and nothing is refused that matches nothing", () => {
+    it("path parameters are accepted where every route of the other pattern allows them, and a path that matches nothing is not refused", () => {
       const allowed = { ...admin, pathParameters: true };
       expect(find([allowed, open], "/admin;x/users")).toMatchObject({ target: "/ /{x*}", upstreamPath: "/admin;x/users" });
       expect(find([allowed, entry("/", "/admin/users", { methods: ["PUT"], target: "put" }), open], "/admin;x/users")).toEqual(refused("/admin /users", "put"));
@@ -152,7 +152,7 @@ describe("answers", () => {
       expect(find([admin], "/admin;x/users")).toEqual(none);
     });
 
-    it("that a pattern spells out are no parameters", () => {
+    it('a ";" that a pattern spells out is not a path parameter', () => {
       const spelt = [entry("/", "/cars;red/{x}"), entry("/", "/cars/{x}"), entry("/", "/cars;red/a"), open];
       expect(find(spelt, "/cars;red/b")).toMatchObject({ target: "/ /cars;red/{x}" });
       expect(find(spelt, "/cars;red/b;c")).toMatchObject({ target: "/ /cars;red/{x}" });
@@ -160,14 +160,14 @@ describe("answers", () => {
       expect(find(spelt, "/cars;blue/b")).toEqual(refused("/ /cars/{x}"));
     });
 
-    it("are cut off before hosts are told apart too", () => {
+    it("path parameters are cut off for every host", () => {
       const hosts = [entry("/", "/{x*}", { hosts: ["h"], target: "all" }), entry("/", "/a", { hosts: ["h"], target: "a" }), entry("/", "/a/b", { target: "open" })];
       expect(find(hosts, "/a;x", "GET", "h")).toEqual(refused("a"));
       expect(find(hosts, "/a;x/b", "GET", "h")).toMatchObject({ target: "all" });
     });
   });
 
-  it("a broken pattern is refused when compiled", () => {
+  it("compileTable throws for a broken pattern", () => {
     expect(() => compileTable([entry("/a", "/v{x}")])).toThrow(/path "\/v\{x\}"/);
     expect(() => compileTable([entry("/{x}", "/{x}")])).toThrow(/occurs twice/);
   });
@@ -207,7 +207,7 @@ describe("the routes of one pattern", () => {
     });
   }
 
-  it("in two services: the one with the longer base_path wins, for each method", () => {
+  it("of routes in two services that share a pattern, the one with the longer base_path wins for each method", () => {
     const short = named("GET,PUT /b", { basePath: "/a", target: "short" });
     const long = named("GET /", { basePath: "/a/b", target: "long" });
     for (const list of [[short, long], [long, short]]) {
@@ -234,7 +234,7 @@ describe("candidates", () => {
   ];
   const asked = (authority: string | null) => compileTable(list).candidates(authority, "/a/b").map(({ target, host }) => [target, host]);
 
-  it("are all routes whose pattern matches, each once, in the order in which hosts and patterns are tried", () => {
+  it("candidates lists every route whose pattern matches once, in the order in which hosts and patterns are tried", () => {
     const open = [["/a /{x}", ""], ["/ /{x*}", ""]];
     expect(asked("H.example.com:80")).toEqual([["host", "h.example.com"], ["wide", ".com"], ...open]);
     expect(asked("x.example.com")).toEqual([["host", ".example.com"], ["wide", ".com"], ...open]);
@@ -242,7 +242,7 @@ describe("candidates", () => {
     expect(new Set(asked(null).map(([target]) => target))).toEqual(new Set(["host", "wide", "/a /{x}", "/ /{x*}"]));
   });
 
-  it("say which methods they take, HEAD with GET", () => {
+  it("a candidate says which methods it takes, HEAD with GET", () => {
     const [one, rest] = compileTable(list).candidates("", "/a/b");
     expect(["GET", "HEAD", "PUT"].map((method) => [one!.takes(method), rest!.takes(method)])).toEqual([[true, true], [true, true], [false, true]]);
   });
@@ -282,7 +282,7 @@ describe("hosts", () => {
     expect(find(list, "/a", "GET", authority)).toMatchObject({ kind: "route", target });
   });
 
-  it("where nothing of a host matches, the next less specific one is asked", () => {
+  it("where no pattern of a host matches, the next less specific host is tried", () => {
     const one = [hosts("exact", "/a", ["x.example.com"]), hosts("wide", "/b", ["*.example.com"]), hosts("open", "/c", [])];
     for (const [path, target] of [["/a", "exact"], ["/b", "wide"], ["/c", "open"]] as const) {
       expect(find(one, path, "GET", "x.example.com")).toMatchObject({ target });
@@ -295,7 +295,7 @@ describe("hosts", () => {
     expect(find([hosts("open", "/a", []), hosts("exact", "/{x}", ["h"])], "/a", "GET", "h")).toMatchObject({ target: "exact" });
   });
 
-  it("a host decides with the path: another host's route of the pattern does not get what it refuses", () => {
+  it("a request that the route of its host refuses does not go to another host's route", () => {
     const two = [hosts("exact", "/a", ["h"], ["GET"]), hosts("open", "/a", [], ["PUT"])];
     expect(find(two, "/a", "PUT", "h")).toEqual(wrongMethod("GET, HEAD", "exact"));
     expect(find(two, "/a", "PUT", "other")).toMatchObject({ target: "open" });
@@ -325,7 +325,7 @@ describe("against a matcher that tries every pattern", () => {
     });
   }
 
-  it("finds the same route, parameters, upstream path and Allow, and refuses the same paths", () => {
+  it("the table and a matcher that tries every pattern agree on route, parameters, upstream path, Allow and refusals", () => {
     const r = random(3);
     const seen = { route: 0, method: 0, refused: 0, none: 0 };
     for (let n = 0; n < 1_500; n++) {
@@ -438,7 +438,7 @@ describe("what a backend sees that decodes the path once", () => {
   const encode = (name: string) => [...name].map((c) => (/[\w.~-]/.test(c) ? c : hex(c))).join("");
   const hex = (c: string) => "%" + c.charCodeAt(0).toString(16).padStart(2, "0").toUpperCase();
 
-  it("is routed by its decoded segments to the same route", () => {
+  it("a path is matched like its decoded segments, as a backend sees them that decodes once", () => {
     const r = random(5);
     let matched = 0;
     for (let n = 0; n < 800; n++) {

@@ -47,13 +47,13 @@ describe("the most specific pattern that matches", () => {
     });
   }
 
-  it("is one for all routes of the same shape, whatever their placeholders are called", () => {
+  it("routes share a pattern whatever their placeholders are called", () => {
     expect(grow(["/a/{x}", "/a/{y}/", "/a/<z>"]).find("/a/1")).toEqual(["/a/{x}", "/a/{y}/", "/a/<z>"]);
   });
 });
 
 describe("all patterns that match", () => {
-  it("are listed with the most specific one first, however they are declared", () => {
+  it("findAll lists all patterns that match, the most specific one first, in any order of declaration", () => {
     const patterns = ["/{x*}", "/{x}/b", "/{x}/{y}", "/a/{x*}", "/a/{x}", "/a/b", "/a", "/a/b/c"];
     for (const declared of [patterns, patterns.toReversed()]) {
       expect(grow(declared).findAll("/a/b/").flat()).toEqual(["/a/b", "/a/{x}", "/a/{x*}", "/{x}/b", "/{x}/{y}", "/{x*}"]);
@@ -65,7 +65,7 @@ describe("all patterns that match", () => {
 describe("literals of one place", () => {
   const ASCII = "abcXYZ0189-._~!$&'()*+,;=:@".split("");
 
-  it("are told apart however alike they are", () => {
+  it("literals are told apart however similar they are", () => {
     const r = random(11);
     let found = 0;
     for (let n = 0; n < 300; n++) {
@@ -98,7 +98,7 @@ describe("the work of a search", () => {
     }
   }
 
-  it("does not grow with the number of routes, nor with what the client sends", () => {
+  it("the number of visited nodes does not grow with the number of routes or with the length of the path", () => {
     const most = (routes: number) => {
       const tree = grow(Array.from({ length: routes }, (_, i) => `/svc${i % 10}/v1/things${i}/{id}/parts/{part}`));
       const r = random(7);
@@ -114,7 +114,7 @@ describe("the work of a search", () => {
     expect(most(10_000)).toBeLessThanOrEqual(8);
   });
 
-  it("looks at no node twice, however much it has to go back", () => {
+  it("a search visits no node twice, however often it backtracks", () => {
     // Every mix of "a" and {x} over six segments, none of which ends in "z": 2^7 - 1 nodes, all tried once.
     const tree = grow(
       Array.from({ length: 64 }, (_, mask) => {

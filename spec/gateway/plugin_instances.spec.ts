@@ -29,8 +29,8 @@ function holding(close: () => void | Promise<void> = () => {}) {
   return { told, gateway, config };
 }
 
-describe("what a plugin instance holds", () => {
-  it("is the same over reloads while its settings are", async () => {
+describe("the state that a plugin instance keeps", () => {
+  it("a plugin instance keeps its state over reloads as long as its settings are the same", async () => {
     const { told, gateway, config } = holding();
     gateway.reload({ ...config("a"), global: { name: "other" } });
     expect(told).toEqual(["+a"]);
@@ -40,7 +40,7 @@ describe("what a plugin instance holds", () => {
     await gateway.close(0);
   });
 
-  it("belongs to one instance, and goes with it", async () => {
+  it("the state of a plugin instance is closed when the instance is removed", async () => {
     const { told, gateway, config } = holding();
     gateway.reload(config("a", "a"));
     expect(told).toEqual(["+a", "+a"]);
@@ -50,7 +50,7 @@ describe("what a plugin instance holds", () => {
     expect(told).toEqual(["+a", "+a", "-a", "-a"]);
   });
 
-  it("goes at once when the configuration it was made for cannot be taken; what is in force stays", async () => {
+  it("state that was made for a refused configuration is closed at once, and the state in force stays", async () => {
     const { told, gateway, config } = holding();
     expect(() => gateway.reload(config("a", "b!"))).toThrow("it does not work");
     expect(told).toEqual(["+a", "+b", "-b"]);
@@ -58,7 +58,7 @@ describe("what a plugin instance holds", () => {
     await gateway.close(0);
   });
 
-  it("is waited for at the end, for a while, and may fail", async () => {
+  it("close waits a limited time for plugins to close their state, and ignores what they throw", async () => {
     let done = false;
     const slow = holding(async () => {
       await new Promise((resolve) => setImmediate(resolve));
