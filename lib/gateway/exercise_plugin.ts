@@ -2,13 +2,12 @@
  * Runs one plugin without sockets and without a gateway, for its author's tests: with a checked configuration, made-up requests, an
  * upstream that is a value or a function, and a clock that the test moves.
  */
-import { readFileSync } from "node:fs";
 import type { LogFields } from "../base/log.ts";
 import { manualClock, type ManualClock } from "../base/manual_clock.ts";
 import { SharedMemory } from "../base/shared_memory.ts";
-import { nodeFrom } from "../config/json.ts";
-import { loadConfig, type ConfigIssue } from "../config/load.ts";
-import { INVALID, type InputOf, type Schema } from "../config/schema.ts";
+import { loadConfig } from "../config/load.ts";
+import type { Config } from "../config/model.ts";
+import type { Infer, InputOf, Schema } from "../config/schema.ts";
 import { Exchange, type Call } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import type { HeaderList } from "../http/headers.ts";
@@ -83,7 +82,8 @@ export function exercisePlugin<S extends Schema<any>>(plugin: Plugin<S>, config:
   const { clock = manualClock() } = options;
   const lines: LogLine[] = [];
   const kept = new Map<string, KeptState>();
-  const middleware = plugin.create(checkedConfig(plugin, config, options), toolsFor(options, clock, lines, kept));
+  const { plugins, limits } = loadGlobal(plugin, config, options.environment);
+  const middleware = plugin.create(plugins[0]!.config as Infer<S>, toolsFor(options, clock, lines, kept));
   const tracks = new WeakMap<Call, Track>();
   const answer = upstreamOf(options.upstream);
   const handler = middleware((exchange) => {
@@ -95,7 +95,7 @@ export function exercisePlugin<S extends Schema<any>>(plugin: Plugin<S>, config:
     clock,
     lines,
     async send(request = {}) {
-      const inbound = injected({ ...request, path: request.path ?? "/" }, { clock, isTrusted: () => false, limits: LIMITS });
+      const inbound = injected({ ...request, path: request.path ?? "/" }, { clock, isTrusted: () => false, limits });
       const { call } = inbound;
       const track: Track = { forwarded: null, forwardedBody: Buffer.alloc(0) };
       tracks.set(call, track);
@@ -122,21 +122,16 @@ type Track = { -readonly [Key in "forwarded" | "forwardedBody"]: Exercised[Key] 
 const SERVICE = { name: "exercise", basePath: "" };
 const ROUTE = { name: "route", path: "/{rest*}" };
 const MOST_VERDICT_BYTES = 1024 * 1024;
-const LIMITS = defaultLimits();
 
-function defaultLimits() {
-  const loaded = loadConfig({ value: { services: [] } }, { kinds: [], environment: {} });
-  if (!loaded.ok) throw new Error("the empty configuration is not valid");
-  return loaded.config.global.limits;
+/** The global settings of a configuration with this plugin only. Issues begin at the plugin. */
+function loadGlobal(plugin: Plugin<Schema<any>>, config: unknown, environment: ExerciseOptions["environment"] = {}): Config["global"] {
+  const plugins = [{ name: plugin.name, config }];
+  const loaded = loadConfig({ value: { global: { plugins }, services: [] } }, { kinds: [plugin], environment });
+  if (!loaded.ok) throw new ConfigError(loaded.issues.map((issue) => ({ ...issue, at: issue.at.slice(PLUGIN_AT.length) })), undefined);
+  return loaded.config.global;
 }
 
-function checkedConfig<S extends Schema<any>>({ schema }: Plugin<S>, config: unknown, { environment = {} }: ExerciseOptions): any {
-  const issues: ConfigIssue[] = [];
-  const sources = { environment, readFile: (path: string) => readFileSync(path), folder: process.cwd() };
-  const value = schema.check(nodeFrom(config), ["config"], { issues, sources });
-  if (value === INVALID || issues.length > 0) throw new ConfigError(issues, undefined);
-  return value;
-}
+const PLUGIN_AT = ["global", "plugins", 0];
 
 function toolsFor(options: ExerciseOptions, clock: ManualClock, lines: LogLine[], kept: Map<string, KeptState>): Tools {
   const { id = null, level = "route", gatewayName = "edge-gateway" } = options;

@@ -26,8 +26,6 @@ export interface InUse {
   readonly limiters: Set<string>;
   /** The state that plugin instances keep, by key. */
   readonly kept: Map<string, Kept>;
-  /** Names and addresses of upstreams. */
-  readonly hosts: Set<string>;
   readonly dnsTtlMs: number;
 }
 
@@ -82,7 +80,7 @@ export class Runtime {
 
   /** For one snapshot, to be filled while it is compiled. */
   inUse(dnsTtlMs: number): InUse {
-    return { pools: new Map(), upstreamSets: new Map(), limiters: new Set(), kept: new Map(), hosts: new Set(), dnsTtlMs };
+    return { pools: new Map(), upstreamSets: new Map(), limiters: new Set(), kept: new Map(), dnsTtlMs };
   }
 
   /** The pool of one upstream of one service: the existing one, or a new one. Throws when its TLS settings cannot be used. */
@@ -91,7 +89,6 @@ export class Runtime {
     // Two upstreams of a service may have one address: they share its pool.
     const pool = inUse.pools.get(key)?.pool ?? this.#inUse?.pools.get(key)?.pool ?? this.#connections(options, maxConnections);
     inUse.pools.set(key, { pool, maxConnections });
-    inUse.hosts.add(options.host);
     return pool;
   }
 
@@ -168,9 +165,9 @@ export class Runtime {
   }
 
   /** Unchanged probes go on: their results so far, and when the next is due, stay. */
-  #startChecks({ upstreamSets, hosts, dnsTtlMs }: InUse): void {
+  #startChecks({ pools, upstreamSets, dnsTtlMs }: InUse): void {
     this.#names.ttlMs = dnsTtlMs;
-    this.#names.retain(hosts);
+    this.#names.retain(Array.from(pools.values(), ({ pool }) => pool.options.host));
     const wanted = new Map<Peer, CheckSettings>();
     for (const { members, checks } of upstreamSets.values()) if (checks !== null) for (const { peer } of members) wanted.set(peer, checks);
     for (const [peer, { check, settings }] of this.#checks) {
