@@ -1,7 +1,6 @@
 /**
- * Explains what would become of a request: the route that takes it or why none does, its plugins in their order, and the upstreams that
- * could get it. The answer is that of the data path itself (`serve.ts`), which is given a handler that takes the request and sends
- * nothing; only the words for it are made here.
+ * Explains how a request would be handled: its route or why it has none, its plugins in their order, and the upstreams that could get it.
+ * The answer comes from the data path itself (`serve.ts`), run with a handler that sends nothing; only the sentences are written here.
  */
 import { METHODS } from "node:http";
 import { suggest } from "../base/suggest.ts";
@@ -30,12 +29,12 @@ export interface Question {
 
 export interface Explanation {
   readonly outcome: "matched" | "refused";
-  /** What a client would get over HTTP/1.1, when it is refused before any plugin: 400, 404, 405, 413, 414, 417 or 431. */
+  /** The status over HTTP/1.1 of a request that is refused before any plugin: 400, 404, 405, 413, 414, 417 or 431. */
   readonly status: number | null;
   readonly code: string | null;
-  /** Why this route, or why none; sentences. */
+  /** Sentences on why this route matches, or why none does. */
   readonly reasons: readonly string[];
-  /** Normalised; null when it cannot be. */
+  /** Normalised; null when the path is refused. */
   readonly path: string | null;
   readonly service: string | null;
   readonly route: string | null;
@@ -100,8 +99,8 @@ export function explain(question: Question, { snapshot, receiving, tools, upstre
 }
 
 /**
- * As a request from the network is received, up to its body, which a question only tells the length of. What the parser of a listener
- * refuses before, by bytes or by what is no length, is refused here.
+ * Receives the question like a request from the network, except for the body, of which a question has the length only. Refuses also
+ * what the parser of a listener refuses.
  */
 function received({ method, url, headers = {} }: Question, receiving: ReceiveOptions): Inbound {
   const framing = Object.entries(headers).filter(([name]) => FRAMING.test(name)).flat();
@@ -115,7 +114,7 @@ const FRAMING = /^(?:content-length|transfer-encoding)$/i;
 /** The same test as node's. */
 const CONTINUE = /(?:^|\W)100-continue(?:$|\W)/i;
 
-/** Counted as node does: the target, and names and values of headers, without what stands between them. */
+/** Counts as node does: the target, and names and values of headers, without separators. */
 function refuseBytes(url: string, headers: HeaderList, { limits: { maxHeaderBytes, maxUriBytes } }: ReceiveOptions): Refusal | null {
   if (url.length > maxUriBytes || headers.reduce((sum, text) => sum + text.length, url.length) < maxHeaderBytes) return null;
   return { code: "headers_too_large", detail: `The request line and header fields may have ${maxHeaderBytes} bytes together.` };
@@ -126,7 +125,7 @@ function refuseLength(headers: HeaderList): Refusal | null {
   return isLength ? null : { code: "bad_request", detail: "The Content-Length is not a number." };
 }
 
-/** Listeners know their methods, by the parser that node has for HTTP/1. */
+/** A method that listeners refuse: node's HTTP/1 parser has a fixed list. */
 function ofMethod(method: string): string[] {
   return METHODS.includes(method) ? [] : [`That is over HTTP/2: HTTP/1.1 has no method ${method} here, and answers 400.`];
 }
@@ -141,7 +140,7 @@ interface Asked {
 
 const NOTHING = { service: null, route: null, pattern: null, params: {}, forwarded: null, plugins: [], strategy: null, upstreams: [] } as const;
 
-/** Sends the request down the data path with a handler that does nothing. `found`: what the route table answered; null: it was not asked. */
+/** Runs the data path with a handler that does nothing. `found` is the answer of the route table; null: the table was not asked. */
 function walk(inbound: Inbound, snapshot: Snapshot, tools: ServeTools): { readonly reply: Reply; readonly found: Found<RouteTarget> | null } {
   let last: Found<RouteTarget> | null = null;
   const handler = (): Reply => ({ status: 200, headers: [], body: null });
@@ -154,7 +153,7 @@ function walk(inbound: Inbound, snapshot: Snapshot, tools: ServeTools): { readon
   };
   const reply = serve(inbound, { ...snapshot, table }, tools);
   inbound.call.close();
-  if (reply instanceof Promise) throw new Error("a request was not looked at in one turn");
+  if (reply instanceof Promise) throw new Error("the data path returned a promise for a handler without one");
   return { reply, found: last };
 }
 
@@ -169,7 +168,7 @@ interface Place {
   readonly route: DisplayedRoute;
 }
 
-/** One whose pattern matches the path. */
+/** A route whose pattern matches the path. */
 type Match = Place & Pick<Candidate<RouteTarget>, "host" | "takes">;
 
 /** The routes whose patterns match the path, in the order of the configuration. */
@@ -189,9 +188,9 @@ function isAt(target: RouteTarget, { service, route }: Place): boolean {
   return target.service.name === service.name && target.route.name === route.name;
 }
 
-/** More of a kind are only counted. */
+/** The rest is only counted. */
 const MOST_NAMED = 5;
-/** To find the one that may be meant: the work for each grows with the square of its length. */
+/** Bounds the search for similar names: the work for each grows with the square of its length. */
 const MOST_COMPARED = 500;
 
 function whyThis({ service, route }: Place, asked: Asked): string[] {
@@ -242,7 +241,7 @@ function whyNone(found: Found<RouteTarget>, asked: Asked): string[] {
   return near.slice(0, MOST_NAMED).map((service) => noRoute(service, path));
 }
 
-/** The routes that decide, and those that would take the request if the path did not decide alone. */
+/** The routes that refuse, and the less specific ones that would take the request. */
 function whyRefused(found: Extract<Found<RouteTarget>, { routes: unknown }>, asked: Asked): string[] {
   const decides = (place: Place) => found.routes.some((target) => isAt(target, place));
   const places = matches(asked);
@@ -298,7 +297,7 @@ function didYouMean(name: string | undefined): string {
   return name === undefined ? "" : ` Did you mean ${name}?`;
 }
 
-/** A preflight is matched by the method that it asks for, where a plugin takes it; here both are near enough to name a route. */
+/** A preflight is matched by the method that it asks about if a plugin handles preflights; to name routes, that is assumed. */
 function wantedMethod({ method, headers }: Inbound): string {
   return method === "OPTIONS" ? (headerValue(headers, "access-control-request-method") ?? method) : method;
 }

@@ -379,7 +379,7 @@ export class Gateway {
     }
   }
 
-  /** An HTTP/2 connection keeps what it was told at its start: when that changes, clients are sent to new connections. */
+  /** HTTP/2 settings are sent at the start of a connection: when they change, clients are asked to reconnect. */
   #renewSessions(before: Snapshot, next: Snapshot): void {
     const { limits, h2c } = before.global;
     const { maxHeaderBytes, maxHeaders } = next.global.limits;

@@ -48,8 +48,8 @@ export function createLinks(instances: readonly PluginInstance[], place: Place, 
   const links: PluginLink[] = [];
   const seen = new Map<string, number>();
   for (const instance of instances) {
-    // Instances without an id are told apart by their place among their kind, disabled ones counted: disabling one does not hand its
-    // counters to the next.
+    // Instances without an id are identified by their place among their kind. Disabled ones count, so that disabling one does not
+    // give its counters to the next.
     const nth = seen.get(instance.name) ?? 0;
     seen.set(instance.name, nth + 1);
     if (!instance.enabled) continue;

@@ -58,7 +58,7 @@ function nameOf({ where, path, names, commonName }: ShownCertificate): string {
 function* ofIdle({ listeners, shown: { global, services } }: WarningsSource): Iterable<Warning> {
   if (listeners === null) return;
   if (!listeners.https && global.certificates.length > 0) {
-    yield warning("certificates_unused", "global.certificates are shown to nobody: HTTPS is off without SERVER_CERT_PATH and SERVER_KEY_PATH");
+    yield warning("certificates_unused", "global.certificates are not used: HTTPS is off without SERVER_CERT_PATH and SERVER_KEY_PATH");
   }
   if (listeners.asksForCertificates) return;
   const asks = ({ plugins }: { readonly plugins: readonly DisplayedPlugin[] }) => plugins.some(({ name, enabled }) => name === "mtls" && enabled);
