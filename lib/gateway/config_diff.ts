@@ -53,46 +53,31 @@ function whole({ kind, name, parts }: Part, change: "added" | "removed"): Change
 type Fields = { readonly [key: string]: Json };
 
 function rootPart(shown: Json): Part {
-  const { global, services, ...rest } = shown as Fields;
-  const { plugins, ...own } = global as Fields;
-  const parts = [...pluginParts("global / ", plugins), ...listOf(services).map(servicePart)];
-  return { kind: "global", name: "global", own: { ...own, ...rest }, parts: byName(parts) };
+  const { global, ...rest } = shown as Fields;
+  return partOf("global", "global", { ...(global as Fields), ...rest });
 }
 
-function servicePart(service: Fields): Part {
-  const { upstreams, routes, plugins, ...own } = service;
-  const name = `service ${quoted(service.name)}`;
+function partOf(kind: Change["kind"], name: string, { upstreams, plugins, routes, services, ...own }: Fields): Part {
   const inside = `${name} / `;
   const parts = [
-    ...listOf(upstreams).map((upstream): Part => ({ kind: "upstream", name: `${inside}upstream ${quoted(upstream.id)}`, own: upstream, parts: NONE })),
-    ...pluginParts(inside, plugins),
-    ...listOf(routes).map((route) => routePart(inside, route)),
+    ...listOf(upstreams).map((upstream) => partOf("upstream", `${inside}upstream ${quoted(upstream.id)}`, upstream)),
+    ...pluginParts(inside, listOf(plugins)),
+    ...listOf(routes).map((route) => partOf("route", `${inside}route ${quoted(route.name)}`, route)),
+    ...listOf(services).map((service) => partOf("service", `service ${quoted(service.name)}`, service)),
   ];
-  return { kind: "service", name, own, parts: byName(parts) };
-}
-
-function routePart(inside: string, route: Fields): Part {
-  const { plugins, ...own } = route;
-  const name = `${inside}route ${quoted(route.name)}`;
-  return { kind: "route", name, own, parts: byName(pluginParts(`${name} / `, plugins)) };
+  return { kind, name, own, parts: new Map(parts.map((part) => [part.name, part])) };
 }
 
 /** Named as rate counters are: by kind and `id`, without an `id` by its place among its kind in the list. */
-function pluginParts(inside: string, plugins: Json | undefined): Part[] {
+function pluginParts(inside: string, plugins: readonly Fields[]): Part[] {
   const seen = new Map<string, number>();
-  return listOf(plugins).map((plugin) => {
+  return plugins.map((plugin) => {
     const kind = String(plugin.name);
     const nth = (seen.get(kind) ?? 0) + 1;
     seen.set(kind, nth);
     const which = plugin.id !== undefined ? ` ${quoted(plugin.id)}` : nth > 1 ? ` #${nth}` : "";
-    return { kind: "plugin", name: `${inside}plugin ${kind}${which}`, own: plugin, parts: NONE };
+    return partOf("plugin", `${inside}plugin ${kind}${which}`, plugin);
   });
-}
-
-const NONE: Part["parts"] = new Map();
-
-function byName(parts: readonly Part[]): Part["parts"] {
-  return new Map(parts.map((part) => [part.name, part]));
 }
 
 function listOf(value: Json | undefined): readonly Fields[] {

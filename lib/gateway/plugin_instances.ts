@@ -56,7 +56,7 @@ export function createLinks(instances: readonly PluginInstance[], place: Place, 
     try {
       links.push(createLink(instance, nth, place, context));
     } catch (error) {
-      throw new Error(`plugin ${instance.name} of ${describe(place)} cannot be created: ${messageOf(error)}`, { cause: error });
+      throw new Error(`plugin ${instance.name} of ${describePlace(place)} cannot be created: ${messageOf(error)}`, { cause: error });
     }
   }
   return links;
@@ -113,11 +113,12 @@ export function chain(written: readonly PluginLink[], innermost: Handler, servic
       takesPreflights: links.some(({ kind }) => kind.takes === "preflights"),
     };
   } catch (error) {
-    throw new Error(`the plugins of ${describe({ level: "route", service, route })} cannot be put together: ${messageOf(error)}`, { cause: error });
+    throw new Error(`the plugins of ${describePlace({ service, route })} cannot be put together: ${messageOf(error)}`, { cause: error });
   }
 }
 
-function describe({ level, service, route }: Place): string {
-  if (level === "global") return "the global level";
-  return level === "service" ? `service "${service}"` : `route "${route}" of service "${service}"`;
+/** For messages: where a plugin is configured. */
+export function describePlace({ service, route }: Pick<Place, "service" | "route">): string {
+  if (service === null) return "the global level";
+  return route === null ? `service "${service}"` : `route "${route}" of service "${service}"`;
 }

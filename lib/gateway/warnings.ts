@@ -4,6 +4,7 @@
  */
 import type { UpstreamSetReport } from "../upstream/upstream_set.ts";
 import type { DisplayedConfig, DisplayedPlugin } from "./displayed_config.ts";
+import { describePlace } from "./plugin_instances.ts";
 import type { GatewayStatus, ShownCertificate, Warning } from "./status.ts";
 
 export interface WarningsSource extends Pick<GatewayStatus, "lastReload" | "digest" | "certificates" | "pluginFaults"> {
@@ -70,13 +71,13 @@ function* ofIdle({ listeners, shown: { global, services } }: WarningsSource): It
 /** Limits by a header before every guard: a client that changes the header with each request has no limit, and fills the table. */
 function* ofLimits({ shown: { global, services }, guards }: WarningsSource): Iterable<Warning> {
   const outer = openLimits(global.plugins, guards, false);
-  for (const header of outer.headers) yield openLimit(header, "the global level");
+  for (const header of outer.headers) yield openLimit(header, null, null);
   for (const service of services) {
     const inner = openLimits(service.plugins, guards, outer.isGuarded);
-    for (const header of inner.headers) yield openLimit(header, `service "${service.name}"`, service.name);
+    for (const header of inner.headers) yield openLimit(header, service.name, null);
     for (const route of service.routes) {
       const { headers } = openLimits(route.plugins, guards, inner.isGuarded);
-      for (const header of headers) yield openLimit(header, `route "${route.name}" of service "${service.name}"`, service.name, route.name);
+      for (const header of headers) yield openLimit(header, service.name, route.name);
     }
   }
 }
@@ -94,7 +95,8 @@ function openLimits(plugins: readonly DisplayedPlugin[], guards: ReadonlySet<str
   return { headers, isGuarded };
 }
 
-function openLimit(header: string, place: string, service: string | null = null, route: string | null = null): Warning {
+function openLimit(header: string, service: string | null, route: string | null): Warning {
+  const place = describePlace({ service, route });
   const danger = `counts callers by the header ${header}, which any client can change with each request: no guard stands before it`;
   const remedy = "move it behind key_auth or another guard, add a limit by client_ip, or have a proxy in front set the header";
   return warning("limit_by_any_header", `A rate_limit of ${place} ${danger}. To bound what one client can do, ${remedy}.`, service, route);
@@ -118,10 +120,9 @@ function* ofService({ name, circuitBreaker, upstreams }: UpstreamSetReport): Ite
 }
 
 function* ofPlugins({ pluginFaults }: WarningsSource): Iterable<Warning> {
-  for (const { plugin, id, level, service, route, count } of pluginFaults) {
-    const place = { global: "the global level", service: `service "${service}"`, route: `route "${route}" of service "${service}"` }[level];
+  for (const { plugin, id, service, route, count } of pluginFaults) {
     const times = count === 1 ? "a request" : `${count} requests`;
-    const which = `Plugin ${plugin}${id === null ? "" : ` "${id}"`} of ${place}`;
+    const which = `Plugin ${plugin}${id === null ? "" : ` "${id}"`} of ${describePlace({ service, route })}`;
     yield warning("plugin_faults", `${which} was at fault for ${times} that got a 500: the log says why.`, service, route);
   }
 }
