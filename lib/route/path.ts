@@ -28,16 +28,11 @@ export function readTarget(target: string): Target | Refusal {
   return target.charCodeAt(0) === SLASH ? readPathAndQuery(target, 0, null) : readAbsolute(target);
 }
 
-export interface NormalPath {
-  readonly path: string;
-  readonly encodedSlash: boolean;
-}
-
 /**
  * The normal form of a path: unreserved characters decoded, hex digits in upper case, `//` merged, characters that may not stand
  * raw in a path encoded (RFC 3986 §6.2.2). Normalising twice changes nothing more. `raw` starts with "/" and has no query.
  */
-export function normalisePath(raw: string): NormalPath | Refusal {
+export function normalisePath(raw: string): Pick<Target, "path" | "encodedSlash"> | Refusal {
   let path = "";
   let encodedSlash = false;
   let segment: "" | "." | ".." | "other" = "";
