@@ -4,6 +4,7 @@
  */
 import { METHODS } from "node:http";
 import { suggest } from "../base/suggest.ts";
+import type { Json } from "../config/json.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import { RouteMeter } from "../observe/metrics.ts";
@@ -13,9 +14,11 @@ import { compileTable, type Candidate, type Found } from "../route/table.ts";
 import type { Refusal } from "../server/framing.ts";
 import { refuseFramingOf, refuseSize, UNKNOWN_EXPECTATION, type Inbound, type ReceiveOptions } from "../server/receive.ts";
 import type { UpstreamSet, UpstreamSetReport, UpstreamReport } from "../upstream/upstream_set.ts";
-import { injected } from "./inject.ts";
-import { serve, type ServeTools } from "./serve.ts";
+import type { Configuration } from "./configuration.ts";
 import type { DisplayedConfig, DisplayedPlugin, DisplayedRoute, DisplayedService } from "./displayed_config.ts";
+import { injected } from "./inject.ts";
+import type { ReportSource } from "./reports.ts";
+import { serve, type ServeTools } from "./serve.ts";
 import type { RouteTarget, Snapshot } from "./snapshot.ts";
 
 /** A request that is not sent. */
@@ -56,21 +59,18 @@ export interface ExplainedPlugin {
   readonly config: DisplayedPlugin["config"];
 }
 
-export interface ExplainTools {
-  readonly snapshot: Snapshot;
-  readonly receiving: ReceiveOptions;
-  readonly tools: ServeTools;
-  /** The upstreams of a service. */
-  readonly upstreamSet: (service: string) => UpstreamSet | undefined;
-}
+/** A snapshot, in force or not, and the parts of a gateway that it is explained with. */
+type ExplainSource = ServeTools & Pick<ReportSource, "runtime"> & { readonly configuration: Pick<Configuration, "snapshot" | "receiving"> };
 
-export function explain(question: Question, { snapshot, receiving, tools, upstreamSet }: ExplainTools): Explanation {
+/** `displayed` is the configuration of the snapshot, with secrets masked or not. */
+export function explain(question: Question, displayed: Json, source: ExplainSource): Explanation {
   const { method, url } = question;
+  const { snapshot, receiving } = source.configuration;
   const inbound = received(question, receiving);
   const target = readTarget(url);
-  const shown = snapshot.shown as unknown as DisplayedConfig;
+  const shown = displayed as unknown as DisplayedConfig;
   const asked = "code" in target ? null : { inbound, target, authority: target.authority ?? inbound.authority, table: snapshot.table, shown };
-  const { reply, found } = walk(inbound, snapshot, tools);
+  const { reply, found } = walk(inbound, snapshot, source);
   if (asked === null || found?.kind !== "route") {
     const { code, detail } = problemOf(reply);
     const reasons = [detail, ...(asked === null || found === null ? [] : [...whyNone(found, asked), ...ofMethod(method)])];
@@ -79,7 +79,7 @@ export function explain(question: Question, { snapshot, receiving, tools, upstre
   const { path, query } = asked.target;
   const place = placesOf(shown).find((each) => isAt(found.target, each))!;
   const { service, route } = place;
-  const upstreams = upstreamSet(service.name);
+  const upstreams = source.runtime.upstreamSets.find((each) => each.service === service.name);
   const unserved = upstreams === undefined ? [] : whyUnserved(upstreams.report);
   return {
     outcome: "matched",

@@ -30,7 +30,6 @@ import { families } from "./metrics.ts";
 import { httpsFacts, statsOf, statusOf, type HttpsFacts, type ReportSource } from "./reports.ts";
 import { Requests } from "./requests.ts";
 import { Runtime } from "./runtime.ts";
-import type { ServeTools } from "./serve.ts";
 import type { Snapshot } from "./snapshot.ts";
 import type { GatewayStatus, Reloaded, ReloadCause, State } from "./status.ts";
 
@@ -73,7 +72,6 @@ const MOST_CUTTING_MS = 1_000;
 export class Gateway {
   readonly #log: Log;
   readonly #clock: Clock;
-  readonly #tools: ServeTools;
   readonly #runtime: Runtime;
   readonly #accessLog: AccessLog;
   /** Null: requests are not traced. */
@@ -107,7 +105,6 @@ export class Gateway {
     const metrics = new Metrics();
     this.#log = log;
     this.#clock = clock;
-    this.#tools = { clock, log };
     this.#runtime = new Runtime(clock, log, lookup);
     this.#accessLog = new AccessLog({ sink: options.accessLog ?? null, clock, log });
     this.#spans = tracing === undefined ? null : new OtlpExporter({ settings: tracing, clock, log });
@@ -215,10 +212,7 @@ export class Gateway {
 
   /** Which route would get a request, which plugins it would pass and which upstreams could get it, and why; nothing is sent or counted. */
   explain(question: Question, secrets: "shown" | "masked" = "shown"): Explanation {
-    const { snapshot, receiving } = this.#configuration;
-    const upstreamSet = (service: string) => this.#runtime.upstreamSets.find((each) => each.service === service);
-    const displayed = secrets === "shown" ? snapshot : { ...snapshot, shown: snapshot.masked() };
-    return explain(question, { snapshot: displayed, receiving, tools: this.#tools, upstreamSet });
+    return explain(question, secrets === "shown" ? this.shownConfig : this.maskedConfig, this.#reported);
   }
 
   /** All metrics at this moment as text: Prometheus' format 0.0.4, or OpenMetrics 1.0. With thousands of busy routes it takes a while. */

@@ -2,6 +2,7 @@
  * Reports on a gateway at one moment: its status, and the load of its upstreams for the statistics.
  */
 import type { Clock } from "../base/clock.ts";
+import type { Log } from "../base/log.ts";
 import { factsOf } from "../base/pem.ts";
 import { version } from "../base/version.ts";
 import type { Metrics } from "../observe/metrics.ts";
@@ -18,6 +19,7 @@ import { warningsOf } from "./warnings.ts";
 /** The parts of a gateway that reports are read from. */
 export interface ReportSource {
   readonly clock: Clock;
+  readonly log: Log;
   readonly configuration: Configuration;
   readonly requests: Requests;
   readonly runtime: Runtime;
