@@ -1,12 +1,12 @@
 /**
- * The embedding interface: everything a host may import. What a command line starts is `cli/`.
+ * The interface for embedding: everything that a host program may import.
  */
 import type { ConfigInput } from "./config/model.ts";
 import { Gateway, type GatewayOptions } from "./gateway/gateway.ts";
 
 /**
- * Creates a gateway from a configuration value or file. Throws a `ConfigError` that lists every issue when the configuration cannot
- * be taken. Nothing listens until `listen` is called, or `handler` is mounted in a server of the host's.
+ * Creates a gateway from a configuration value or file. Throws a `ConfigError` that lists every issue when the configuration is refused.
+ * Nothing listens until `listen` is called, or `handler` is mounted in a server of the host program.
  */
 export function createGateway(options: GatewayOptions): Gateway {
   return new Gateway(options);
@@ -26,19 +26,10 @@ export type { ConfigIssue } from "./config/load.ts";
 export type { TracesSampler, TracingSettings } from "./config/tracing.ts";
 export type { Change } from "./gateway/config_diff.ts";
 export type { ExplainedPlugin, Explanation, Question } from "./gateway/explain.ts";
+export type { GatewayStatus, LastReload, PluginFaults, ReloadCause, Reloaded } from "./gateway/status.ts";
 export type { ShownCertificate, Warning, WarningCode } from "./gateway/status.ts";
-export {
-  ConfigError,
-  type Gateway,
-  type GatewayHealth,
-  type GatewayOptions,
-  type GatewayStatus,
-  type LastReload,
-  type ListenOptions,
-  type PluginFaults,
-  type ReloadCause,
-  type Reloaded,
-} from "./gateway/gateway.ts";
+export { ConfigError } from "./gateway/configuration.ts";
+export type { Gateway, GatewayHealth, GatewayOptions, ListenOptions } from "./gateway/gateway.ts";
 export type { MetricsFormat } from "./observe/exposition.ts";
 export type { Figures, GatewayStats, Point, ServiceStats, StatsExtent, TryFigures } from "./observe/stats.ts";
 export type { InjectRequest, InjectResponse } from "./gateway/inject.ts";
@@ -46,15 +37,7 @@ export type { TlsFiles } from "./server/tls.ts";
 export { Exchange, type Call, type ClientCertificate, type ExchangeParts } from "./http/exchange.ts";
 export type { Handler, Middleware } from "./http/handler.ts";
 export { discard, problem, problemReply, type ProblemOptions, type Reply } from "./http/reply.ts";
-export {
-  headerValue,
-  headerValues,
-  hasHeader,
-  withHeader,
-  withAddedHeader,
-  withoutHeader,
-  type HeaderList,
-} from "./http/headers.ts";
+export { headerValue, headerValues, hasHeader, withHeader, withAddedHeader, withoutHeader, type HeaderList } from "./http/headers.ts";
 export { ERRORS, type ErrorCode } from "./base/errors.ts";
 export { createLog, type Log, type LogOptions } from "./base/log.ts";
 export { systemClock, type Clock, type Timer } from "./base/clock.ts";

@@ -11,7 +11,7 @@ import type { ConfigInput } from "../lib/config/model.ts";
 import { formatIssues, loadConfig } from "../lib/config/load.ts";
 import { createGateway } from "../lib/index.ts";
 import { builtinPlugins } from "../lib/plugins/builtin.ts";
-import { checkRoutes } from "../lib/route/table.ts";
+import { checkRoutes } from "../lib/route/checks.ts";
 import { SERVER } from "./support/certs.ts";
 import { readCurl, runCurl, wordsOf } from "./support/curl.ts";
 import { blocksOf, document, documents, found, read, root, type Document } from "./support/documents.ts";

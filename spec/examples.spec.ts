@@ -7,8 +7,8 @@ import { formatIssues, loadConfig, type LoadResult } from "../lib/config/load.ts
 import { SETTINGS, type Setting } from "../lib/config/settings.ts";
 import { createGateway, loadPluginModules, version } from "../lib/index.ts";
 import { builtinPlugins } from "../lib/plugins/builtin.ts";
-import { checkRoutes } from "../lib/route/table.ts";
 import { blocksOf, document, documents, found, read, root } from "./support/documents.ts";
+import { checkRoutes } from "../lib/route/checks.ts";
 
 const changelog = read("CHANGELOG.md");
 const jsonExamples = readdirSync(`${root}/examples`).filter((name) => name.endsWith(".json"));

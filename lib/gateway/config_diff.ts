@@ -1,28 +1,25 @@
 /**
- * Says what differs between two configurations, part by part, under the names that the configuration itself tells them apart by.
- * No values are told: what stands in a part may be a secret. Taking a configuration is `gateway.ts`.
+ * Lists the differences of two configurations part by part. Gives names and no values, which may be secrets.
  */
 import { isDeepStrictEqual } from "node:util";
 import type { Json } from "../config/json.ts";
 
 export interface Change {
   readonly kind: "global" | "service" | "route" | "upstream" | "plugin";
-  /** The way to it: `service "shop" / route "items" / plugin rate_limit`; `global` for the settings of the whole gateway. */
+  /** The path to the part: `service "shop" / route "items" / plugin rate_limit`; `global` for the settings of the whole gateway. */
   readonly name: string;
   readonly change: "added" | "removed" | "altered";
 }
 
 /**
- * From `before` to `after`, both as `shownConfig` gives them. Empty exactly when they show the same. What is new or gone is told with
- * all that it holds; an altered part does not make those around it altered. The order within a list is a matter of the list's owner.
+ * From `before` to `after`, both as `shownConfig` gives them; empty exactly when they are the same. An added or removed part is listed
+ * with all parts in it. An altered part does not alter the parts around it; another order in a list alters the part that has the list.
  */
 export function changesBetween(before: Json, after: Json): Change[] {
-  const changes: Change[] = [];
-  compare(rootPart(before), rootPart(after), changes);
-  return changes;
+  return compare(rootPart(before), rootPart(after));
 }
 
-/** A piece of the configuration that has a name, without the parts in it. */
+/** A named piece of the configuration. `own` is its content without its inner parts. */
 interface Part {
   readonly kind: Change["kind"];
   readonly name: string;
@@ -31,82 +28,63 @@ interface Part {
   readonly parts: ReadonlyMap<string, Part>;
 }
 
-function compare(before: Part, after: Part, changes: Change[]): void {
-  if (!isDeepStrictEqual(before.own, after.own) || !sameOrder(before.parts, after.parts)) tell(after, "altered", changes);
-  for (const [name, part] of after.parts) {
-    const old = before.parts.get(name);
-    if (old === undefined) tellAll(part, "added", changes);
-    else compare(old, part, changes);
-  }
-  for (const [name, part] of before.parts) if (!after.parts.has(name)) tellAll(part, "removed", changes);
+function compare(before: Part, after: Part): Change[] {
+  const { kind, name } = after;
+  const isSame = isDeepStrictEqual(before.own, after.own) && sameOrder(before.parts, after.parts);
+  const inside = [...after.parts.values()].flatMap((part) => {
+    const old = before.parts.get(part.name);
+    return old === undefined ? whole(part, "added") : compare(old, part);
+  });
+  const removed = [...before.parts.values()].filter((part) => !after.parts.has(part.name)).flatMap((part) => whole(part, "removed"));
+  return [...(isSame ? [] : [{ kind, name, change: "altered" as const }]), ...inside, ...removed];
 }
 
-/** Whether the parts that both have follow each other in the same way. */
+/** Whether the parts that both have follow each other in the same order. */
 function sameOrder(before: Part["parts"], after: Part["parts"]): boolean {
   const stayed = [...before.keys()].filter((name) => after.has(name));
   const kept = [...after.keys()].filter((name) => before.has(name));
-  return stayed.every((name, i) => kept[i] === name);
+  return isDeepStrictEqual(stayed, kept);
 }
 
-function tell({ kind, name }: Part, change: Change["change"], changes: Change[]): void {
-  changes.push({ kind, name, change });
-}
-
-function tellAll(part: Part, change: Change["change"], changes: Change[]): void {
-  tell(part, change, changes);
-  for (const inner of part.parts.values()) tellAll(inner, change, changes);
+function whole({ kind, name, parts }: Part, change: "added" | "removed"): Change[] {
+  return [{ kind, name, change }, ...[...parts.values()].flatMap((part) => whole(part, change))];
 }
 
 type Fields = { readonly [key: string]: Json };
 
 function rootPart(shown: Json): Part {
-  const { global, services, ...rest } = shown as Fields;
-  const { plugins, ...own } = global as Fields;
-  const parts = [...pluginParts("global / ", plugins), ...listOf(services).map(servicePart)];
-  return { kind: "global", name: "global", own: { ...own, ...rest }, parts: byName(parts) };
+  const { global, ...rest } = shown as Fields;
+  return partOf("global", "global", { ...(global as Fields), ...rest });
 }
 
-function servicePart(service: Fields): Part {
-  const { upstreams, routes, plugins, ...own } = service;
-  const name = `service ${quoted(service.name)}`;
+function partOf(kind: Change["kind"], name: string, { upstreams, plugins, routes, services, ...own }: Fields): Part {
   const inside = `${name} / `;
   const parts = [
-    ...listOf(upstreams).map((upstream): Part => ({ kind: "upstream", name: `${inside}upstream ${quoted(upstream.id)}`, own: upstream, parts: NONE })),
-    ...pluginParts(inside, plugins),
-    ...listOf(routes).map((route) => routePart(inside, route)),
+    ...listOf(upstreams).map((upstream) => partOf("upstream", `${inside}upstream ${quoted(upstream.id)}`, upstream)),
+    ...pluginParts(inside, listOf(plugins)),
+    ...listOf(routes).map((route) => partOf("route", `${inside}route ${quoted(route.name)}`, route)),
+    ...listOf(services).map((service) => partOf("service", `service ${quoted(service.name)}`, service)),
   ];
-  return { kind: "service", name, own, parts: byName(parts) };
+  return { kind, name, own, parts: new Map(parts.map((part) => [part.name, part])) };
 }
 
-function routePart(inside: string, route: Fields): Part {
-  const { plugins, ...own } = route;
-  const name = `${inside}route ${quoted(route.name)}`;
-  return { kind: "route", name, own, parts: byName(pluginParts(`${name} / `, plugins)) };
-}
-
-/** As rate counters are kept: by kind and `id`, without an `id` by its place among its kind in that list. */
-function pluginParts(inside: string, plugins: Json | undefined): Part[] {
+/** Named as rate counters are: by kind and `id`, without an `id` by its place among its kind in the list. */
+function pluginParts(inside: string, plugins: readonly Fields[]): Part[] {
   const seen = new Map<string, number>();
-  return listOf(plugins).map((plugin) => {
+  return plugins.map((plugin) => {
     const kind = String(plugin.name);
     const nth = (seen.get(kind) ?? 0) + 1;
     seen.set(kind, nth);
     const which = plugin.id !== undefined ? ` ${quoted(plugin.id)}` : nth > 1 ? ` #${nth}` : "";
-    return { kind: "plugin", name: `${inside}plugin ${kind}${which}`, own: plugin, parts: NONE };
+    return partOf("plugin", `${inside}plugin ${kind}${which}`, plugin);
   });
-}
-
-const NONE: Part["parts"] = new Map();
-
-function byName(parts: readonly Part[]): Part["parts"] {
-  return new Map(parts.map((part) => [part.name, part]));
 }
 
 function listOf(value: Json | undefined): readonly Fields[] {
   return (value ?? []) as readonly Fields[];
 }
 
-/** Quoted as in JSON, so that no name can pass for the way to something else. */
+/** Quoted as in JSON, so that no name can look like the path to another part. */
 function quoted(name: Json | undefined): string {
   return JSON.stringify(name ?? null);
 }

@@ -1,8 +1,11 @@
 /**
- * The configuration as it is displayed, as far as other files look into it: defaults filled in, references to secrets unresolved.
- * It is made in `config/load.ts`; what it says of single fields is `config/model.ts`.
+ * Types of the displayed configuration, as far as it is read here: defaults are filled in, references to secrets are unresolved.
  */
 import type { Json } from "../config/json.ts";
+import type { ConfigInput } from "../config/model.ts";
+
+type ServiceInput = ConfigInput["services"][number];
+type RouteInput = ServiceInput["routes"][number];
 
 export interface DisplayedPlugin {
   readonly name: string;
@@ -11,26 +14,17 @@ export interface DisplayedPlugin {
   readonly config: Readonly<Record<string, Json>>;
 }
 
-export interface DisplayedRoute {
-  readonly name: string;
-  readonly path: string;
-  /** Absent or empty: all. */
-  readonly methods?: readonly string[];
+interface WithPlugins {
   readonly plugins: readonly DisplayedPlugin[];
 }
 
-export interface DisplayedService {
-  readonly name: string;
-  readonly base_path: string;
-  readonly load_balancing_strategy: string;
-  readonly encoded_slashes: string;
-  readonly path_parameters: string;
-  readonly hosts?: readonly string[];
-  readonly routes: readonly DisplayedRoute[];
-  readonly plugins: readonly DisplayedPlugin[];
-}
+export type DisplayedRoute = Required<Pick<RouteInput, "name" | "path">> & Pick<RouteInput, "methods"> & WithPlugins;
+
+export type DisplayedService = Required<Pick<ServiceInput, "name" | "base_path" | "load_balancing_strategy">> &
+  Pick<ServiceInput, "hosts"> &
+  WithPlugins & { readonly routes: readonly DisplayedRoute[] };
 
 export interface DisplayedConfig {
-  readonly global: { readonly certificates: readonly unknown[]; readonly plugins: readonly DisplayedPlugin[] };
+  readonly global: WithPlugins & { readonly certificates: readonly unknown[] };
   readonly services: readonly DisplayedService[];
 }

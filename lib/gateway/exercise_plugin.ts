@@ -1,27 +1,27 @@
 /**
- * Runs one plugin without sockets and without a gateway, for its author's tests: checked configuration, made-up requests, an upstream
- * that is a value or a function, a clock that the test moves. How plugins do together is tested with `createGateway` and `inject`.
+ * Runs one plugin without sockets and without a gateway, for its author's tests: with a checked configuration, made-up requests, an
+ * upstream that is a value or a function, and a clock that the test moves.
  */
-import { readFileSync } from "node:fs";
 import type { LogFields } from "../base/log.ts";
 import { manualClock, type ManualClock } from "../base/manual_clock.ts";
 import { SharedMemory } from "../base/shared_memory.ts";
-import { nodeFrom } from "../config/json.ts";
-import { loadConfig, type ConfigIssue } from "../config/load.ts";
-import { INVALID, type InputOf, type Schema } from "../config/schema.ts";
+import { loadConfig } from "../config/load.ts";
+import type { Config } from "../config/model.ts";
+import type { Infer, InputOf, Schema } from "../config/schema.ts";
 import { Exchange, type Call } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { isReply, type Reply } from "../http/reply.ts";
 import { kindProblem } from "../plugins/kit.ts";
-import type { KeptState, Plugin, Scope } from "../plugins/plugin.ts";
+import type { KeptState, Plugin, Scope, Tools } from "../plugins/plugin.ts";
 import { readTarget } from "../route/path.ts";
+import type { Inbound } from "../server/receive.ts";
 import { memoryCounters } from "../store/memory.ts";
-import { ConfigError } from "./gateway.ts";
-import { collected, injected, type InjectRequest, type InjectResponse } from "./inject.ts";
+import { ConfigError } from "./configuration.ts";
+import { collected, headerListOf, injected, type InjectRequest, type InjectResponse } from "./inject.ts";
 
 export interface ExerciseOptions {
-  /** What answers behind the plugin. Default: 200 with the text "from upstream", once the body of the request has come in. */
+  /** Answers behind the plugin. Default: 200 with the text "from upstream", once the body of the request has been read. */
   readonly upstream?: Handler | { readonly status?: number; readonly headers?: Readonly<Record<string, string>> | HeaderList; readonly body?: string | Buffer };
   /** The instance's `id`. */
   readonly id?: string;
@@ -34,7 +34,7 @@ export interface ExerciseOptions {
   readonly clock?: ManualClock;
 }
 
-/** As for `gateway.inject`, and what a route and plugins before this one would have added. The service's base_path is "". */
+/** As for `gateway.inject`, with what a route and plugins before this one would have added. The service's base_path is "". */
 export interface ExerciseRequest extends Omit<InjectRequest, "path"> {
   /** Default "/". */
   readonly path?: string;
@@ -50,15 +50,15 @@ export interface LogLine {
   readonly fields: LogFields;
 }
 
-/** The reply as its client would get it, and what became of the request. */
+/** The reply as the client would get it, and the request as the upstream got it. */
 export interface Exercised extends InjectResponse {
-  /** What reached the upstream; null when the plugin answered by itself. */
+  /** The request that reached the upstream; null when the plugin answered by itself. */
   readonly forwarded: Exchange | null;
-  /** What the default upstream has read. */
+  /** The body that the default upstream has read. */
   readonly forwardedBody: Buffer;
-  /** The error's code, where the plugin has refused with `problem` or `problemReply`. */
+  /** The error's code, where the plugin refused with `problem` or `problemReply`. */
   readonly code: string | null;
-  /** Whether the plugin gave its reply without a promise. Where the upstream's is a value or default, without a body in the request, it can. */
+  /** Whether the plugin returned its reply without a promise. It can where the upstream is a value or default and the request has no body. */
   readonly atOnce: boolean;
 }
 
@@ -73,65 +73,38 @@ export interface Exercise {
 }
 
 /**
- * One instance of a plugin. `config` is what would stand in a configuration's `config`; throws a `ConfigError` that lists what is wrong
+ * One instance of a plugin. `config` is what a configuration would have as `config`; throws a `ConfigError` that lists what is wrong
  * with it.
  */
 export function exercisePlugin<S extends Schema<any>>(plugin: Plugin<S>, config: InputOf<S>, options: ExerciseOptions = {}): Exercise {
   const problem = kindProblem(plugin);
   if (problem !== undefined) throw new TypeError(problem);
-  const { clock = manualClock(), id = null, level = "route", gatewayName = "edge-gateway" } = options;
+  const { clock = manualClock() } = options;
   const lines: LogLine[] = [];
-  const at = (to: LogLine["level"]) => (message: string, fields: LogFields = {}) => void lines.push({ level: to, message, fields });
   const kept = new Map<string, KeptState>();
-  const middleware = plugin.create(checkedConfig(plugin, config, options), {
-    clock,
-    log: { debug: at("debug"), info: at("info"), warn: at("warn"), error: at("error") },
-    counters: memoryCounters(clock),
-    gatewayName,
-    scope: { level, key: "exercised", id, service: level === "global" ? null : SERVICE.name, route: level === "route" ? ROUTE.name : null },
-    keep<T extends KeptState>(name: string, settings: unknown, make: () => T): T {
-      const key = JSON.stringify([name, settings]);
-      if (!kept.has(key)) kept.set(key, make());
-      return kept.get(key) as T;
-    },
-    verdicts: new SharedMemory(MOST_VERDICT_BYTES),
-  });
-  const tracks = new WeakMap<Call, { forwarded: Exchange | null; body: Buffer }>();
+  const { plugins, limits } = loadGlobal(plugin, config, options.environment);
+  const middleware = plugin.create(plugins[0]!.config as Infer<S>, toolsFor(options, clock, lines, kept));
+  const tracks = new WeakMap<Call, Track>();
   const answer = upstreamOf(options.upstream);
   const handler = middleware((exchange) => {
     const track = tracks.get(exchange.call)!;
     track.forwarded = exchange;
-    return answer(exchange, (body) => (track.body = body));
+    return answer(exchange, track);
   });
   return {
     clock,
     lines,
     async send(request = {}) {
-      const inbound = injected({ ...request, path: request.path ?? "/" }, { clock, isTrusted: () => false, limits: LIMITS });
-      const target = readTarget(inbound.target);
-      const wrong = inbound.refusal ?? ("code" in target ? target : null);
-      if (wrong !== null || "code" in target) throw new TypeError(`the gateway itself would refuse this request: ${wrong!.detail}`);
-      const exchange = new Exchange({
-        ...inbound,
-        path: target.path,
-        upstreamPath: target.path,
-        query: target.query,
-        params: request.params ?? {},
-        service: SERVICE,
-        route: ROUTE,
-        identity: request.identity ?? null,
-        claims: request.claims ?? null,
-        upgrade: request.upgrade ?? null,
-      });
+      const inbound = injected({ ...request, path: request.path ?? "/" }, { clock, isTrusted: () => false, limits });
       const { call } = inbound;
-      const track = { forwarded: null as Exchange | null, body: Buffer.alloc(0) };
+      const track: Track = { forwarded: null, forwardedBody: Buffer.alloc(0) };
       tracks.set(call, track);
       try {
-        const returned = handler(exchange);
+        const returned = handler(exchangeOf(request, inbound));
         const reply = await returned;
         if (!isReply(reply)) throw new TypeError("the plugin returned no Reply: it gives back what next(exchange) does, or a Reply of its own");
         const response = await collected(inbound, reply);
-        return { ...response, forwarded: track.forwarded, forwardedBody: track.body, code: call.notes.code, atOnce: returned === reply };
+        return { ...response, ...track, code: call.notes.code, atOnce: returned === reply };
       } finally {
         call.close();
         inbound.body?.destroy();
@@ -144,37 +117,58 @@ export function exercisePlugin<S extends Schema<any>>(plugin: Plugin<S>, config:
   };
 }
 
+type Track = { -readonly [Key in "forwarded" | "forwardedBody"]: Exercised[Key] };
+
 const SERVICE = { name: "exercise", basePath: "" };
 const ROUTE = { name: "route", path: "/{rest*}" };
-
-const LIMITS = defaultLimits();
 const MOST_VERDICT_BYTES = 1024 * 1024;
 
-function defaultLimits() {
-  const loaded = loadConfig({ value: { services: [] } }, { kinds: [], environment: {} });
-  if (!loaded.ok) throw new Error("the empty configuration is not valid");
-  return loaded.config.global.limits;
+/** The global settings of a configuration with this plugin only. Issues begin at the plugin. */
+function loadGlobal(plugin: Plugin<Schema<any>>, config: unknown, environment: ExerciseOptions["environment"] = {}): Config["global"] {
+  const plugins = [{ name: plugin.name, config }];
+  const loaded = loadConfig({ value: { global: { plugins }, services: [] } }, { kinds: [plugin], environment });
+  if (!loaded.ok) throw new ConfigError(loaded.issues.map((issue) => ({ ...issue, at: issue.at.slice(PLUGIN_AT.length) })), undefined);
+  return loaded.config.global;
 }
 
-function checkedConfig<S extends Schema<any>>({ schema }: Plugin<S>, config: unknown, { environment = {} }: ExerciseOptions): any {
-  const issues: ConfigIssue[] = [];
-  const sources = { environment, readFile: (path: string) => readFileSync(path), folder: process.cwd() };
-  const value = schema.check(nodeFrom(config), ["config"], { issues, sources });
-  if (value === INVALID || issues.length > 0) throw new ConfigError(issues, undefined);
-  return value;
+const PLUGIN_AT = ["global", "plugins", 0];
+
+function toolsFor(options: ExerciseOptions, clock: ManualClock, lines: LogLine[], kept: Map<string, KeptState>): Tools {
+  const { id = null, level = "route", gatewayName = "edge-gateway" } = options;
+  const to = (at: LogLine["level"]) => (message: string, fields: LogFields = {}) => void lines.push({ level: at, message, fields });
+  return {
+    clock,
+    log: { debug: to("debug"), info: to("info"), warn: to("warn"), error: to("error") },
+    counters: memoryCounters(clock),
+    gatewayName,
+    scope: { level, key: "exercised", id, service: level === "global" ? null : SERVICE.name, route: level === "route" ? ROUTE.name : null },
+    keep<T extends KeptState>(name: string, settings: unknown, make: () => T): T {
+      const key = JSON.stringify([name, settings]);
+      if (!kept.has(key)) kept.set(key, make());
+      return kept.get(key) as T;
+    },
+    verdicts: new SharedMemory(MOST_VERDICT_BYTES),
+  };
 }
 
-type Upstream = (exchange: Exchange, took: (body: Buffer) => void) => Reply | Promise<Reply>;
+/** Throws a TypeError for a request that a gateway refuses before any plugin. */
+function exchangeOf({ params = {}, identity, claims, upgrade }: ExerciseRequest, inbound: Inbound): Exchange {
+  const target = readTarget(inbound.target);
+  const refusal = inbound.refusal ?? ("code" in target ? target : null);
+  if (refusal !== null || "code" in target) throw new TypeError(`the gateway itself would refuse this request: ${refusal!.detail}`);
+  const { path, query } = target;
+  const added = { params, service: SERVICE, route: ROUTE, identity: identity ?? null, claims: claims ?? null, upgrade: upgrade ?? null };
+  return new Exchange({ ...inbound, path, upstreamPath: path, query, ...added });
+}
 
-function upstreamOf(given: ExerciseOptions["upstream"] = {}): Upstream {
+function upstreamOf(given: ExerciseOptions["upstream"] = {}): (exchange: Exchange, track: Track) => Reply | Promise<Reply> {
   if (typeof given === "function") return given;
   const { status = 200, headers = { "Content-Type": "text/plain" }, body = "from upstream" } = given;
-  const list: HeaderList = Array.isArray(headers) ? (headers as HeaderList) : Object.entries(headers as Record<string, string>).flat();
-  const reply = { status, headers: list, body: Buffer.from(body) };
-  return (exchange, took) => {
+  const reply = { status, headers: headerListOf(headers), body: Buffer.from(body) };
+  return (exchange, track) => {
     if (exchange.body === null) return reply;
     return exchange.body.toArray().then((chunks) => {
-      took(Buffer.concat(chunks as Buffer[]));
+      track.forwardedBody = Buffer.concat(chunks as Buffer[]);
       return reply;
     });
   };

@@ -1,23 +1,24 @@
 /**
- * Explains what would become of a request: the route that takes it or why none does, its plugins in their order, and the upstreams that
- * could get it. The answer is that of the data path itself (`serve.ts`), which is given a handler that takes the request and sends
- * nothing; only the words for it are made here.
+ * Explains how a request would be handled: its route or why it has none, its plugins in their order, and the upstreams that could get it.
+ * The answer comes from the data path itself (`serve.ts`), run with a handler that sends nothing; only the sentences are written here.
  */
 import { METHODS } from "node:http";
 import { suggest } from "../base/suggest.ts";
-import type { Exchange } from "../http/exchange.ts";
+import type { Json } from "../config/json.ts";
 import { headerValue, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import { RouteMeter } from "../observe/metrics.ts";
 import { runningOrder } from "../plugins/plugin.ts";
 import { ENCODED_SLASH, readTarget, type Target } from "../route/path.ts";
-import { compileTable, type Found } from "../route/table.ts";
+import { compileTable, type Candidate, type Found } from "../route/table.ts";
 import type { Refusal } from "../server/framing.ts";
 import { refuseFramingOf, refuseSize, UNKNOWN_EXPECTATION, type Inbound, type ReceiveOptions } from "../server/receive.ts";
 import type { UpstreamSet, UpstreamSetReport, UpstreamReport } from "../upstream/upstream_set.ts";
-import { injected } from "./inject.ts";
-import { serve, type ServeTools } from "./serve.ts";
+import type { Configuration } from "./configuration.ts";
 import type { DisplayedConfig, DisplayedPlugin, DisplayedRoute, DisplayedService } from "./displayed_config.ts";
+import { injected } from "./inject.ts";
+import type { ReportSource } from "./reports.ts";
+import { serve, type ServeTools } from "./serve.ts";
 import type { RouteTarget, Snapshot } from "./snapshot.ts";
 
 /** A request that is not sent. */
@@ -31,12 +32,12 @@ export interface Question {
 
 export interface Explanation {
   readonly outcome: "matched" | "refused";
-  /** What a client would get over HTTP/1.1, when it is refused before any plugin: 400, 404, 405, 413, 414, 417 or 431. */
+  /** The status over HTTP/1.1 of a request that is refused before any plugin: 400, 404, 405, 413, 414, 417 or 431. */
   readonly status: number | null;
   readonly code: string | null;
-  /** Why this route, or why none; sentences. */
+  /** Sentences on why this route matches, or why none does. */
   readonly reasons: readonly string[];
-  /** Normalised; null when it cannot be. */
+  /** Normalised; null when the path is refused. */
   readonly path: string | null;
   readonly service: string | null;
   readonly route: string | null;
@@ -58,44 +59,39 @@ export interface ExplainedPlugin {
   readonly config: DisplayedPlugin["config"];
 }
 
-export interface ExplainTools {
-  readonly snapshot: Snapshot;
-  readonly receiving: ReceiveOptions;
-  readonly tools: ServeTools;
-  /** The upstreams of a service. */
-  readonly fleet: (service: string) => UpstreamSet | undefined;
-}
+/** A snapshot, in force or not, and the parts of a gateway that it is explained with. */
+type ExplainSource = ServeTools & Pick<ReportSource, "runtime"> & { readonly configuration: Pick<Configuration, "snapshot" | "receiving"> };
 
-export function explain(question: Question, { snapshot, receiving, tools, fleet }: ExplainTools): Explanation {
+/** `displayed` is the configuration of the snapshot, with secrets masked or not. */
+export function explain(question: Question, displayed: Json, source: ExplainSource): Explanation {
   const { method, url } = question;
+  const { snapshot, receiving } = source.configuration;
   const inbound = received(question, receiving);
   const target = readTarget(url);
-  const asked = "code" in target ? null : { inbound, target, authority: target.authority ?? inbound.authority };
-  const shown = snapshot.shown as unknown as DisplayedConfig;
-  const { exchange, reply, found } = walk(inbound, snapshot, tools);
-  if (exchange === null) {
+  const shown = displayed as unknown as DisplayedConfig;
+  const asked = "code" in target ? null : { inbound, target, authority: target.authority ?? inbound.authority, table: snapshot.table, shown };
+  const { reply, found } = walk(inbound, snapshot, source);
+  if (asked === null || found?.kind !== "route") {
     const { code, detail } = problemOf(reply);
-    const reasons = [detail, ...(asked === null || found === null ? [] : [...whyNone(found, asked, shown), ...ofMethod(method)])];
+    const reasons = [detail, ...(asked === null || found === null ? [] : [...whyNone(found, asked), ...ofMethod(method)])];
     return { ...NOTHING, outcome: "refused", status: reply.status, code, reasons, path: asked === null ? null : asked.target.path };
   }
-  const service = shown.services.find(({ name }) => name === exchange.service.name)!;
-  const route = service.routes.find(({ name }) => name === exchange.route.name)!;
-  const upstreams = fleet(service.name);
+  const { path, query } = asked.target;
+  const place = placesOf(shown).find((each) => isAt(found.target, each))!;
+  const { service, route } = place;
+  const upstreams = source.runtime.upstreamSets.find((each) => each.service === service.name);
+  const unserved = upstreams === undefined ? [] : whyUnserved(upstreams.report);
   return {
     outcome: "matched",
     status: null,
     code: null,
-    reasons: [
-      ...whyThis(exchange, asked!, { service, route }, shown),
-      ...(upstreams === undefined ? [] : whyUnserved(upstreams.report)),
-      ...ofMethod(method),
-    ],
-    path: exchange.path,
+    reasons: [...whyThis(place, asked), ...unserved, ...ofMethod(method)],
+    path,
     service: service.name,
     route: route.name,
     pattern: patternOf(service, route),
-    params: { ...exchange.params },
-    forwarded: exchange.upstreamPath + exchange.query,
+    params: { ...found.params },
+    forwarded: found.upstreamPath + query,
     plugins: pluginsOf({ global: shown.global, service, route }, snapshot.kinds),
     strategy: service.load_balancing_strategy,
     upstreams: upstreams === undefined ? [] : withShares(upstreams),
@@ -103,8 +99,8 @@ export function explain(question: Question, { snapshot, receiving, tools, fleet 
 }
 
 /**
- * As a request from the network is received, up to its body, which a question only tells the length of. What the parser of a listener
- * refuses before, by bytes or by what is no length, is refused here.
+ * Receives the question like a request from the network, except for the body, of which a question has the length only. Refuses also
+ * what the parser of a listener refuses.
  */
 function received({ method, url, headers = {} }: Question, receiving: ReceiveOptions): Inbound {
   const framing = Object.entries(headers).filter(([name]) => FRAMING.test(name)).flat();
@@ -118,7 +114,7 @@ const FRAMING = /^(?:content-length|transfer-encoding)$/i;
 /** The same test as node's. */
 const CONTINUE = /(?:^|\W)100-continue(?:$|\W)/i;
 
-/** Counted as node does: the target, and names and values of headers, without what stands between them. */
+/** Counts as node does: the target, and names and values of headers, without separators. */
 function refuseBytes(url: string, headers: HeaderList, { limits: { maxHeaderBytes, maxUriBytes } }: ReceiveOptions): Refusal | null {
   if (url.length > maxUriBytes || headers.reduce((sum, text) => sum + text.length, url.length) < maxHeaderBytes) return null;
   return { code: "headers_too_large", detail: `The request line and header fields may have ${maxHeaderBytes} bytes together.` };
@@ -129,7 +125,7 @@ function refuseLength(headers: HeaderList): Refusal | null {
   return isLength ? null : { code: "bad_request", detail: "The Content-Length is not a number." };
 }
 
-/** Listeners know their methods, by the parser that node has for HTTP/1. */
+/** A method that listeners refuse: node's HTTP/1 parser has a fixed list. */
 function ofMethod(method: string): string[] {
   return METHODS.includes(method) ? [] : [`That is over HTTP/2: HTTP/1.1 has no method ${method} here, and answers 400.`];
 }
@@ -138,27 +134,18 @@ interface Asked {
   readonly inbound: Inbound;
   readonly target: Target;
   readonly authority: string;
+  readonly table: Snapshot["table"];
+  readonly shown: DisplayedConfig;
 }
 
 const NOTHING = { service: null, route: null, pattern: null, params: {}, forwarded: null, plugins: [], strategy: null, upstreams: [] } as const;
 
-interface Walked {
-  /** Null: the request did not get to the first plugin. */
-  readonly exchange: Exchange | null;
-  readonly reply: Reply;
-  /** What the route table answered; null: it was not asked. */
-  readonly found: Found<RouteTarget> | null;
-}
-
-/** Down the data path to where the first plugin would be. */
-function walk(inbound: Inbound, snapshot: Snapshot, tools: ServeTools): Walked {
-  let taken: Exchange | null = null;
+/** Runs the data path with a handler that does nothing. `found` is the answer of the route table; null: the table was not asked. */
+function walk(inbound: Inbound, snapshot: Snapshot, tools: ServeTools): { readonly reply: Reply; readonly found: Found<RouteTarget> | null } {
   let last: Found<RouteTarget> | null = null;
-  const handler = (exchange: Exchange): Reply => {
-    taken = exchange;
-    return { status: 200, headers: [], body: null };
-  };
+  const handler = (): Reply => ({ status: 200, headers: [], body: null });
   const table: Snapshot["table"] = {
+    ...snapshot.table,
     find(...request) {
       const found = (last = snapshot.table.find(...request));
       return found.kind === "route" ? { ...found, target: { ...found.target, handler, meter: new RouteMeter() } } : found;
@@ -166,8 +153,8 @@ function walk(inbound: Inbound, snapshot: Snapshot, tools: ServeTools): Walked {
   };
   const reply = serve(inbound, { ...snapshot, table }, tools);
   inbound.call.close();
-  if (reply instanceof Promise) throw new Error("a request was not looked at in one turn");
-  return { exchange: taken, reply, found: last };
+  if (reply instanceof Promise) throw new Error("the data path returned a promise for a handler without one");
+  return { reply, found: last };
 }
 
 function problemOf({ body }: Reply): { readonly code: string; readonly detail: string } {
@@ -175,19 +162,42 @@ function problemOf({ body }: Reply): { readonly code: string; readonly detail: s
   return { code, detail: detail ?? `${title}.` };
 }
 
+/** A route as it is displayed. */
 interface Place {
   readonly service: DisplayedService;
   readonly route: DisplayedRoute;
 }
 
-/** More of a kind are only counted. */
+/** A route whose pattern matches the path. */
+type Match = Place & Pick<Candidate<RouteTarget>, "host" | "takes">;
+
+/** The routes whose patterns match the path, in the order of the configuration. */
+function matches({ target: { path }, authority, table, shown }: Asked, hosts: "its host" | "any host" = "its host"): Match[] {
+  const candidates = table.candidates(hosts === "any host" ? null : authority, path);
+  return placesOf(shown).flatMap((place) => {
+    const candidate = candidates.find(({ target }) => isAt(target, place));
+    return candidate === undefined ? [] : [{ ...place, host: candidate.host, takes: candidate.takes }];
+  });
+}
+
+function placesOf({ services }: DisplayedConfig): Place[] {
+  return services.flatMap((service) => service.routes.map((route) => ({ service, route })));
+}
+
+function isAt(target: RouteTarget, { service, route }: Place): boolean {
+  return target.service.name === service.name && target.route.name === route.name;
+}
+
+/** The rest is only counted. */
 const MOST_NAMED = 5;
-/** To find the one that may be meant: the work for each grows with the square of its length. */
+/** Bounds the search for similar names: the work for each grows with the square of its length. */
 const MOST_COMPARED = 500;
 
-function whyThis({ path, method }: Exchange, asked: Asked, { service, route }: Place, shown: DisplayedConfig): string[] {
+function whyThis({ service, route }: Place, asked: Asked): string[] {
+  const { path, authority } = asked.target;
+  const { method, target } = asked.inbound;
   const reasons = [`${path} matches service "${service.name}" (base_path ${service.base_path}), route "${route.name}" (${route.path}).`];
-  if (asked.target.path !== asked.inbound.target.replace(/\?.*$/s, "") && asked.target.authority === null) {
+  if (path !== target.replace(/\?.*$/s, "") && authority === null) {
     reasons.push(`The path is matched and forwarded in its normal form, ${path}.`);
   }
   const hosts = hostsOf(service).join(", ");
@@ -197,26 +207,18 @@ function whyThis({ path, method }: Exchange, asked: Asked, { service, route }: P
     const preflight = `The preflight is for a method that the route takes: ${methods.join(", ")}.`;
     reasons.push(method === "HEAD" ? "A route that takes GET takes HEAD, too." : preflight);
   }
-  const others = placesFor(shown, asked).filter((place) => place.route !== route);
-  const losers = others.filter((place) => findIn(place, asked) === "route");
-  for (const place of losers.slice(0, MOST_NAMED)) reasons.push(`${nameOf(place)} fits as well, but is less specific: ${whyBehind(place, service, asked)}.`);
+  const all = matches(asked);
+  const winner = all.find((place) => place.route === route)!;
+  const losers = all.filter((place) => place !== winner && place.takes(wantedMethod(asked.inbound)));
+  for (const place of losers.slice(0, MOST_NAMED)) reasons.push(`${nameOf(place)} fits as well, but is less specific: ${whyBehind(place, winner)}.`);
   if (losers.length > MOST_NAMED) reasons.push(`${losers.length - MOST_NAMED} more routes fit as well, and are less specific.`);
   if (losers.length === 0) reasons.push("No other route fits it: a literal segment would go before {name}, and {name} before {name*}.");
   return reasons;
 }
 
-function whyBehind({ service }: Place, winner: DisplayedService, asked: Asked): string {
-  const behind = hostRank(service, asked);
-  if (hostRank(winner, asked) > behind) {
-    return behind === 0 ? "services for certain hosts go first" : "an exact host goes before one with *., and of these the longer first";
-  }
-  return "a literal segment goes before {name}, {name} before {name*}, and at a tie the longer base_path first";
-}
-
-/** How exactly the hosts of a service name the one asked: 0 when it is for all, then the length of the pattern, above all the exact name. */
-function hostRank(service: DisplayedService, asked: Asked): number {
-  const fitting = hostsOf(service).filter((host) => isBelow({ ...service, hosts: [host] }, asked));
-  return fitting.reduce((best, host) => Math.max(best, host.startsWith("*.") ? host.length : Infinity), 0);
+function whyBehind({ host }: Match, winner: Match): string {
+  if (host === winner.host) return "a literal segment goes before {name}, {name} before {name*}, and at a tie the longer base_path first";
+  return host === "" ? "services for certain hosts go first" : "an exact host goes before one with *., and of these the longer first";
 }
 
 function whyUnserved({ circuitBreaker, upstreams }: UpstreamSetReport): string[] {
@@ -226,32 +228,32 @@ function whyUnserved({ circuitBreaker, upstreams }: UpstreamSetReport): string[]
   return reasons;
 }
 
-function whyNone(found: Found<RouteTarget>, asked: Asked, shown: DisplayedConfig): string[] {
-  if (found.kind === "method" || found.kind === "refused") return whyRefused(found, asked, shown);
-  const { path } = asked.target;
-  const elsewhere = placesFor(shown, asked, "any host").filter((place) => findIn(place, asked, "any host") !== "none");
+function whyNone(found: Found<RouteTarget>, asked: Asked): string[] {
+  if (found.kind === "method" || found.kind === "refused") return whyRefused(found, asked);
+  const { target: { path }, shown } = asked;
+  const elsewhere = matches(asked, "any host");
   if (elsewhere.length > 0) {
     const only = (place: Place) => `${nameOf(place)} fits the path, but is for the hosts ${hostsOf(place.service).join(", ")} only.`;
     return elsewhere.slice(0, MOST_NAMED).map(only);
   }
-  const near = shown.services.filter((service) => isBelow(service, asked));
-  if (near.length === 0) return [...(shown.services.length === 0 ? ["The configuration has no services."] : noBase(path, shown))];
+  const near = servicesAbove(asked);
+  if (near.length === 0) return shown.services.length === 0 ? ["The configuration has no services."] : [noBase(path, shown)];
   return near.slice(0, MOST_NAMED).map((service) => noRoute(service, path));
 }
 
-/** The routes that decide, and those that would take the request if the path did not decide alone. */
-function whyRefused(found: Extract<Found<RouteTarget>, { routes: unknown }>, asked: Asked, shown: DisplayedConfig): string[] {
-  const decide = ({ service, route }: Place) => found.routes.some((target) => target.service.name === service.name && target.route.name === route.name);
-  const deciding = shown.services.flatMap((service) => service.routes.map((route) => ({ service, route }))).filter(decide);
-  const reasons = deciding.slice(0, MOST_NAMED).map((place) => {
+/** The routes that refuse, and the less specific ones that would take the request. */
+function whyRefused(found: Extract<Found<RouteTarget>, { routes: unknown }>, asked: Asked): string[] {
+  const decides = (place: Place) => found.routes.some((target) => isAt(target, place));
+  const places = matches(asked);
+  const reasons = placesOf(asked.shown).filter(decides).slice(0, MOST_NAMED).map((place) => {
     if (found.kind === "method") return otherMethods(place, asked.inbound.method);
     if (found.refusal === ENCODED_SLASH) {
-      const fits = findIn(place, asked) === "none" ? "would fit the path with “/” for %2F, and" : "fits the path, but";
+      const fits = places.some(({ route }) => route === place.route) ? "fits the path, but" : "would fit the path with “/” for %2F, and";
       return `${nameOf(place)} ${fits} its service does not let %2F through ("encoded_slashes").`;
     }
     return `${nameOf(place)} would fit the path without “;” and what follows it, and its service does not let that go elsewhere ("path_parameters").`;
   });
-  const others = placesFor(shown, asked).filter((place) => !decide(place) && findIn(place, asked) === "route");
+  const others = places.filter((place) => !decides(place) && place.takes(wantedMethod(asked.inbound)));
   for (const place of others.slice(0, MOST_NAMED)) reasons.push(`${nameOf(place)} would take it, but is less specific: host and path alone decide.`);
   return reasons;
 }
@@ -262,79 +264,40 @@ function otherMethods(place: Place, method: string): string {
   return `${nameOf(place)} fits the path, but takes ${methods.length === 1 ? "only " : ""}${methods.join(", ")}.${meant}`;
 }
 
-function noBase(path: string, { services }: DisplayedConfig): string[] {
+/** The services whose base_path the path begins with, whatever their routes. */
+function servicesAbove({ target: { path }, authority, shown: { services } }: Asked): DisplayedService[] {
+  const anything = (service: DisplayedService, below: string) => {
+    const rules = { methods: [], encodedSlashes: true, pathParameters: true };
+    return { basePath: service.base_path, hosts: hostsOf(service), path: below, target: service, ...rules };
+  };
+  const table = compileTable(services.flatMap((service) => [anything(service, "/"), anything(service, "/{edge_gateway_rest*}")]));
+  const found = new Set(table.candidates(authority, path).map(({ target }) => target));
+  return services.filter((service) => found.has(service));
+}
+
+function noBase(path: string, { services }: DisplayedConfig): string {
   const bases = [...new Set(services.map(({ base_path }) => base_path))];
   const meant = suggest(path.split("/", 2)[1]!, bases.slice(0, MOST_COMPARED).map((base) => base.split("/")[1] ?? ""));
-  const nearest = meant === undefined ? undefined : bases.find((base) => base.split("/")[1] === meant);
-  const some = bases.slice(0, MOST_NAMED).join(", ") + (bases.length > MOST_NAMED ? ` and ${bases.length - MOST_NAMED} more` : "");
-  return [`${path} begins with the base_path of no service: there are ${some}.${nearest === undefined ? "" : ` Did you mean ${nearest}?`}`];
+  const nearest = bases.find((base) => base.split("/")[1] === meant);
+  return `${path} begins with the base_path of no service: there are ${some(bases)}.${didYouMean(nearest)}`;
 }
 
 function noRoute(service: DisplayedService, path: string): string {
   const patterns = [...new Set(service.routes.map((route) => patternOf(service, route)))];
   if (patterns.length === 0) return `Service "${service.name}" (base_path ${service.base_path}) has no routes.`;
-  const meant = suggest(path, patterns.slice(0, MOST_COMPARED));
-  const some = patterns.slice(0, MOST_NAMED).join(", ") + (patterns.length > MOST_NAMED ? ` and ${patterns.length - MOST_NAMED} more` : "");
   const place = `${path} begins as base_path ${service.base_path} of service "${service.name}" does`;
-  return `${place}, but fits none of its routes as a whole: ${some}.${meant === undefined ? "" : ` Did you mean ${meant}?`}`;
+  return `${place}, but fits none of its routes as a whole: ${some(patterns)}.${didYouMean(suggest(path, patterns.slice(0, MOST_COMPARED)))}`;
 }
 
-type HostRule = "its hosts" | "any host";
-
-/** Every route of the services below whose base_path the path is. */
-function placesFor({ services }: DisplayedConfig, asked: Asked, hosts: HostRule = "its hosts"): Place[] {
-  return services
-    .filter((service) => isBelow(service, asked, hosts))
-    .flatMap((service) => service.routes.map((route) => ({ service, route })));
+function some(names: readonly string[]): string {
+  return names.slice(0, MOST_NAMED).join(", ") + (names.length > MOST_NAMED ? ` and ${names.length - MOST_NAMED} more` : "");
 }
 
-/** What a table of this one route alone would find, however the path is spelt. */
-function findIn({ service, route }: Place, asked: Asked, hosts: HostRule = "its hosts"): "route" | "method" | "none" {
-  return lone(service, route.path, methodsOf(route), asked, hosts);
+function didYouMean(name: string | undefined): string {
+  return name === undefined ? "" : ` Did you mean ${name}?`;
 }
 
-function isBelow(service: DisplayedService, asked: Asked, hosts: HostRule = "its hosts"): boolean {
-  return lone(service, "/", [], asked, hosts) === "route" || lone(service, "/{edge_gateway_rest*}", [], asked, hosts) === "route";
-}
-
-function lone(service: DisplayedService, path: string, methods: readonly string[], asked: Asked, hosts: HostRule): "route" | "method" | "none" {
-  const { inbound, target, authority } = asked;
-  if (cannotFit(withoutFinalSlash(service.base_path) + path, target.path)) return "none";
-  const entry = {
-    basePath: service.base_path,
-    hosts: hosts === "any host" ? [] : hostsOf(service),
-    path,
-    methods,
-    encodedSlashes: true,
-    pathParameters: true,
-    target: null,
-  };
-  const { kind } = compileTable([entry]).find(authority, wantedMethod(inbound), target.path, target.encodedSlash);
-  return kind === "refused" ? "none" : kind;
-}
-
-/** Seen at a glance, for most routes of a large configuration: a plain segment of the pattern stands where the path has another. */
-function cannotFit(pattern: string, path: string): boolean {
-  let at = 1;
-  for (let from = 1; from < pattern.length; ) {
-    const end = endOfSegment(pattern, from);
-    const written = pattern.slice(from, end);
-    const next = endOfSegment(path, at);
-    if (PLAIN.test(written) && path.slice(at, next) !== written && !path.slice(at, next).includes("%")) return true;
-    from = end + 1;
-    at = next + 1;
-  }
-  return false;
-}
-
-const PLAIN = /^[\w-]+$/;
-
-function endOfSegment(path: string, from: number): number {
-  const end = path.indexOf("/", from);
-  return end < 0 ? Math.max(from, path.length) : end;
-}
-
-/** A preflight is matched by the method that it asks for, where a plugin takes it; here both are near enough to name a route. */
+/** A preflight is matched by the method that it asks about if a plugin handles preflights; to name routes, that is assumed. */
 function wantedMethod({ method, headers }: Inbound): string {
   return method === "OPTIONS" ? (headerValue(headers, "access-control-request-method") ?? method) : method;
 }
@@ -348,10 +311,10 @@ function pluginsOf(levels: Readonly<Record<ExplainedPlugin["level"], { readonly 
 
 const LEVELS = ["global", "service", "route"] as const;
 
-function withShares(fleet: UpstreamSet): Explanation["upstreams"] {
-  const { upstreams, circuitBreaker } = fleet.report;
+function withShares(upstreamSet: UpstreamSet): Explanation["upstreams"] {
+  const { upstreams, circuitBreaker } = upstreamSet.report;
   const isOpen = circuitBreaker?.state === "open";
-  const weights = upstreams.map(({ usable }, i) => (usable && !isOpen ? fleet.peers[i]!.weightNow : 0));
+  const weights = upstreams.map(({ usable }, i) => (usable && !isOpen ? upstreamSet.peers[i]!.weightNow : 0));
   const sum = weights.reduce((all, weight) => all + weight, 0);
   return upstreams.map((upstream, i) => ({ ...upstream, share: sum === 0 ? 0 : weights[i]! / sum }));
 }

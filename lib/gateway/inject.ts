@@ -1,6 +1,5 @@
 /**
- * A request without a socket: for tests of a configuration, and for hosts that already have the request as values.
- * It takes the same path through the gateway as one from the network.
+ * Makes a request without a socket, and collects its reply: for tests of a configuration, and for hosts that have a request as values.
  */
 import { validateHeaderName, validateHeaderValue } from "node:http";
 import { Readable } from "node:stream";
@@ -20,15 +19,15 @@ export interface InjectRequest {
   /** An object, or a flat list `[name, value, …]` where order and duplicates matter. `Host` defaults to "localhost". */
   readonly headers?: Readonly<Record<string, string>> | HeaderList;
   readonly body?: string | Buffer;
-  /** Where the request seems to come from. Default "127.0.0.1". */
+  /** Address of the client. Default "127.0.0.1". */
   readonly remoteAddress?: string;
-  /** As if the client had shown it over TLS; default: none. */
+  /** The client's certificate, as over TLS. Default: none. */
   readonly certificate?: ClientCertificate;
 }
 
 export interface InjectResponse {
   readonly status: number;
-  /** Flat list, as it would have been sent. */
+  /** Flat list, as a client would get it. */
   readonly headers: HeaderList;
   readonly body: Buffer;
   /** First value of the named header, in any case. */
@@ -40,9 +39,7 @@ export interface InjectResponse {
 }
 
 export function injected(request: InjectRequest, options: ReceiveOptions): Inbound {
-  const given = request.headers ?? [];
-  const list: HeaderList = Array.isArray(given) ? (given as HeaderList) : Object.entries(given as Record<string, string>).flat();
-  const received = [...withoutDropped(list, options.underscores)];
+  const received = [...withoutDropped(headerListOf(request.headers ?? []), options.underscores)];
   if (!hasHeader(received, "host")) received.unshift("Host", "localhost");
   const body = request.body === undefined ? null : Buffer.from(request.body);
   if (body !== null && !hasHeader(received, "content-length")) received.push("Content-Length", String(body.length));
@@ -64,7 +61,12 @@ export function injected(request: InjectRequest, options: ReceiveOptions): Inbou
   };
 }
 
-/** What a parser refuses in a request from the network; forwarded, it could end elsewhere than it seems to and hide a second one. */
+/** A flat list as it is; from an object, its names and values in turn. */
+export function headerListOf(headers: Readonly<Record<string, string>> | HeaderList): HeaderList {
+  return Array.isArray(headers) ? (headers as HeaderList) : Object.entries(headers as Record<string, string>).flat();
+}
+
+/** Refuses what the parser refuses in a request from the network; forwarded, it could hide a second request (request smuggling). */
 function refuseMalformed({ method = "GET", path }: InjectRequest, headers: HeaderList, bodyLength: number): Refusal | null {
   const malformed = (detail: string): Refusal => ({ code: "bad_request", detail });
   try {

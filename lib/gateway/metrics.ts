@@ -1,101 +1,85 @@
 /**
- * Every family of metrics that the gateway tells of itself, from what it has counted and how it is at this moment.
- * Counting is `observe/metrics.ts`, the text `observe/exposition.ts`.
+ * The families of metrics that a gateway exposes, from what it has counted and from its state at this moment.
  */
+import { version } from "../base/version.ts";
 import type { Family, Labels } from "../observe/exposition.ts";
 import { pluginLabels, type Metrics, type RouteMeter } from "../observe/metrics.ts";
 import { gauge } from "../observe/process.ts";
 import type { Recent } from "../observe/recent.ts";
 import type { BreakerState } from "../upstream/breaker.ts";
 import type { UpstreamSet } from "../upstream/upstream_set.ts";
-import type { Snapshot } from "./snapshot.ts";
-
-export interface MetricsSource {
-  readonly status: {
-    readonly version: string;
-    readonly inFlight: number;
-    readonly loadedAt: number;
-    readonly lastReload: { readonly outcome: "taken" | "refused" } | null;
-  };
-  readonly metrics: Metrics;
-  /** Of clients. */
-  readonly connections: { readonly open: number; readonly refused: number };
-  /** What rate limits remember, by the key of the plugin instance. */
-  readonly limiters: readonly (readonly [key: string, table: { readonly callers: number; readonly shared: number }])[];
-  /** Null: requests are not traced. */
-  readonly spans: { readonly exported: number; readonly dropped: number } | null;
-  readonly fleets: readonly UpstreamSet[];
-  readonly files: Snapshot["shownCertificates"];
-  /** Of listeners, for all names that `files` does not have: its end in milliseconds since 1970; null: there is no HTTPS. */
-  readonly own: { readonly notAfter: number } | null;
-}
+import type { ReportSource } from "./reports.ts";
 
 type Samples<T> = Iterable<readonly [labels: Labels, value: T]>;
+/** What a rate limit remembers, by the key of its plugin instance. */
+type LimiterTables = readonly (readonly [key: string, table: { readonly callers: number; readonly shared: number }])[];
 
-/** Samples are made when they are asked for, one by one: with many routes all of them take a while. */
-export function families({ status, metrics, connections, limiters, spans, fleets, files, own }: MetricsSource): readonly Family[] {
-  const routes = () => routesOf(metrics);
-  const services = [...metrics.services];
-  const peers = fleets.flatMap((fleet) => fleet.peers.map((peer) => [["service", fleet.service, "upstream", peer.id], peer] as const));
-  const { version, inFlight, lastReload, loadedAt } = status;
-  const certificates = files.flatMap(({ path, hosts, notAfter }) => hosts.map((host) => [["file", path, "host", host], notAfter / 1000] as [Labels, number]));
+/** `own` is the certificate of the listeners; null: there is no HTTPS. Samples are made one by one when they are read: they may be many. */
+export function families(source: ReportSource, own: { readonly notAfter: number } | null): readonly Family[] {
+  const { metrics, requests, configuration, runtime, spans, listener } = source;
+  const { snapshot, lastReload, loadedAt } = configuration;
+  const limiters = [...runtime.counters.tables()].filter(([key]) => snapshot.instances.has(key));
+  const services = Array.from(metrics.services, ([service, { meter }]) => [["service", service], meter.retries] as const);
+  const { upstreamSets } = runtime;
+  const certificates: [Labels, number][] = snapshot.shownCertificates.flatMap(({ path, hosts, notAfter }) =>
+    hosts.map((host): [Labels, number] => [["file", path, "host", host], notAfter / 1000]),
+  );
   if (own !== null) certificates.push([["file", "", "host", ""], own.notAfter / 1000]);
-  const help = HELP;
   return [
-    { name: "edge_gateway_http_requests_total", type: "counter", help: help.requests, samples: requestsOf(routes()) },
-    { name: "edge_gateway_http_request_duration_seconds", type: "histogram", help: help.durations, samples: timedOf(routes()) },
-    gauge("edge_gateway_http_requests_in_flight", "Requests that are being answered, and open WebSockets.", inFlight),
-    { name: "edge_gateway_http_received_bytes_total", type: "counter", help: help.received, samples: receivedOf(routes()) },
-    { name: "edge_gateway_http_sent_bytes_total", type: "counter", help: help.sent, samples: sentOf(routes()) },
-    gauge("edge_gateway_client_connections", "Connections of clients that are open.", connections.open),
-    { name: "edge_gateway_client_connections_refused_total", type: "counter", help: help.refused, samples: [[[], connections.refused]] },
-    { name: "edge_gateway_cache_requests_total", type: "counter", help: help.cached, samples: cachedOf(routes()) },
-    { name: "edge_gateway_plugin_requests_total", type: "counter", help: "Requests that a plugin got.", samples: pluginsOf(metrics, "requests") },
-    { name: "edge_gateway_plugin_seconds_total", type: "counter", help: help.plugins, samples: pluginsOf(metrics, "seconds") },
-    { name: "edge_gateway_rate_limit_callers", type: "gauge", help: help.callers, samples: limitersOf(limiters, "callers") },
-    { name: "edge_gateway_rate_limit_shared_total", type: "counter", help: help.shared, samples: limitersOf(limiters, "shared") },
-    { name: "edge_gateway_rate_limited_total", type: "counter", help: "Requests refused by rate_limit.", samples: limitedOf(routes()) },
-    { name: "edge_gateway_plugin_refusals_total", type: "counter", help: help.refusals, samples: refusalsOf(routes()) },
-    { name: "edge_gateway_upstream_duration_seconds", type: "histogram", help: help.tries, samples: timedOf(triesOf(metrics)) },
-    { name: "edge_gateway_retries_total", type: "counter", help: "Tries beyond the first one of a request.", samples: services.map(([service, { meter }]) => [["service", service], meter.retries] as const) },
-    { name: "edge_gateway_circuit_state", type: "gauge", help: help.circuits, samples: circuitsOf(fleets) },
-    { name: "edge_gateway_upstream_healthy", type: "gauge", help: help.healthy, samples: peers.map(([labels, { health }]) => [labels, health.usable ? 1 : 0] as const) },
-    { name: "edge_gateway_upstream_connections", type: "gauge", help: "Open connections, idle ones included.", samples: peers.map(([labels, { pool }]) => [labels, pool.open] as const) },
-    gauge("edge_gateway_config_last_reload_successful", help.reloaded, lastReload?.outcome === "refused" ? 0 : 1),
-    gauge("edge_gateway_config_last_reload_success_timestamp_seconds", help.loadedAt, loadedAt / 1000),
-    { name: "edge_gateway_tls_certificate_expiry_timestamp_seconds", type: "gauge", help: help.certificates, samples: certificates },
-    ...(spans === null ? [] : spanFamilies(spans)),
+    counter("edge_gateway_http_requests_total", HELP.requests, requestsOf(metrics)),
+    { name: "edge_gateway_http_request_duration_seconds", type: "histogram", help: HELP.durations, samples: timed(routesOf(metrics)) },
+    gauge("edge_gateway_http_requests_in_flight", "Requests that are being answered, and open WebSockets.", requests.inFlight),
+    counter("edge_gateway_http_received_bytes_total", HELP.received, aboveZero(routesOf(metrics), ({ receivedBytes }) => receivedBytes)),
+    counter("edge_gateway_http_sent_bytes_total", HELP.sent, aboveZero(routesOf(metrics), ({ sentBytes }) => sentBytes)),
+    gauge("edge_gateway_client_connections", "Connections of clients that are open.", listener.connections.open),
+    counter("edge_gateway_client_connections_refused_total", HELP.refused, [[[], listener.connections.refused]]),
+    counter("edge_gateway_cache_requests_total", HELP.cached, cachedOf(metrics)),
+    counter("edge_gateway_plugin_requests_total", "Requests that a plugin got.", usedPlugins(metrics, (meter) => meter.requests)),
+    counter("edge_gateway_plugin_seconds_total", HELP.plugins, usedPlugins(metrics, (meter) => meter.ms / 1000)),
+    { name: "edge_gateway_rate_limit_callers", type: "gauge", help: HELP.callers, samples: summed(limiters, "callers") },
+    counter("edge_gateway_rate_limit_shared_total", HELP.shared, summed(limiters, "shared")),
+    counter("edge_gateway_rate_limited_total", "Requests refused by rate_limit.", limitedOf(metrics)),
+    counter("edge_gateway_plugin_refusals_total", HELP.refusals, refusalsOf(metrics)),
+    { name: "edge_gateway_upstream_duration_seconds", type: "histogram", help: HELP.tries, samples: timed(triesOf(metrics)) },
+    counter("edge_gateway_retries_total", "Tries beyond the first one of a request.", services),
+    { name: "edge_gateway_circuit_state", type: "gauge", help: HELP.circuits, samples: circuitsOf(upstreamSets) },
+    { name: "edge_gateway_upstream_healthy", type: "gauge", help: HELP.healthy, samples: peersOf(upstreamSets, ({ health }) => (health.usable ? 1 : 0)) },
+    { name: "edge_gateway_upstream_connections", type: "gauge", help: HELP.connections, samples: peersOf(upstreamSets, ({ pool }) => pool.open) },
+    gauge("edge_gateway_config_last_reload_successful", HELP.reloaded, lastReload?.outcome === "refused" ? 0 : 1),
+    gauge("edge_gateway_config_last_reload_success_timestamp_seconds", HELP.loadedAt, loadedAt / 1000),
+    { name: "edge_gateway_tls_certificate_expiry_timestamp_seconds", type: "gauge", help: HELP.certificates, samples: certificates },
+    ...(spans === null ? [] : [counter("edge_gateway_trace_spans_exported_total", HELP.exported, [[[], spans.exported]])]),
+    ...(spans === null ? [] : [counter("edge_gateway_trace_spans_dropped_total", "Spans of traces that were lost.", [[[], spans.dropped]])]),
     { name: "edge_gateway_build_info", type: "info", help: "What runs.", samples: [[["version", version, "node_version", process.version], 1]] },
   ];
 }
 
-function spanFamilies({ exported, dropped }: NonNullable<MetricsSource["spans"]>): readonly Family[] {
-  return [
-    { name: "edge_gateway_trace_spans_exported_total", type: "counter", help: "Spans of traces that the collector has taken.", samples: [[[], exported]] },
-    { name: "edge_gateway_trace_spans_dropped_total", type: "counter", help: "Spans of traces that were lost.", samples: [[[], dropped]] },
-  ];
+function counter(name: string, help: string, samples: Samples<number>): Family {
+  return { name, type: "counter", help, samples };
 }
 
 const HELP = {
-  requests: "Requests that are over. code is the status; none: the client was gone before there was one.",
+  requests: "Requests that are over. code is the status; none: the client disconnected before there was one.",
   durations: "From the head of the request to the end of the reply, without WebSockets.",
   received: "Bytes of request bodies, and of what clients sent through WebSockets.",
   sent: "Bytes of bodies that were sent to clients, and through WebSockets.",
-  refused: "Connections that were not taken for a limit.",
+  refused: "Connections that a limit refused.",
   cached: "Requests that response_cache saw, by what it did.",
-  plugins: "Time from when a plugin got a request until it handed it on or answered it.",
+  plugins: "Time from when a plugin got a request until it passed it on or answered it.",
   callers: "Callers that a rate limit remembers.",
   shared: "Decisions of a rate limit for callers that share one allowance, because its table is full.",
-  circuits: "1 for the state that a circuit breaker is in, 0 for the others.",
+  circuits: "1 for the state of a circuit breaker, 0 for the other states.",
   refusals: "Requests that a plugin refused, by the code of its error.",
   tries: "From the beginning of a try to the head of the upstream's response, or to its failure.",
-  healthy: "Whether the upstream is thought to be well: 0 when checks fail or it has been ejected.",
-  reloaded: "Whether the last reload was taken; 1 before the first.",
-  loadedAt: "When the configuration in force was taken, in seconds since 1970.",
-  certificates: "When a certificate that clients are shown ends, in seconds since 1970; without file and host: that of all other names.",
+  healthy: "Whether the upstream is healthy: 0 when its checks fail or it has been ejected.",
+  connections: "Open connections, idle ones included.",
+  reloaded: "Whether the last reload succeeded; 1 before the first.",
+  loadedAt: "When the configuration in force was loaded, in seconds since 1970.",
+  certificates: "When a certificate of the gateway expires, in seconds since 1970; without file and host: the one for all other names.",
+  exported: "Spans of traces that the collector has accepted.",
 };
 
-/** All routes, and last what had none. */
+/** All routes, and last the requests without a route. */
 function* routesOf({ services, unrouted }: Metrics): Samples<RouteMeter> {
   for (const [service, { routes }] of services) for (const [name, meter] of routes) yield [["service", service, "route", name], meter];
   yield [["service", "", "route", ""], unrouted];
@@ -105,41 +89,51 @@ function* triesOf({ services }: Metrics): Samples<{ readonly recent: Recent }> {
   for (const [service, { meter }] of services) for (const [upstream, recent] of meter.upstreams) yield [["service", service, "upstream", upstream], { recent }];
 }
 
-/** Most routes of a large configuration are quiet, and a histogram is long. */
-function* timedOf(all: Samples<{ readonly recent: Recent }>): Samples<Recent> {
+/** Most routes of a large configuration have no requests, and a histogram is long. */
+function* timed(all: Samples<{ readonly recent: Recent }>): Samples<Recent> {
   for (const [labels, { recent }] of all) if (recent.isTimed) yield [labels, recent];
 }
 
-function* requestsOf(routes: Samples<RouteMeter>): Samples<number> {
-  for (const [labels, meter] of routes) for (const [method, code, count] of meter.requests()) yield [[...labels, "method", method, "code", code], count];
+function* aboveZero<T>(all: Samples<T>, read: (meter: T) => number): Samples<number> {
+  for (const [labels, meter] of all) if (read(meter) > 0) yield [labels, read(meter)];
 }
 
-function* refusalsOf(routes: Samples<RouteMeter>): Samples<number> {
-  for (const [labels, meter] of routes) for (const [code, { count }] of meter.refusals) yield [[...labels, "code", code], count];
+function* requestsOf(metrics: Metrics): Samples<number> {
+  for (const [labels, meter] of routesOf(metrics)) {
+    for (const [method, code, count] of meter.requests()) yield [[...labels, "method", method, "code", code], count];
+  }
 }
 
-function* limitedOf(routes: Samples<RouteMeter>): Samples<number> {
-  for (const [labels, { rateLimited }] of routes) if (labels[3] !== "") yield [labels, rateLimited];
+function* refusalsOf(metrics: Metrics): Samples<number> {
+  for (const [labels, { refusals }] of routesOf(metrics)) for (const [code, { count }] of refusals) yield [[...labels, "code", code], count];
 }
 
-function* receivedOf(routes: Samples<RouteMeter>): Samples<number> {
-  for (const [labels, { receivedBytes }] of routes) if (receivedBytes > 0) yield [labels, receivedBytes];
+function* limitedOf(metrics: Metrics): Samples<number> {
+  for (const [labels, meter] of routesOf(metrics)) if (meter !== metrics.unrouted) yield [labels, meter.rateLimited];
 }
 
-function* sentOf(routes: Samples<RouteMeter>): Samples<number> {
-  for (const [labels, { sentBytes }] of routes) if (sentBytes > 0) yield [labels, sentBytes];
+function* cachedOf(metrics: Metrics): Samples<number> {
+  for (const [labels, { cached }] of routesOf(metrics)) for (const [result, count] of cached ?? []) yield [[...labels, "result", result], count];
 }
 
-function* cachedOf(routes: Samples<RouteMeter>): Samples<number> {
-  for (const [labels, { cached }] of routes) if (cached !== null) for (const [result, count] of cached) yield [[...labels, "result", result], count];
+function* usedPlugins(metrics: Metrics, read: (meter: { readonly requests: number; readonly ms: number }) => number): Samples<number> {
+  for (const [labels, meter] of metrics.plugins()) if (meter.requests > 0) yield [labels, read(meter)];
 }
 
-function* pluginsOf(metrics: Metrics, what: "requests" | "seconds"): Samples<number> {
-  for (const [labels, { requests, ms }] of metrics.plugins()) if (requests > 0) yield [labels, what === "requests" ? requests : ms / 1000];
+function* peersOf(upstreamSets: readonly UpstreamSet[], read: (peer: UpstreamSet["peers"][number]) => number): Samples<number> {
+  for (const { service, peers } of upstreamSets) for (const peer of peers) yield [["service", service, "upstream", peer.id], read(peer)];
 }
 
-/** Several instances may bear the same labels: they are counted together. */
-function limitersOf(limiters: MetricsSource["limiters"], what: "callers" | "shared"): Samples<number> {
+function* circuitsOf(upstreamSets: readonly UpstreamSet[]): Samples<number> {
+  for (const { service, circuit } of upstreamSets) {
+    if (circuit !== null) for (const state of BREAKER_STATES) yield [["service", service, "state", state], state === circuit ? 1 : 0];
+  }
+}
+
+const BREAKER_STATES: readonly BreakerState[] = ["closed", "open", "half_open"];
+
+/** Several instances may have the same labels: they are counted together. */
+function summed(limiters: LimiterTables, what: "callers" | "shared"): Samples<number> {
   const sums = new Map<string, [Labels, number]>();
   for (const [key, table] of limiters) {
     const labels = limiterLabels(key);
@@ -148,14 +142,6 @@ function limitersOf(limiters: MetricsSource["limiters"], what: "callers" | "shar
   }
   return sums.values();
 }
-
-function* circuitsOf(fleets: readonly UpstreamSet[]): Samples<number> {
-  for (const { service, circuit } of fleets) {
-    if (circuit !== null) for (const state of BREAKER_STATES) yield [["service", service, "state", state], state === circuit ? 1 : 0];
-  }
-}
-
-const BREAKER_STATES: readonly BreakerState[] = ["closed", "open", "half_open"];
 
 /** The key of a plugin instance is its `scope.key`. */
 function limiterLabels(key: string): Labels {

@@ -1,10 +1,9 @@
 /**
- * Loads plugin kinds from the ES modules that a configuration names: the one place where code that is not the project's own comes in.
- * Which files may be loaded, and that each has its digest, is judged in `config/`; what is told of a bad one is `gateway.ts`'s affair.
+ * Loads plugin kinds from the ES modules that a configuration names: the only place where foreign code comes in.
  *
- * What runs is what was read and compared with its digest, never the file read a second time. So a module is one file: beside
- * `node:` modules it can import nothing by a relative or bare name, and by a URL only with a specifier that it computes. Code that it fetches
- * so, or by `node:module`, `node:vm` and the like, is covered by no digest: a module is trusted with all that the process may do.
+ * The bytes that were compared with the digest (in `config/`) are the bytes that run; the file is not read again. So a module is one
+ * file: it can import `node:` modules, nothing by a relative or bare name, and a URL only by a specifier that it computes. No digest covers
+ * code that it fetches that way or by `node:module`, `node:vm` and the like: a module is trusted with all that the process may do.
  */
 import { pathToFileURL } from "node:url";
 import { kindsWithModules, pluginModulesOf, readConfigFile, type ConfigIssue, type ConfigSource } from "../config/load.ts";
@@ -15,8 +14,8 @@ import type { AnyPlugin } from "../plugins/plugin.ts";
 type Environment = Readonly<Record<string, string | undefined>>;
 
 /**
- * Loads the modules that a configuration file, or a configuration as a value, names, for `createGateway({ …, modules })`. Never rejects:
- * what is wrong with a module is said by `createGateway`, together with everything else.
+ * Loads the modules that a configuration names, given as a file's path or as a value, for `createGateway({ …, modules })`. Never rejects:
+ * `createGateway` reports what is wrong with a module, together with everything else.
  */
 export async function loadPluginModules(config: string | object, environment: Environment = process.env): Promise<PluginModules> {
   const modules = new PluginModules();
@@ -25,7 +24,7 @@ export async function loadPluginModules(config: string | object, environment: En
   return modules;
 }
 
-/** The given kinds and those of the modules of a configuration file, or what is wrong with these. */
+/** The given kinds and those of the modules of a configuration file, and what is wrong with the modules. */
 export async function moduleKinds(
   file: string,
   given: readonly AnyPlugin[],
@@ -37,14 +36,14 @@ export async function moduleKinds(
   return kindsWithModules(read, { environment: process.env, kinds: given, moduleKinds: (module) => modules.kindsOf(module) });
 }
 
-/** Modules by path and digest. One that is loaded stays loaded for the life of the process: node can let go of none. */
+/** Modules by path and digest. A loaded module stays for the life of the process: node cannot unload it. */
 export class PluginModules {
   readonly #loaded = new Map<string, readonly AnyPlugin[]>();
-  /** Of those that could not be used when they were last tried. */
+  /** Why a module could not be used when it was last tried. */
   readonly #problems = new Map<string, string>();
   #tries = 0;
 
-  /** Loads what is named and not loaded yet, one after the other. */
+  /** Loads the modules that are not loaded yet, one after the other. */
   async load(source: ConfigSource, environment: Environment): Promise<void> {
     for (const module of pluginModulesOf(source, { environment })) {
       const key = keyOf(module);
@@ -89,12 +88,12 @@ async function kindsFrom({ path, sha256 }: PluginModule, nth: number): Promise<r
 const USAGE = "Its default export has to be a plugin, a list of plugins, or a function that makes them: export default (kit) => kit.definePlugin({ … })";
 
 /**
- * What a module imports by a URL, which may lead to a file: undefined, or the reason to refuse it. Looks at every text literal behind
- * `import`, `import(` and `from`, wherever it stands, since an import statement can have nothing else there; so it finds them all.
+ * The reason to refuse a module that imports by a URL, which may lead to a file; else undefined. Looks at every text literal after
+ * `import`, `import(` and `from`, wherever it stands: an import statement can have nothing else there.
  */
 function uncoveredImport(code: string): string | undefined {
   for (const [, , quoted = "", templated = ""] of code.matchAll(SPECIFIERS)) {
-    // What URLs are read without: tabs and line ends anywhere, spaces in front.
+    // A URL is read without tabs and line ends, and without spaces in front.
     const specifier = (quoted || templated).replace(/[\t\n\r]/g, "").replace(/^[\0- ]+/, "");
     const scheme = /^[a-z][a-z0-9+.-]*:/i.exec(specifier)?.[0].toLowerCase();
     if (specifier.includes("\\")) return `it imports by a name that is written with escapes. ${ONE_FILE}`;
@@ -103,17 +102,17 @@ function uncoveredImport(code: string): string | undefined {
   return undefined;
 }
 
-/** Between keyword and text there may be space, comments and, behind `import` only, parentheses. */
+/** Between keyword and text there may be space, comments and, after `import` only, parentheses. */
 const GAP = String.raw`\s|/\*(?:[^*]|\*(?!/))*\*/|//.*[\n\r\u2028\u2029]`;
 const TEXT = String.raw`(["'])((?:\\[^]|(?!\1)[^\\\n\r])*)\1|${"`"}((?:\\[^]|[^\\${"`"}])*)${"`"}`;
-/** The text is looked at ahead and not taken, so that what only looks like an import, as in a comment, hides none that follows it. */
+/** The text is matched by look-ahead only, so that a false import, as in a comment, does not hide a real one after it. */
 const SPECIFIERS = new RegExp(String.raw`\b(?:import|from(?!(?:${GAP})*\())(?=(?:\(|${GAP})*(?:${TEXT}))`, "g");
 
 const ONE_FILE = "A module is one file, which may import node: modules only";
 
-/** Each try is a module of its own: node remembers one that failed, and would fail it again for ever. */
+/** Each try gets a URL of its own: node caches failed modules for ever. */
 async function evaluated(path: string, content: Buffer, label: string): Promise<{ readonly default?: unknown }> {
-  // The comment has stack traces name the file in the place of a URL that holds all of it.
+  // With the comment, stack traces name the file instead of the whole data: URL.
   const uncovered = uncoveredImport(content.toString("utf8"));
   if (uncovered !== undefined) throw new Error(uncovered);
   const code = `${content.toString("utf8")}\n//# sourceURL=${pathToFileURL(path).href}?${label}\n`;
@@ -130,7 +129,7 @@ async function evaluated(path: string, content: Buffer, label: string): Promise<
 
 const MOST_MS = 10_000;
 
-/** A module that waits for ever must not keep the gateway from starting. */
+/** A module that never finishes loading must not keep the gateway from starting. */
 async function inTime<T>(done: Promise<T>): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_resolve, reject) => {
@@ -143,7 +142,7 @@ async function inTime<T>(done: Promise<T>): Promise<T> {
   }
 }
 
-/** One line, without the URL of the module: it would hold all of its text. */
+/** One line, without the URL of the module, which holds all of its text. */
 function messageOf(error: unknown): string {
   const text = error instanceof Error ? (error.name === "Error" ? error.message : `${error.name}: ${error.message}`) : `it threw ${String(error)}`;
   return text.split("\n", 1)[0]!.replace(/data:text\/javascript\S*/g, "the module");

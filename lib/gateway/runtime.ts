@@ -1,6 +1,6 @@
 /**
- * What survives a reload: connection pools, the health of upstreams, rate counters, each under the name of what it is, so that an
- * unchanged upstream keeps its sockets and its state, and no limit is refilled. What a configuration makes of them is `snapshot.ts`.
+ * Keeps what survives a reload: connection pools, the health of upstreams, rate counters and the state of plugins. Each has a key that
+ * says what it is, so that an unchanged upstream keeps its connections and its state, and no rate limit is refilled.
  */
 import type { Clock } from "../base/clock.ts";
 import { WriteBatch } from "../base/write_batch.ts";
@@ -17,22 +17,25 @@ import { ReplayMemory } from "../upstream/replay.ts";
 import { Names, type Address } from "../upstream/addresses.ts";
 import { Sessions, type SessionsOptions } from "../upstream/sessions.ts";
 
-/** What one snapshot uses; all else may go when the snapshot comes into force. */
+/** What one snapshot uses; the rest is released when the snapshot comes into force. */
 export interface InUse {
   readonly pools: Map<string, { readonly pool: Connections; readonly maxConnections: number }>;
   /** By the name of their service. */
-  readonly fleets: Map<string, FleetPlan>;
+  readonly upstreamSets: Map<string, UpstreamSetPlan>;
   readonly limiters: Set<string>;
-  /** What plugin instances hold, by its key. */
-  readonly kept: Map<string, { readonly settings: string; readonly value: KeptState }>;
-  /** Names and addresses of upstreams. */
-  readonly hosts: Set<string>;
+  /** The state that plugin instances keep, by key. */
+  readonly kept: Map<string, Kept>;
   readonly dnsTtlMs: number;
 }
 
-/** What a configuration says of the upstreams of one service. */
-export interface FleetPlan {
-  readonly fleet: UpstreamSet;
+interface Kept {
+  readonly settings: string;
+  readonly value: KeptState;
+}
+
+/** The upstreams of one service as a configuration has them. */
+export interface UpstreamSetPlan {
+  readonly upstreamSet: UpstreamSet;
   readonly members: readonly Member[];
   readonly breaker: { readonly breaker: Breaker; readonly settings: BreakerSettings } | null;
   /** Null: they are not probed. */
@@ -40,23 +43,14 @@ export interface FleetPlan {
 }
 
 export interface CheckSettings extends HealthCheckSettings {
-  /** What `expects` was made from, so that two can be compared. */
+  /** The source of `expects`, so that two can be compared. */
   readonly expectStatus: string;
 }
 
-export interface RuntimeOptions {
-  readonly clock: Clock;
-  readonly log: Log;
-  /** All addresses of a host; default: getaddrinfo. */
-  readonly lookup?: (host: string) => Promise<readonly Address[]>;
-  /** Numbers from 0 to below 1. Default `Math.random`. */
-  readonly random?: () => number;
-}
-
-/** All request bodies together that are kept to be sent again. */
+/** Bound of all request bodies together that are kept for a retry. */
 const MAX_REPLAY_BYTES = 64 * 1024 * 1024;
 
-/** All verdicts together that plugins remember: of some ten thousand tokens. */
+/** Bound of all verdicts together that plugins remember: some ten thousand tokens. */
 const MAX_VERDICT_BYTES = 32 * 1024 * 1024;
 
 export class Runtime {
@@ -64,138 +58,117 @@ export class Runtime {
   readonly counters: MemoryCounters;
   readonly replayMemory = new ReplayMemory(MAX_REPLAY_BYTES);
   readonly verdicts = new SharedMemory(MAX_VERDICT_BYTES);
+  /** Requests to upstreams and replies to clients are written together. */
+  readonly writeBatch = new WriteBatch();
   readonly #log: Log;
-  readonly #random: () => number;
   readonly #names: Names;
   readonly #readBuffer = new ReadBuffer();
-  /** Requests to upstreams and replies to clients leave together. */
-  readonly writeBatch = new WriteBatch();
-  readonly #pools = new Map<string, Connections>();
-  /** Of upstreams that are no longer configured, while a request still uses one of their connections. */
+  /** Pools of upstreams that are no longer configured, while a request still uses one of their connections. */
   readonly #retired = new Set<Connections>();
-  readonly #fleets = new Map<string, UpstreamSet>();
-  readonly #kept = new Map<string, { readonly settings: string; readonly value: KeptState }>();
   readonly #checks = new Map<Peer, { readonly settings: string; readonly check: HealthCheck }>();
   #inUse: InUse | null = null;
   #isActive = false;
 
-  constructor({ clock, log, lookup, random = Math.random }: RuntimeOptions) {
+  /** `lookup` returns all addresses of a host; default: getaddrinfo. */
+  constructor(clock: Clock, log: Log, lookup?: (host: string) => Promise<readonly Address[]>) {
     this.clock = clock;
     this.counters = memoryCounters(clock);
     this.#log = log;
-    this.#random = random;
-    this.#names = new Names({ clock, log, random, ...(lookup === undefined ? {} : { lookup }) });
+    this.#names = new Names({ clock, log, random: Math.random, ...(lookup === undefined ? {} : { lookup }) });
   }
 
   /** For one snapshot, to be filled while it is compiled. */
   inUse(dnsTtlMs: number): InUse {
-    return { pools: new Map(), fleets: new Map(), limiters: new Set(), kept: new Map(), hosts: new Set(), dnsTtlMs };
+    return { pools: new Map(), upstreamSets: new Map(), limiters: new Set(), kept: new Map(), dnsTtlMs };
   }
 
-  /** The pool of one upstream of one service: the one that is there, or a new one. Throws when its TLS settings cannot be used. */
+  /** The pool of one upstream of one service: the existing one, or a new one. Throws when its TLS settings cannot be used. */
   pool(service: string, options: PoolOptions | SessionsOptions, maxConnections: number, inUse: InUse): Connections {
     const key = JSON.stringify([service, options.protocol, options.host, options.port, options.keepaliveIdleMs, options.tls?.identity]);
-    // Two upstreams of a service may stand for one address: they share its pool.
-    const pool = inUse.pools.get(key)?.pool ?? this.#pools.get(key) ?? this.#connections(options, maxConnections);
+    // Two upstreams of a service may have one address: they share its pool.
+    const pool = inUse.pools.get(key)?.pool ?? this.#inUse?.pools.get(key)?.pool ?? this.#connections(options, maxConnections);
     inUse.pools.set(key, { pool, maxConnections });
-    inUse.hosts.add(options.host);
     return pool;
   }
 
-  /** The upstreams of one service: those that are there, or none yet. */
-  fleet(service: string): UpstreamSet {
-    return this.#fleets.get(service) ?? new UpstreamSet(service, this.clock, this.#log);
+  /** The upstreams of one service: the existing ones, or none yet. */
+  upstreamSet(service: string): UpstreamSet {
+    return this.#inUse?.upstreamSets.get(service)?.upstreamSet ?? new UpstreamSet(service, this.clock, this.#log);
   }
 
-  /** What a plugin instance holds under `key`: what is there with the same settings, or a new one. */
+  /** The state that a plugin instance keeps under `key`: the existing one if it has the same settings, or a new one. */
   keep<T extends KeptState>(key: string, settings: string, make: () => T, inUse: InUse): T {
-    const known = inUse.kept.get(key) ?? this.#kept.get(key);
-    const held = known?.settings === settings ? known : { settings, value: make() };
-    inUse.kept.set(key, held);
-    return held.value as T;
+    const known = inUse.kept.get(key) ?? this.#inUse?.kept.get(key);
+    const kept = known?.settings === settings ? known : { settings, value: make() };
+    inUse.kept.set(key, kept);
+    return kept.value as T;
   }
 
-  /** The snapshot will not come into force: what was made for it goes. */
-  abandon(inUse: InUse): void {
-    for (const [key, { value }] of inUse.kept) if (this.#kept.get(key)?.value !== value) void closed(value);
+  /** The snapshot will not come into force: closes what was made for it. */
+  abandon({ kept }: InUse): void {
+    for (const [key, { value }] of kept) if (this.#inUse?.kept.get(key)?.value !== value) void closed(value);
   }
 
-  /** A snapshot comes into force: keeps what it uses and retires the rest. */
+  /** A snapshot comes into force: keeps what it uses and releases the rest. */
   adopt(inUse: InUse): void {
+    const before = this.#inUse;
     this.#inUse = inUse;
-    this.#adoptPools(inUse);
-    for (const [service, fleet] of this.#fleets) if (!inUse.fleets.has(service)) fleet.close();
-    this.#fleets.clear();
-    for (const [service, { fleet, members, breaker }] of inUse.fleets) {
-      this.#fleets.set(service, fleet);
-      fleet.adopt(members, breaker);
-    }
-    if (this.#isActive) this.#ask(inUse);
+    for (const pool of this.#retired) if (pool.leased === 0) this.#retired.delete(pool);
+    for (const [key, { pool }] of before?.pools ?? []) if (!inUse.pools.has(key)) this.#retire(pool);
+    for (const { pool, maxConnections } of inUse.pools.values()) pool.maxConnections = maxConnections;
+    for (const [service, { upstreamSet }] of before?.upstreamSets ?? []) if (!inUse.upstreamSets.has(service)) upstreamSet.close();
+    for (const { upstreamSet, members, breaker } of inUse.upstreamSets.values()) upstreamSet.adopt(members, breaker);
+    if (this.#isActive) this.#startChecks(inUse);
     this.counters.retire(inUse.limiters);
-    for (const [key, { value }] of this.#kept) if (inUse.kept.get(key)?.value !== value) void closed(value);
-    this.#kept.clear();
-    for (const [key, held] of inUse.kept) this.#kept.set(key, held);
+    for (const [key, { value }] of before?.kept ?? []) if (inUse.kept.get(key)?.value !== value) void closed(value);
   }
 
-  /** From now on names are looked up and upstreams probed: nothing goes out for a configuration that is only looked at. */
+  /** From now on names are resolved and upstreams probed: a configuration that is only checked causes no traffic. */
   activate(): void {
     if (this.#isActive) return;
     this.#isActive = true;
-    if (this.#inUse !== null) this.#ask(this.#inUse);
+    if (this.#inUse !== null) this.#startChecks(this.#inUse);
   }
 
-  #ask(inUse: InUse): void {
-    this.#names.ttlMs = inUse.dnsTtlMs;
-    this.#names.retain(inUse.hosts);
-    this.#adoptChecks(inUse);
-  }
-
-  /** How the upstreams of every service are, in the order of the configuration. */
+  /** The state of the upstreams of every service, in the order of the configuration. */
   get health(): readonly UpstreamSetReport[] {
-    return [...this.#fleets.values()].map((fleet) => fleet.report);
+    return this.upstreamSets.map((upstreamSet) => upstreamSet.report);
   }
 
   /** In the order of the configuration. */
-  get fleets(): Iterable<UpstreamSet> {
-    return this.#fleets.values();
+  get upstreamSets(): readonly UpstreamSet[] {
+    return Array.from(this.#inUse?.upstreamSets.values() ?? [], ({ upstreamSet }) => upstreamSet);
   }
 
-  /** Closes what plugin instances hold. Resolves when all of it is closed. */
+  /** Closes the state that plugin instances keep. Resolves when all of it is closed. */
   async closeKept(): Promise<void> {
-    const all = [...this.#kept.values()];
-    this.#kept.clear();
+    const all = [...(this.#inUse?.kept.values() ?? [])];
+    this.#inUse?.kept.clear();
     await Promise.all(all.map(({ value }) => closed(value)));
   }
 
-  /** Closes every connection to every upstream, and asks nobody for anything any more. */
+  /** Closes every connection to every upstream, and ends all probes and look-ups. */
   destroy(): void {
     this.#names.close();
     for (const { check } of this.#checks.values()) check.stop();
     this.#checks.clear();
-    for (const fleet of this.#fleets.values()) fleet.close();
-    for (const pool of [...this.#pools.values(), ...this.#retired]) pool.destroy();
-    this.#pools.clear();
+    for (const upstreamSet of this.upstreamSets) upstreamSet.close();
+    for (const { pool } of this.#inUse?.pools.values() ?? []) pool.destroy();
+    for (const pool of this.#retired) pool.destroy();
     this.#retired.clear();
   }
 
-  #adoptPools(inUse: InUse): void {
-    for (const pool of this.#retired) if (pool.leased === 0) this.#retired.delete(pool);
-    for (const [key, pool] of this.#pools) {
-      if (inUse.pools.has(key)) continue;
-      this.#pools.delete(key);
-      pool.retire();
-      if (pool.leased > 0) this.#retired.add(pool);
-    }
-    for (const [key, { pool, maxConnections }] of inUse.pools) {
-      pool.maxConnections = maxConnections;
-      this.#pools.set(key, pool);
-    }
+  #retire(pool: Connections): void {
+    pool.retire();
+    if (pool.leased > 0) this.#retired.add(pool);
   }
 
-  /** Probes go on where nothing has changed: what they have found so far, and when the next is due, stays. */
-  #adoptChecks(inUse: InUse): void {
+  /** Unchanged probes go on: their results so far, and when the next is due, stay. */
+  #startChecks({ pools, upstreamSets, dnsTtlMs }: InUse): void {
+    this.#names.ttlMs = dnsTtlMs;
+    this.#names.retain(Array.from(pools.values(), ({ pool }) => pool.options.host));
     const wanted = new Map<Peer, CheckSettings>();
-    for (const { members, checks } of inUse.fleets.values()) if (checks !== null) for (const { peer } of members) wanted.set(peer, checks);
+    for (const { members, checks } of upstreamSets.values()) if (checks !== null) for (const { peer } of members) wanted.set(peer, checks);
     for (const [peer, { check, settings }] of this.#checks) {
       const now = wanted.get(peer);
       if (now !== undefined && describeChecks(now) === settings) wanted.delete(peer);
@@ -209,7 +182,7 @@ export class Runtime {
         target: { ...peer.pool.options, authority: peer.authority },
         settings,
         clock: this.clock,
-        random: this.#random,
+        random: Math.random,
         report: (failure) => peer.health.checked(failure),
       });
       this.#checks.set(peer, { settings: describeChecks(settings), check });
@@ -224,12 +197,12 @@ export class Runtime {
   }
 }
 
-/** A plugin that breaks its word on closing harms nobody else. */
+/** A plugin that throws on closing must not keep others from being closed. */
 async function closed(value: KeptState): Promise<void> {
   try {
     await value.close();
   } catch {
-    // It is gone from here all the same.
+    // It is released all the same.
   }
 }
 

@@ -1,6 +1,6 @@
 /**
- * The data path, top to bottom: a received request is read, matched, sent through its route's plugins to an upstream, and comes
- * back as a Reply. Receiving and sending bytes is `server/`.
+ * The data path, top to bottom: a received request is read, matched, and sent through its route's plugins to an upstream, which returns a
+ * Reply. Before it come `server/` (sockets) and `requests.ts` (limits, logs); after it, `server/` sends the Reply.
  */
 import type { Clock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
@@ -20,11 +20,11 @@ export interface ServeTools {
   readonly log: Log;
 }
 
-/** Never throws, and its promise never rejects: whatever goes wrong inside is a 500 without a word about the inside. */
+/** Never throws, and its promise never rejects: any fault becomes a 500 that says nothing about its cause. */
 export function serve(inbound: Inbound, snapshot: Snapshot, tools: ServeTools): Reply | Promise<Reply> {
   const { call, method } = inbound;
 
-  // 1. Refuse what two readers would read in two ways.
+  // 1. Refuse what two readers could read in two ways.
   if (inbound.refusal !== null) return problem(call, inbound.refusal.code, { detail: inbound.refusal.detail });
   // CONNECT asks for a tunnel, which only a forward proxy gives (RFC 9110 §9.3.6).
   if (method === "CONNECT") return problem(call, "bad_request", { detail: "The gateway does not serve this method." });
@@ -34,76 +34,70 @@ export function serve(inbound: Inbound, snapshot: Snapshot, tools: ServeTools): 
     return problem(call, "bad_request", { detail: "The request target names no host with an optional port." });
   }
 
-  // 2. Match: service by host and base_path, route by the rest, both at once.
+  // 2. Find the route by host, path and method.
   const authority = target.authority ?? inbound.authority;
-  const { path, encodedSlash } = target;
-  const asked = method === "OPTIONS" ? preflighted(inbound, (wanted) => snapshot.table.find(authority, wanted, path, encodedSlash)) : null;
-  const found = asked ?? snapshot.table.find(authority, method, path, encodedSlash);
-  if (found.kind !== "route") {
-    if (found.kind === "refused") return problem(call, found.refusal.code, { detail: sentence(found.refusal.detail) });
-    if (found.kind === "none") return problem(call, "route_not_found", { detail: "No service and route of this gateway match the path." });
-    return problem(call, "method_not_allowed", { detail: `This path accepts ${found.allow}.`, headers: ["Allow", found.allow] });
-  }
+  const { path, query, encodedSlash } = target;
+  const preflight = method === "OPTIONS" ? findPreflight(inbound, (asked) => snapshot.table.find(authority, asked, path, encodedSlash)) : null;
+  const found = preflight ?? snapshot.table.find(authority, method, path, encodedSlash);
+  if (found.kind !== "route") return noRoute(call, found);
+  const { params, upstreamPath } = found;
   const { service, route, pattern, handler, meter } = found.target;
-  call.notes.meter = meter;
-  meter.inFlight++;
-  call.notes.service = service.name;
-  call.notes.route = route.name;
-  call.notes.pattern = pattern;
 
-  // 3. Plugins, upstream, and back: the route's handler is all of it, folded when the configuration was compiled.
+  // 3. Note the route for logs and metrics.
+  const { notes } = call;
+  notes.meter = meter;
+  meter.inFlight++;
+  notes.service = service.name;
+  notes.route = route.name;
+  notes.pattern = pattern;
+
+  // 4. Describe the request to the plugins.
+  const { httpVersion, scheme, headers, clientAddress, body, trailers, upgrade } = inbound;
   const exchange = new Exchange({
-    call,
-    method,
-    httpVersion: inbound.httpVersion,
-    scheme: inbound.scheme,
-    authority,
-    path: target.path,
-    upstreamPath: found.upstreamPath,
-    query: target.query,
-    headers: inbound.headers,
-    params: found.params,
-    clientAddress: inbound.clientAddress,
-    service,
-    route,
-    identity: null,
-    claims: null,
-    body: inbound.body,
-    trailers: inbound.trailers,
-    upgrade: inbound.upgrade,
+    call, method, httpVersion, scheme, authority, path, upstreamPath, query, headers, params,
+    clientAddress, service, route, identity: null, claims: null, body, trailers, upgrade,
   });
+
+  // 5. Run global, service and route plugins, then an upstream, and back: compiled into one handler for each route.
   try {
     const reply = handler(exchange);
-    if (!(reply instanceof Promise)) return answered(inbound, reply, tools.clock);
+    if (!(reply instanceof Promise)) return answered(call, reply, tools.clock);
     return reply.then(
-      (later) => answered(inbound, later, tools.clock),
-      (error: unknown) => fault(inbound, error, tools.log),
+      (later) => answered(call, later, tools.clock),
+      (error: unknown) => fault(call, error, tools.log),
     );
   } catch (error) {
-    return fault(inbound, error, tools.log);
+    return fault(call, error, tools.log);
   }
 }
 
-/** The route that a CORS preflight (Fetch §3.2.2) asks about, where one of its plugins wants to be asked; null for all else. */
-function preflighted({ headers }: Inbound, find: (method: string) => Found<RouteTarget>): Found<RouteTarget> | null {
-  const wanted = headerValue(headers, "access-control-request-method");
-  if (wanted === undefined || headerValue(headers, "origin") === undefined) return null;
-  const found = find(wanted);
+/** The route that a CORS preflight (Fetch §3.2.2) asks about, where one of its plugins handles preflights; null for all else. */
+function findPreflight({ headers }: Inbound, find: (method: string) => Found<RouteTarget>): Found<RouteTarget> | null {
+  const asked = headerValue(headers, "access-control-request-method");
+  if (asked === undefined || headerValue(headers, "origin") === undefined) return null;
+  const found = find(asked);
   return found.kind === "route" && found.target.takesPreflights ? found : null;
 }
 
-function answered({ call: { notes } }: Inbound, reply: Reply, clock: Clock): Reply {
+function noRoute(call: Call, found: Exclude<Found<RouteTarget>, { readonly kind: "route" }>): Reply {
+  if (found.kind === "refused") return problem(call, found.refusal.code, { detail: sentence(found.refusal.detail) });
+  if (found.kind === "none") return problem(call, "route_not_found", { detail: "No service and route of this gateway match the path." });
+  return problem(call, "method_not_allowed", { detail: `This path accepts ${found.allow}.`, headers: ["Allow", found.allow] });
+}
+
+/** The time is needed by the access log, and by the time of the outermost plugin. */
+function answered({ notes }: Call, reply: Reply, clock: Clock): Reply {
   if (notes.logged || notes.plugin !== null) notes.answeredAt = clock.now();
   return reply;
 }
 
-/** What no plugin was at fault for: those that were have given their own reply. */
-function fault({ call }: Inbound, error: unknown, log: Log): Reply {
+/** A fault outside the plugins: those handle their own (`plugins/chain.ts`). */
+function fault(call: Call, error: unknown, log: Log): Reply {
   logFault(log, call, error, null);
   return faultReply(call, error);
 }
 
-/** `link`: the plugin at fault; null where it was none. */
+/** `link` is the plugin at fault; null where it was none. */
 export function logFault(log: Log, call: Call, error: unknown, link: Link | null): void {
   log.error("a plugin or the gateway failed", {
     request_id: call.id,
@@ -114,7 +108,7 @@ export function logFault(log: Log, call: Call, error: unknown, link: Link | null
   });
 }
 
-/** Details of the router are clauses: "the path has a “..” segment". */
+/** Refusals of `route/` are clauses: "the path has a “..” segment". */
 function sentence(clause: string): string {
   return `${clause.charAt(0).toUpperCase()}${clause.slice(1)}.`;
 }

@@ -1,15 +1,14 @@
 /**
- * What the gateway tells of itself, as types: its state, reloads, certificates, faults and warnings. Who fills them in is `gateway.ts`;
- * what deserves a warning is decided in `warnings.ts`.
+ * Types of what a gateway reports: its state, reloads, certificates, plugin faults and warnings.
  */
 import type { CertificateFacts } from "../base/pem.ts";
 import type { Change } from "./config_diff.ts";
 
 export interface Reloaded {
   readonly digest: string;
-  /** False when the new configuration shows the same as the old one. */
+  /** False when the new configuration is the same as the old one. */
   readonly changed: boolean;
-  /** What was added, removed and altered, part by part; empty when nothing changed. */
+  /** The parts that were added, removed and altered; empty when nothing changed. */
   readonly changes: readonly Change[];
 }
 
@@ -20,7 +19,7 @@ export type LastReload = {
   /** Milliseconds since 1970. */
   readonly at: number;
   readonly by: ReloadCause;
-  /** Of the configuration in force after it: when it was refused, that is the old one. */
+  /** Of the configuration in force after the reload: the old one when it was refused. */
   readonly digest: string;
 } & ({ readonly outcome: "taken"; readonly changes: readonly Change[] } | { readonly outcome: "refused"; readonly issues: readonly string[] });
 
@@ -32,18 +31,17 @@ export interface GatewayStatus {
   readonly uptimeMs: number;
   readonly inFlight: number;
   readonly digest: string;
-  /** When the configuration in force was taken, in milliseconds since 1970. */
+  /** When the configuration in force was loaded, in milliseconds since 1970. */
   readonly loadedAt: number;
   readonly counts: { readonly services: number; readonly routes: number; readonly upstreams: number };
-  /** Null before the first one. */
+  /** Null before the first reload. */
   readonly lastReload: LastReload | null;
-  /** The last one that changed anything: reading the same text again does not hide it. Null before the first one. */
+  /** The last reload that changed anything; null before the first one. */
   readonly lastChange: Extract<LastReload, { readonly outcome: "taken" }> | null;
   /** Plugin instances of the configuration in force that were at fault for requests, which got a 500. */
   readonly pluginFaults: readonly PluginFaults[];
-  /** Those that clients are shown: the listeners' own first, then `global.certificates`. */
+  /** The gateway's own: first the listeners', then `global.certificates`. */
   readonly certificates: readonly ShownCertificate[];
-  /** What an operator should know at this moment. */
   readonly warnings: readonly Warning[];
 }
 
@@ -58,7 +56,7 @@ export interface PluginFaults {
   readonly count: number;
 }
 
-/** What is told of a certificate; never what it or its key holds. */
+/** Facts about a certificate; never its content or its key. */
 export interface ShownCertificate extends CertificateFacts {
   /** Where it is configured: "SERVER_CERT_PATH", "listen" where a host gave it, "global.certificates[0]". */
   readonly where: string;
@@ -66,10 +64,10 @@ export interface ShownCertificate extends CertificateFacts {
   readonly path: string | null;
 }
 
-/** Something an operator should know. */
+/** Something an operator should know at this moment. */
 export interface Warning {
   readonly code: WarningCode;
-  /** What it is and what to do, in a sentence or two. */
+  /** What is wrong and what to do, in a sentence or two. */
   readonly message: string;
   readonly service: string | null;
   readonly route: string | null;
@@ -89,5 +87,5 @@ export type WarningCode =
   | "plugin_faults"
   | "more";
 
-/** "stopping": not ready any more, but requests are still taken. */
+/** "stopping": no longer ready, but requests are still accepted. */
 export type State = "serving" | "stopping" | "draining" | "closed";

@@ -1,31 +1,31 @@
 /**
- * Finds what an operator should know of a gateway at this moment, and says it in a sentence with what to do about it. What is looked at
- * is handed in; nothing here changes while nothing is wrong or set right, so that two lists can be compared.
+ * Writes the warnings for operators: each says what is wrong and what to do. They change only when their cause does, so that two lists
+ * can be compared.
  */
-import type { UpstreamSetReport, UpstreamReport } from "../upstream/upstream_set.ts";
+import type { UpstreamSetReport } from "../upstream/upstream_set.ts";
 import type { DisplayedConfig, DisplayedPlugin } from "./displayed_config.ts";
+import { describePlace } from "./plugin_instances.ts";
 import type { GatewayStatus, ShownCertificate, Warning } from "./status.ts";
 
 export interface WarningsSource extends Pick<GatewayStatus, "lastReload" | "digest" | "certificates" | "pluginFaults"> {
-  readonly fleets: readonly UpstreamSetReport[];
+  readonly upstreamSets: readonly UpstreamSetReport[];
   readonly shown: DisplayedConfig;
-  /** Of the gateway's own listeners; null: it has none, so what they would do is a host's affair. */
+  /** The gateway's own listeners; null: it has none, and the host program has its own. */
   readonly listeners: { readonly https: boolean; readonly asksForCertificates: boolean } | null;
-  /** The kinds of plugins that decide who may pass. */
+  /** The kinds of plugins that decide who may ask. */
   readonly guards: ReadonlySet<string>;
   /** Milliseconds since 1970. */
   readonly wall: number;
 }
 
-/** A list of thousands helps nobody. */
-const MOST = 100;
+const MOST_WARNINGS = 100;
 
 export function warningsOf(source: WarningsSource): readonly Warning[] {
-  const ofServices = source.fleets.flatMap((fleet) => [...ofService(fleet)]);
+  const ofServices = source.upstreamSets.flatMap((upstreamSet) => [...ofService(upstreamSet)]);
   const warnings = [...ofReload(source), ...ofCertificates(source), ...ofIdle(source), ...ofLimits(source), ...ofServices, ...ofPlugins(source)];
-  if (warnings.length <= MOST) return warnings;
-  const more = warnings.length - MOST;
-  return [...warnings.slice(0, MOST), warning("more", `There are ${more} more warnings like these; GET /gateway/health tells of every upstream.`)];
+  if (warnings.length <= MOST_WARNINGS) return warnings;
+  const more = warnings.length - MOST_WARNINGS;
+  return [...warnings.slice(0, MOST_WARNINGS), warning("more", `There are ${more} more warnings like these; GET /gateway/health lists every upstream.`)];
 }
 
 function* ofReload({ lastReload, digest }: WarningsSource): Iterable<Warning> {
@@ -55,11 +55,11 @@ function nameOf({ where, path, names, commonName }: ShownCertificate): string {
   return `The certificate ${path === null ? `of ${where}` : `${path} (${where})`}${first === "" ? "" : ` for ${first}`}`;
 }
 
-/** What the configuration asks for and the listeners do not make possible is no error: the same file may serve elsewhere. */
+/** Settings that the listeners make useless are no errors: the same file may be used on other machines. */
 function* ofIdle({ listeners, shown: { global, services } }: WarningsSource): Iterable<Warning> {
   if (listeners === null) return;
   if (!listeners.https && global.certificates.length > 0) {
-    yield warning("certificates_unused", "global.certificates are shown to nobody: HTTPS is off without SERVER_CERT_PATH and SERVER_KEY_PATH");
+    yield warning("certificates_unused", "global.certificates are not used: HTTPS is off without SERVER_CERT_PATH and SERVER_KEY_PATH");
   }
   if (listeners.asksForCertificates) return;
   const asks = ({ plugins }: { readonly plugins: readonly DisplayedPlugin[] }) => plugins.some(({ name, enabled }) => name === "mtls" && enabled);
@@ -68,22 +68,22 @@ function* ofIdle({ listeners, shown: { global, services } }: WarningsSource): It
   }
 }
 
-/** Limits by a header in front of every guard: a client that changes the header with each request has no limit, and fills the table. */
+/** Limits by a header before every guard: a client that changes the header with each request has no limit, and fills the table. */
 function* ofLimits({ shown: { global, services }, guards }: WarningsSource): Iterable<Warning> {
   const outer = openLimits(global.plugins, guards, false);
-  for (const header of outer.headers) yield openLimit(header, "the global level");
+  for (const header of outer.headers) yield openLimit(header, null, null);
   for (const service of services) {
     const inner = openLimits(service.plugins, guards, outer.isGuarded);
-    for (const header of inner.headers) yield openLimit(header, `service "${service.name}"`, service.name);
+    for (const header of inner.headers) yield openLimit(header, service.name, null);
     for (const route of service.routes) {
       const { headers } = openLimits(route.plugins, guards, inner.isGuarded);
-      for (const header of headers) yield openLimit(header, `route "${route.name}" of service "${service.name}"`, service.name, route.name);
+      for (const header of headers) yield openLimit(header, service.name, route.name);
     }
   }
 }
 
-/** The headers by which limits of one level count without a guard before them, and whether a guard stands before what comes behind it. */
-function openLimits(plugins: readonly DisplayedPlugin[], guards: ReadonlySet<string>, guardedBefore: boolean): OpenLimits {
+/** The headers by which the limits of one level count without a guard before them, and whether the next level has a guard before it. */
+function openLimits(plugins: readonly DisplayedPlugin[], guards: ReadonlySet<string>, guardedBefore: boolean) {
   const headers: string[] = [];
   let isGuarded = guardedBefore;
   for (const { name, enabled, config } of plugins) {
@@ -95,12 +95,8 @@ function openLimits(plugins: readonly DisplayedPlugin[], guards: ReadonlySet<str
   return { headers, isGuarded };
 }
 
-interface OpenLimits {
-  readonly headers: readonly string[];
-  readonly isGuarded: boolean;
-}
-
-function openLimit(header: string, place: string, service: string | null = null, route: string | null = null): Warning {
+function openLimit(header: string, service: string | null, route: string | null): Warning {
+  const place = describePlace({ service, route });
   const danger = `counts callers by the header ${header}, which any client can change with each request: no guard stands before it`;
   const remedy = "move it behind key_auth or another guard, add a limit by client_ip, or have a proxy in front set the header";
   return warning("limit_by_any_header", `A rate_limit of ${place} ${danger}. To bound what one client can do, ${remedy}.`, service, route);
@@ -115,25 +111,18 @@ function* ofService({ name, circuitBreaker, upstreams }: UpstreamSetReport): Ite
     const message = `The circuit of service "${name}" is open, and its requests get 503 until it tries again: see why its upstreams fail.`;
     yield warning("circuit_open", message, name);
   }
-  for (const upstream of upstreams) {
-    const told = ofUpstream(name, upstream);
-    if (told !== null) yield told;
+  for (const { id, host, port, state, reason } of upstreams) {
+    const which = `Upstream "${id}" (${host}:${port}) of service "${name}"`;
+    const why = reason === null ? "" : ` (${reason})`;
+    if (state === "unhealthy") yield warning("upstream_down", `${which} is down: its checks fail${why}. It comes back by itself once they pass.`, name);
+    if (state === "ejected") yield warning("upstream_ejected", `${which} is out for a while because it failed requests${why}: see what is wrong with it.`, name);
   }
 }
 
-function ofUpstream(service: string, { id, host, port, state, reason }: UpstreamReport): Warning | null {
-  const which = `Upstream "${id}" (${host}:${port}) of service "${service}"`;
-  const why = reason === null ? "" : ` (${reason})`;
-  if (state === "unhealthy") return warning("upstream_down", `${which} is down: its checks fail${why}. It comes back by itself once they pass.`, service);
-  if (state === "ejected") return warning("upstream_ejected", `${which} is out for a while because it failed requests${why}: see what is wrong with it.`, service);
-  return null;
-}
-
 function* ofPlugins({ pluginFaults }: WarningsSource): Iterable<Warning> {
-  for (const { plugin, id, level, service, route, count } of pluginFaults) {
-    const place = { global: "the global level", service: `service "${service}"`, route: `route "${route}" of service "${service}"` }[level];
+  for (const { plugin, id, service, route, count } of pluginFaults) {
     const times = count === 1 ? "a request" : `${count} requests`;
-    const which = `Plugin ${plugin}${id === null ? "" : ` "${id}"`} of ${place}`;
+    const which = `Plugin ${plugin}${id === null ? "" : ` "${id}"`} of ${describePlace({ service, route })}`;
     yield warning("plugin_faults", `${which} was at fault for ${times} that got a 500: the log says why.`, service, route);
   }
 }

@@ -1,9 +1,8 @@
 /**
- * Reads a request target and brings its path into the one form that is matched and forwarded, or says why it cannot be trusted.
- * Which route takes the path is `table.ts`.
+ * Reads a request target and normalises its path for matching and forwarding, or refuses it.
  *
- * Every refusal here closes a gap between two readers of the same bytes: a path that the gateway would match in one way and a
- * backend resolve in another is how guards are walked around.
+ * Every refusal closes a gap between two readers of the same bytes: a path that the gateway matches in one way and a backend resolves
+ * in another lets a request bypass the guards of a route.
  */
 import type { ErrorCode } from "../base/errors.ts";
 
@@ -20,7 +19,7 @@ export interface Target {
 
 export interface Refusal {
   readonly code: ErrorCode & ("path_ambiguous" | "bad_request");
-  /** For the client: what is wrong, without repeating what it sent. */
+  /** For the client; does not repeat what it sent. */
   readonly detail: string;
 }
 
@@ -29,16 +28,11 @@ export function readTarget(target: string): Target | Refusal {
   return target.charCodeAt(0) === SLASH ? readPathAndQuery(target, 0, null) : readAbsolute(target);
 }
 
-export interface NormalPath {
-  readonly path: string;
-  readonly encodedSlash: boolean;
-}
-
 /**
  * The normal form of a path: unreserved characters decoded, hex digits in upper case, `//` merged, characters that may not stand
- * raw in a path encoded (RFC 3986 §6.2.2). Applied twice it changes nothing more. `raw` starts with "/" and has no query.
+ * raw in a path encoded (RFC 3986 §6.2.2). Normalising twice changes nothing more. `raw` starts with "/" and has no query.
  */
-export function normalisePath(raw: string): NormalPath | Refusal {
+export function normalisePath(raw: string): Pick<Target, "path" | "encodedSlash"> | Refusal {
   let path = "";
   let encodedSlash = false;
   let segment: "" | "." | ".." | "other" = "";
@@ -53,8 +47,8 @@ export function normalisePath(raw: string): NormalPath | Refusal {
     }
     if (code < 0x20 || code === 0x7f) return CONTROL;
     if (code === BACKSLASH) return BACKSLASH_FOUND;
-    // `..%2F` is a dot segment too: a backend that decodes first and resolves afterwards climbs with it. So is `..;x`: servlet
-    // containers cut the parameters off before they resolve dots.
+    // `..%2F` is a dot segment, too, for a backend that decodes before it resolves dots. So is `..;x`: servlet containers cut
+    // parameters off before they resolve dots.
     if ((segment === "." || segment === "..") && (code === SLASH || code === SEMICOLON)) return DOT_SEGMENT;
     if (code === SLASH) {
       if (encoded) path += "%2F";
@@ -95,7 +89,7 @@ export function comparable(path: string): string {
 
 /** For a path with `%2F` where its route's service does not accept it, or no route matches. */
 export const ENCODED_SLASH = refusal("path_ambiguous", "the path has an encoded “/”");
-/** For a path that another, more specific route takes once its parameters are cut off. */
+/** For a path that a more specific route matches once its parameters are cut off. */
 export const PATH_PARAMETERS = refusal("path_ambiguous", "the path has a “;” that other readers cut off, with what follows it in the segment");
 
 const DOT_SEGMENT = refusal("path_ambiguous", "the path has a “.” or “..” segment");
@@ -108,7 +102,7 @@ const BAD_QUERY = refusal("bad_request", "the query has a space or a control cha
 const BAD_FORM = refusal("bad_request", "the request target is neither a path nor an http or https URL");
 const BAD_AUTHORITY = refusal("bad_request", "the request target names no valid host");
 
-/** What stands from `start` on: a path, possibly empty, and a query. */
+/** Reads from `start` on: a path, possibly empty, and a query. */
 function readPathAndQuery(target: string, start: number, authority: string | null): Target | Refusal {
   const mark = target.indexOf("?", start);
   const end = mark < 0 ? target.length : mark;
@@ -125,7 +119,7 @@ function readPathAndQuery(target: string, start: number, authority: string | nul
   return "code" in normal ? normal : { path: normal.path, query, authority, encodedSlash: normal.encodedSlash };
 }
 
-/** True only for paths that normalising would not change; the few others that it misses (`/.well-known`) take the longer way. */
+/** True only for paths that normalising would not change; false for a few of them, such as `/.well-known`. */
 function isNormal(path: string): boolean {
   let afterSlash = false;
   for (let i = 0; i < path.length; i++) {
@@ -141,7 +135,7 @@ function isNormal(path: string): boolean {
   return true;
 }
 
-/** The query is forwarded byte for byte, so nothing may stand in it that would end the request line or the target (`a b`, CR, `#`). */
+/** The query is forwarded byte for byte, so it must not hold what ends the target or the request line (`a b`, CR, `#`). */
 function queryFault(target: string, start: number): Refusal | null {
   for (let i = start; i < target.length; i++) {
     const code = target.charCodeAt(i);
@@ -151,7 +145,7 @@ function queryFault(target: string, start: number): Refusal | null {
   return null;
 }
 
-/** `http://host:port/path?query`. Asterisk-form and authority-form end here too, refused: the gateway is no proxy to choose from. */
+/** `http://host:port/path?query`. Refuses asterisk-form and authority-form: the gateway is not a forward proxy. */
 function readAbsolute(target: string): Target | Refusal {
   const scheme = target.slice(0, 8).toLowerCase();
   const start = scheme === "https://" ? 8 : scheme.startsWith("http://") ? 7 : 0;
@@ -161,7 +155,7 @@ function readAbsolute(target: string): Target | Refusal {
     const code = target.charCodeAt(end);
     if (code === SLASH || code === QUESTION) break;
     if (code === HASH) return FRAGMENT;
-    // User names in a URL are for humans to be misled by (RFC 9110 §4.2.4).
+    // User names in a URL mislead readers about the host (RFC 9110 §4.2.4).
     if (code > 0x7f || code === AT || (KIND[code] === ESCAPED && !AUTHORITY_EXTRA.includes(target[end]!))) return BAD_AUTHORITY;
   }
   if (end === start || target[start] === ":") return BAD_AUTHORITY;
@@ -194,7 +188,7 @@ const QUESTION = 0x3f;
 const AT = 0x40;
 const BACKSLASH = 0x5c;
 
-/** RFC 3986 §2.2, §2.3 and §3.3: what a segment may hold raw. Everything else in ASCII is written `%XX`. */
+/** What a segment may hold raw (RFC 3986 §2.2, §2.3, §3.3). Everything else in ASCII is written `%XX`. */
 const ESCAPED = 0;
 const UNRESERVED = 1;
 const RESERVED = 2;
@@ -202,7 +196,7 @@ const KIND = new Uint8Array(128);
 for (const c of "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~") KIND[c.charCodeAt(0)] = UNRESERVED;
 for (const c of "!$&'()*+,;=:@") KIND[c.charCodeAt(0)] = RESERVED;
 
-/** What a host may hold beyond that: percent-encoding and the brackets of an IPv6 address. */
+/** A host may also hold percent-encoding and the brackets of an IPv6 address. */
 const AUTHORITY_EXTRA = "%[]";
 
 const HEX = Array.from({ length: 256 }, (_, code) => "%" + code.toString(16).toUpperCase().padStart(2, "0"));

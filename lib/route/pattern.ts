@@ -1,6 +1,5 @@
 /**
- * Reads the patterns that configurations write, `base_path` and `path`, into segments, or says what is wrong and how to mend it.
- * How segments are matched is `tree.ts`.
+ * Reads the patterns of a configuration, `base_path` and `path`, into segments, or says what is wrong and how to correct it.
  */
 import { comparable, normalisePath } from "./path.ts";
 
@@ -14,8 +13,8 @@ export type Segment =
 
 export type Parsed = { readonly segments: readonly Segment[] } | { readonly error: string };
 
-/** `taken` are the placeholder names of the base_path that a path stands below: a name is bound once in a whole pattern. */
-export function parsePattern(text: string, field: "base_path" | "path", taken: readonly string[] = []): Parsed {
+/** `base` is the base_path that a path stands below: a name is bound once in both together. */
+export function parsePattern(text: string, field: "base_path" | "path", base: readonly Segment[] = []): Parsed {
   if (!text.startsWith("/")) return { error: `must start with "/": write ${show("/" + text)}` };
   if (/[?#]/.test(text)) return { error: `a pattern describes the path only: leave out everything from "?" or "#" on in ${show(text)}` };
   const trimmed = text.endsWith("/") ? text.slice(0, -1) : text;
@@ -31,26 +30,12 @@ export function parsePattern(text: string, field: "base_path" | "path", taken: r
       if (segment.kind === "rest" && field === "base_path") {
         return { error: `${show(written)} would leave nothing for the routes: use it in a route's path, or "{${segment.name}}" here` };
       }
-      const isBound = taken.includes(segment.name) || placeholderNames(segments).includes(segment.name);
-      if (isBound) return { error: `the placeholder "${segment.name}" occurs twice in base_path and path: rename one` };
+      const isBound = (other: Segment) => other.kind !== "literal" && other.name === segment.name;
+      if (base.some(isBound) || segments.some(isBound)) return { error: `the placeholder "${segment.name}" occurs twice in base_path and path: rename one` };
     }
     segments.push(segment);
   }
   return { segments };
-}
-
-export function placeholderNames(segments: readonly Segment[]): string[] {
-  const names: string[] = [];
-  for (const segment of segments) if (segment.kind !== "literal") names.push(segment.name);
-  return names;
-}
-
-/** The pattern without its placeholders' names: two patterns of one shape match the same paths. `/a/{id}` and `/a/<x>` are `/a/{}`. */
-export function shapeOf(segments: readonly Segment[]): string {
-  let shape = "";
-  // A literal cannot be mistaken for a placeholder: braces in it are percent-encoded.
-  for (const segment of segments) shape += "/" + (segment.kind === "literal" ? segment.text : segment.kind === "one" ? "{}" : "{*}");
-  return shape;
 }
 
 function parseSegment(written: string, text: string): Segment | { readonly error: string } {
@@ -66,7 +51,7 @@ function parseSegment(written: string, text: string): Segment | { readonly error
   return { kind: "literal", text: comparable(normal.path.slice(1)) };
 }
 
-/** What is unreserved (RFC 3986 §2.3) and no dot segment stands for itself: nearly all literals, and thousands of them at a start. */
+/** Unreserved characters (RFC 3986 §2.3) and no dot segment: most literals need no normalising. */
 const PLAIN = /^[\w~-][\w.~-]*$/;
 const PLAIN_PLACEHOLDER = /^\{[A-Za-z_]\w*\}$/;
 

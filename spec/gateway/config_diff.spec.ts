@@ -31,13 +31,13 @@ function shop(parts: Partial<ServiceInput> = {}): ServiceInput {
 const base: ConfigInput = { services: [shop()] };
 
 describe("changesBetween", () => {
-  it("finds nothing between configurations that show the same, in whatever order their fields stand", () => {
+  it("there are no changes between configurations that differ in the order of fields only", () => {
     const turned = { services: [Object.fromEntries(Object.entries(shop()).reverse())], global: {} } as unknown as ConfigInput;
     expect(lines(base, base)).toEqual([]);
     expect(lines(base, turned)).toEqual([]);
   });
 
-  it("tells what is new with all that it holds, and what is gone likewise", () => {
+  it("an added or removed part is listed with all parts in it", () => {
     const all = [
       'service: service "shop"',
       'upstream: service "shop" / upstream "one"',
@@ -81,18 +81,18 @@ describe("changesBetween", () => {
     expect(lines(base, after)).toEqual([line]);
   });
 
-  it("follows a plugin by its id to another place; the new order is its owner's", () => {
+  it("a plugin that moves is recognised by its id, and the part that has the list is altered", () => {
     const before = { services: [shop({ plugins: [limit(1, "a"), limit(2, "b")] })] };
     expect(lines(before, { services: [shop({ plugins: [limit(2, "b"), limit(1, "a")] })] })).toEqual(['altered service: service "shop"']);
     expect(lines(before, { services: [shop({ plugins: [limit(2, "b")] })] })).toEqual(['removed plugin: service "shop" / plugin rate_limit "a"']);
   });
 
-  it("takes another order of services for a change of the whole", () => {
+  it("another order of services alters the global part", () => {
     const other = shop({ name: "other", base_path: "/other" });
     expect(lines({ services: [shop(), other] }, { services: [other, shop()] })).toEqual(["altered global: global"]);
   });
 
-  it("tells names apart that look like the way to something else, and one from the other of two routes", () => {
+  it("names that look like a path to another part are quoted, and two routes are kept apart", () => {
     const tricky = shop({ routes: [{ name: 'a" / plugin key_auth', path: "/x" }, { name: "a", path: "/y", plugins: [limit(1)] }] });
     const after = shop({ routes: [{ name: 'a" / plugin key_auth', path: "/z" }, { name: "a", path: "/y", plugins: [] }] });
     expect(lines({ services: [tricky] }, { services: [after] })).toEqual([
@@ -101,7 +101,7 @@ describe("changesBetween", () => {
     ]);
   });
 
-  it("tells no values, neither those that are written nor those that are referred to", () => {
+  it("changes contain no values, neither written nor referenced ones", () => {
     const after = { services: [shop({ plugins: [{ name: "key_auth", config: { key: "written-secret" } }] })] };
     const text = JSON.stringify(changesBetween(shown(base, { KEY: "hidden-secret" }), shown(after)));
     expect(text).not.toMatch(/secret/);

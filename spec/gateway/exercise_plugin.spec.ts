@@ -14,7 +14,7 @@ const greeting = definePlugin({
 });
 
 describe("exercisePlugin", () => {
-  it("gives the reply, what was forwarded, and what was logged", async () => {
+  it("exercisePlugin returns the reply, the forwarded request and the log lines", async () => {
     const { send, lines } = exercisePlugin(greeting, { word: "hi", loud: true }, { id: "one", level: "service", gatewayName: "gw" });
     const done = await send({ method: "POST", path: "/b?c", headers: { "X-Own": "d" }, body: "text", identity: "alice", params: { e: "f" } });
     expect([done.status, done.text(), done.header("x-level"), done.code, done.atOnce]).toEqual([200, "from upstream", "service one gw", null, false]);
@@ -24,32 +24,32 @@ describe("exercisePlugin", () => {
     expect(lines).toEqual([{ level: "info", message: "greeted", fields: { caller: "alice" } }]);
   });
 
-  it("checks the configuration as one in a file, and says everything that is wrong with it", () => {
+  it("exercisePlugin checks the configuration as one in a file, and reports every issue", () => {
     const wrong = { wrd: "x", loud: "yes" } as never;
     expect(() => exercisePlugin(greeting, wrong)).toThrow(ConfigError);
     expect(() => exercisePlugin(greeting, wrong)).toThrow(/config\.wrd +is not a known field; did you mean "word"\?\nconfig\.word +is required[^]*\nconfig\.loud +expected true or false, found "yes"/);
   });
 
-  it("resolves references in the environment it is given, and no other", async () => {
+  it("exercisePlugin resolves references in the given environment only", async () => {
     const { send } = exercisePlugin(greeting, { word: "${env:WORD}" }, { environment: { WORD: "secret" } });
     expect(headerValue((await send()).forwarded!.headers, "x-word")).toBe("secret");
     expect(() => exercisePlugin(greeting, { word: "${env:PATH}" })).toThrow(/PATH is not set/);
   });
 
-  it("keeps one instance over requests, and moves time only when told", async () => {
+  it("exercisePlugin uses one instance for all requests, and its clock only moves by hand", async () => {
     const { send, clock } = exercisePlugin(rateLimit, { limit_second: 1 });
     expect([(await send()).status, (await send()).status]).toEqual([200, 429]);
     clock.advance(2_000);
     expect((await send()).status).toBe(200);
   });
 
-  it("tells a refusal by its code, and that nothing was forwarded, at once", async () => {
+  it("exercisePlugin returns the code of a refusal, and null as the forwarded request", async () => {
     const { send } = exercisePlugin(keyAuth, { key: "k" });
     expect(await send()).toMatchObject({ status: 401, code: "key_missing", forwarded: null, atOnce: true });
     expect(await send({ path: "/?apiKey=k" })).toMatchObject({ status: 200, code: null, atOnce: true });
   });
 
-  it("takes an upstream as a value and as a function", async () => {
+  it("exercisePlugin accepts an upstream as a value and as a function", async () => {
     const one = exercisePlugin(greeting, { word: "a" }, { upstream: { status: 404, headers: { "X-B": "c" }, body: "none" } });
     const first = await one.send();
     expect([first.status, first.header("X-B"), first.text()]).toEqual([404, "c", "none"]);
@@ -57,13 +57,13 @@ describe("exercisePlugin", () => {
     expect(await two.send()).toMatchObject({ status: 504, code: "upstream_timeout" });
   });
 
-  it("keeps requests that are under way at one time apart", async () => {
+  it("exercisePlugin keeps concurrent requests apart", async () => {
     const { send } = exercisePlugin(greeting, { word: "a" });
     const [one, two] = await Promise.all([send({ path: "/1", method: "POST", body: "x" }), send({ path: "/2", method: "POST", body: "y" })]);
     expect([one.forwarded!.path, one.forwardedBody.toString(), two.forwarded!.path, two.forwardedBody.toString()]).toEqual(["/1", "x", "/2", "y"]);
   });
 
-  it("lets what the plugin throws through, and says when it gives no Reply", async () => {
+  it("send rejects with what the plugin throws, and with a TypeError when it returns no Reply", async () => {
     const make = (handler: () => never) => exercisePlugin(definePlugin({ name: "odd", schema: schema.object({}), create: () => () => handler }), {});
     await expect(make(() => { throw new Error("lost"); }).send()).rejects.toThrow("lost");
     await expect(make(() => undefined as never).send()).rejects.toThrow("the plugin returned no Reply");
@@ -71,7 +71,7 @@ describe("exercisePlugin", () => {
     expect(() => exercisePlugin({ ...greeting, name: "No" }, { word: "a" })).toThrow(/plugin name "No"/);
   });
 
-  it("closes what the plugin holds, and makes each thing once", async () => {
+  it("exercisePlugin creates each kept state once, and close() closes it", async () => {
     const told: string[] = [];
     const holding = definePlugin({
       name: "holding",

@@ -29,7 +29,7 @@ const gateway = createGateway({ config: SHOP, environment: { KEY: "s3cret-key" }
 const explain = (method: string, url: string, headers?: Question["headers"]): Explanation => gateway.explain({ method, url, ...(headers && { headers }) });
 
 describe("a request that matches", () => {
-  it("names service, route, pattern, parameters, what is forwarded, and the upstreams with their shares", () => {
+  it("explain returns service, route, pattern, parameters, the forwarded path, and the upstreams with their shares", () => {
     expect(explain("GET", "/shop/items/7?x=1")).toMatchObject({
       outcome: "matched",
       status: null,
@@ -45,21 +45,21 @@ describe("a request that matches", () => {
     });
   });
 
-  it("says why this route: what it matched, and what else fits and comes behind", () => {
+  it("explain says why the route matches, and which less specific routes match as well", () => {
     const { reasons } = explain("GET", "/shop/items/7");
     expect(reasons[0]).toBe('/shop/items/7 matches service "shop" (base_path /shop), route "item" (/items/{id}).');
     expect(reasons[1]).toMatch(/^Route "rest" of service "shop" \(\/shop\/\{rest\*\}\) fits as well, but is less specific: a literal segment goes before/);
     expect(explain("DELETE", "/shop/items/7").reasons).toContain("No other route fits it: a literal segment would go before {name}, and {name} before {name*}.");
   });
 
-  it("lists the plugins that run, in their order, as they are displayed: disabled ones not, and no secret", () => {
+  it("explain lists the plugins that run, in their order, without disabled ones and without secrets", () => {
     const explanation = explain("GET", "/shop/items/7");
     expect(explanation.plugins.map(({ level, name, id }) => [level, name, id])).toEqual([["global", "key_auth", "door"], ["service", "acl", null], ["route", "rate_limit", null]]);
     expect(explanation.plugins[0]!.config).toMatchObject({ key: "${env:KEY}" });
     expect(JSON.stringify(explanation)).not.toContain("s3cret");
   });
 
-  it("what is behind for its host alone is said to be so, however literal its path", () => {
+  it("explain says when a route loses because of its host", () => {
     const services = [["*.example.com", "/v1/users"], ["*.a.example.com", "/v1/{name}"], ["x.a.example.com", "/{rest*}"], [null, "/v1/users"]].map(([host, path], i) => ({
       name: `s${i}`,
       base_path: "/",
@@ -74,20 +74,20 @@ describe("a request that matches", () => {
     expect(why("y.a.example.com")).toEqual([["s0", hosts], ["s3", all]]);
   });
 
-  it("takes the host from the url, else from the headers", () => {
+  it("explain takes the host from the url, or from the headers", () => {
     for (const asked of [explain("GET", "http://api.example.com/v1/users"), explain("GET", "/v1/users", { Host: "API.example.com:8008" })]) {
       expect([asked.service, asked.pattern, asked.forwarded]).toEqual(["api", "/v1/users", "/v1/users"]);
       expect(asked.reasons).toContain("The service is for the hosts api.example.com: it goes before services for all hosts.");
     }
   });
 
-  it("shows the normal form of the path", () => {
+  it("explain shows the normal form of the path", () => {
     const asked = explain("GET", "/shop//items/%37");
     expect([asked.path, asked.route]).toEqual(["/shop/items/7", "item"]);
     expect(asked.reasons).toContain("The path is matched and forwarded in its normal form, /shop/items/7.");
   });
 
-  it("HEAD goes where GET does, and says so", () => {
+  it("explain says that HEAD uses the route for GET", () => {
     expect(explain("HEAD", "/shop/items/7").reasons).toContain("A route that takes GET takes HEAD, too.");
   });
 });
@@ -98,7 +98,7 @@ describe("a request that is refused", () => {
     ["/shop/%zz", 400, "path_ambiguous", /hexadecimal digits/],
     ["*", 400, "bad_request", /neither a path/],
     [`/shop/${"x".repeat(20_000)}`, 414, "uri_too_long", /may have/],
-  ])("for its target: %s", (url, status, code, reason) => {
+  ])("explain refuses the target %s", (url, status, code, reason) => {
     const asked = explain("GET", url);
     expect(asked).toMatchObject({ outcome: "refused", status, code, service: null, forwarded: null, plugins: [], upstreams: [] });
     expect(asked.reasons[0]).toMatch(reason);
@@ -109,11 +109,11 @@ describe("a request that is refused", () => {
     ["CONNECT", "CONNECT", {}],
     ["a host that is none", "GET", { Host: "a b" }],
     ["a header that could not be sent", "GET", { "X-A": "a\r\nb" }],
-  ] as [string, string, Record<string, string>][])("400 for %s", (_, method, headers) => {
+  ] as [string, string, Record<string, string>][])("explain answers 400 for %s", (_, method, headers) => {
     expect(explain(method, "/shop/items/7", headers)).toMatchObject({ outcome: "refused", status: 400, code: "bad_request" });
   });
 
-  it("404 below a base_path names the routes there, and the one that may be meant", () => {
+  it("for a 404 below a base_path, explain lists the routes there and suggests one", () => {
     const { status, code, path, reasons } = explain("POST", "/shop");
     expect([status, code, path]).toEqual([404, "route_not_found", "/shop"]);
     expect(reasons[0]).toBe("No service and route of this gateway match the path.");
@@ -121,21 +121,21 @@ describe("a request that is refused", () => {
     expect(explain("GET", "/v1/user", { Host: "api.example.com" }).reasons[1]).toMatch(/: \/v1\/users\. Did you mean \/v1\/users\?$/);
   });
 
-  it("404 elsewhere names the base_paths, and the one that may be meant", () => {
+  it("for a 404 elsewhere, explain lists the base_paths and suggests one", () => {
     expect(explain("GET", "/shpo/items/7").reasons[1]).toBe("/shpo/items/7 begins with the base_path of no service: there are /shop, /. Did you mean /shop?");
   });
 
-  it("404 for the host alone says for which hosts it would be", () => {
+  it("for a 404 because of the host, explain names the hosts of the route", () => {
     expect(explain("GET", "/v1/users", { Host: "other.example" }).reasons[1]).toBe(
       'Route "v1" of service "api" (/v1/users) fits the path, but is for the hosts api.example.com only.',
     );
   });
 
-  it("404 where there are no services", () => {
+  it("for a 404 without services, explain says that there are none", () => {
     expect(createGateway({ config: { services: [] } }).explain({ method: "GET", url: "/" }).reasons[1]).toBe("The configuration has no services.");
   });
 
-  it("405 names the methods", () => {
+  it("for a 405, explain names the methods of the route", () => {
     const { status, code, reasons } = explain("PUT", "/shop/items/7");
     expect([status, code]).toEqual([405, "method_not_allowed"]);
     expect(reasons).toEqual([
@@ -147,7 +147,7 @@ describe("a request that is refused", () => {
 });
 
 describe("asking", () => {
-  it("sends nothing, runs no plugin, counts nothing, and leaves nothing in flight", async () => {
+  it("explain sends nothing, runs no plugin, counts nothing, and leaves nothing in flight", async () => {
     let runs = 0;
     const watching = definePlugin({ name: "watching", schema: schema.object({}), create: () => (next) => (exchange) => (runs++, next(exchange)) });
     const { port, seen } = await backend();
@@ -159,7 +159,7 @@ describe("asking", () => {
     for (const headers of [{ "Content-Length": "5" }, { "transfer-encoding": "chunked" }]) expect(own.explain({ method: "POST", url: "/a/x", headers }).outcome).toBe("matched");
   });
 
-  it("tells how the upstreams are by now: out, down to nobody, and behind an open circuit", async () => {
+  it("explain reports ejected upstreams, services without a usable upstream, and open circuits", async () => {
     const [bad, good] = [await closedPort(), await backend()];
     const { gateway: own } = await running(oneService([bad, good.port], { health: { passive: { max_failures: 1 } } }));
     for (let i = 0; i < 2; i++) await own.inject({ path: "/a/x" });
@@ -174,7 +174,7 @@ describe("asking", () => {
     expect(idle.explain({ method: "GET", url: "/a/x" }).reasons.at(-1)).toMatch(/^No upstream of the service can be used/);
   });
 
-  it("answers as the data path does, whatever the request (the same status for 404, 405, 400; the same route else)", async () => {
+  it("explain and inject agree on the status or the route of every request", async () => {
     const { port } = await backend();
     const config = oneService(port, { routes: [{ path: "/x", name: "x", methods: ["GET"] }, { path: "/{a}/y", name: "y" }] });
     const { gateway: own } = await running(config);
@@ -187,7 +187,7 @@ describe("asking", () => {
     }
   });
 
-  it("answers as a listener does, with status and code, whatever the client sends: targets, hosts, lengths, expectations, sizes", async () => {
+  it("explain and a listener agree on status and code, whatever the client sends: targets, hosts, lengths, expectations, sizes", async () => {
     const { port } = await backend((request, response) => void response.setHeader("x-got", request.url!).end());
     const config: ConfigInput = {
       global: { limits: { max_uri_bytes: 600, max_headers: 20, max_header_bytes: 4096, max_body_bytes: 1000 } },
@@ -241,7 +241,7 @@ describe("asking", () => {
     expect([...seen].sort()).toEqual(["200 ", "204 ", "400 bad_request", "400 path_ambiguous", "404 route_not_found", "405 method_not_allowed", "413 body_too_large", "414 uri_too_long", "417 expectation_failed", "431 headers_too_large"]);
   });
 
-  it("says of a method that the listeners' parser does not know what it gets there", () => {
+  it("explain says that HTTP/1.1 answers 400 to a method that its parser does not know", () => {
     for (const method of ["BREW", "get"]) expect(explain(method, "/shop/items/7").reasons.at(-1)).toBe(`That is over HTTP/2: HTTP/1.1 has no method ${method} here, and answers 400.`);
     expect(explain("PROPFIND", "/shop/items/7").reasons.join()).not.toContain("HTTP/2");
   });

@@ -11,7 +11,7 @@ function mounted(config: ConfigInput, options: Partial<GatewayOptions> = {}): Ga
 }
 
 describe("inject", () => {
-  it("takes a request to the upstream and its answer back, without a listener", async () => {
+  it("inject sends a request to the upstream and returns its reply without a listener", async () => {
     const { port, seen } = await backend((request, response, body) => {
       response.writeHead(201, { "Content-Type": "text/plain", "X-Own": "yes" });
       response.end(`${request.method} ${body.toString()}`);
@@ -26,14 +26,14 @@ describe("inject", () => {
     expect(seen[0]!.headers).toEqual(expect.arrayContaining(["X-Mine", "1", "X-Forwarded-Host", "localhost", "X-Forwarded-For", "127.0.0.1"]));
   });
 
-  it("keeps order and duplicates of a flat header list", async () => {
+  it("inject keeps order and duplicates of a flat header list", async () => {
     const { port, seen } = await backend();
     await mounted(oneService(port)).inject({ path: "/a/x", headers: ["X-A", "1", "X-B", "2", "X-A", "3"] });
     const sent = seen[0]!.headers.flatMap((name, i) => (i % 2 === 0 && /^X-[AB]$/.test(name) ? [`${name}: ${seen[0]!.headers[i + 1]}`] : []));
     expect(sent).toEqual(["X-A: 1", "X-B: 2", "X-A: 3"]);
   });
 
-  it("runs plugins, as the caller that remoteAddress says", async () => {
+  it("inject runs plugins, with remoteAddress as the client's address", async () => {
     const { port } = await backend();
     const gateway = mounted(oneService(port, { plugins: [{ name: "rate_limit", config: { limit_hour: 1 } }] }));
     const from = async (remoteAddress: string) => (await gateway.inject({ path: "/a/x", remoteAddress })).status;
@@ -42,7 +42,7 @@ describe("inject", () => {
     expect(await from("192.0.2.2")).toBe(200);
   });
 
-  it("json() parses the body, and throws a SyntaxError when it is none", async () => {
+  it("json() of a response parses the body, and throws a SyntaxError where it is not JSON", async () => {
     const { port } = await backend((request, response) => response.end(request.url === "/json" ? '{"a":[1]}' : "no"));
     const gateway = mounted(oneService(port));
     expect((await gateway.inject({ path: "/a/json" })).json()).toEqual({ a: [1] });
@@ -50,7 +50,7 @@ describe("inject", () => {
     expect(() => other.json()).toThrow(SyntaxError);
   });
 
-  it("gives no body for HEAD", async () => {
+  it("inject returns no body for HEAD", async () => {
     const gateway = mounted(oneService(9));
     const answer = await gateway.inject({ method: "HEAD", path: "/nowhere" });
     expect(answer.status).toBe(404);
@@ -65,7 +65,7 @@ describe("inject", () => {
     expect((await mounted(oneService(9)).inject(request)).status).toBe(status);
   });
 
-  it("rejects when the body breaks off, and the log says so", async () => {
+  it("inject rejects when the body is interrupted, and the access log has it", async () => {
     const { port } = await backend((_request, response) => {
       response.writeHead(200, { "Content-Length": "100" });
       response.write("part", () => response.destroy());
@@ -77,7 +77,7 @@ describe("inject", () => {
     expect(JSON.parse(log)).toMatchObject({ status: 200, code: "upstream_reset" });
   });
 
-  it("destroys a body nobody read", async () => {
+  it("inject destroys a request body that was not read", async () => {
     let body: Readable | null = null;
     const gateway = mounted(oneService(9, { plugins: [{ name: "behave" }] }), {
       plugins: [
@@ -91,7 +91,7 @@ describe("inject", () => {
     expect((body as Readable | null)?.destroyed).toBe(true);
   });
 
-  it("still answers while the gateway drains, and 503 overloaded once it is closed", async () => {
+  it("inject answers while the gateway drains, and gets 503 overloaded after close", async () => {
     let release = () => {};
     const { port } = await backend((request, response) => {
       if (request.url === "/slow") release = () => void response.end("slow");
@@ -111,7 +111,7 @@ describe("inject", () => {
   });
 });
 
-describe("inject refuses what no parser lets through, and the upstream sees nothing of it", () => {
+describe("inject refuses requests that no parser accepts, and the upstream does not get them", () => {
   const hidden = "xGET /admin HTTP/1.1\r\nHost: h\r\n\r\n";
   it.each([
     ["a Content-Length that is not the body's", { method: "POST", headers: { "content-length": "1" }, body: hidden }],

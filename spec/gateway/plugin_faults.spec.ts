@@ -64,7 +64,7 @@ describe.each(Object.entries(FAULTS))("a plugin that %s", (_what, behave) => {
   const faulty = plugin("faulty", behave);
   const named = (...names: string[]) => names.map((name) => ({ name }));
 
-  it("gives its request a 500, is named in the log and counted, and hurts no other request", async () => {
+  it("a request gets 500 for a faulty plugin, which is named in the log and counted, and other requests are not affected", async () => {
     const origin = await backend();
     const { lines, log } = logged();
     const plugins = [...named("looks", "awaits"), { name: "faulty", id: "here" }, ...named("looks", "awaits", "changes")];
@@ -83,7 +83,7 @@ describe.each(Object.entries(FAULTS))("a plugin that %s", (_what, behave) => {
     );
   });
 
-  it.each([["global"], ["service"], ["route"]] as const)("is told apart at the level of the %s, although plugins around it handle replies", async (level) => {
+  it.each([["global"], ["service"], ["route"]] as const)("a fault is attributed to the plugin at the level of the %s, although plugins around it handle replies", async (level) => {
     const { lines, log } = logged();
     const at = (own: string) => [...named("looks"), ...(own === level ? named("faulty") : []), ...named("looks")];
     const config = oneService(9, { plugins: at("service"), routes: [{ path: "/{rest*}", plugins: at("route") }] }, { plugins: [...named("changes"), ...at("global")] });
@@ -141,7 +141,7 @@ describe("faults of plugins", () => {
     await gateway.close(0);
   });
 
-  it("are forgotten with the instance, and stay with the one that stays", async () => {
+  it("fault counts are removed with their plugin instance, and stay for instances that a reload keeps", async () => {
     const { gateway } = await ask500([throwing, ...around], ["faulty"]);
     gateway.reload(oneService(9, { plugins: [{ name: "looks" }, { name: "faulty" }] }));
     expect(gateway.status.pluginFaults).toMatchObject([{ plugin: "faulty", count: 1 }]);
@@ -149,7 +149,7 @@ describe("faults of plugins", () => {
     expect(gateway.status.pluginFaults).toEqual([]);
   });
 
-  it("are no refusals and no bodies that break off", async () => {
+  it("refusals and interrupted bodies are not counted as faults of plugins", async () => {
     const refusing = plugin("refuses", () => (exchange) => problem(exchange.call, "forbidden"));
     expect((await ask500([refusing], ["refuses"])).faults).toEqual([]);
     const breaking = plugin("breaks", () => () => ({
@@ -181,7 +181,7 @@ describe("faults of plugins", () => {
     expect(gateway.digest).toBe(digest);
   });
 
-  it("leave a chain that passes promises through as it was: the route's promise is the upstream's", () => {
+  it("a chain of plugins that pass replies on returns the upstream's own promise", () => {
     // One that only looks returns the very promise that it got.
     const seen: unknown[] = [];
     const watching = plugin("watches", (next) => (exchange) => {

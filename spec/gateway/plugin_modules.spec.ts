@@ -51,14 +51,14 @@ async function refused(file: string, options: Partial<GatewayOptions> = {}): Pro
 }
 
 describe("a plugin module", () => {
-  it("is found from the configuration's folder, and brings its kind with schema and defaults", async () => {
+  it("a plugin module is found relative to the configuration's folder, and its kind has schema and defaults", async () => {
     const { file } = folder({ "hello.mjs": saying("hi") });
     const { gateway, text } = await started(file);
     expect(await text()).toBe("hi");
     expect(JSON.stringify(gateway.shownConfig)).toContain('"name":"hello","enabled":true,"config":{"times":1}');
   });
 
-  it("has its configurations checked like those of any kind", async () => {
+  it("the configuration of a module's plugin is checked like any other", async () => {
     const { file, save, config } = folder({ "hello.mjs": saying("hi") });
     save(config(undefined, { name: "hello", config: { times: 4 } }));
     expect(await refused(file)).toEqual(["services.0.plugins.0.config.times: expected an integer 1–3, found 4"]);
@@ -79,7 +79,7 @@ describe("a plugin module", () => {
     expect(await (await started(file)).text()).toBe("hello");
   });
 
-  it("is handed what the package exports, under the same names", () => {
+  it("a plugin module gets the exports of the package under the same names", () => {
     for (const [name, value] of Object.entries(kit)) expect(everything[name as keyof typeof everything]).toBe(value);
   });
 
@@ -128,7 +128,7 @@ describe("a plugin module", () => {
     expect(issue).not.toContain("base64");
   });
 
-  it("whose digest is another one is refused, and not run", async () => {
+  it("a plugin module with another digest is refused, and does not run", async () => {
     const { file, path, put } = folder({ "m.mjs": saying("hi") });
     const changed = "globalThis.wasRun = true; export default 1;";
     put("m.mjs", changed);
@@ -138,13 +138,13 @@ describe("a plugin module", () => {
     expect(globalThis).not.toHaveProperty("wasRun");
   });
 
-  it("without a digest is refused, and the message says which one the file has", async () => {
+  it("a plugin module without a digest is refused, and the message has the file's digest", async () => {
     const { file, save, config } = folder({ "m.mjs": saying("hi") });
     save(config([{ path: "m.mjs" }]));
     expect((await refused(file))[0]).toBe(`global.plugin_modules.0.sha256: is required; once you trust the file: "${sha256(saying("hi"))}"`);
   });
 
-  it("that is not there is refused, with or without a digest", async () => {
+  it("a missing plugin module is refused, with or without a digest", async () => {
     const { file, path, save, config } = folder();
     save(config([{ path: "gone.mjs", sha256: sha256("") }, { path: "gone.mjs" }]));
     const issues = await refused(file);
@@ -152,7 +152,7 @@ describe("a plugin module", () => {
     expect(issues).toContain("global.plugin_modules.1.sha256: is required (SHA-256 of the file, in hexadecimal.)");
   });
 
-  it("may not bring a kind that is there already: built in, given by the program, or of another module", async () => {
+  it("a plugin module cannot bring a kind that exists already: built in, given by the program, or of another module", async () => {
     const builtin = folder({ "m.mjs": saying("hi", "key_auth") });
     expect((await refused(builtin.file))[0]).toContain('brings the plugin kind "key_auth", of which there is one already');
     const own = definePlugin({ name: "hello", schema: schema.object({}), create: () => (next) => next });
@@ -164,12 +164,12 @@ describe("a plugin module", () => {
     expect(issues[0]).toMatch(/^global\.plugin_modules\.1: .*two\.mjs brings the plugin kind "hello"/);
   });
 
-  it("that was not loaded before the gateway is made is refused, with what to do", async () => {
+  it("a plugin module that was not loaded before createGateway is refused, with what to do", async () => {
     const { file } = folder({ "m.mjs": saying("hi") });
     expect(() => createGateway({ configFile: file })).toThrow(/has not been loaded: await loadPluginModules\(…\) before createGateway/);
   });
 
-  it("of a configuration that is a value has its path from the working directory", async () => {
+  it("a plugin module of a configuration value is found relative to the working directory", async () => {
     const { path, config } = folder({ "m.mjs": saying("hi") });
     const value = config([{ path: `${path}/m.mjs`, sha256: sha256(saying("hi")).toUpperCase() }]);
     const gateway = createGateway({ config: value, modules: await loadPluginModules(value) });
@@ -178,8 +178,8 @@ describe("a plugin module", () => {
   });
 });
 
-describe("over reloads, a plugin module", () => {
-  it("that changed together with its digest is loaded anew; one that did not stays as it is", async () => {
+describe("plugin modules over reloads", () => {
+  it("a reload loads a plugin module whose file and digest changed, and keeps the others", async () => {
     const counting = (name: string) => `globalThis.counted_${name} = (globalThis.counted_${name} ?? 0) + 1;\n${saying(name, name)}`;
     const { path, file, put, save, config } = folder({ "m.mjs": saying("hi"), "kept.mjs": counting("steady") });
     const { gateway, text } = await started(file);
@@ -209,7 +209,7 @@ describe("over reloads, a plugin module", () => {
     expect(gateway.status.lastReload).toMatchObject({ outcome: "refused", digest });
   });
 
-  it("that failed is tried again", async () => {
+  it("a reload tries a failed plugin module again", async () => {
     const { path, config } = folder();
     const text = `import { readFileSync } from "node:fs";\nreadFileSync(${JSON.stringify(`${path}/needed`)});\n${saying("hi")}`;
     const { gateway } = await started(folder({ "m.mjs": saying("first") }).file);
@@ -223,7 +223,7 @@ describe("over reloads, a plugin module", () => {
     expect((await gateway.inject({ path: "/a/x" })).text()).toBe("hi");
   });
 
-  it("whose file changes alone does nothing, and is in the way of no certificate that is renewed", async () => {
+  it("a plugin module whose file changes without its digest has no effect, also not on certificates that are renewed", async () => {
     const { file, put } = folder({ "m.mjs": saying("hi") });
     const { gateway, text } = await started(file);
     put("m.mjs", "export default 1;");

@@ -6,11 +6,11 @@ import { manualClock } from "../support/clock.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
 import { ask, eventually } from "../support/raw_client.ts";
 
-const made = () => new Runtime({ clock: manualClock(), log: silentLog });
+const made = () => new Runtime(manualClock(), silentLog);
 const OPTIONS = { protocol: "http", host: "127.0.0.1", port: 9, keepaliveIdleMs: 1000 } as const;
 
 describe("Runtime", () => {
-  it("gives the same upstream of the same service its pool again once it is adopted", () => {
+  it("an upstream of a service keeps its pool in the next configuration", () => {
     const runtime = made();
     const first = runtime.inUse(1000);
     const pool = runtime.pool("s", OPTIONS, 4, first);
@@ -25,7 +25,7 @@ describe("Runtime", () => {
     ["another protocol", "s", { ...OPTIONS, protocol: "https" as const }],
     ["another keepalive_idle_ms", "s", { ...OPTIONS, keepaliveIdleMs: 2000 }],
     ["other TLS settings", "s", { ...OPTIONS, protocol: "https" as const, tls: { verify: false, identity: "other" } }],
-  ])("%s is another pool", (_what, service, options) => {
+  ])("%s gets a pool of its own", (_what, service, options) => {
     const runtime = made();
     const first = runtime.inUse(1000);
     const pool = runtime.pool("s", OPTIONS, 4, first);
@@ -33,14 +33,14 @@ describe("Runtime", () => {
     expect(runtime.pool(service, options, 4, runtime.inUse(1000))).not.toBe(pool);
   });
 
-  it("two upstreams of a service at one address share one pool", () => {
+  it("two upstreams of a service at one address share a pool", () => {
     const runtime = made();
     const inUse = runtime.inUse(1000);
     expect(runtime.pool("s", OPTIONS, 4, inUse)).toBe(runtime.pool("s", OPTIONS, 4, inUse));
     expect(inUse.pools.size).toBe(1);
   });
 
-  it("changes max_connections of a pool at adoption, not before", () => {
+  it("max_connections of a pool changes when the configuration comes into force, not before", () => {
     const runtime = made();
     const first = runtime.inUse(1000);
     const pool = runtime.pool("s", OPTIONS, 4, first);
@@ -52,23 +52,23 @@ describe("Runtime", () => {
     expect(pool.maxConnections).toBe(9);
   });
 
-  it("forgets the upstreams of services that are gone, and keeps the others'", () => {
+  it("upstreams of removed services are released, and those of the others stay", () => {
     const runtime = made();
     const adopt = (...services: string[]) => {
       const inUse = runtime.inUse(1000);
-      for (const service of services) inUse.fleets.set(service, { fleet: runtime.fleet(service), members: [], breaker: null, checks: null });
+      for (const service of services) inUse.upstreamSets.set(service, { upstreamSet: runtime.upstreamSet(service), members: [], breaker: null, checks: null });
       runtime.adopt(inUse);
-      return inUse.fleets;
+      return inUse.upstreamSets;
     };
     const before = adopt("a", "b");
-    expect(adopt("a").get("a")!.fleet).toBe(before.get("a")!.fleet);
-    expect(adopt("a", "b").get("b")!.fleet).not.toBe(before.get("b")!.fleet);
+    expect(adopt("a").get("a")!.upstreamSet).toBe(before.get("a")!.upstreamSet);
+    expect(adopt("a", "b").get("b")!.upstreamSet).not.toBe(before.get("b")!.upstreamSet);
     expect(runtime.health.map(({ name }) => name)).toEqual(["a", "b"]);
   });
 });
 
 describe("a reload", () => {
-  it("keeps the connections to an upstream that is still there", async () => {
+  it("a reload keeps the connections to an upstream that is still configured", async () => {
     const origin = await backend();
     const { gateway, port } = await running(oneService(origin.port));
     await ask(port, { path: "/a/1" });
@@ -77,7 +77,7 @@ describe("a reload", () => {
     expect(origin.connections).toEqual({ total: 1, open: 1 });
   });
 
-  it("closes the idle connections to an upstream that is gone", async () => {
+  it("a reload closes the idle connections to a removed upstream", async () => {
     const [old, next] = [await backend(), await backend()];
     const { gateway, port } = await running(oneService(old.port));
     await ask(port, { path: "/a/1" });
@@ -88,7 +88,7 @@ describe("a reload", () => {
     expect(next.seen).toHaveLength(1);
   });
 
-  it("lets a request to an upstream that is gone finish, and closes its connection then", async () => {
+  it("a request to a removed upstream finishes, and its connection is closed afterwards", async () => {
     let finish = () => {};
     const old = await backend((_request, response) => {
       response.write("begun ");
@@ -104,7 +104,7 @@ describe("a reload", () => {
     await eventually(() => old.connections.open === 0);
   });
 
-  it("does not refill a rate limit, whatever else changes", async () => {
+  it("a reload does not refill a rate limit, whatever else changes", async () => {
     const origin = await backend();
     const limited = (name: string) =>
       oneService(origin.port, { plugins: [{ name: "rate_limit", id: "r", config: { limit_hour: 2 } }], routes: [{ name, path: `/{${name}*}` }] });
@@ -116,7 +116,7 @@ describe("a reload", () => {
     expect((await ask(port, { path: "/a/x" })).status).toBe(429);
   });
 
-  it("holds what was admitted before against a limit that was made smaller", async () => {
+  it("requests from before a reload count against a smaller limit", async () => {
     const origin = await backend();
     const limited = (limit: number) => oneService(origin.port, { plugins: [{ name: "rate_limit", config: { limit_hour: limit } }] });
     const { gateway, port } = await running(limited(5));
@@ -125,7 +125,7 @@ describe("a reload", () => {
     expect((await ask(port, { path: "/a/x" })).status).toBe(429);
   });
 
-  it("goes on with the rotation where it stood", async () => {
+  it("a reload does not restart the rotation over upstreams", async () => {
     const names: string[] = [];
     const origins = await Promise.all(["one", "two", "three"].map((name) => backend((_request, response) => (names.push(name), response.end()))));
     const config = (path: string) => oneService(origins.map(({ port }) => port), { routes: [{ path }] });
@@ -138,7 +138,7 @@ describe("a reload", () => {
     expect(names).toEqual(["one", "two", "three"]);
   });
 
-  it("applies a smaller max_connections to what comes next", async () => {
+  it("a smaller max_connections applies to the next requests", async () => {
     const answers: http.ServerResponse[] = [];
     const origin = await backend((_request, response) => void answers.push(response));
     const clock = manualClock();
@@ -156,7 +156,7 @@ describe("a reload", () => {
     expect((await first).status).toBe(200);
   });
 
-  it("applies a larger max_connections to what comes next", async () => {
+  it("a larger max_connections applies to the next requests", async () => {
     const answers: http.ServerResponse[] = [];
     const origin = await backend((_request, response) => void answers.push(response));
     const config = (most: number) => oneService(origin.port, { pool: { max_connections: most } });
@@ -168,7 +168,7 @@ describe("a reload", () => {
     await Promise.all(both);
   });
 
-  it("keeps client connections open", async () => {
+  it("a reload keeps client connections open", async () => {
     const origin = await backend();
     const { gateway, port } = await running(oneService(origin.port));
     const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });

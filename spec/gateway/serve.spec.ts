@@ -1,6 +1,6 @@
 import { Readable } from "node:stream";
 import { describe, expect, it } from "vitest";
-import { createGateway, discard, type Handler, type Log, type Reply } from "../../lib/index.ts";
+import { createGateway, definePlugin, discard, schema, type Handler, type Log, type Reply } from "../../lib/index.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
 import { ask } from "../support/raw_client.ts";
 import { behaving } from "./plugins.ts";
@@ -16,14 +16,14 @@ function keeping(lines: Line[]): Log {
 }
 
 describe("serve", () => {
-  it("404 route_not_found where no service and route match", async () => {
+  it("answers 404 route_not_found where no service and route match", async () => {
     const gateway = createGateway({ config: oneService(9) });
     const answer = await gateway.inject({ path: "/b/c" });
     expect(answer.status).toBe(404);
     expect(answer.json()).toMatchObject({ type: "about:blank", status: 404, code: "route_not_found", title: "No route matches the request" });
   });
 
-  it("405 method_not_allowed with Allow where the path has routes for other methods", async () => {
+  it("answers 405 method_not_allowed with Allow where the path has routes for other methods", async () => {
     const gateway = createGateway({ config: oneService(9, { routes: [{ path: "/x", methods: ["GET", "PUT"] }] }) });
     const answer = await gateway.inject({ method: "POST", path: "/a/x" });
     expect(answer.status).toBe(405);
@@ -31,14 +31,14 @@ describe("serve", () => {
     expect(answer.json()).toMatchObject({ code: "method_not_allowed" });
   });
 
-  it.each(["/a/../b", "/a/%2e%2e/b", "/a/x%2fy", "/a/%zz", "/a/x\\y", "/a/%00"])("400 path_ambiguous for %s", async (path) => {
+  it.each(["/a/../b", "/a/%2e%2e/b", "/a/x%2fy", "/a/%zz", "/a/x\\y", "/a/%00"])("answers 400 path_ambiguous for %s", async (path) => {
     const gateway = createGateway({ config: oneService(9) });
     const answer = await gateway.inject({ path });
     expect(answer.status).toBe(400);
     expect(answer.json()).toMatchObject({ code: "path_ambiguous", detail: expect.stringMatching(/^[A-Z].*\.$/) as string });
   });
 
-  it("the host of an absolute target counts, not the Host header", async () => {
+  it("matches the host of an absolute target, not the Host header", async () => {
     const { port, seen } = await backend();
     const gateway = createGateway({ config: oneService(port, { hosts: ["api.example.com"] }) });
     expect((await gateway.inject({ path: "http://api.example.com/a/x", headers: { Host: "other.example" } })).status).toBe(200);
@@ -47,7 +47,7 @@ describe("serve", () => {
     await gateway.close(0);
   });
 
-  it("every problem names the request by the id its X-Request-Id bears", async () => {
+  it("every problem document has the id of X-Request-Id", async () => {
     const gateway = await running(oneService(9));
     const answer = await ask(gateway.port, { path: "/nowhere" });
     const { request_id: id } = JSON.parse(answer.body.toString()) as { request_id: string };
@@ -70,7 +70,7 @@ const WRONG: readonly [string, unknown][] = [
   ["a 101 without a tunnel", { status: 101, headers: [], body: null }],
 ];
 
-describe("a plugin at fault", () => {
+describe("faulty plugins", () => {
   const faults: readonly [string, Handler][] = [
     ["throws", () => { throw new Error("secret inside"); }],
     ["rejects", () => Promise.reject(new Error("secret inside"))],
@@ -79,7 +79,7 @@ describe("a plugin at fault", () => {
     ...WRONG.map(([what, reply]): [string, Handler] => [`resolves with ${what}`, () => Promise.resolve(reply as Reply)]),
   ];
 
-  it.each(faults)("that %s makes a 500 that tells nothing, a line in the log, and no harm to the next request", async (_what, handler) => {
+  it.each(faults)("a plugin that %s gets its request a 500 without details and a line in the log, and the next request is served", async (_what, handler) => {
     const { port } = await backend();
     const lines: Line[] = [];
     let faulty = true;
@@ -98,7 +98,7 @@ describe("a plugin at fault", () => {
     expect((await ask(gateway.port, { path: "/a/x" })).status).toBe(200);
   });
 
-  it("a stream that came with a reply that is none is destroyed", async () => {
+  it("the stream in an invalid reply is destroyed", async () => {
     const body = Readable.from(["x"]);
     const gateway = createGateway({
       config: oneService(9, { plugins: [{ name: "behave" }] }),
@@ -108,7 +108,7 @@ describe("a plugin at fault", () => {
     expect(body.destroyed).toBe(true);
   });
 
-  it("one that replaces a reply and discards the old one leaves its pooled connection free for the next", async () => {
+  it("a plugin that replaces a reply and discards the old one frees the pooled connection", async () => {
     const { port, connections } = await backend((_request, response) => response.end("x".repeat(1_000_000)));
     const gateway = await running(oneService(port, { plugins: [{ name: "behave" }], pool: { max_connections: 1 } }), {
       plugins: [
@@ -122,19 +122,55 @@ describe("a plugin at fault", () => {
     expect(connections.total).toBeGreaterThan(0);
   });
 
-  it("a stream as a plugin's own body reaches the client whole", async () => {
+  it("a stream as the body of a plugin's own reply reaches the client whole", async () => {
     const gateway = await running(oneService(9, { plugins: [{ name: "behave" }] }), {
       plugins: [behaving(() => () => ({ status: 200, headers: [], body: Readable.from([Buffer.from("one "), Buffer.from("two")]) }))],
     });
     expect((await ask(gateway.port, { path: "/a/x" })).body.toString()).toBe("one two");
   });
 
-  it("a status beyond 599 from an upstream passes, as it is the upstream's word", async () => {
+  it("a status beyond 599 from an upstream is passed on", async () => {
     const { port } = await backend((_request, response) => {
       response.writeHead(799, "Own Idea");
       response.end("ok");
     });
     const gateway = await running(oneService(port));
     expect(await ask(gateway.port, { path: "/a/x" })).toMatchObject({ status: 799, reason: "Own Idea" });
+  });
+});
+
+describe("CORS preflights", () => {
+  const own = (takes?: "preflights") =>
+    definePlugin({
+      name: "own",
+      schema: schema.object({}),
+      ...(takes === undefined ? {} : { takes }),
+      create: () => () => (exchange) => ({ status: 204, headers: ["X-Asked", exchange.method], body: null }),
+    });
+  const preflighted = async (plugin: ReturnType<typeof own>, headers: Record<string, string>, others: { path: string; methods: string[] }[] = []) => {
+    const routes = [{ path: "/x", methods: ["GET"], plugins: [{ name: "own" }] }, ...others];
+    const gateway = createGateway({ config: oneService(9, { routes }), plugins: [plugin] });
+    const { status, header } = await gateway.inject({ path: "/a/x", method: "OPTIONS", headers });
+    await gateway.close(0);
+    return [status, header("x-asked")];
+  };
+  const preflight = { Origin: "https://a.example", "Access-Control-Request-Method": "GET" };
+
+  it("a preflight reaches the route of the method it asks about, where a plugin handles preflights", async () => {
+    expect(await preflighted(own("preflights"), preflight)).toEqual([204, "OPTIONS"]);
+  });
+
+  it("a preflight does so although another route takes OPTIONS", async () => {
+    expect(await preflighted(own("preflights"), preflight, [{ path: "/{rest*}", methods: ["OPTIONS"] }])).toEqual([204, "OPTIONS"]);
+  });
+
+  it("a preflight gets 405 where no plugin handles preflights, and where it asks about another method", async () => {
+    expect((await preflighted(own(), preflight))[0]).toBe(405);
+    expect((await preflighted(own("preflights"), { ...preflight, "Access-Control-Request-Method": "PUT" }))[0]).toBe(405);
+  });
+
+  it("OPTIONS requests without both preflight headers are not preflights", async () => {
+    expect((await preflighted(own("preflights"), { Origin: "https://a.example" }))[0]).toBe(405);
+    expect((await preflighted(own("preflights"), { "Access-Control-Request-Method": "GET" }))[0]).toBe(405);
   });
 });

@@ -15,7 +15,7 @@ const INWARD = [">global 1", ">global 2", ">service 1", ">service 2", ">route 1"
 const OUTWARD = ["<route 2", "<route 1", "<service 2", "<service 1", "<global 2", "<global 1"];
 
 describe("the plugin chain of a route", () => {
-  it("runs global, then service, then route plugins, each level as written, and the reply passes back in reverse", async () => {
+  it("plugins run in the order global, service, route, each level as written, and see the reply in reverse order", async () => {
     const trail: string[] = [];
     const { port } = await backend((_request, response) => {
       trail.push("upstream");
@@ -28,7 +28,7 @@ describe("the plugin chain of a route", () => {
     expect(answer.headers["x-trail"]).toBe("route 2, route 1, service 2, service 1, global 2, global 1");
   });
 
-  it("runs for WebSocket upgrades, the 101 passing back through it", async () => {
+  it("plugins run for WebSocket upgrades and see the 101", async () => {
     const trail: string[] = [];
     const { port, server } = await backend();
     server.on("upgrade", (_request, socket: Duplex) => {
@@ -45,7 +45,7 @@ describe("the plugin chain of a route", () => {
     client.socket.destroy();
   });
 
-  it("refuses a WebSocket upgrade as it refuses a request: the upstream is not asked", async () => {
+  it("a plugin can refuse a WebSocket upgrade, and the upstream is not asked", async () => {
     const { port, server } = await backend();
     let upgrades = 0;
     server.on("upgrade", (_request, socket: Duplex) => {
@@ -60,7 +60,7 @@ describe("the plugin chain of a route", () => {
     expect(upgrades).toBe(0);
   });
 
-  it("runs the same kind at two levels twice", async () => {
+  it("a plugin kind at two levels runs twice", async () => {
     const trail: string[] = [];
     const { port } = await backend();
     const config = oneService(port, { plugins: [mark("same")] }, { plugins: [mark("same")] });
@@ -69,7 +69,7 @@ describe("the plugin chain of a route", () => {
     expect(trail).toEqual([">same", ">same", "<same", "<same"]);
   });
 
-  it("leaves out an instance with enabled false, and creates none of it", async () => {
+  it("an instance with enabled false is not created and does not run", async () => {
     const trail: string[] = [];
     const { port } = await backend();
     const config = oneService(port, { plugins: [{ ...mark("off"), enabled: false }, { ...mark("on"), enabled: true }] });
@@ -78,7 +78,7 @@ describe("the plugin chain of a route", () => {
     expect(trail).toEqual([">on", "<on"]);
   });
 
-  it("runs the plugins of the matched route only", async () => {
+  it("only the plugins of the matched route run", async () => {
     const trail: string[] = [];
     const { port } = await backend();
     const routes = [
@@ -90,7 +90,7 @@ describe("the plugin chain of a route", () => {
     expect(trail).toEqual([">two", "<two"]);
   });
 
-  it("does not run for a request that matches no route, nor for one whose method no route accepts", async () => {
+  it("no plugin runs for requests that get 404 or 405", async () => {
     const trail: string[] = [];
     const { port } = await backend();
     const config = oneService(port, { routes: [{ path: "/x", methods: ["GET"] }] }, { plugins: [mark("global")] });
@@ -100,7 +100,7 @@ describe("the plugin chain of a route", () => {
     expect(trail).toEqual([]);
   });
 
-  it("ends where a plugin answers: nothing behind it runs, and all before it see the reply", async () => {
+  it("when a plugin answers, the plugins before it see the reply and those behind it do not run", async () => {
     const trail: string[] = [];
     const { port, seen } = await backend();
     const teapot = behaving(() => () => ({ status: 418, headers: ["Content-Length", "0"], body: null }));
@@ -114,8 +114,8 @@ describe("the plugin chain of a route", () => {
   });
 });
 
-describe("what a plugin is told about itself", () => {
-  it("the level, service and route it stands at, its id, and a key of its own", async () => {
+describe("the scope of a plugin instance", () => {
+  it("a plugin instance gets its level, service, route, id, and a key of its own", async () => {
     const scopes: unknown[] = [];
     const spy = behavingWithScope(scopes);
     createGateway({
@@ -135,7 +135,7 @@ describe("what a plugin is told about itself", () => {
     expect(new Set(scopes.map((scope) => (scope as { key: string }).key)).size).toBe(4);
   });
 
-  it("switching an instance off does not change the keys of its neighbours of the same kind", () => {
+  it("disabling an instance does not change the keys of other instances of its kind", () => {
     const keys = (enabled: boolean) => {
       const scopes: { key: string }[] = [];
       const config = oneService(9, { plugins: [{ name: "spy", enabled }, { name: "spy" }] });

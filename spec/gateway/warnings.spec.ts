@@ -19,7 +19,7 @@ const quiet: WarningsSource = {
   digest: "0123456789ab",
   certificates: [],
   pluginFaults: [],
-  fleets: [],
+  upstreamSets: [],
   shown: { global: { certificates: [], plugins: [] }, services: [] },
   listeners: null,
   guards: new Set(builtinPlugins.filter(({ guards }) => guards === true).map(({ name }) => name)),
@@ -30,12 +30,12 @@ const codes = (changes: Partial<WarningsSource>) => warningsOf({ ...quiet, ...ch
 const upstream = { id: "u", host: "h", port: 1, weight: 1, state: "healthy", usable: true, since: null, until: null, reason: null, inFlight: 0 } as const;
 
 describe("warnings", () => {
-  it("there are none where all is well", () => {
+  it("a healthy gateway has no warnings", () => {
     expect(codes({})).toEqual([]);
-    expect(codes({ fleets: [{ name: "s", circuitBreaker: { state: "closed", since: null }, upstreams: [upstream] }], listeners: { https: true, asksForCertificates: true } })).toEqual([]);
+    expect(codes({ upstreamSets: [{ name: "s", circuitBreaker: { state: "closed", since: null }, upstreams: [upstream] }], listeners: { https: true, asksForCertificates: true } })).toEqual([]);
   });
 
-  it("of certificates that have expired, and those that do within 14 days, with the day", () => {
+  it("warns of certificates that have expired or expire within 14 days, with the date", () => {
     const certificate = (days: number) => ({ where: "global.certificates[0]", path: "/c.pem", names: ["a.example", "b.example", "c.example", "d.example"], commonName: null, notAfter: NOW + days * DAY });
     expect(codes({ certificates: [certificate(15), certificate(14)] })).toEqual([]);
     expect(warningsOf({ ...quiet, certificates: [certificate(-1), certificate(13.9)] }).map(({ message }) => message)).toEqual([
@@ -45,7 +45,7 @@ describe("warnings", () => {
     expect(warningsOf({ ...quiet, certificates: [{ where: "listen", path: null, names: [], commonName: null, notAfter: 0 }] })[0]!.message).toMatch(/^The certificate of listen expired on 1970-01-01/);
   });
 
-  it("of a reload that was refused, with the first issue and how many there are", () => {
+  it("warns of a refused reload, with the first issue and how many more there are", () => {
     const refused = { at: NOW, by: "file", digest: "x", outcome: "refused", issues: ["gw.json:1:1  bad", "worse"] } as const;
     expect(warningsOf({ ...quiet, lastReload: refused })).toEqual([
       { code: "reload_refused", message: "The last reload was refused (gw.json:1:1  bad, and 1 more): set it right and reload. Configuration 0123456789ab stays in force.", service: null, route: null },
@@ -53,19 +53,19 @@ describe("warnings", () => {
     expect(codes({ lastReload: { ...refused, outcome: "taken", changes: [] } })).toEqual([]);
   });
 
-  it("of upstreams that are down or ejected, of services without any, and of open circuits, by service", () => {
-    const fleets: WarningsSource["fleets"] = [
+  it("warns of upstreams that are down or ejected, of services without a usable upstream, and of open circuits", () => {
+    const upstreamSets: WarningsSource["upstreamSets"] = [
       { name: "s", circuitBreaker: { state: "open", since: NOW }, upstreams: [{ ...upstream, state: "unhealthy", usable: false, reason: "status 500" }] },
       { name: "t", circuitBreaker: { state: "half_open", since: NOW }, upstreams: [{ ...upstream, state: "ejected", usable: false }, upstream] },
     ];
-    const told = warningsOf({ ...quiet, fleets });
+    const told = warningsOf({ ...quiet, upstreamSets });
     expect(told.map(({ code, service }) => [code, service])).toEqual([["no_upstream", "s"], ["circuit_open", "s"], ["upstream_down", "s"], ["upstream_ejected", "t"]]);
     expect(told[2]!.message).toBe('Upstream "u" (h:1) of service "s" is down: its checks fail (status 500). It comes back by itself once they pass.');
   });
 
-  it("a hundred at most, and how many more there are", () => {
+  it("lists at most 100 warnings, and how many more there are", () => {
     const upstreams = Array.from({ length: 300 }, () => ({ ...upstream, state: "unhealthy", usable: false }) as const);
-    const told = warningsOf({ ...quiet, fleets: [{ name: "s", circuitBreaker: null, upstreams }] });
+    const told = warningsOf({ ...quiet, upstreamSets: [{ name: "s", circuitBreaker: null, upstreams }] });
     expect([told.length, told.at(-1)]).toEqual([101, { code: "more", message: expect.stringMatching(/^There are 201 more/), service: null, route: null }]);
   });
 });
@@ -80,7 +80,7 @@ describe("the gateway's status", () => {
   };
   const files = { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: Buffer.from(CA.cert), requireClientCert: false };
 
-  it("tells of the certificates that clients are shown: where, which names, until when, and never of keys", async () => {
+  it("status reports the gateway's certificates: where they are configured, their names and expiry, never their keys", async () => {
     const given = certificates();
     const { gateway } = await running(oneService(9, {}, { certificates: given }));
     expect(gateway.status.certificates.map(({ where, path }) => [where, path])).toEqual([["global.certificates[0]", given[0]!.cert]]);
@@ -95,7 +95,7 @@ describe("the gateway's status", () => {
     expect(JSON.stringify(gateway.status)).not.toMatch(/BEGIN|PRIVATE/);
   });
 
-  it("warns of mtls that nobody can satisfy, at whatever level, until there is a listener that asks", async () => {
+  it("warns of mtls at any level until a listener asks for certificates", async () => {
     const mtls = [{ name: "mtls" }];
     for (const parts of [{ plugins: mtls }, { routes: [{ path: "/x", plugins: mtls }] }]) {
       const { gateway } = await running(oneService(9, parts as never));
@@ -105,7 +105,7 @@ describe("the gateway's status", () => {
     }
   });
 
-  it("warns of limits by a header that stand before every guard, at whatever level, and of no other limits", async () => {
+  it("warns of a rate limit by a header before every guard, at any level, and of no other limits", async () => {
     const limit = (limit_by = "header:X-Tenant") => ({ name: "rate_limit", config: { limit_min: 5, limit_by } });
     const guard = (enabled = true) => ({ name: "key_auth", enabled, config: { key: "k" } });
     const warned = async (global: object[], service: object[], route: object[]) => {
@@ -121,7 +121,7 @@ describe("the gateway's status", () => {
     expect(await warned([], [], [limit("client_ip"), limit("credential"), limit("all"), { ...limit(), enabled: false }])).toEqual([]);
   });
 
-  it("says of a limit by an open header where it stands, which header it is, and what to do", async () => {
+  it("the warning about a limit by a header says where it is configured, which header it is, and what to do", async () => {
     const { gateway } = await running(oneService(9, { plugins: [{ name: "rate_limit", config: { limit_min: 5, limit_by: "header:X-Tenant" } }] } as never));
     expect(gateway.status.warnings[0]!.message).toBe(
       'A rate_limit of service "s" counts callers by the header X-Tenant, which any client can change with each request: no guard stands before it. ' +
@@ -129,7 +129,7 @@ describe("the gateway's status", () => {
     );
   });
 
-  it("warns of what goes wrong at run time, and no more once it is right again", async () => {
+  it("a warning disappears when its cause does", async () => {
     const clock = manualClock();
     const broken = definePlugin({ name: "broken", schema: schema.object({}), create: () => () => () => { throw new Error("no"); } });
     const [bad, good] = [await closedPort(), await backend()];

@@ -59,13 +59,13 @@ describe("the normal form of a path", () => {
     "/%", "/a%4", "/%zz", "/%4g", "/%%41", "/%u0041", "http://h/../a", "http://h/%2e%2e",
   ])("400 path_ambiguous for %j", (target) => expect(readTarget(target)).toEqual(ambiguous));
 
-  it("an encoded / is kept, in upper case, and reported", () => {
+  it('an encoded "/" is kept, in upper case, and reported', () => {
     expect(readTarget("/a%2fb/%2F")).toEqual({ path: "/a%2Fb/%2F", query: "", authority: null, encodedSlash: true });
     expect(readTarget("/a%2f//b")).toHaveProperty("path", "/a%2F/b");
     expect(readTarget("/a%252Fb")).toEqual(plain("/a%252Fb"));
   });
 
-  it("details say what is wrong without repeating the path", () => {
+  it("the detail of a refusal does not repeat the path", () => {
     for (const target of ["/secret/../a", "/secret%5C", "/secret%zz", "/secret\0", "/secret\xe9"]) {
       const refusal = readTarget(target);
       expect(refusal).toHaveProperty("detail");
@@ -90,7 +90,7 @@ describe("for any target", () => {
   ];
   const anyPath = (r: Random) => "/" + r.list(0, 8, () => r.pick(PIECES)).join("");
 
-  it("normalising twice is normalising once, and what passes holds nothing that can be read in two ways", () => {
+  it("normalising twice changes nothing more, and a normalised path cannot be read in two ways", () => {
     const r = random(1);
     let passed = 0;
     for (let n = 0; n < 15_000; n++) {
@@ -113,7 +113,7 @@ describe("for any target", () => {
     expect(passed).toBeGreaterThan(2_000);
   });
 
-  it("the way for clean paths and the long way agree", () => {
+  it("the fast check for clean paths and normalising agree", () => {
     const r = random(2);
     for (let n = 0; n < 10_000; n++) {
       const raw = anyPath(r);

@@ -4,17 +4,17 @@ import { oneService } from "../support/gateway.ts";
 
 /** A plugin that holds something for each instance, and says what was made and closed. */
 function holding(close: () => void | Promise<void> = () => {}) {
-  const told: string[] = [];
+  const events: string[] = [];
   const plugin = definePlugin({
     name: "holder",
     schema: schema.object({ settings: schema.string(), broken: schema.withDefault(schema.boolean(), false) }),
     create({ settings, broken }, tools) {
       const held = tools.keep("thing", { settings }, (): KeptState & { readonly name: string } => {
-        told.push(`+${settings}`);
+        events.push(`+${settings}`);
         return {
           name: settings,
           close() {
-            told.push(`-${settings}`);
+            events.push(`-${settings}`);
             return close();
           },
         };
@@ -26,39 +26,39 @@ function holding(close: () => void | Promise<void> = () => {}) {
   const config = (...settings: string[]) =>
     oneService(9, { plugins: settings.map((each) => ({ name: "holder", config: { settings: each.replace("!", ""), broken: each.endsWith("!") } })) });
   const gateway = createGateway({ config: config("a"), plugins: [plugin] });
-  return { told, gateway, config };
+  return { events, gateway, config };
 }
 
-describe("what a plugin instance holds", () => {
-  it("is the same over reloads while its settings are", async () => {
-    const { told, gateway, config } = holding();
+describe("the state that a plugin instance keeps", () => {
+  it("a plugin instance keeps its state over reloads as long as its settings are the same", async () => {
+    const { events, gateway, config } = holding();
     gateway.reload({ ...config("a"), global: { name: "other" } });
-    expect(told).toEqual(["+a"]);
+    expect(events).toEqual(["+a"]);
     gateway.reload(config("b"));
-    expect(told).toEqual(["+a", "+b", "-a"]);
+    expect(events).toEqual(["+a", "+b", "-a"]);
     expect((await gateway.inject({ path: "/a/x" })).text()).toBe("b");
     await gateway.close(0);
   });
 
-  it("belongs to one instance, and goes with it", async () => {
-    const { told, gateway, config } = holding();
+  it("the state of a plugin instance is closed when the instance is removed", async () => {
+    const { events, gateway, config } = holding();
     gateway.reload(config("a", "a"));
-    expect(told).toEqual(["+a", "+a"]);
+    expect(events).toEqual(["+a", "+a"]);
     gateway.reload(config("a"));
-    expect(told).toEqual(["+a", "+a", "-a"]);
+    expect(events).toEqual(["+a", "+a", "-a"]);
     await gateway.close(0);
-    expect(told).toEqual(["+a", "+a", "-a", "-a"]);
+    expect(events).toEqual(["+a", "+a", "-a", "-a"]);
   });
 
-  it("goes at once when the configuration it was made for cannot be taken; what is in force stays", async () => {
-    const { told, gateway, config } = holding();
+  it("state that was made for a refused configuration is closed at once, and the state in force stays", async () => {
+    const { events, gateway, config } = holding();
     expect(() => gateway.reload(config("a", "b!"))).toThrow("it does not work");
-    expect(told).toEqual(["+a", "+b", "-b"]);
+    expect(events).toEqual(["+a", "+b", "-b"]);
     expect((await gateway.inject({ path: "/a/x" })).text()).toBe("a");
     await gateway.close(0);
   });
 
-  it("is waited for at the end, for a while, and may fail", async () => {
+  it("close waits a limited time for plugins to close their state, and ignores what they throw", async () => {
     let done = false;
     const slow = holding(async () => {
       await new Promise((resolve) => setImmediate(resolve));
@@ -70,6 +70,6 @@ describe("what a plugin instance holds", () => {
       throw new Error("no");
     });
     await failing.gateway.close(0);
-    expect(failing.told).toEqual(["+a", "-a"]);
+    expect(failing.events).toEqual(["+a", "-a"]);
   });
 });

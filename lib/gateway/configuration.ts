@@ -1,0 +1,228 @@
+/**
+ * The configuration in force: reads, checks and compiles it, and replaces it as a whole or not at all.
+ */
+import { readFileSync } from "node:fs";
+import type { Clock } from "../base/clock.ts";
+import { formatIssues, loadConfig, readConfigFile, type ConfigIssue, type ConfigSource } from "../config/load.ts";
+import type { ConfigInput } from "../config/model.ts";
+import type { Call } from "../http/exchange.ts";
+import type { AccessLog } from "../observe/access_log.ts";
+import { whyUnwritable } from "../observe/line_writer.ts";
+import { builtinPlugins } from "../plugins/builtin.ts";
+import type { Link } from "../plugins/chain.ts";
+import { kindProblem } from "../plugins/kit.ts";
+import type { AnyPlugin } from "../plugins/plugin.ts";
+import { checkRoutes } from "../route/checks.ts";
+import type { ReceiveOptions } from "../server/receive.ts";
+import { changesBetween } from "./config_diff.ts";
+import type { CompileTools } from "./plugin_instances.ts";
+import { PluginModules } from "./plugin_modules.ts";
+import { logFault } from "./serve.ts";
+import { compile, type Loaded, type Snapshot } from "./snapshot.ts";
+import type { GatewayStatus, LastReload, PluginFaults, ReloadCause, Reloaded } from "./status.ts";
+
+export interface ConfigurationOptions {
+  /** The configuration as a value; either this or `configFile`. */
+  readonly config?: ConfigInput;
+  /** Path of the JSON configuration file. */
+  readonly configFile?: string;
+  /** Plugin kinds beside the built-in ones. */
+  readonly plugins?: readonly AnyPlugin[];
+  /** What `loadPluginModules` returned for the same configuration; needed where it has `global.plugin_modules`. */
+  readonly modules?: PluginModules;
+  /** What `${env:NAME}` refers to. Default `process.env`. */
+  readonly environment?: Readonly<Record<string, string | undefined>>;
+}
+
+/** The parts of a gateway that a configuration is compiled with, and that follow a new one. */
+type ConfigurationTools = Omit<CompileTools, "onFault"> & { readonly clock: Clock; readonly accessLog: AccessLog };
+
+/** A configuration that is refused; `message` lists every issue on a line of its own. */
+export class ConfigError extends Error {
+  readonly issues: readonly ConfigIssue[];
+
+  constructor(issues: readonly ConfigIssue[], file: string | undefined) {
+    super(formatIssues(issues, file));
+    this.name = "ConfigError";
+    this.issues = issues;
+  }
+}
+
+/** What a configuration was made from besides its own text. */
+interface Inputs {
+  readonly environment: Readonly<Record<string, string | undefined>>;
+  /** Certificates, secrets, modules and other files that it names, by absolute path. */
+  readonly files: ReadonlyMap<string, Buffer>;
+}
+
+export class Configuration {
+  readonly #options: ConfigurationOptions;
+  readonly #tools: ConfigurationTools;
+  readonly #kinds: readonly AnyPlugin[];
+  readonly #modules: PluginModules;
+  /** In force. */
+  snapshot: Snapshot;
+  #source: ConfigSource;
+  #inputs: Inputs;
+  /** How requests are received; made once for all requests of the snapshot. */
+  receiving: ReceiveOptions;
+  /** When the snapshot was loaded, in milliseconds since 1970. */
+  loadedAt: number;
+  lastReload: LastReload | null = null;
+  lastChange: GatewayStatus["lastChange"] = null;
+  #isClosed = false;
+  /** By the key of the plugin instance. */
+  readonly pluginFaults = new Map<string, PluginFaults>();
+  /** Called after a snapshot has replaced another one. */
+  onReplaced: (before: Snapshot, next: Snapshot) => void = () => {};
+
+  /** Throws a `ConfigError` when the configuration is refused, a `TypeError` for other options. */
+  constructor(options: ConfigurationOptions, tools: ConfigurationTools) {
+    this.#options = options;
+    this.#tools = tools;
+    this.#kinds = allKinds(options.plugins ?? []);
+    this.#modules = options.modules ?? new PluginModules();
+    this.loadedAt = tools.clock.wall();
+    this.#source = this.#read(options.config);
+    const { loaded, inputs } = this.#load(this.#source);
+    this.#inputs = inputs;
+    this.snapshot = this.#enforce(loaded);
+    this.receiving = receivingBy(this.snapshot, tools.clock);
+  }
+
+  /** See `Gateway.reload`. */
+  reload(config: ConfigInput | undefined = this.#options.config, by: ReloadCause): Reloaded {
+    const at = this.#tools.clock.wall();
+    try {
+      // Nothing would end the probes and look-ups that a configuration starts.
+      if (this.#isClosed) throw new Error("the gateway has been closed");
+      const source = this.#read(config);
+      const { loaded, inputs } = this.#load(source);
+      const before = this.snapshot;
+      this.#replace(source, loaded, inputs);
+      this.loadedAt = at;
+      const { digest, shown } = this.snapshot;
+      const changed = digest !== before.digest;
+      const changes = changed ? changesBetween(before.shown, shown) : [];
+      const taken = { at, by, digest, outcome: "taken", changes } as const;
+      this.lastReload = taken;
+      if (changed) this.lastChange = taken;
+      return { digest, changed, changes };
+    } catch (error) {
+      const issues = error instanceof ConfigError ? error.message.trimEnd().split("\n") : [(error as Error).message];
+      this.lastReload = { at, by, digest: this.snapshot.digest, outcome: "refused", issues };
+      throw error;
+    }
+  }
+
+  /** See `Gateway.loadModules`. */
+  async loadModules(config: ConfigInput | undefined = this.#options.config): Promise<void> {
+    const { configFile, environment = process.env } = this.#options;
+    const source = config !== undefined ? { ok: true as const, value: config } : configFile === undefined ? null : readConfigFile(configFile);
+    if (source?.ok) await this.#modules.load(source, environment);
+  }
+
+  /** See `Gateway.rereadFiles`. */
+  rereadFiles(): boolean {
+    const { files, global } = this.snapshot;
+    if (files.length === 0 || this.#isClosed) return false;
+    // Modules stay as they were loaded: one that has changed by now must not keep a certificate from being renewed.
+    const isModule = new Set(global.pluginModules.map(({ path }) => path.path));
+    const kept = new Map(this.#inputs.files);
+    for (const { path } of files) if (!isModule.has(path)) kept.delete(path);
+    const { loaded, inputs } = this.#load(this.#source, { ...this.#inputs, files: kept });
+    if (loaded.files.every(({ content }, i) => files[i]?.content.equals(content))) return false;
+    this.#replace(this.#source, loaded, inputs);
+    return true;
+  }
+
+  /** From now on it is not replaced. */
+  close(): void {
+    this.#isClosed = true;
+  }
+
+  #read(config: ConfigInput | undefined): ConfigSource {
+    if (config !== undefined) return { value: config };
+    const file = this.#options.configFile;
+    if (file === undefined) throw new TypeError("createGateway needs config or configFile");
+    const read = readConfigFile(file);
+    if (!read.ok) throw new ConfigError(read.issues, file);
+    return read;
+  }
+
+  /** Files that `known` has are not read again. */
+  #load(source: ConfigSource, known?: Inputs): { readonly loaded: Loaded; readonly inputs: Inputs } {
+    const { environment, files: kept } = known ?? { environment: { ...(this.#options.environment ?? process.env) }, files: new Map<string, Buffer>() };
+    const files = new Map<string, Buffer>();
+    const loaded = loadConfig(source, {
+      kinds: this.#kinds,
+      moduleKinds: (module) => this.#modules.kindsOf(module),
+      environment,
+      readFile(path) {
+        const content = kept.get(path) ?? readFileSync(path);
+        files.set(path, content);
+        return content;
+      },
+      checkRoutes,
+    });
+    if (!loaded.ok) throw new ConfigError(loaded.issues, "file" in source ? source.file : undefined);
+    return { loaded, inputs: { environment, files } };
+  }
+
+  #replace(source: ConfigSource, loaded: Loaded, inputs: Inputs): void {
+    const before = this.snapshot;
+    const next = this.#enforce(loaded);
+    this.#source = source;
+    this.#inputs = inputs;
+    this.snapshot = next;
+    this.receiving = receivingBy(next, this.#tools.clock);
+    for (const key of this.pluginFaults.keys()) if (!next.instances.has(key)) this.pluginFaults.delete(key);
+    this.onReplaced(before, next);
+  }
+
+  /** Compiles a configuration and brings it into force. Throws, and changes nothing, when a plugin or the access log's file refuses. */
+  #enforce(loaded: Loaded): Snapshot {
+    const { runtime, metrics, accessLog } = this.#tools;
+    const next = compile(loaded, { ...this.#tools, onFault: this.#onFault });
+    try {
+      accessLog.adopt(next.global.accessLog);
+    } catch (error) {
+      runtime.abandon(next.inUse);
+      throw this.accessLogError(error, next);
+    }
+    runtime.adopt(next.inUse);
+    metrics.adopt(next.metrics);
+    return next;
+  }
+
+  /** For the system's error when the access log's file cannot be opened. */
+  accessLogError(error: unknown, { global }: Snapshot = this.snapshot): ConfigError {
+    const message = `cannot write to ${global.accessLog.file}: ${whyUnwritable(error)}`;
+    return new ConfigError([{ at: ["global", "access_log", "file"], message, position: null }], this.#options.configFile);
+  }
+
+  readonly #onFault = (link: Link, call: Call, error: unknown): void => {
+    logFault(this.#tools.log, call, error, link);
+    const { name, scope } = link;
+    const { key, id, level, service, route } = scope;
+    // A request may outlive the configuration under which it came.
+    if (!this.snapshot.instances.has(key)) return;
+    const count = (this.pluginFaults.get(key)?.count ?? 0) + 1;
+    this.pluginFaults.set(key, { plugin: name, id, level, service, route, count });
+  };
+}
+
+function allKinds(own: readonly AnyPlugin[]): readonly AnyPlugin[] {
+  const kinds = [...builtinPlugins];
+  for (const kind of own) {
+    const problem = kindProblem(kind);
+    if (problem !== undefined) throw new TypeError(problem);
+    if (kinds.some(({ name }) => name === kind.name)) throw new TypeError(`there is already a plugin named "${kind.name}"`);
+    kinds.push(kind);
+  }
+  return kinds;
+}
+
+function receivingBy({ isTrusted, global }: Snapshot, clock: Clock): ReceiveOptions {
+  return { clock, isTrusted, limits: global.limits, underscores: global.underscoreHeaders };
+}

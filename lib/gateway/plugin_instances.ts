@@ -1,0 +1,124 @@
+/**
+ * Creates the plugin instances of a configuration, each under a key that names it across reloads, and chains those of a route.
+ */
+import { hash, randomUUID } from "node:crypto";
+import { messageOf } from "../base/errors.ts";
+import type { Log } from "../base/log.ts";
+import type { PluginInstance } from "../config/model.ts";
+import type { Handler } from "../http/handler.ts";
+import type { Metrics, MetricsPlan } from "../observe/metrics.ts";
+import { endPluginTime, metered } from "../observe/plugin_meter.ts";
+import type { Tracer } from "../observe/trace.ts";
+import { composeChain, type Link, type OnFault } from "../plugins/chain.ts";
+import { runningOrder, type AnyPlugin, type Scope, type Tools } from "../plugins/plugin.ts";
+import type { Counters } from "../store/counters.ts";
+import type { InUse, Runtime } from "./runtime.ts";
+
+/** The parts of a gateway that a configuration is compiled with. */
+export interface CompileTools {
+  readonly metrics: Metrics;
+  readonly runtime: Runtime;
+  readonly log: Log;
+  /** Null: requests are not traced. */
+  readonly tracer: Tracer | null;
+  /** Called for every plugin that is at fault for a request. */
+  readonly onFault: OnFault;
+}
+
+/** What the instances of one configuration share. */
+export interface PluginContext extends CompileTools {
+  readonly gatewayName: string;
+  readonly kinds: readonly AnyPlugin[];
+  readonly inUse: InUse;
+  readonly plan: MetricsPlan;
+  /** Gets the keys of all instances that are created. */
+  readonly instances: Set<string>;
+}
+
+export interface PluginLink extends Link {
+  readonly kind: AnyPlugin;
+  /** Of guards: a digest that differs where their configuration does. */
+  readonly identity: string;
+}
+
+type Place = Pick<Scope, "level" | "service" | "route">;
+
+/** Creates the enabled instances of one list of plugins. Throws when one of them cannot be created. */
+export function createLinks(instances: readonly PluginInstance[], place: Place, context: PluginContext): readonly PluginLink[] {
+  const links: PluginLink[] = [];
+  const seen = new Map<string, number>();
+  for (const instance of instances) {
+    // Instances without an id are identified by their place among their kind. Disabled ones count, so that disabling one does not
+    // give its counters to the next.
+    const nth = seen.get(instance.name) ?? 0;
+    seen.set(instance.name, nth + 1);
+    if (!instance.enabled) continue;
+    try {
+      links.push(createLink(instance, nth, place, context));
+    } catch (error) {
+      throw new Error(`plugin ${instance.name} of ${describePlace(place)} cannot be created: ${messageOf(error)}`, { cause: error });
+    }
+  }
+  return links;
+}
+
+function createLink({ name, id, config }: PluginInstance, nth: number, place: Place, context: PluginContext): PluginLink {
+  const { runtime, metrics, tracer, inUse } = context;
+  const key = JSON.stringify([place.level, place.service, place.route, name, id ?? nth]);
+  const scope: Scope = { ...place, key, id: id ?? null };
+  const kind = context.kinds.find((each) => each.name === name)!;
+  const counters: Counters = {
+    limiter(limiterKey, options) {
+      inUse.limiters.add(limiterKey);
+      return runtime.counters.limiter(limiterKey, options);
+    },
+  };
+  const keep: Tools["keep"] = (what, settings, make) =>
+    // Compared by digest: settings may hold whole files.
+    runtime.keep(JSON.stringify([key, what]), hash("sha256", JSON.stringify(settings) ?? ""), make, inUse);
+  const { clock, verdicts } = runtime;
+  const middleware = kind.create(config, { clock, log: context.log, counters, gatewayName: context.gatewayName, scope, keep, verdicts });
+  if (typeof middleware !== "function") throw new TypeError('"create" gave no function');
+  const link = { name, scope, middleware, kind, identity: kind.guards === true ? identityOf(key, config) : "" };
+  const meter = metrics.planPlugin({ ...scope, name, id: id ?? String(nth + 1) }, context.plan);
+  context.instances.add(key);
+  return { ...link, middleware: metered(meter, tracer === null ? middleware : tracer.spanned(link, middleware), clock) };
+}
+
+/** A configuration that JSON cannot express gets a new identity at each reload, so that no stored reply is used under it. */
+function identityOf(key: string, config: unknown): string {
+  try {
+    return hash("sha256", JSON.stringify([key, config]));
+  } catch {
+    return randomUUID();
+  }
+}
+
+export interface RouteChain {
+  readonly handler: Handler;
+  /** See `RouteName`. */
+  readonly audience: string;
+  readonly takesPreflights: boolean;
+}
+
+/** Chains the instances of a route, written from the outermost to the innermost, around the handler that asks the upstreams. */
+export function chain(written: readonly PluginLink[], innermost: Handler, service: string, route: string, { runtime, onFault }: PluginContext): RouteChain {
+  const links = runningOrder(written);
+  const guards = links.filter(({ kind }) => kind.guards).map(({ identity }) => identity);
+  const stores = links.some(({ kind }) => kind.stores);
+  try {
+    return {
+      handler: composeChain(links, links.length === 0 ? innermost : endPluginTime(innermost, runtime.clock), onFault),
+      audience: stores ? hash("sha256", JSON.stringify([service, route, guards]), "base64url") : "",
+      takesPreflights: links.some(({ kind }) => kind.takes === "preflights"),
+    };
+  } catch (error) {
+    throw new Error(`the plugins of ${describePlace({ service, route })} cannot be put together: ${messageOf(error)}`, { cause: error });
+  }
+}
+
+/** For messages: where a plugin is configured. */
+export function describePlace({ service, route }: Pick<Place, "service" | "route">): string {
+  if (service === null) return "the global level";
+  return route === null ? `service "${service}"` : `route "${route}" of service "${service}"`;
+}

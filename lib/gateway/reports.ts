@@ -1,0 +1,80 @@
+/**
+ * Reports on a gateway at one moment: its status, and the load of its upstreams for the statistics.
+ */
+import type { Clock } from "../base/clock.ts";
+import type { Log } from "../base/log.ts";
+import { factsOf } from "../base/pem.ts";
+import { version } from "../base/version.ts";
+import type { Metrics } from "../observe/metrics.ts";
+import type { GatewayStats, Stats, StatsExtent } from "../observe/stats.ts";
+import type { Listener } from "../server/listener.ts";
+import type { TlsFiles } from "../server/tls.ts";
+import type { Configuration } from "./configuration.ts";
+import type { DisplayedConfig } from "./displayed_config.ts";
+import type { Requests } from "./requests.ts";
+import type { Runtime } from "./runtime.ts";
+import type { GatewayStatus, ShownCertificate, State } from "./status.ts";
+import { warningsOf } from "./warnings.ts";
+
+/** The parts of a gateway that reports are read from. */
+export interface ReportSource {
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly configuration: Configuration;
+  readonly requests: Requests;
+  readonly runtime: Runtime;
+  readonly metrics: Metrics;
+  readonly listener: Listener;
+  /** Of traces; null: requests are not traced. */
+  readonly spans: { readonly exported: number; readonly dropped: number } | null;
+  /** `clock.now()` when the gateway was made. */
+  readonly startedAt: number;
+}
+
+/** What a gateway listens on at one moment. */
+export interface Listening {
+  readonly state: State;
+  readonly hasPlain: boolean;
+  /** Null: there are no HTTPS listeners. */
+  readonly https: HttpsFacts | null;
+}
+
+export interface HttpsFacts {
+  readonly certificate: ShownCertificate;
+  readonly asksForCertificates: boolean;
+}
+
+export function httpsFacts({ cert, ca, path }: TlsFiles): HttpsFacts {
+  const where = path === undefined ? "listen" : "SERVER_CERT_PATH";
+  return { certificate: { where, path: path ?? null, ...factsOf(cert) }, asksForCertificates: ca !== null };
+}
+
+export function statusOf(source: ReportSource, { state, hasPlain, https }: Listening): GatewayStatus {
+  const { clock, configuration, requests, runtime, startedAt } = source;
+  const { snapshot, loadedAt, lastReload, lastChange, pluginFaults } = configuration;
+  const hostCertificates = snapshot.shownCertificates.map(({ where, path, names, commonName, notAfter }) => ({ where, path, names, commonName, notAfter }));
+  const status = {
+    version,
+    state,
+    ready: state === "serving",
+    uptimeMs: clock.now() - startedAt,
+    inFlight: requests.inFlight,
+    digest: snapshot.digest,
+    loadedAt,
+    counts: snapshot.counts,
+    lastReload,
+    lastChange,
+    pluginFaults: [...pluginFaults.values()],
+    certificates: [...(https === null ? [] : [https.certificate]), ...hostCertificates],
+  };
+  const listeners = hasPlain ? { https: https !== null, asksForCertificates: https?.asksForCertificates === true } : null;
+  const shown = snapshot.shown as unknown as DisplayedConfig;
+  const guards = new Set(snapshot.kinds.filter((kind) => kind.guards === true).map(({ name }) => name));
+  return { ...status, warnings: warningsOf({ ...status, upstreamSets: runtime.health, shown, listeners, guards, wall: clock.wall() }) };
+}
+
+export function statsOf(stats: Stats, extent: StatsExtent, { requests, runtime }: ReportSource): GatewayStats {
+  const loads = new Map<string, Map<string, number>>();
+  for (const { service, peers } of runtime.upstreamSets) loads.set(service, new Map(peers.map(({ id, load }) => [id, load])));
+  return stats.read(extent, { total: requests.inFlight, upstream: (service, id) => loads.get(service)?.get(id) ?? 0 });
+}

@@ -1,0 +1,63 @@
+/**
+ * Checks the routes of a configuration: reports broken patterns, and routes that match the same requests.
+ */
+import type { RouteDeclaration, RouteIssue } from "../config/model.ts";
+import { HostTrees } from "./hosts.ts";
+import { parsePattern, type Segment } from "./pattern.ts";
+
+/**
+ * Every broken pattern, and every route that matches the same method and pattern as an earlier one: in the same service, or in two
+ * services with the same base_path that share a host or both have none. Below different base_paths the longer one wins: no error.
+ */
+export function checkRoutes(declarations: readonly RouteDeclaration[]): RouteIssue[] {
+  const issues: RouteIssue[] = [];
+  const bases = new Map<RouteDeclaration["service"], readonly Segment[] | null>();
+  const trees = new HostTrees<Declared>();
+  for (const declaration of declarations) {
+    const { service, route } = declaration;
+    if (!bases.has(service)) bases.set(service, checkBase(service, issues));
+    const base = bases.get(service)!;
+    const parsed = parsePattern(route.path, "path", base ?? []);
+    if ("error" in parsed) issues.push({ at: [...route.at, "path"], about: "pattern", message: parsed.error });
+    else if (base !== null) {
+      const lists = trees.routesAt(service.hosts, base.concat(parsed.segments));
+      const earlier = lists.map((list) => firstConflict(list, declaration, base.length)).find((found) => found !== undefined);
+      if (earlier !== undefined) issues.push({ at: [...route.at, "path"], about: "conflict", message: conflict(declaration, earlier) });
+      for (const list of lists) list.push({ declaration, baseLength: base.length });
+    }
+  }
+  return issues;
+}
+
+interface Declared {
+  readonly declaration: RouteDeclaration;
+  /** In segments. Where the whole patterns are the same, base_paths of one length are the same, too. */
+  readonly baseLength: number;
+}
+
+/** Null where the base_path cannot be read: the routes below it match nothing. */
+function checkBase({ basePath, at }: RouteDeclaration["service"], issues: RouteIssue[]): readonly Segment[] | null {
+  if (basePath === null) return null;
+  const parsed = parsePattern(basePath, "base_path");
+  if (!("error" in parsed)) return parsed.segments;
+  issues.push({ at: [...at, "base_path"], about: "pattern", message: parsed.error });
+  return null;
+}
+
+/** The earlier route that takes a method of the later one, whose methods are looked at in their order. */
+function firstConflict(list: readonly Declared[], later: RouteDeclaration, baseLength: number): RouteDeclaration | undefined {
+  const earlier = list.filter((each) => each.baseLength === baseLength).map(({ declaration }) => declaration);
+  const takesAll = earlier.find(({ route }) => route.methods.length === 0);
+  if (takesAll !== undefined || later.route.methods.length === 0) return takesAll ?? earlier[0];
+  return later.route.methods.map((method) => earlier.find(({ route }) => route.methods.includes(method))).find((found) => found !== undefined);
+}
+
+function conflict(later: RouteDeclaration, earlier: RouteDeclaration): string {
+  const shared = later.route.methods.filter((method) => earlier.route.methods.length === 0 || earlier.route.methods.includes(method));
+  const methods = shared.length > 0 ? shared : earlier.route.methods;
+  const where = (of: RouteDeclaration) => `route "${of.route.name}" of service "${of.service.name}"`;
+  return (
+    `${where(later)} and ${where(earlier)} both match ${methods.length === 0 ? "all methods" : [...new Set(methods)].join(", ")}` +
+    ` of "${later.route.path}" below "${later.service.basePath}": give them different paths, methods or hosts`
+  );
+}
