@@ -62,6 +62,11 @@ export function whyUnreadable(error: unknown): string {
   return message;
 }
 
+/** Whether a text that should be a path is a certificate, a key or a set of keys itself, which no message may repeat. */
+export function isContent(text: string): boolean {
+  return text.includes("\n") || text.includes("-----BEGIN ") || text.trimStart().startsWith("{");
+}
+
 /** The text without ONE line break at its end: editors and `echo` put it there, nobody means it. */
 export function withoutFinalNewline(text: string): string {
   return text.replace(/\r?\n$/, "");

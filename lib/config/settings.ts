@@ -5,10 +5,9 @@
 import { readFileSync } from "node:fs";
 import { isHashed } from "../base/password.ts";
 import { suggest } from "../base/suggest.ts";
-import { isContent } from "./schema.ts";
 import { LOG_FORMATS, LOG_LEVELS } from "../base/log.ts";
 import { hostProblem } from "./model.ts";
-import { whyUnreadable, withoutFinalNewline } from "./references.ts";
+import { isContent, whyUnreadable, withoutFinalNewline } from "./references.ts";
 import { readTracing, type TracingSettings } from "./tracing.ts";
 
 export interface Settings {

@@ -59,7 +59,7 @@ describe("references", () => {
   it("never show what they resolve to when it does not fit, not even in the remedy", () => {
     const schema = s.string({ hint: "lower case", check: (text) => (text === text.toLowerCase() ? undefined : `write ${text.toLowerCase()}`) });
     const said = String(check(schema, "${env:UPPER}"));
-    expect(said).toBe(': expected lower case, found "${env:UPPER}": what the reference stands for does not fit');
+    expect(said).toBe(': expected lower case, found "${env:UPPER}": the value of the reference does not fit');
     expect(String(check(schema, "ABC"))).toContain("write abc");
   });
 
