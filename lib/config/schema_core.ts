@@ -1,7 +1,7 @@
 /**
  * What every schema has in common: its type, how it checks, and how it reports what is wrong.
  */
-import { describeKind, describeNode, type Issue, type Json, type JsonNode, type Path } from "./json.ts";
+import { describeNode, type Issue, type Json, type JsonNode, type Path } from "./json.ts";
 import type { Sources } from "./references.ts";
 
 /** What `check` returns for a node that has been reported. */
@@ -118,8 +118,7 @@ export function report(context: CheckContext, at: Path, node: JsonNode, message:
 
 /** Reports that a node is not what the schema expects; `help` says what to do about it. */
 export function mismatch(schema: { readonly expects: string; readonly secret?: boolean }, node: JsonNode, at: Path, context: CheckContext, help = ""): Invalid {
-  const found = schema.secret ? describeKind(node) : describeNode(node);
-  return report(context, at, node, `expected ${schema.expects}, found ${found}${help && `: ${help}`}`);
+  return report(context, at, node, `expected ${schema.expects}, found ${describeNode(node, schema.secret)}${help && `: ${help}`}`);
 }
 
 /** Notes what is shown in place of a text of which `mask` hides a part. */

@@ -88,7 +88,7 @@ describe("parseJson", () => {
 
   it("says where bytes stop being UTF-8", () => {
     const bytes = Buffer.concat([Buffer.from('{\n "é": "'), Buffer.from([0xe9]), Buffer.from('"\n}')]);
-    expect(failure(bytes)).toBe("2:8 expected UTF-8, found bytes that are not: save the file as UTF-8");
+    expect(failure(bytes)).toBe("2:8 expected UTF-8, found bytes that are not UTF-8: save the file as UTF-8");
   });
 
   it("recognises UTF-16", () => {
@@ -147,22 +147,22 @@ describe("parseJson", () => {
     ["{port: 1}", '1:2 expected a key in double quotes, found port: write "port"'],
     ['{"a": 1\n "b": 2}', '2:2 expected "," or "}", found a string: a comma is missing before it'],
     ["[1 2]", '1:4 expected "," or "]", found a number: a comma is missing before it'],
-    ['{"a": NaN}', "1:7 expected a value, found NaN: besides numbers and strings JSON has true, false and null"],
-    ['{"a": http}', "1:7 expected a value, found a word: strings take double quotes"],
+    ['{"a": NaN}', "1:7 expected a value, found a word: write strings in double quotes; the only words in JSON are true, false and null"],
+    ['{"a": http}', "1:7 expected a value, found a word: write strings in double quotes; the only words in JSON are true, false and null"],
     ['{"a" 1}', '1:6 expected ":" after the key "a", found a number'],
     ['{"a": [1}', '1:9 expected "," or "]", found "}": the "[" at 1:7 is not closed'],
     ['{"a": 1', '1:8 expected "," or "}", found the end of the file: the "{" at 1:1 is not closed'],
     ["{} {}", '1:4 expected the end of the file, found "{"'],
-    ["[01]", "1:2 expected a number such as 80 or -1.5e3, found another form of one"],
-    ["[1.]", "1:2 expected a number such as 80 or -1.5e3, found another form of one"],
-    ["[0x1f]", "1:2 expected a number such as 80 or -1.5e3, found another form of one"],
+    ["[01]", "1:2 expected a number such as 80 or -1.5e3, found a number in another form"],
+    ["[1.]", "1:2 expected a number such as 80 or -1.5e3, found a number in another form"],
+    ["[0x1f]", "1:2 expected a number such as 80 or -1.5e3, found a number in another form"],
     ["[+1]", '1:2 expected a value, found "+": a number starts with a digit or a minus sign'],
     ["[.5]", '1:2 expected a value, found ".": a number starts with a digit or a minus sign'],
     ['["a\nb"]', "1:2 expected the closing quote of this string, found the end of the line"],
     ['["ab', "1:2 expected the closing quote of this string, found the end of the file"],
     ['["a\tb"]', "1:4 expected printable characters, found U+0009: write \\u0009 inside a string"],
-    ['["a\\x"]', '1:4 expected one of \\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX, found another escape'],
-    ['["\\u12g4"]', "1:3 expected four hexadecimal digits after \\u, found something else"],
+    ['["a\\x"]', '1:4 expected one of \\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX (four hexadecimal digits), found another escape'],
+    ['["\\u12g4"]', '1:3 expected one of \\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX (four hexadecimal digits), found another escape'],
     ["[\u00a01]", "1:2 expected a value, found U+00A0"],
   ])("explains %j", (text, message) => {
     expect(failure(text)).toBe(message);
