@@ -10,7 +10,7 @@ import { ERRORS } from "../lib/base/errors.ts";
 import { formatIssues, loadConfig, type LoadResult } from "../lib/config/load.ts";
 import { configJsonSchema, type ConfigInput } from "../lib/config/model.ts";
 import type { JsonSchema } from "../lib/config/schema.ts";
-import { CLIENT_SETTINGS, SETTINGS, type Setting } from "../lib/config/settings.ts";
+import { CLIENT_SETTINGS, SETTINGS, type Setting } from "../lib/config/settings_table.ts";
 import * as everything from "../lib/index.ts";
 import { builtinPlugins } from "../lib/plugins/builtin.ts";
 import { checkRoutes } from "../lib/route/table.ts";

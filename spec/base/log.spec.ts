@@ -1,5 +1,5 @@
 import { describe, expect, it, vi } from "vitest";
-import { createLog, LOG_LEVELS, silentLog, type LogOptions } from "../../lib/base/log.ts";
+import { createLog, jsonText, LOG_LEVELS, silentLog, type LogOptions } from "../../lib/base/log.ts";
 
 function collect(options: LogOptions = {}) {
   const lines: string[] = [];
@@ -60,5 +60,14 @@ describe("the log", () => {
     } finally {
       write.mockRestore();
     }
+  });
+});
+
+describe("jsonText", () => {
+  it("is JSON that a parser gives back as it was, without any control character", () => {
+    const value = { text: 'a "b" \\ \u0000\u001b\u007f\u0085\u009b é \u2028', list: [1, null] };
+    expect(jsonText(value)).not.toMatch(/[\x00-\x1f\x7f-\x9f]/);
+    expect(JSON.parse(jsonText(value))).toEqual(value);
+    expect(jsonText(() => 1)).toBe("null");
   });
 });

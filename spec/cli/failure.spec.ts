@@ -37,7 +37,7 @@ describe("a start that fails", () => {
     const { code, stderr } = await program(["--config", fileWith(oneService(9))], { environment }).ended;
     expect(code).toBe(1);
     expect(stderr).toBe(
-      `edge-gateway: cannot listen on 127.0.0.1:${port}: the port is already in use; stop what listens there, or choose another port with HTTP_PORT (--http-port)\n`,
+      `edge-gateway: cannot listen on 127.0.0.1:${port}: the port is already in use; stop the program that listens there, or choose another port with HTTP_PORT (--http-port)\n`,
     );
   });
 
@@ -87,8 +87,8 @@ describe("a start that fails", () => {
   });
 
   it.each([
-    ["is not there", "SERVER_CERT_PATH", "/nowhere/cert.pem", "cannot read the server certificate /nowhere/cert.pem (SERVER_CERT_PATH): there is no such file"],
-    ["is a directory", "SERVER_KEY_PATH", "/tmp", "cannot read the server key /tmp (SERVER_KEY_PATH): it is a directory"],
+    ["is not there", "SERVER_CERT_PATH", "/nowhere/cert.pem", "cannot read the server certificate /nowhere/cert.pem (SERVER_CERT_PATH): no such file"],
+    ["is a directory", "SERVER_KEY_PATH", "/tmp", "cannot read the server key /tmp (SERVER_KEY_PATH): it is a folder"],
   ])("with a file that %s exits 2 and says which", async (_what, setting, path, message) => {
     const files = pem({ cert: SERVER.cert, key: SERVER.key });
     const { code, stderr } = await failed([], { SERVER_CERT_PATH: files.cert!, SERVER_KEY_PATH: files.key!, [setting]: path });

@@ -56,16 +56,16 @@ describe("the command line", () => {
 
   it.each([
     [["help", "bogus"], 'edge-gateway: "bogus" is not a command (--help lists them)\n'],
-    [["help", "run", "demo"], 'edge-gateway: "demo" is one word too many for "help"\n'],
+    [["help", "run", "demo"], 'edge-gateway: too many words for "help": edge-gateway help --help shows how to write it\n'],
     [["--confg", "x"], "edge-gateway: --confg is not a known flag; did you mean --config?\n"],
     [["--bogus"], "edge-gateway: --bogus is not a known flag\n"],
     [["--constructor"], "edge-gateway: --constructor is not a known flag\n"],
-    [["--admin-password", "x"], "edge-gateway: --admin-password is no flag, as others could read it: set the environment variable ADMIN_PASSWORD\n"],
+    [["--admin-password", "x"], "edge-gateway: --admin-password is not a flag, since other users could read it: set the variable ADMIN_PASSWORD\n"],
     [["vlidate"], 'edge-gateway: "vlidate" is not a command; did you mean "validate"? (--help lists them)\n'],
-    [["run", "gw.json"], 'edge-gateway: "gw.json" is one word too many; the configuration is named by --config FILE\n'],
+    [["run", "gw.json"], 'edge-gateway: too many words for "run": name the configuration with --config FILE\n'],
     [["--config"], "edge-gateway: --config needs a value: the path of a file\n"],
-    [["demo", "--config", "x"], "edge-gateway: the demo brings its own configuration\n"],
-    [["schema", "x"], 'edge-gateway: "x" is one word too many for "schema"\n'],
+    [["demo", "--config", "x"], "edge-gateway: the demo has its own configuration: leave --config out\n"],
+    [["schema", "x"], 'edge-gateway: too many words for "schema": edge-gateway schema --help shows how to write it\n'],
   ])("%j exits 2 with one line that says what to write", async (words, stderr) => {
     expect(await program(words).ended).toMatchObject({ code: 2, stdout: "", stderr });
   });
@@ -84,7 +84,7 @@ describe("the command line", () => {
   it("a private key in the place of its file's name is not repeated", async () => {
     const pem = "-----BEGIN PRIVATE KEY-----\nhunter2\n";
     const { code, stderr } = await program([], { environment: { SERVER_CERT_PATH: pem, SERVER_KEY_PATH: pem } }).ended;
-    const line = (name: string) => `edge-gateway: ${name}: expected the path of a file, found "(what a file holds)"\n`;
+    const line = (name: string) => `edge-gateway: ${name}: expected the path of a file, found "(the content of a file)"\n`;
     expect([code, stderr]).toEqual([2, line("SERVER_CERT_PATH") + line("SERVER_KEY_PATH")]);
   });
 
@@ -234,7 +234,7 @@ describe("hash-password", () => {
   it("takes none on the command line, and does not repeat it; exit 2", async () => {
     const { code, stdout, stderr } = await program(["hash-password", "hunter2"]).ended;
     expect([code, stdout]).toEqual([2, ""]);
-    expect(stderr).toMatch(/^edge-gateway: "hash-password" takes no password on the command line, .* standard input\n$/);
+    expect(stderr).toMatch(/^edge-gateway: too many words for "hash-password": write the password to standard input, /);
   });
 
   it.each(["", "\n"])("exits 2 for the input %j", async (input) => {

@@ -101,7 +101,7 @@ describe("edge-gateway manager", () => {
     expect(before.status).toBe(200);
     save(files.key!, RENEWED.key);
     save(files.cert!, RENEWED.cert);
-    await manager.says("read again: taken");
+    await manager.says("CA reloaded");
     expect((await secure(manager.port, "/")).serial).not.toBe(before.serial);
   });
 
@@ -115,14 +115,14 @@ describe("edge-gateway manager", () => {
     const port = await taken();
     expect(await program(["manager", "--manager-port", String(port)]).ended).toMatchObject({
       code: 1,
-      stderr: `edge-gateway: cannot listen on 127.0.0.1:${port}: the port is already in use; stop what listens there, or choose another port with MANAGER_PORT (--manager-port)\n`,
+      stderr: `edge-gateway: cannot listen on 127.0.0.1:${port}: the port is already in use; stop the program that listens there, or choose another port with MANAGER_PORT (--manager-port)\n`,
     });
   });
 
   it.each([
-    [["manager", "http://gw"], 'edge-gateway: "http://gw" is one word too many; the admin interface is named by --manager-backend-api-url URL\n'],
-    [["manager", "--config", "x"], "edge-gateway: --config is for starting a gateway; the management UI by itself has no use for it\n"],
-    [["manager", "--manager-backend-ca-path", "/none", "--manager-backend-api-url", "https://h"], "edge-gateway: cannot read the CA certificate of the admin interface /none (MANAGER_BACKEND_CA_PATH): there is no such file\n"],
+    [["manager", "http://gw"], 'edge-gateway: too many words for "manager": name the admin interface with --manager-backend-api-url URL\n'],
+    [["manager", "--config", "x"], "edge-gateway: --config is not a flag of this command: it is for starting a gateway\n"],
+    [["manager", "--manager-backend-ca-path", "/none", "--manager-backend-api-url", "https://h"], "edge-gateway: cannot read the CA certificate of the admin interface /none (MANAGER_BACKEND_CA_PATH): no such file\n"],
     [["run", "--manager"], "edge-gateway: MANAGER needs an admin interface to talk to: set ADMIN_USER and ADMIN_PASSWORD, or name the admin interface of another gateway with MANAGER_BACKEND_API_URL\n"],
   ])("%j exits 2 with one line that says what to write", async (words, stderr) => {
     expect(await program(words).ended).toMatchObject({ code: 2, stdout: "", stderr });
@@ -181,7 +181,7 @@ describe("edge-gateway run --manager", () => {
     expect(before.status).toBe(200);
     save(files.key!, SERVER.key);
     save(files.cert!, SERVER.cert);
-    await running.says("read again: taken");
+    await running.says("CA reloaded");
     const after = await secure(port, "/api/healthz");
     expect(after.status).toBe(200);
     expect(after.serial).not.toBe(before.serial);

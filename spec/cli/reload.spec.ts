@@ -31,9 +31,9 @@ describe("edge-gateway reload", () => {
     const running = await runningProgram(oneService(9, { name: `\${file:${name}}` }), [], CREDENTIALS);
     const reload = () => program(["reload"], { environment: { ...CREDENTIALS, ADMIN_URL: String(running.started.admin) } }).ended;
     const inForce = `configuration ${String(running.started.digest)} is in force\n`;
-    expect(await reload()).toMatchObject({ code: 0, stdout: `nothing changed in the text; the secrets that it refers to were resolved anew\n${inForce}`, stderr: "" });
+    expect(await reload()).toMatchObject({ code: 0, stdout: `nothing changed in the text; its secrets were resolved again\n${inForce}`, stderr: "" });
     const lines = logLines(running.stderr()).map(({ message }) => message);
-    expect(lines.slice(1)).toEqual(["admin logged in", "admin asks for a reload", "configuration read again: its text is the same, its secrets were resolved anew"]);
+    expect(lines.slice(1)).toEqual(["admin logged in", "admin asks for a reload", "configuration read again: its text is the same, its secrets were resolved again"]);
     writeFileSync(name, "");
     const { code, stdout, stderr } = await reload();
     expect([code, stdout]).toEqual([2, ""]);
@@ -59,7 +59,7 @@ describe("edge-gateway reload", () => {
     await running.says("configuration reloaded");
     const { code, stdout } = await running.reload();
     expect(code).toBe(0);
-    expect(stdout).toMatch(/^nothing changed in the text.*\nthe last change was taken at \d{4}-\S+Z \(file\):\nadded +service "t"\n(.*\n)+removed +service "s"\n(.*\n)+configuration [0-9a-f]{12} is in force\n$/);
+    expect(stdout).toMatch(/^nothing changed in the text.*\nthe last change was at \d{4}-\S+Z \(file\):\nadded +service "t"\n(.*\n)+removed +service "s"\n(.*\n)+configuration [0-9a-f]{12} is in force\n$/);
   });
 
   it("over HTTPS verifies the certificate, by Node's list or by --ca", async () => {
@@ -87,10 +87,10 @@ describe("edge-gateway reload", () => {
 
   it.each([
     [["reload"], {}, "ADMIN_USER is not set"],
-    [["reload", "gw.json"], CREDENTIALS, '"gw.json" is one word too many'],
+    [["reload", "gw.json"], CREDENTIALS, 'too many words for "reload": the gateway reloads'],
     [["reload", "--insecure"], CREDENTIALS, "--insecure is not a known flag"],
     [["reload"], { ADMIN_USER: "a", ADMIN_PASSWORD: "scrypt$x" }, "is a hash"],
-    [["reload", "--ca", "/nowhere.pem"], CREDENTIALS, "there is no such file"],
+    [["reload", "--ca", "/nowhere.pem"], CREDENTIALS, "no such file"],
   ])("%j with %j exits 2", async (words, environment, message) => {
     const { code, stdout, stderr } = await program(words, { environment: environment as Record<string, string> }).ended;
     expect([code, stdout]).toEqual([2, ""]);
@@ -145,7 +145,7 @@ describe("asAdmin", () => {
     ["gives no session", { "/login": [200, {}] }, /^1 \S+ answered POST \/login with 200: it is not/],
     ["throttles", { "/login": [429, {}, { "Retry-After": "7" }] }, /^1 \S+ has seen too many failed logins from here; try again in 7 s$/],
     ["is busy", { "/login": [503, {}] }, /^1 \S+ is too busy$/],
-    ["does not know the name it is asked under", { "/login": [421, {}] }, /under a name that it does not know: add it to ADMIN_HOSTS/],
+    ["does not know the name it is asked under", { "/login": [421, {}] }, /does not accept this host name: add it to ADMIN_HOSTS/],
     ["redirects", { "/login": [302, {}, { Location: "https://elsewhere/" }] }, /redirects to "https:\/\/elsewhere\/", which is not followed/],
   ])("says of a server that %s what it is, and asks it no more", async (_what, answers, message) => {
     const { url, asked } = await fake(answers);
@@ -154,7 +154,7 @@ describe("asAdmin", () => {
   });
 
   it.each([
-    ["that does not know it, as several behind one address", 401, /does not know the session it has just begun; where several gateways answer there, name one/],
+    ["that does not know it, as several behind one address", 401, /does not know the session that it has just started; if several gateways answer there, name one/],
     ["that fails", 500, /failed at POST \/gateway\/reload: the gateway's log says why$/],
   ])("says so of a gateway %s after the login", async (_what, status, message) => {
     const { url } = await fake({ "/gateway/reload": [status, { code: status === 500 ? "internal" : "unauthenticated" }] });
@@ -167,7 +167,7 @@ describe("asAdmin", () => {
       const more = () => void (response.destroyed || response.write("x".repeat(60_000), () => setImmediate(more)));
       more();
     }));
-    expect(await failure(`http://127.0.0.1:${port}`, { mostBytes: 200_000 })).toMatch(/has more than 200000 bytes$/);
+    expect(await failure(`http://127.0.0.1:${port}`, { maxBytes: 200_000 })).toMatch(/has more than 200000 bytes$/);
   });
 
   it.each([
@@ -181,14 +181,14 @@ describe("asAdmin", () => {
   it.each([
     ["hangs up", (socket: net.Socket) => void socket.once("data", () => socket.destroy()), /closed without an answer; with ADMIN_TLS=true the gateway speaks HTTPS$/],
     ["breaks off", (socket: net.Socket) => void socket.once("data", () => socket.end("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{")), /^1 cannot ask/],
-    ["speaks another protocol", (socket: net.Socket) => void socket.once("data", () => socket.end("220 smtp ready\r\n")), /speaks no HTTP/],
+    ["speaks another protocol", (socket: net.Socket) => void socket.once("data", () => socket.end("220 smtp ready\r\n")), /does not speak HTTP/],
   ])("says so of a server that %s", async (_what, talk, message) => {
     expect(await failure(`http://127.0.0.1:${await listening(net.createServer(talk))}`)).toMatch(message);
   });
 
   it("says so where plain HTTP and HTTPS are mistaken for each other, and of a certificate for another name", async () => {
     const { url } = await fake({});
-    expect(await failure(url.replace("http:", "https:"))).toMatch(/speaks no TLS$/);
+    expect(await failure(url.replace("http:", "https:"))).toMatch(/does not speak TLS$/);
     const secure = await listening(tls.createServer({ cert: SERVER.cert, key: SERVER.key }).on("tlsClientError", () => {}));
     expect(await failure(`http://127.0.0.1:${secure}`)).toMatch(/^1 cannot ask .* with ADMIN_TLS=true the gateway speaks HTTPS$/);
     const wanted = { ca: Buffer.from(CA.cert) };

@@ -1,7 +1,7 @@
 import { request as tlsRequest } from "node:https";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
-import { warnOfNode } from "../../lib/cli/run.ts";
+import { warnOfNode } from "../../lib/cli/announce.ts";
 import { CA, CLIENT, EXPIRED, SERVER, STRANGER } from "../support/certs.ts";
 import { collector } from "../support/collector.ts";
 import { backend, oneService } from "../support/gateway.ts";
@@ -118,7 +118,7 @@ describe("a start", () => {
   it("does not happen where traces would have to be sent by a protocol that it does not speak: exit code 2, and why", async () => {
     const environment = { OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:4317", OTEL_EXPORTER_OTLP_PROTOCOL: "grpc" };
     const { code, stderr } = await program(["--config", fileWith(oneService(9)), "--http-port", "0"], { environment }).ended;
-    expect([code, stderr]).toEqual([2, expect.stringContaining('OTEL_EXPORTER_OTLP_PROTOCOL: expected http/json, the one protocol that traces are sent by, found "grpc"')]);
+    expect([code, stderr]).toEqual([2, expect.stringContaining('OTEL_EXPORTER_OTLP_PROTOCOL: expected http/json, the only supported protocol, found "grpc"')]);
   });
 
   it("goes on when the readers of its output are gone", async () => {

@@ -1,7 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { readClientSettings, readManagerSettings, readSettings, SETTINGS, type Host, type Settings } from "../../lib/config/settings.ts";
-
-type Flags = Parameters<typeof readSettings>[0];
+import { readClientSettings, readManagerSettings, readSettings, type Host, type Settings } from "../../lib/config/settings.ts";
+import { SETTINGS, type Flags } from "../../lib/config/settings_table.ts";
 
 function settings(flags: Flags = {}, environment: Record<string, string> = {}, host: Host = {}): Settings {
   const result = readSettings(flags, environment, host);
@@ -92,7 +91,7 @@ describe("readSettings", () => {
     [{ WORKERS: "4" }, "this version runs in one process"],
     [{ HTTP_PORT: "80a" }, 'HTTP_PORT: expected an integer 0–65535, found "80a"'],
     [{ HTTP_PORT: "65536" }, "expected an integer 0–65535"],
-    [{ HTTP_PORT: "8081", ...ADMIN }, "ADMIN_PORT: port 8081 is already that of HTTP_PORT"],
+    [{ HTTP_PORT: "8081", ...ADMIN }, "ADMIN_PORT: port 8081 is already used by HTTP_PORT"],
     [{ LISTEN_HOST: "0.0.0.0,a:80" }, "LISTEN_HOST: expected host names or IP addresses"],
     [{ ADMIN_CORS_ORIGIN: "*" }, "ADMIN_CORS_ORIGIN: expected origins"],
     [{ ADMIN_HOSTS: "http://gw.lan" }, "ADMIN_HOSTS: expected host names"],
@@ -129,7 +128,7 @@ describe("readSettings", () => {
   it("suggests the flag that was meant, and takes secrets from the environment only", () => {
     expect(issues({ "http-prot": "1", "admin-password": "x" })).toEqual([
       "--http-prot is not a known flag; did you mean --http-port?",
-      "--admin-password is no flag, as others could read it: set the environment variable ADMIN_PASSWORD",
+      "--admin-password is not a flag, since other users could read it: set the variable ADMIN_PASSWORD",
     ]);
   });
 
@@ -195,7 +194,7 @@ describe("readClientSettings", () => {
   it("takes the file named by the flag rather than the gateway's own ADMIN_PASSWORD, which may be a hash", () => {
     const environment = { ...ADMIN, ADMIN_PASSWORD: "scrypt$1$2$3$4$5" };
     expect(read({ "admin-password-file": "f" }, environment, { readFile: () => "secret" })).toMatchObject({ password: "secret" });
-    expect(read({}, environment)).toEqual([expect.stringContaining("is a hash, with which nobody can log in")]);
+    expect(read({}, environment)).toEqual([expect.stringContaining("is a hash, which cannot log in")]);
     expect(read({}, { ADMIN_USER: "a", ADMIN_PASSWORD_FILE: "f" }, { readFile: () => environment.ADMIN_PASSWORD })).toHaveLength(1);
   });
 
@@ -204,8 +203,8 @@ describe("readClientSettings", () => {
     ["a URL with a path", { "admin-url": "http://h/x" }, ADMIN, ["--admin-url: expected a URL"]],
     ["a URL with a password in it", { "admin-url": "http://a:b@h" }, ADMIN, ["--admin-url: expected a URL"]],
     ["any free port", {}, { ...ADMIN, ADMIN_PORT: "0" }, ["ADMIN_PORT is 0"]],
-    ["flags of other commands and unknown ones", { config: "x", "admin-ulr": "x" }, ADMIN, ["--config is for starting a gateway; one that runs keeps what it was started with", "did you mean --admin-url?"]],
-    ["a password on the command line", { "admin-password": "x" }, ADMIN, ["--admin-password is no flag"]],
+    ["flags of other commands and unknown ones", { config: "x", "admin-ulr": "x" }, ADMIN, ["--config is not a flag of this command: it is for starting a gateway", "did you mean --admin-url?"]],
+    ["a password on the command line", { "admin-password": "x" }, ADMIN, ["--admin-password is not a flag"]],
   ])("says what is wrong with %s", (_what, flags, environment, told) => {
     const issues = read(flags, environment) as readonly string[];
     expect(issues).toHaveLength(told.length);
@@ -230,9 +229,9 @@ describe("the management UI", () => {
 
   it.each<[string, Flags, Record<string, string>, string]>([
     ["no admin interface", { manager: true }, {}, "MANAGER needs an admin interface to talk to: set ADMIN_USER and ADMIN_PASSWORD, or name"],
-    ["the port of another listener", {}, { ...ADMIN, ...MANAGER, MANAGER_PORT: "8081" }, "MANAGER_PORT: port 8081 is already that of ADMIN_PORT"],
+    ["the port of another listener", {}, { ...ADMIN, ...MANAGER, MANAGER_PORT: "8081" }, "MANAGER_PORT: port 8081 is already used by ADMIN_PORT"],
     ["TLS without a certificate", {}, { ...ADMIN, ...MANAGER, MANAGER_TLS: "true" }, "MANAGER_TLS needs SERVER_CERT_PATH and SERVER_KEY_PATH"],
-    ["a CA for what has no certificate", {}, { ...ADMIN, ...MANAGER, MANAGER_BACKEND_CA_PATH: "c" }, "MANAGER_BACKEND_CA_PATH verifies the certificate"],
+    ["a CA for what has no certificate", {}, { ...ADMIN, ...MANAGER, MANAGER_BACKEND_CA_PATH: "c" }, "MANAGER_BACKEND_CA_PATH needs a MANAGER_BACKEND_API_URL that starts with https://"],
     ["a value that is none", { manager: "yes" }, ADMIN, '--manager: expected true or false, found "yes"'],
   ])("%s is an error", (_what, flags, environment, message) => {
     const found = issues(flags, environment);
@@ -273,11 +272,11 @@ describe("the management UI", () => {
   it("alone says at once what is wrong, and which flags are not for it", () => {
     const flags = { "manager-tls": true, "http-port": "1", "manager-prot": "1", "manager-backend-ca-path": "x", "manager-host": "a b" } as const;
     expect(alone(flags, { SERVER_KEY_PATH: "k.pem" })).toEqual([
-      "--http-port is for starting a gateway; the management UI by itself has no use for it",
+      "--http-port is not a flag of this command: it is for starting a gateway",
       "--manager-prot is not a known flag; did you mean --manager-port?",
       '--manager-host: expected a host name or IP address, found "a b"',
-      "SERVER_KEY_PATH needs SERVER_CERT_PATH beside it",
-      "MANAGER_BACKEND_CA_PATH verifies the certificate of MANAGER_BACKEND_API_URL, which is no https address",
+      "SERVER_KEY_PATH needs SERVER_CERT_PATH",
+      "MANAGER_BACKEND_CA_PATH needs a MANAGER_BACKEND_API_URL that starts with https://",
     ]);
   });
 });

@@ -32,10 +32,10 @@ function save(path: string, text: string): void {
   renameSync(`${path}.new`, path);
 }
 
-const TAKEN = "server certificate, key and CA read again: taken";
-const REFUSED = "new certificate files refused, the old ones stay in use";
-const NAMED_TAKEN = "files that the configuration names read again: taken";
-const NAMED_REFUSED = "new files that the configuration names refused, the old ones stay in use";
+const TAKEN = "server certificate, key and CA reloaded";
+const REFUSED = "new certificate files refused, the old files stay in use";
+const NAMED_TAKEN = "files that the configuration names reloaded";
+const NAMED_REFUSED = "new files that the configuration names refused, the old files stay in use";
 const said = (running: RunningProgram, message: string) => logLines(running.stderr()).filter((line) => line.message === message);
 
 async function serving(extra: Record<string, string> = {}) {
@@ -200,7 +200,7 @@ describe("the configuration's certificate files, once they change", () => {
     expect(await shown(port, "shop.example.com")).toBe(serial(WILDCARD));
     expect([await status("first-key"), await status("second-key")]).toEqual([200, 401]);
     running.child.kill("SIGHUP");
-    await running.says("its secrets were resolved anew");
+    await running.says("its secrets were resolved again");
     expect([await status("first-key"), await status("second-key")]).toEqual([401, 200]);
   });
 
