@@ -110,6 +110,6 @@ for i in 1 2 3 4; do curl -s -o /dev/null -w '%{http_code}\\n' ${url}/shop/searc
 ${curl} -s -X POST -u 'admin:${password}' -c /tmp/edge-gateway-demo.cookies ${adminUrl}/login
 ${curl} -s -b /tmp/edge-gateway-demo.cookies ${adminUrl}/gateway
 
-${managerUrl === null ? "" : `# Management UI: open it in a browser, log in as admin with the password ${password}\n${managerUrl}\n\n`}Ctrl-C ends the demo.
+${managerUrl === null ? "" : `# Management UI: open ${managerUrl} in a browser, log in as admin with the password ${password}\n\n`}Ctrl-C ends the demo.
 `;
 }

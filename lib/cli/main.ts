@@ -42,7 +42,8 @@ export async function main(words: readonly string[]): Promise<ExitCode> {
     }
     if (given.operands.length > (command.operand === undefined ? 0 : 1)) {
       // The words are not repeated: one may be a password.
-      throw new Failure(`too many words for "${given.command}": ${command.remedy ?? `edge-gateway ${given.command} --help shows how to write it`}`, 2);
+      const { remedy = `edge-gateway ${given.command} --help shows how to write it` } = command;
+      throw new Failure(`too many words for "${given.command}": ${remedy}`, 2);
     }
     return await command.run(given);
   } catch (error) {

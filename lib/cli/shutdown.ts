@@ -3,8 +3,8 @@
  */
 import type { Log } from "../base/log.ts";
 import type { Settings } from "../config/settings.ts";
+import type { Gateway } from "../gateway/gateway.ts";
 import type { ExitCode } from "./failure.ts";
-import type { Started } from "./start.ts";
 
 /** For what may never end after everything is closed: a name lookup that hangs, output that nobody reads. In milliseconds. */
 export const LINGER_MS = 500;
@@ -29,11 +29,17 @@ export function untilStopped(end: (signal: NodeJS.Signals) => Promise<void>, log
   });
 }
 
+interface Drained {
+  readonly gateway: Gateway;
+  readonly admin: { close(): Promise<unknown> } | null;
+  readonly manager: { close(): Promise<unknown> } | null;
+}
+
 /**
  * The end of a gateway: it is no longer ready, serves on while load balancers notice, stops accepting, and finishes the requests in
  * flight within the grace period.
  */
-export async function drain(signal: NodeJS.Signals, { gateway, admin, manager }: Started, settings: Settings, log: Log): Promise<void> {
+export async function drain(signal: NodeJS.Signals, { gateway, admin, manager }: Drained, settings: Settings, log: Log): Promise<void> {
   if (settings.preStopDelayS > 0) {
     gateway.announceStop();
     log.info(`${signal}: not ready any more, still serving`, { in_flight: gateway.inFlight, delay_s: settings.preStopDelayS });

@@ -117,7 +117,7 @@ export function report(context: CheckContext, at: Path, node: JsonNode, message:
 }
 
 /** Reports that a node is not what the schema expects; `help` says what to do about it. */
-export function mismatch(schema: { readonly expects: string; readonly secret?: boolean }, node: JsonNode, at: Path, context: CheckContext, help = ""): Invalid {
+export function mismatch(schema: Pick<AnySchema, "expects" | "secret">, node: JsonNode, at: Path, context: CheckContext, help = ""): Invalid {
   return report(context, at, node, `expected ${schema.expects}, found ${describeNode(node, schema.secret)}${help && `: ${help}`}`);
 }
 

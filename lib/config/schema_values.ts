@@ -88,7 +88,9 @@ export function file(options: FileOptions = {}): Schema<NamedFile, string> {
     check(node, at, context) {
       const given = path.check(node, at, context);
       if (given === INVALID) return INVALID;
-      if (isContent(given)) return report(context, at, node, `expected ${path.expects}, found the content of a file: save it to a file and write its path here`);
+      if (isContent(given)) {
+        return report(context, at, node, `expected ${path.expects}, found the content of a file: save it to a file and write its path here`);
+      }
       const absolute = resolve(context.sources.folder, given);
       try {
         const content = Buffer.from(context.sources.readFile(absolute));

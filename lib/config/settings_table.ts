@@ -3,7 +3,7 @@
  */
 import { LOG_FORMATS, LOG_LEVELS } from "../base/log.ts";
 import { suggest } from "../base/suggest.ts";
-import { hostProblem } from "./model.ts";
+import { hostProblem } from "./fields.ts";
 import { isContent } from "./references.ts";
 
 /** One row of the table. */

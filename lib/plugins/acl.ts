@@ -6,7 +6,7 @@
  * socket that has none) is on no whitelist, and might be on any blacklist: both refuse it.
  */
 import { cidrSet } from "../base/cidr.ts";
-import { ADDRESS_RANGE } from "../config/model.ts";
+import { ADDRESS_RANGE } from "../config/fields.ts";
 import { array, object, optional } from "../config/schema.ts";
 import { problem } from "../http/reply.ts";
 import { definePlugin } from "./plugin.ts";

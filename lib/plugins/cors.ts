@@ -6,7 +6,7 @@
  * says in Access-Control-… headers, on every reply that passes through it, refusals of other plugins included. Replies that depend on
  * the origin say so in Vary. WebSockets know no CORS: their opening passes as it is.
  */
-import { TOKEN } from "../config/model.ts";
+import { TOKEN } from "../config/fields.ts";
 import { array, boolean, integer, object, optional, string, withDefault, type Infer } from "../config/schema.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { headerValue, tokens, type HeaderList } from "../http/headers.ts";

@@ -2,7 +2,7 @@
  * The plugin kind `request_termination`: answers every request itself, always the same, and asks no upstream: for a service that is down
  * for maintenance, a route that is gone, a path that is not for everybody. Answers with a place to go to are `redirect`'s.
  */
-import { TOKEN } from "../config/model.ts";
+import { TOKEN } from "../config/fields.ts";
 import { integer, object, optional, record, string, withDefault } from "../config/schema.ts";
 import { isHopByHop } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";

@@ -17,7 +17,7 @@ describe("expect_status", () => {
   });
 
   test.each([
-    ["399-200", 'expect_status: expected statuses such as "200-399" or "204", found "399-200": the lower one stands first'],
+    ["399-200", 'expect_status: expected statuses such as "200-399" or "204", found "399-200": write the lower status first'],
     ["2xx", 'expect_status: expected statuses such as "200-399" or "204", found "2xx"'],
     ["200-", 'expect_status: expected statuses such as "200-399" or "204", found "200-"'],
     [[], "expect_status: expected at least 1 item, found none"],
