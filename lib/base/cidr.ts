@@ -34,8 +34,8 @@ export function parseAddress(text: string): Address | null {
 }
 
 /**
- * The block, or what is wrong with the text, as the remedy of a configuration error. An address alone is the block of that one address; bits behind
- * the prefix length are ignored (10.1.2.3/8 is 10.0.0.0/8), as in nginx. ::/0 contains IPv6 only.
+ * The block, or what is wrong with the text, as the remedy of a configuration error. An address alone is the block of that one address;
+ * bits behind the prefix length are ignored (10.1.2.3/8 is 10.0.0.0/8), as in nginx. ::/0 contains IPv6 only.
  */
 export function parseCidr(text: string): Cidr | string {
   const slash = text.indexOf("/");

@@ -5,12 +5,10 @@ import { createHmac, timingSafeEqual } from "node:crypto";
 
 export type JwtClaims = Readonly<Record<string, unknown>>;
 
+/** `now` in milliseconds since 1970; `issuer` is the required `iss`, `audience` the required `aud` or a member of it. */
 export interface JwtExpected {
-  /** Milliseconds since 1970, as `clock.wall()` gives them. */
   readonly now: number;
-  /** What `iss` must be. */
   readonly issuer: string;
-  /** What `aud` must be, or hold when it is a list. */
   readonly audience: string;
 }
 

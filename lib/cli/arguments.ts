@@ -38,8 +38,10 @@ export function readArguments(words: readonly string[], commands: readonly strin
   const flags = Object.create(null) as Record<string, string | true>; // without a prototype --constructor is as unknown as any other
   const operands: string[] = [];
   let command: string | null = null;
-  const hasValue = (name: string, next: string | undefined) =>
-    next !== undefined && !VALUELESS.includes(name) && !next.startsWith("--") && !(command === null && isSwitch(name) && commands.includes(next));
+  const hasValue = (name: string, next: string | undefined) => {
+    if (next === undefined || VALUELESS.includes(name) || next.startsWith("--")) return false;
+    return command !== null || !isSwitch(name) || !commands.includes(next);
+  };
   for (let i = 0; i < words.length; i++) {
     const word = words[i]!;
     if (word === "-h") flags.help = true;

@@ -27,7 +27,8 @@ export const demo: Command = {
     // Its own credentials, whatever the environment contains: they are printed.
     const password = randomBytes(9).toString("base64url");
     const admin = { ADMIN_USER: "admin", ADMIN_PASSWORD: password, ADMIN_PASSWORD_FILE: "" };
-    const environment = { LOG_FORMAT: "text", ...process.env, ...admin, MANAGER: "true", MANAGER_BACKEND_API_URL: "", MANAGER_BACKEND_CA_PATH: "" };
+    const ownManager = { MANAGER: "true", MANAGER_BACKEND_API_URL: "", MANAGER_BACKEND_CA_PATH: "" };
+    const environment = { LOG_FORMAT: "text", ...process.env, ...admin, ...ownManager };
     const read = accepted(readSettings(given.flags, environment, { terminal: process.stderr.isTTY === true }));
     const settings = { ...read, configPath: "(demo)" };
     const log = logFor(settings);
@@ -86,6 +87,7 @@ function demoConfig(ports: readonly number[]): ConfigInput {
 
 function tour(url: string, adminUrl: string, managerUrl: string | null, password: string): string {
   // curl need not know the certificate that may be set.
+  const ui = managerUrl === null ? "" : `# Management UI: log in as admin with the password ${password}\n${managerUrl}\n\n`;
   const curl = adminUrl.startsWith("https:") ? "curl -k" : "curl";
   return `edge-gateway ${version} demo, gateway on ${url}, admin on ${adminUrl} (admin / ${password})
 Paste these into another terminal:
@@ -110,6 +112,6 @@ for i in 1 2 3 4; do curl -s -o /dev/null -w '%{http_code}\\n' ${url}/shop/searc
 ${curl} -s -X POST -u 'admin:${password}' -c /tmp/edge-gateway-demo.cookies ${adminUrl}/login
 ${curl} -s -b /tmp/edge-gateway-demo.cookies ${adminUrl}/gateway
 
-${managerUrl === null ? "" : `# Management UI: open ${managerUrl} in a browser, log in as admin with the password ${password}\n\n`}Ctrl-C ends the demo.
+${ui}Ctrl-C ends the demo.
 `;
 }

@@ -15,7 +15,7 @@ import { run } from "./run.ts";
 
 const help: Command = {
   operand: "[COMMAND]",
-  about: "Print this text, or that of one command",
+  about: "Print this text, or the help of one command",
   settings: {},
   async run(given) {
     refuseOtherFlags(given, {});
@@ -26,7 +26,9 @@ const help: Command = {
 };
 
 /** In the order in which help lists them. */
-export const COMMANDS: Readonly<Record<string, Command>> = { run, demo, manager, validate, reload, schema, "hash-password": hashPassword, help };
+export const COMMANDS: Readonly<Record<string, Command>> = {
+  run, demo, manager, validate, reload, schema, "hash-password": hashPassword, help,
+};
 
 /** `words` as they follow the program's name. Resolves when the command has ended: for `run`, at shutdown. */
 export async function main(words: readonly string[]): Promise<ExitCode> {
@@ -58,8 +60,8 @@ function printHelp(name: string): ExitCode {
 
 function report(error: unknown): ExitCode {
   if (error instanceof ConfigError) {
-    const count = error.issues.length;
-    process.stderr.write(`${error.message.trimEnd()}\nThe configuration has ${count === 1 ? "an error" : `${count} errors`}; nothing was started.\n`);
+    const errors = error.issues.length === 1 ? "an error" : `${error.issues.length} errors`;
+    process.stderr.write(`${error.message.trimEnd()}\nThe configuration has ${errors}; nothing was started.\n`);
     return 2;
   }
   const text = error instanceof Failure ? error.message : error instanceof Error ? (error.stack ?? error.message) : String(error);

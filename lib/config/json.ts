@@ -9,7 +9,7 @@ export interface Position {
   readonly column: number;
 }
 
-/** Where a value stands in the document: keys and indexes from the root. */
+/** The place of a value in the document: keys and indexes from the root. */
 export type Path = readonly (string | number)[];
 
 export interface Issue {
@@ -42,7 +42,7 @@ const HALF_PAIR = /\p{Surrogate}/u;
 
 /**
  * The document, or null after a syntax error (then there is exactly one issue). Duplicate keys are issues; the first one is kept. So are
- * strings with half a surrogate pair: UTF-8 cannot hold it, and two names that differ in it alone are the same in logs and metrics.
+ * strings with half a surrogate pair: UTF-8 cannot express it, and two names that differ only in it are the same in logs and metrics.
  */
 export function parseJson(input: Buffer | string): { node: JsonNode | null; issues: readonly Issue[] } {
   const wrong = typeof input === "string" ? null : encodingIssue(input);
@@ -62,8 +62,10 @@ export function nodeFrom(value: unknown, position: Position | null = null, depth
   if (depth > MAX_DEPTH) return other(`a value nested deeper than ${MAX_DEPTH} levels`); // ends cycles too
   if (value === null) return { kind: "null", position };
   if (typeof value === "boolean") return { kind: "boolean", value, position };
-  if (typeof value === "number") return Number.isFinite(value) ? { kind: "number", value, text: String(value), position } : other(String(value));
-  if (typeof value === "string") return HALF_PAIR.test(value) ? other("a string with half a surrogate pair") : { kind: "string", value, position };
+  if (typeof value === "number" && Number.isFinite(value)) return { kind: "number", value, text: String(value), position };
+  if (typeof value === "number") return other(String(value));
+  if (typeof value === "string" && HALF_PAIR.test(value)) return other("a string with half a surrogate pair");
+  if (typeof value === "string") return { kind: "string", value, position };
   if (typeof value !== "object") return other(value === undefined ? "undefined" : `a ${typeof value}`);
   if (Array.isArray(value)) return { kind: "array", items: Array.from(value, (item) => nodeFrom(item, position, depth + 1)), position };
   const prototype: unknown = Object.getPrototypeOf(value);
@@ -138,7 +140,7 @@ class SyntaxFault extends Error {
   }
 }
 
-const HALF_PAIR_FOUND = "holds half a surrogate pair: write the character itself, or both halves of it (\\uD83D\\uDE00)";
+const HALF_PAIR_FOUND = "contains half a surrogate pair: write the character itself, or both halves of it (\\uD83D\\uDE00)";
 const NUMBER = /-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?/y;
 const WORD = /[A-Za-z_$][\w$-]*/y;
 const KEY = /"[^"\n]{0,40}"?|[\w$.+-]{1,40}/y;
@@ -198,7 +200,7 @@ class Parser {
       const value = this.#value();
       const first = members.get(key)?.keyPosition;
       if (!first) members.set(key, { keyPosition, value });
-      else this.#report(`duplicate key: the first ${JSON.stringify(key)} stands at ${first.line}:${first.column}`, keyPosition);
+      else this.#report(`duplicate key: the first ${JSON.stringify(key)} is at ${first.line}:${first.column}`, keyPosition);
       this.#path.pop();
     });
     return { kind: "object", members, position };
@@ -214,7 +216,7 @@ class Parser {
     return { kind: "array", items, position };
   }
 
-  /** Reads what stands between two brackets, item by item. */
+  /** Reads everything between two brackets, item by item. */
   #items(open: "{" | "[", position: Position, readItem: () => void): void {
     if (this.#path.length >= MAX_DEPTH) throw this.#fault(this.#offset, `nested deeper than ${MAX_DEPTH} levels`);
     const close = open === "{" ? "}" : "]";
@@ -253,7 +255,7 @@ class Parser {
       this.#match(PLAIN_RUN);
       const char = this.#text[this.#offset];
       if (char === '"') break;
-      // What stands behind the backslash is not repeated: the string may be a secret.
+      // The character behind the backslash is not repeated: the string may be a secret.
       const escapes = 'one of \\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX (four hexadecimal digits)';
       if (char === "\\" && this.#match(ESCAPE) === "") throw this.#fault(this.#offset, `expected ${escapes}, found another escape`);
       if (char === undefined || char === "\n" || char === "\r") {

@@ -5,16 +5,8 @@ import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { formatPath, nodeAt, nodeFrom, parseJson, positionAt, type Issue, type Json, type JsonNode } from "./json.ts";
-import {
-  configSchema,
-  defaultRouteName,
-  PLUGIN_MODULE,
-  type Config,
-  type PluginKind,
-  type PluginModule,
-  type RouteDeclaration,
-  type RouteIssue,
-} from "./model.ts";
+import { configSchema, defaultRouteName, PLUGIN_MODULE } from "./model.ts";
+import type { Config, PluginKind, PluginModule, RouteDeclaration, RouteIssue } from "./model.ts";
 import { hasReference, resolveReferences, whyUnreadable, type Sources } from "./references.ts";
 import { INVALID, report, type CheckContext, type Invalid, type NamedFile, type Path, type Secret } from "./schema.ts";
 
@@ -99,7 +91,8 @@ export function pluginModulesOf(source: ConfigSource, options: ReadOptions): rea
   if ("text" in source && !source.text.includes(MODULES_AT[1]) && !source.text.includes("\\u")) return [];
   const { node } = parsedFrom(source);
   if (node === null) return [];
-  return readModules(node, { issues: [], sources: sourcesFor(source, options) }).flatMap(({ module }) => (module === INVALID ? [] : [module]));
+  const found = readModules(node, { issues: [], sources: sourcesFor(source, options) });
+  return found.flatMap(({ module }) => (module === INVALID ? [] : [module]));
 }
 
 /** All kinds that a configuration can use, whatever else is wrong with it. */

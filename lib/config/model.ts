@@ -3,22 +3,8 @@
  */
 import { hash } from "node:crypto";
 import { certificatesProblem, keyProblem, pairProblem } from "../base/pem.ts";
-import {
-  ADDRESS_RANGE,
-  BASE_PATH,
-  choice,
-  DAY_MS,
-  flag,
-  GATEWAY_NAME,
-  HOST_PATTERN,
-  hostProblem,
-  integer,
-  METHOD,
-  milliseconds,
-  NAME,
-  PATH,
-  share,
-} from "./fields.ts";
+import { ADDRESS_RANGE, BASE_PATH, GATEWAY_NAME, HOST_PATTERN, hostProblem, METHOD, NAME, PATH } from "./fields.ts";
+import { choice, DAY_MS, flag, integer, milliseconds, share } from "./fields.ts";
 import type { JsonNode, Path } from "./json.ts";
 import { CIRCUIT_BREAKER, HEALTH, RETRIES } from "./resilience.ts";
 import * as s from "./schema.ts";
@@ -80,7 +66,7 @@ const MODULE_FIELDS = s.object(
   },
 );
 
-/** If the digest is missing, the issue gives that of the file. */
+/** If the digest is missing, the issue gives the digest of the file. */
 export const PLUGIN_MODULE: typeof MODULE_FIELDS = {
   ...MODULE_FIELDS,
   check(node, at, context) {
@@ -259,7 +245,10 @@ const TLS_FIELDS = {
 };
 
 /** How a plugin reaches a server over TLS, which it always verifies. */
-export const CLIENT_TLS = s.object(TLS_FIELDS, { describe: "How the server is reached over TLS; for https:// URLs.", refine: checkClientCertificate });
+export const CLIENT_TLS = s.object(TLS_FIELDS, {
+  describe: "How the server is reached over TLS; for https:// URLs.",
+  refine: checkClientCertificate,
+});
 
 function checkClientCertificate({ cert, key }: { readonly cert?: s.NamedFile; readonly key?: s.NamedFile }, report: Report): void {
   if (cert !== undefined && key === undefined) report('needs "key" beside "cert"');

@@ -48,7 +48,8 @@ const PROBE_PATH = s.string({
   check: (text) => (/^\/[\x21-\x7e]*$/.test(text) ? undefined : ""),
 });
 
-const EXPECTED = s.anyOf([STATUS_RANGE, s.array(s.anyOf([STATUS, STATUS_RANGE]), { min: 1 })], { describe: "Statuses with which a probe passes." });
+const STATUSES = s.array(s.anyOf([STATUS, STATUS_RANGE]), { min: 1 });
+const EXPECTED = s.anyOf([STATUS_RANGE, STATUSES], { describe: "Statuses with which a probe passes." });
 
 export const HEALTH = s.object(
   {

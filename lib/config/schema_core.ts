@@ -76,7 +76,8 @@ interface Definition<K extends Kind, Out> extends Described {
   jsonSchema(definitions?: Record<string, JsonSchema>): JsonSchema;
 }
 
-export function define<K extends Kind, Out, In>({ expects, describe, kinds, secret = false, ...definition }: Definition<K, Out>): Schema<Out, In> {
+export function define<K extends Kind, Out, In>(definition: Definition<K, Out>): Schema<Out, In> {
+  const { expects, describe, kinds, secret = false } = definition;
   const fits = (node: JsonNode): node is NodeOf<K> => (kinds as readonly Kind[]).includes(node.kind);
   const show = definition.show ?? ((node) => ("value" in node ? node.value : null));
   return {
@@ -117,8 +118,8 @@ export function report(context: CheckContext, at: Path, node: JsonNode, message:
 }
 
 /** Reports that a node is not what the schema expects; `help` says what to do about it. */
-export function mismatch(schema: Pick<AnySchema, "expects" | "secret">, node: JsonNode, at: Path, context: CheckContext, help = ""): Invalid {
-  return report(context, at, node, `expected ${schema.expects}, found ${describeNode(node, schema.secret)}${help && `: ${help}`}`);
+export function mismatch(schema: Pick<AnySchema, "expects" | "secret">, node: JsonNode, at: Path, context: CheckContext, help?: string): Invalid {
+  return report(context, at, node, `expected ${schema.expects}, found ${describeNode(node, schema.secret)}${help ? `: ${help}` : ""}`);
 }
 
 /** Notes what is shown in place of a text of which `mask` hides a part. */

@@ -1,24 +1,10 @@
 /**
- * Schemas of what holds other values: lists, objects with fixed fields, records, and choices between schemas.
+ * Schemas of values that contain other values: lists, objects with fixed fields, records, and choices between schemas.
  */
 import { suggest } from "../base/suggest.ts";
 import { formatPath, nodeFrom, positionAt, type Json, type JsonNode, type Path } from "./json.ts";
-import {
-  accepts,
-  countText,
-  define,
-  INVALID,
-  mismatch,
-  report,
-  type AnySchema,
-  type CheckContext,
-  type Described,
-  type Infer,
-  type InputOf,
-  type Invalid,
-  type JsonSchema,
-  type Schema,
-} from "./schema_core.ts";
+import { accepts, countText, define, INVALID, mismatch, report } from "./schema_core.ts";
+import type { AnySchema, CheckContext, Described, Infer, InputOf, Invalid, JsonSchema, Schema } from "./schema_core.ts";
 
 export interface ArrayOptions extends Described {
   readonly min?: number;
@@ -53,9 +39,9 @@ export function array<S extends AnySchema>(item: S, options: ArrayOptions = {}):
 }
 
 /** Compares what the names resolve to, derived names too, and shows them as they were written. */
-function checkUnique(items: readonly JsonNode[], values: readonly unknown[], key: string, item: AnySchema, at: Path, context: CheckContext): void {
+function checkUnique(nodes: readonly JsonNode[], values: readonly unknown[], key: string, item: AnySchema, at: Path, context: CheckContext): void {
   const seen = new Map<unknown, number>();
-  items.forEach((node, i) => {
+  nodes.forEach((node, i) => {
     const member = node.kind === "object" ? node.members.get(key)?.value : undefined;
     const written = member?.kind === "string" ? member.value : undefined;
     // An item that is wrong elsewhere still has its name.
@@ -129,7 +115,8 @@ export function object<const F extends Fields>(fields: F, options: ObjectOptions
     check(node, at, context) {
       const before = context.issues.length;
       for (const [key, member] of node.members) {
-        if (!known.has(key)) context.issues.push({ at: [...at, key], message: unknownField(key, Object.keys(fields)), position: member.keyPosition });
+        if (known.has(key)) continue;
+        context.issues.push({ at: [...at, key], message: unknownField(key, Object.keys(fields)), position: member.keyPosition });
       }
       const values: Record<string, unknown> = {};
       for (const { key, presence, schema, value, isEmptyList } of plan) {
@@ -229,7 +216,10 @@ export function record<S extends AnySchema>(
 }
 
 /** The first of the schemas that accepts the node. If only one accepts nodes of this kind, its own errors are reported. */
-export function anyOf<const S extends readonly AnySchema[]>(schemas: S, options: Described = {}): Schema<Infer<S[number]>, InputOf<S[number]>> {
+export function anyOf<const S extends readonly AnySchema[]>(
+  schemas: S,
+  options: Described = {},
+): Schema<Infer<S[number]>, InputOf<S[number]>> {
   const likely = (node: JsonNode) => schemas.filter((schema) => schema.kinds.includes(node.kind));
   const schema: Schema<Infer<S[number]>, InputOf<S[number]>> = define({
     expects: schemas.map((each) => each.expects).join(" or "),

@@ -126,7 +126,10 @@ function numeric(type: "integer" | "number", fits: (value: number) => boolean, o
     expects: `${type === "integer" ? "an integer" : "a number"}${rangeText(min, max)}`,
     describe,
     kinds: ["number"],
-    check: (node, at, context) => (fits(node.value) && node.value >= min && node.value <= max ? node.value : mismatch(schema, node, at, context)),
+    check(node, at, context) {
+      const { value } = node;
+      return fits(value) && value >= min && value <= max ? value : mismatch(schema, node, at, context);
+    },
     jsonSchema: () => ({ type, ...(min > -Infinity && { minimum: min }), ...(max < Infinity && { maximum: max }) }),
   });
   return schema;

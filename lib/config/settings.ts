@@ -5,7 +5,8 @@ import { readFileSync } from "node:fs";
 import { isHashed } from "../base/password.ts";
 import type { LogFormat } from "../base/log.ts";
 import { whyUnreadable, withoutFinalNewline } from "./references.ts";
-import { CLIENT_SETTINGS, readValues, SETTINGS, unknownFlags, type Environment, type Flags, type ReadOf, type ValuesOf } from "./settings_table.ts";
+import { CLIENT_SETTINGS, readValues, SETTINGS, unknownFlags } from "./settings_table.ts";
+import type { Environment, Flags, ReadOf, ValuesOf } from "./settings_table.ts";
 import { readTracing } from "./tracing.ts";
 
 export interface Host {
@@ -58,7 +59,7 @@ export function readSettings(flags: Flags, environment: Environment, host: Host 
 export function readClientSettings(flags: Flags, environment: Environment, host: Host = {}): SettingsRead<ClientSettings> {
   const issues = unknownFlags(flags, CLIENT_TABLE);
   const values = readValues(CLIENT_TABLE, flags, environment, issues);
-  if (values.adminUrl === null && values.adminPort === 0) issues.push("ADMIN_PORT is 0, any free port: name the port that it became with --admin-url");
+  if (values.adminUrl === null && values.adminPort === 0) issues.push("ADMIN_PORT is 0, any free port: name the port in use with --admin-url");
   // Where the gateway's own environment contains a hash, the flag is the way to give the password.
   const isNamed = flags[SETTINGS.adminPasswordFile.flag!] !== undefined;
   const password = adminPassword(isNamed ? { ...values, adminPassword: null } : values, host, issues);
@@ -67,7 +68,7 @@ export function readClientSettings(flags: Flags, environment: Environment, host:
     if (user === null) issues.push("ADMIN_USER is not set: it names the user who logs in to the admin interface");
     if (password === null) issues.push("neither ADMIN_PASSWORD nor ADMIN_PASSWORD_FILE is set: the admin password must be in one of them");
     else if (isHashed(password)) {
-      issues.push("the admin password is a hash, which cannot log in: set the password itself, with ADMIN_PASSWORD or --admin-password-file");
+      issues.push("the admin password is a hash, which cannot log in: set the password itself in ADMIN_PASSWORD or --admin-password-file");
     }
   }
   if (user === null || password === null || issues.length > 0) return { ok: false, issues };
@@ -79,8 +80,9 @@ export function readManagerSettings(flags: Flags, environment: Environment, host
   const issues = unknownFlags(flags, MANAGER_TABLE);
   const read = readValues(MANAGER_TABLE, flags, environment, issues);
   const values = { ...read, managerBackendUrl: read.managerBackendUrl ?? "http://127.0.0.1:8081" };
-  issues.push(...told([...certificateRules(values), ...managerRules(values)]));
-  return issues.length > 0 ? { ok: false, issues } : { ok: true, settings: loneManagerOf(values as ManagerValues, values.managerBackendUrl, host) };
+  issues.push(...messagesOf([...certificateRules(values), ...managerRules(values)]));
+  if (issues.length > 0) return { ok: false, issues };
+  return { ok: true, settings: loneManagerOf(values as ManagerValues, values.managerBackendUrl, host) };
 }
 
 function settingsOf(values: Values, password: string | null, tracing: ReturnType<typeof readTracing>, host: Host) {
@@ -149,7 +151,8 @@ function loneManagerOf(values: ManagerValues, backendUrl: string, host: Host) {
 }
 
 /** `url` is the admin interface, by default that of a gateway with these settings on the same machine: "http://127.0.0.1:8081". */
-function clientOf({ adminUrl, adminHost, adminPort, adminTls, adminCaPath: caPath }: ValuesOf<typeof CLIENT_TABLE>, user: string, password: string) {
+function clientOf(values: ValuesOf<typeof CLIENT_TABLE>, user: string, password: string) {
+  const { adminUrl, adminHost, adminPort, adminTls, adminCaPath: caPath } = values;
   const near = adminHost === "0.0.0.0" ? "127.0.0.1" : adminHost === "::" ? "::1" : adminHost;
   const url = adminUrl ?? `${adminTls ? "https" : "http"}://${near.includes(":") ? `[${near}]` : near}:${adminPort}`;
   return { url, user, password, caPath };
@@ -180,7 +183,7 @@ function adminPassword(values: Pick<Read, "adminPassword" | "adminPasswordFile">
 /** Whether it is broken, and what to say then. */
 type Rule = readonly [isBroken: boolean, message: string];
 
-const told = (rules: readonly Rule[]) => rules.flatMap(([isBroken, message]) => (isBroken ? message : []));
+const messagesOf = (rules: readonly Rule[]) => rules.flatMap(([isBroken, message]) => (isBroken ? message : []));
 
 /** What is wrong between settings that are valid by themselves. */
 function problemsTogether(values: Read, password: string | null): string[] {
@@ -209,7 +212,7 @@ function problemsTogether(values: Read, password: string | null): string[] {
     const other = ports.slice(0, i).find(([, earlier]) => earlier === port);
     if (other !== undefined && port !== 0 && port !== null) rules.push([true, `${name}: port ${port} is already used by ${other[0]}`]);
   });
-  return told(rules);
+  return messagesOf(rules);
 }
 
 const BOTH_OR_NONE = "set both, or none to leave the admin interface off";

@@ -31,15 +31,10 @@ export interface TracingSettings {
 const COMPRESSIONS = ["none", "gzip"] as const;
 export type Compression = (typeof COMPRESSIONS)[number];
 
-export const TRACES_SAMPLERS = [
-  "always_on",
-  "always_off",
-  "traceidratio",
-  "parentbased_always_on",
-  "parentbased_always_off",
-  "parentbased_traceidratio",
-] as const;
-export type TracesSampler = (typeof TRACES_SAMPLERS)[number];
+export type TracesSampler = RootSampler | `parentbased_${RootSampler}`;
+type RootSampler = (typeof ROOT_SAMPLERS)[number];
+const ROOT_SAMPLERS = ["always_on", "always_off", "traceidratio"] as const;
+export const TRACES_SAMPLERS: readonly TracesSampler[] = [...ROOT_SAMPLERS, ...ROOT_SAMPLERS.map((root) => `parentbased_${root}` as const)];
 
 type ReadFile = (path: string) => Buffer | string;
 type Variable = readonly [name: string, text: string | undefined];

@@ -98,15 +98,15 @@ describe("parseJson", () => {
   it("reports every duplicate key with the place of the first, and reads on", () => {
     const { node, issues } = parseJson('{"a": 1,\n "b": {"c": 1, "c": 2},\n "a": 3}');
     expect(issues).toEqual([
-      { at: ["b", "c"], message: 'duplicate key: the first "c" stands at 2:8', position: { line: 2, column: 16 } },
-      { at: ["a"], message: 'duplicate key: the first "a" stands at 1:2', position: { line: 3, column: 2 } },
+      { at: ["b", "c"], message: 'duplicate key: the first "c" is at 2:8', position: { line: 2, column: 16 } },
+      { at: ["a"], message: 'duplicate key: the first "a" is at 1:2', position: { line: 3, column: 2 } },
     ]);
     expect(plain(node!)).toEqual({ a: 1, b: { c: 1 } });
   });
 
   it("reports every string and key with half a surrogate pair where it stands, and reads on; whole pairs are characters", () => {
     const { node, issues } = parseJson('{"a": "x\\ud800y", "pair": "\\ud83d\\ude00",\n "\\udc00": ["\\ude00\\ud83d"]}');
-    const message = expect.stringMatching(/^holds half a surrogate pair: write the character itself/);
+    const message = expect.stringMatching(/^contains half a surrogate pair: write the character itself/);
     expect(issues).toEqual([
       { at: ["a"], message, position: { line: 1, column: 7 } },
       { at: [], message, position: { line: 2, column: 2 } },

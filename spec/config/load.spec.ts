@@ -32,8 +32,8 @@ describe("loadConfig", () => {
   it("refuses names with half a surrogate pair, which logs and metrics would show alike, with line and column", () => {
     const text = GOOD.replace('"name": "a"', '"name": "shop\\ud800"').replace('"path": "/b/{id}"', '"name": "r\\udfff", "path": "/b/{id}"');
     expect(said(text).map((line) => line.split(/ {2,}/))).toEqual([
-      ["gw.json:4:15", "services[0].name", expect.stringMatching(/^holds half a surrogate pair/)],
-      ["gw.json:5:28", "services[0].routes[0].name", expect.stringMatching(/^holds half a surrogate pair/)],
+      ["gw.json:4:15", "services[0].name", expect.stringMatching(/^contains half a surrogate pair/)],
+      ["gw.json:5:28", "services[0].routes[0].name", expect.stringMatching(/^contains half a surrogate pair/)],
     ]);
     const value = { services: [{ name: "a\ud800", base_path: "/a", upstreams: [{ host: "h", port: 1 }], routes: [] }] };
     const result = loadConfig({ value }, options);
@@ -115,7 +115,7 @@ describe("loadConfig", () => {
       'gw.json:3:71  services[0].upstreams[0].prot  is not a known field; did you mean "port"?',
       'gw.json:3:90  services[0].upstreams[0].port  expected an integer 1–65535, found "80a"',
       "gw.json:4:28  services[0].routes[0].path     mixed segment",
-      'gw.json:5:7   services[0].name               duplicate key: the first "name" stands at 3:7',
+      'gw.json:5:7   services[0].name               duplicate key: the first "name" is at 3:7',
       "gw.json:7:68  global.plugins[0].config.key   ${env:NOPE} cannot be resolved: the environment variable NOPE is not set",
     ]);
   });
