@@ -6,16 +6,16 @@ const COMMANDS = ["run", "demo", "validate"];
 const read = (...words: string[]) => readArguments(words, COMMANDS);
 
 describe("readArguments", () => {
-  it("without a verb it is run", () => {
+  it("uses run without a command", () => {
     expect(read()).toEqual({ command: "run", isNamed: false, flags: {}, operands: [] });
     expect(read("--config", "gw.json")).toEqual({ command: "run", isNamed: false, flags: { config: "gw.json" }, operands: [] });
   });
 
-  it("flags stand before and behind the verb, as --name value and as --name=value", () => {
+  it("accepts flags before and behind the command, as --name value and as --name=value", () => {
     expect(read("--a", "1", "validate", "--b=2=3", "file")).toEqual({ command: "validate", isNamed: true, flags: { a: "1", b: "2=3" }, operands: ["file"] });
   });
 
-  it("a flag before another flag, or at the end, has no value", () => {
+  it("reads a flag before another flag, or at the end, without a value", () => {
     expect(read("--a", "--b", "1", "--c").flags).toEqual({ a: true, b: "1", c: true });
   });
 
@@ -26,15 +26,15 @@ describe("readArguments", () => {
     [["run", "--manager", "yes"], "run", { manager: "yes" }, []],
     [["validate", "--manager", "run"], "validate", { manager: "run" }, []],
     [["--config", "run"], "run", { config: "run" }, []],
-  ] as const)("a flag of true or false leaves a command behind it alone: %j", (words, command, flags, operands) => {
+  ] as const)("does not read a command as the value of a flag that is true or false: %j", (words, command, flags, operands) => {
     expect(read(...words)).toMatchObject({ command, flags, operands });
   });
 
-  it("an empty value is a value", () => {
+  it("accepts an empty value", () => {
     expect(read("--a=").flags).toEqual({ a: "" });
   });
 
-  it("--help, -h, --version and -v take none", () => {
+  it("reads --help, -h, --version and -v without values", () => {
     expect(read("--help", "validate")).toEqual({ command: "validate", isNamed: true, flags: { help: true }, operands: [] });
     expect(read("-h").flags).toEqual({ help: true });
     expect(read("-v", "demo")).toEqual({ command: "demo", isNamed: true, flags: { version: true }, operands: [] });
@@ -50,7 +50,7 @@ describe("readArguments", () => {
     expect(() => read(...words)).toThrow(expect.objectContaining({ message, exitCode: 2 }));
   });
 
-  it.each(["__proto__", "constructor", "toString"])("--%s is a flag like any other", (name) => {
+  it.each(["__proto__", "constructor", "toString"])("treats --%s like any other flag", (name) => {
     expect(Object.entries(read(`--${name}`, "x").flags)).toEqual([[name, "x"]]);
   });
 });
@@ -58,7 +58,7 @@ describe("readArguments", () => {
 describe("refuseOtherFlags", () => {
   const settings = { configPath: SETTINGS.configPath };
 
-  it("lets the flags of the settings pass", () => {
+  it("accepts the flags of the settings", () => {
     expect(() => refuseOtherFlags(read("validate", "--config", "x"), settings)).not.toThrow();
   });
 

@@ -71,7 +71,7 @@ describe("parseJson", () => {
     }
   });
 
-  it("keeps the line and column of every value and key, counted in characters", () => {
+  it("gives line and column of every value and key, counted in characters", () => {
     const root = parsed('{\r\n  "é😀": [1,\n    "two"]\n}');
     expect(root.position).toEqual({ line: 1, column: 1 });
     expect(nodeAt(root, ["é😀"])!.position).toEqual({ line: 2, column: 9 });
@@ -86,16 +86,16 @@ describe("parseJson", () => {
     expect(parsed("\uFEFF[1]").position).toEqual({ line: 1, column: 1 });
   });
 
-  it("says where bytes stop being UTF-8", () => {
+  it("gives line and column of the first byte that is not UTF-8", () => {
     const bytes = Buffer.concat([Buffer.from('{\n "é": "'), Buffer.from([0xe9]), Buffer.from('"\n}')]);
     expect(failure(bytes)).toBe("2:8 expected UTF-8, found bytes that are not UTF-8: save the file as UTF-8");
   });
 
-  it("recognises UTF-16", () => {
+  it("names UTF-16 in its message", () => {
     expect(failure(Buffer.from("\uFEFF{}", "utf16le"))).toContain("found UTF-16");
   });
 
-  it("reports every duplicate key with the place of the first, and reads on", () => {
+  it("reports every duplicate key with the position of the first, and continues", () => {
     const { node, issues } = parseJson('{"a": 1,\n "b": {"c": 1, "c": 2},\n "a": 3}');
     expect(issues).toEqual([
       { at: ["b", "c"], message: 'duplicate key: the first "c" is at 2:8', position: { line: 2, column: 16 } },
@@ -104,7 +104,7 @@ describe("parseJson", () => {
     expect(plain(node!)).toEqual({ a: 1, b: { c: 1 } });
   });
 
-  it("reports every string and key with half a surrogate pair where it stands, and reads on; whole pairs are characters", () => {
+  it("reports every string and key with half a surrogate pair at its position, and continues; whole pairs are characters", () => {
     const { node, issues } = parseJson('{"a": "x\\ud800y", "pair": "\\ud83d\\ude00",\n "\\udc00": ["\\ude00\\ud83d"]}');
     const message = expect.stringMatching(/^contains half a surrogate pair: write the character itself/);
     expect(issues).toEqual([
@@ -116,13 +116,13 @@ describe("parseJson", () => {
     expect(parseJson('["\ud800"]').issues).toHaveLength(1);
   });
 
-  it("does not take values of a program with half a surrogate pair for strings", () => {
+  it("does not accept JavaScript strings and keys with half a surrogate pair", () => {
     expect(nodeFrom("a\ud800")).toEqual({ kind: "other", text: "a string with half a surrogate pair", position: null });
     expect(nodeFrom({ "\ud800": 1 })).toMatchObject({ kind: "other" });
     expect(nodeFrom({ "\u{1f600}": "\u{1f600}" })).toMatchObject({ kind: "object" });
   });
 
-  it("takes __proto__ and constructor for keys like any other", () => {
+  it("treats __proto__ and constructor like any other key", () => {
     const root = parsed('{"__proto__": {"x": 1}, "constructor": 2}');
     expect(root.kind === "object" && [...root.members.keys()]).toEqual(["__proto__", "constructor"]);
     expect(nodeAt(root, ["toString"])).toBeUndefined();
@@ -168,13 +168,13 @@ describe("parseJson", () => {
     expect(failure(text)).toBe(message);
   });
 
-  it("says inside which value the syntax breaks", () => {
+  it("gives the path of the value in which the syntax is wrong", () => {
     expect(parseJson('{"services": [{"port": x}]}').issues[0]!.at).toEqual(["services", 0, "port"]);
   });
 });
 
 describe("nodeFrom", () => {
-  it("gives the nodes a document would give, without positions", () => {
+  it("makes the same nodes as a document, without positions", () => {
     const value = { a: [1, "x", null, true], b: {} };
     expect(plain(nodeFrom(value))).toEqual(value);
     expect(nodeFrom(value).position).toBeNull();
@@ -190,7 +190,7 @@ describe("nodeFrom", () => {
     expect(nodeFrom(value)).toMatchObject({ kind: "other", text });
   });
 
-  it("survives a value that holds itself", () => {
+  it("accepts a value that contains itself", () => {
     const value: Record<string, unknown> = {};
     value["self"] = value;
     expect(nodeFrom(value).kind).toBe("object");
@@ -198,7 +198,7 @@ describe("nodeFrom", () => {
 });
 
 describe("formatPath", () => {
-  it("reads like an expression, odd keys quoted", () => {
+  it("writes a path as an expression, with unusual keys quoted", () => {
     expect(formatPath(["services", 0, "upstreams", 1, "port"])).toBe("services[0].upstreams[1].port");
     expect(formatPath(["headers", "X-A", "a b"])).toBe('headers["X-A"]["a b"]');
     expect(formatPath([])).toBe("");

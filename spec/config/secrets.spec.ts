@@ -65,7 +65,7 @@ describe("a message about a configuration", () => {
     expect(said(text)).not.toMatch(/hunter2|20261122/);
   });
 
-  it("does not repeat a private key that stands in the place of its file's name", () => {
+  it("does not repeat a private key given in place of its file's name", () => {
     const inline = `-----BEGIN PRIVATE KEY-----\n${SECRET}\n`;
     const text = said(JSON.stringify({ global: { certificates: [{ hosts: ["a.example"], cert: inline, key: inline }] }, services: [] }));
     expect(text.match(/found the content of a file/g)).toHaveLength(2);
@@ -100,7 +100,7 @@ describe("a masked configuration", () => {
     expect(JSON.stringify(masked)).not.toMatch(/hunter2|5e5e/);
   });
 
-  it("is the shown one itself where that holds no secret", () => {
+  it("is the shown configuration itself if that contains no secret", () => {
     const result = load('{"services": []}');
     expect(result.ok && result.masked()).toBe(result.ok && result.shown);
   });

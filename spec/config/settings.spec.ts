@@ -17,7 +17,7 @@ const TLS = { SERVER_CERT_PATH: "c.pem", SERVER_KEY_PATH: "k.pem" };
 const ADMIN = { ADMIN_USER: "admin", ADMIN_PASSWORD: "pw" };
 
 describe("readSettings", () => {
-  it("needs nothing", () => {
+  it("returns the defaults without flags and variables", () => {
     expect(settings()).toEqual({
       configPath: "gw.json",
       serverCertPath: null,
@@ -40,7 +40,7 @@ describe("readSettings", () => {
     });
   });
 
-  it("reads where traces go from OpenTelemetry's variables, and says what is wrong there beside all else", () => {
+  it("reads OpenTelemetry's variables, and reports their errors together with all others", () => {
     expect(settings({}, { OTEL_EXPORTER_OTLP_ENDPOINT: "http://c:4318" }).tracing).toMatchObject({ url: "http://c:4318/v1/traces" });
     const wrong = { OTEL_EXPORTER_OTLP_ENDPOINT: "http://c:4318", OTEL_EXPORTER_OTLP_PROTOCOL: "grpc", HTTP_PORT: "x" };
     expect(issues({}, wrong)).toEqual([expect.stringContaining("HTTP_PORT"), expect.stringContaining("OTEL_EXPORTER_OTLP_PROTOCOL")]);
@@ -51,7 +51,7 @@ describe("readSettings", () => {
     expect(settings({ "http-port": "3", config: "flag.json" }, environment)).toMatchObject({ httpPort: 3, adminPort: 2, configPath: "flag.json" });
   });
 
-  it("takes empty variables for unset ones", () => {
+  it("treats empty variables as unset", () => {
     expect(settings({}, { HTTP_PORT: "", ADMIN_USER: "", ADMIN_PASSWORD: "", SERVER_CERT_PATH: "" })).toMatchObject({ httpPort: 8008, admin: null });
   });
 
@@ -109,7 +109,7 @@ describe("readSettings", () => {
     expect(found[0]).toContain(message);
   });
 
-  it("says everything at once, under the name each value was given by", () => {
+  it("reports everything at once, under the name of the flag or variable that was set", () => {
     expect(issues({ "http-port": "x", "admin-port": true }, { HTTPS_PORT: "y" })).toEqual([
       '--http-port: expected an integer 0–65535, found "x"',
       'HTTPS_PORT: expected an integer 0–65535, found "y"',
@@ -132,7 +132,7 @@ describe("readSettings", () => {
     ]);
   });
 
-  it("takes a boolean flag without a value for true", () => {
+  it("treats a boolean flag without a value as true", () => {
     expect(settings({ "admin-tls": true }, { ...ADMIN, ...TLS }).admin!.tls).toBe(true);
   });
 
@@ -149,7 +149,7 @@ describe("readSettings", () => {
     expect(read.admin!.hosts).toEqual(["gw.lan", "gw", "127.0.0.1"]);
   });
 
-  it("logs text on a terminal unless told otherwise", () => {
+  it("logs text on a terminal by default", () => {
     expect(settings({}, {}, { terminal: true }).logFormat).toBe("text");
     expect(settings({}, { LOG_FORMAT: "json" }, { terminal: true }).logFormat).toBe("json");
   });
@@ -186,12 +186,12 @@ describe("readClientSettings", () => {
     expect(read(flags, { ...ADMIN, ...environment })).toEqual({ url, user: "admin", password: "pw", caPath: null });
   });
 
-  it("takes --ca, the password of a file, and leaves settings of the gateway alone, wrong ones too", () => {
+  it("accepts --ca and a password file, and ignores settings of the gateway, wrong ones too", () => {
     const environment = { ADMIN_USER: "admin", HTTP_PORT: "x", SERVER_CERT_PATH: "c.pem" };
     expect(read({ ca: "ca.pem", "admin-password-file": "f" }, environment, { readFile: () => "secret\n" })).toMatchObject({ password: "secret", caPath: "ca.pem" });
   });
 
-  it("takes the file named by the flag rather than the gateway's own ADMIN_PASSWORD, which may be a hash", () => {
+  it("prefers the file named by the flag to the gateway's own ADMIN_PASSWORD, which may be a hash", () => {
     const environment = { ...ADMIN, ADMIN_PASSWORD: "scrypt$1$2$3$4$5" };
     expect(read({ "admin-password-file": "f" }, environment, { readFile: () => "secret" })).toMatchObject({ password: "secret" });
     expect(read({}, environment)).toEqual([expect.stringContaining("is a hash, which cannot log in")]);
@@ -216,13 +216,13 @@ describe("the management UI", () => {
   const MANAGER = { MANAGER: "true" };
   const OFF = { port: 5173, host: "127.0.0.1", tls: false, backendUrl: null, backendCaPath: null, hosts: ["127.0.0.1"] };
 
-  it("is off by default, and beside an admin interface asks that one", () => {
+  it("is off by default, and uses the admin interface of the same process", () => {
     expect(settings({}, ADMIN).manager).toBeNull();
     expect(settings({ manager: true }, ADMIN).manager).toEqual(OFF);
     expect(settings({}, { ...ADMIN, ...MANAGER, MANAGER_PORT: "0", MANAGER_HOST: "::" }).manager).toEqual({ ...OFF, port: 0, host: "::", hosts: ["::"] });
   });
 
-  it("may ask another gateway's, and then needs none beside it", () => {
+  it("can use the admin interface of another gateway, and then needs no other", () => {
     const environment = { ...MANAGER, ...TLS, MANAGER_TLS: "1", MANAGER_BACKEND_API_URL: "https://gw.example/admin/", MANAGER_BACKEND_CA_PATH: "ca.pem" };
     expect(settings({}, environment).manager).toEqual({ ...OFF, tls: true, backendUrl: "https://gw.example/admin", backendCaPath: "ca.pem" });
   });
@@ -246,12 +246,12 @@ describe("the management UI", () => {
     },
   );
 
-  it("credentials that do not belong into an address are not told on", () => {
+  it("does not repeat credentials in an address", () => {
     const [message] = issues({}, { ...ADMIN, ...MANAGER, MANAGER_BACKEND_API_URL: "https://anna:p/w@rd@gw.example:8081" });
     expect(message).toMatch(/found "https:\/\/…@gw\.example:8081"$/);
   });
 
-  it("what is set for it is read, and harms nobody, while it is off", () => {
+  it("ignores its settings while it is off", () => {
     expect(settings({}, { MANAGER_PORT: "8008", MANAGER_TLS: "true", MANAGER_BACKEND_CA_PATH: "x" }).manager).toBeNull();
   });
 
@@ -260,7 +260,7 @@ describe("the management UI", () => {
     return result.ok ? result.settings : result.issues;
   };
 
-  it("alone needs nothing, and leaves settings of a gateway in the environment alone, wrong ones too", () => {
+  it("alone needs no settings, and ignores settings of a gateway in the environment, wrong ones too", () => {
     const manager = { ...OFF, backendUrl: "http://127.0.0.1:8081" };
     const rest = { serverCertPath: null, serverKeyPath: null, logLevel: "info", logFormat: "json" };
     expect(alone({}, { HTTP_PORT: "x", ADMIN_USER: "a", CA_CERT_PATH: "c" })).toEqual({ manager, ...rest });
@@ -269,7 +269,7 @@ describe("the management UI", () => {
     });
   });
 
-  it("alone says at once what is wrong, and which flags are not for it", () => {
+  it("alone reports everything at once, and the flags that it does not have", () => {
     const flags = { "manager-tls": true, "http-port": "1", "manager-prot": "1", "manager-backend-ca-path": "x", "manager-host": "a b" } as const;
     expect(alone(flags, { SERVER_KEY_PATH: "k.pem" })).toEqual([
       "--http-port is not a flag of this command: it is for starting a gateway",
