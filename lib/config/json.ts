@@ -163,13 +163,13 @@ class Parser {
 
   document(): JsonNode {
     const node = this.#value();
-    this.#match(SPACE);
+    this.#skip(SPACE);
     if (this.#offset < this.#text.length) throw this.#expected("the end of the file");
     return node;
   }
 
   #value(): JsonNode {
-    this.#match(SPACE);
+    this.#skip(SPACE);
     const position = this.#position(this.#offset);
     const char = this.#text[this.#offset];
     if (char === "{") return this.#object(position);
@@ -188,7 +188,7 @@ class Parser {
   #object(position: Position): JsonNode {
     const members = new Map<string, Member>();
     this.#items("{", position, () => {
-      this.#match(SPACE);
+      this.#skip(SPACE);
       if (this.#text[this.#offset] !== '"') {
         const word = this.#peek(WORD);
         throw this.#expected("a key in double quotes", word && `write "${word}"`, this.#peek(KEY));
@@ -232,7 +232,7 @@ class Parser {
         const unclosed = `the "${open}" at ${position.line}:${position.column} is not closed`;
         throw this.#expected(`"," or "${close}"`, isEnd ? unclosed : /["{[\w-]/.test(char) ? "a comma is missing before it" : "");
       }
-      this.#match(SPACE);
+      this.#skip(SPACE);
       if (this.#text[this.#offset] === close) {
         throw this.#fault(comma, `expected ${open === "{" ? "a key" : "a value"} after ",", found "${close}": remove the trailing comma`);
       }
@@ -252,25 +252,26 @@ class Parser {
   #string(): string {
     const start = this.#offset++;
     for (;;) {
-      this.#match(PLAIN_RUN);
+      this.#skip(PLAIN_RUN);
       const char = this.#text[this.#offset];
       if (char === '"') break;
       // The character behind the backslash is not repeated: the string may be a secret.
       const escapes = 'one of \\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX (four hexadecimal digits)';
-      if (char === "\\" && this.#match(ESCAPE) === "") throw this.#fault(this.#offset, `expected ${escapes}, found another escape`);
+      if (char === "\\" && !this.#skip(ESCAPE)) throw this.#fault(this.#offset, `expected ${escapes}, found another escape`);
       if (char === undefined || char === "\n" || char === "\r") {
         throw this.#fault(start, `expected the closing quote of this string, found the end of the ${char ? "line" : "file"}`);
       }
       if (char !== "\\") throw this.#expected("printable characters", `write \\u${hex(char)} inside a string`);
     }
-    const value = JSON.parse(this.#text.slice(start, ++this.#offset)) as string;
+    const written = this.#text.slice(start, ++this.#offset);
+    const value = written.includes("\\") ? (JSON.parse(written) as string) : written.slice(1, -1);
     if (HALF_PAIR.test(value)) this.#report(HALF_PAIR_FOUND, this.#position(start));
     return value;
   }
 
   /** Skips white space and then the character, if it is the next. */
   #take(char: string): boolean {
-    this.#match(SPACE);
+    this.#skip(SPACE);
     if (this.#text[this.#offset] !== char) return false;
     this.#offset++;
     return true;
@@ -282,10 +283,11 @@ class Parser {
     return pattern.test(this.#text) ? this.#text.slice(this.#offset, pattern.lastIndex) : "";
   }
 
-  #match(pattern: RegExp): string {
-    const found = this.#peek(pattern);
-    this.#offset += found.length;
-    return found;
+  #skip(pattern: RegExp): boolean {
+    pattern.lastIndex = this.#offset;
+    const fits = pattern.test(this.#text);
+    if (fits) this.#offset = pattern.lastIndex;
+    return fits;
   }
 
   /** `quoted` is the text found, where it cannot be a value: values may be secrets, so only their kind is given. */
