@@ -6,7 +6,7 @@ import { describe, expect, it } from "vitest";
 import { ERRORS } from "../lib/base/errors.ts";
 import { configJsonSchema, type ConfigInput } from "../lib/config/model.ts";
 import type { JsonSchema } from "../lib/config/schema.ts";
-import { CLIENT_SETTINGS, SETTINGS, type Setting } from "../lib/config/settings.ts";
+import { CLIENT_SETTINGS, SETTINGS, type Setting } from "../lib/config/settings_table.ts";
 import * as everything from "../lib/index.ts";
 import { builtinPlugins } from "../lib/plugins/builtin.ts";
 import { document, documents, found, read, root, tableUnder } from "./support/documents.ts";

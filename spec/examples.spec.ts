@@ -4,7 +4,7 @@ import { createHash } from "node:crypto";
 import { existsSync, readdirSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { formatIssues, loadConfig, type LoadResult } from "../lib/config/load.ts";
-import { SETTINGS, type Setting } from "../lib/config/settings.ts";
+import { SETTINGS, type Setting } from "../lib/config/settings_table.ts";
 import { createGateway, loadPluginModules, version } from "../lib/index.ts";
 import { builtinPlugins } from "../lib/plugins/builtin.ts";
 import { blocksOf, document, documents, found, read, root } from "./support/documents.ts";

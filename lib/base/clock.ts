@@ -1,6 +1,5 @@
 /**
- * Time as an argument: a monotonic clock, the wall clock, and timers, so that specs can turn the hands themselves.
- * What is timed, and for how long, is decided by the callers.
+ * Time as an argument: a monotonic clock, the wall clock, and timers, so that specs can set the time themselves.
  */
 
 export interface Timer {
@@ -18,7 +17,7 @@ export interface Clock {
   after(ms: number, run: () => void): Timer;
 }
 
-/** In milliseconds: node runs longer ones at once, with a warning each. */
+/** In milliseconds: Node runs longer timers at once, with a warning each. */
 export const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 export const systemClock: Clock = {
@@ -33,3 +32,10 @@ export const systemClock: Clock = {
     };
   },
 };
+
+/** Resolves with `done`, or after `maxMs` milliseconds; nothing is cancelled. The wait keeps the process alive. */
+export async function waitAtMost(done: Promise<void>, maxMs: number): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  await Promise.race([done, new Promise((resolve) => (timer = setTimeout(resolve, maxMs)))]);
+  clearTimeout(timer);
+}

@@ -1,9 +1,8 @@
 /**
- * The one table of errors a client can be given: code, status, title, whose fault it is, and whether trying again can help.
- * How an error becomes a reply is `http/reply.ts`.
+ * The table of all errors that a client can get: code, status, title, whose fault it is, and whether a retry can help.
  */
 
-/** Who has to act: the sender of the request, the backend behind the gateway, or the gateway itself. */
+/** Who must act: the sender of the request, the upstream, or the gateway itself. */
 export type Side = "client" | "upstream" | "gateway";
 
 export interface ErrorKind {
@@ -60,7 +59,7 @@ export const ERRORS = Object.freeze({
 
 export type ErrorCode = keyof typeof ERRORS;
 
-/** What was thrown, as text; plugins may throw anything, values without a text included. Never throws. */
+/** A thrown value as text; plugins may throw anything, even values without a text. Never throws. */
 export function messageOf(thrown: unknown, form: "message" | "stack" = "message"): string {
   try {
     return thrown instanceof Error ? String((form === "stack" ? thrown.stack : null) ?? thrown.message) : String(thrown);
@@ -69,7 +68,7 @@ export function messageOf(thrown: unknown, form: "message" | "stack" = "message"
   }
 }
 
-/** A fault that carries its place in the table. Thrown between modules; `message` is for the log, never for the client. */
+/** An error with its code in the table. `message` is for the log, never for the client. */
 export class Fault extends Error {
   readonly code: ErrorCode;
 

@@ -1,17 +1,14 @@
 /**
- * Takes compact JWTs apart (RFC 7519, RFC 7515), and signs and verifies with HS256 those that this program itself has issued.
- * What the claims mean, where a token travels, and other algorithms (`plugins/jwt_keys.ts`), are left to the callers.
+ * Splits compact JWTs (RFC 7519, RFC 7515), and signs and verifies the tokens that this program issues, with HS256.
  */
 import { createHmac, timingSafeEqual } from "node:crypto";
 
 export type JwtClaims = Readonly<Record<string, unknown>>;
 
+/** `now` in milliseconds since 1970; `issuer` is the required `iss`, `audience` the required `aud` or a member of it. */
 export interface JwtExpected {
-  /** Milliseconds since 1970, as `clock.wall()` gives them. */
   readonly now: number;
-  /** What `iss` must be. */
   readonly issuer: string;
-  /** What `aud` must be, or hold when it is a list. */
   readonly audience: string;
 }
 
@@ -24,17 +21,17 @@ export function signJwt(claims: JwtClaims, secret: string | Uint8Array): string 
   return `${signed}.${signature(signed, secret).toString("base64url")}`;
 }
 
-/** A token in the form of one; nothing in it is to be believed yet. */
+/** A well-formed token that is not verified yet. */
 export interface JwtParts {
   readonly header: Readonly<Record<string, unknown>>;
   /** What is signed. */
   readonly signed: string;
   readonly signature: Buffer;
-  /** The claims, or null when they are no object: to be asked for once the signature holds. */
+  /** The claims, or null when they are not an object: to be called once the signature is verified. */
   readonly claims: () => JwtClaims | null;
 }
 
-/** Null when the text is no compact JWS, or longer than `maxLength` characters. Never throws. */
+/** Null when the text is not a compact JWS, or longer than `maxLength` characters. Never throws. */
 export function splitJwt(token: string, maxLength: number): JwtParts | null {
   if (token.length > maxLength) return null;
   const first = token.indexOf(".");
@@ -47,7 +44,7 @@ export function splitJwt(token: string, maxLength: number): JwtParts | null {
   return { header, signed: token.slice(0, last), signature, claims: () => objectOf(body) };
 }
 
-/** Claims are read only once the signature holds. `exp` (seconds since 1970) is required, `nbf` honoured. Never throws. */
+/** Claims are read only once the signature is verified. `exp` (seconds since 1970) is required, `nbf` respected. Never throws. */
 export function verifyJwt(token: string, secret: string | Uint8Array, expected: JwtExpected): JwtVerdict {
   const parts = splitJwt(token, MAX_LENGTH);
   if (parts === null) return refuse("malformed");
@@ -64,7 +61,7 @@ export function verifyJwt(token: string, secret: string | Uint8Array, expected: 
   return holds ? { ok: true, claims } : refuse("audience");
 }
 
-/** In characters; a token of ours has some 300. */
+/** In characters; tokens of this program have about 300. */
 const MAX_LENGTH = 4096;
 
 const HEADER = Buffer.from('{"alg":"HS256","typ":"JWT"}').toString("base64url");
@@ -72,8 +69,8 @@ const HEADER = Buffer.from('{"alg":"HS256","typ":"JWT"}').toString("base64url");
 const refuse = (reason: JwtRefusal): JwtVerdict => ({ ok: false, reason });
 
 /**
- * The header decides nothing: one algorithm is accepted, whatever it says. Members that ask for more (`crit`, `jwk`, `jku`, …)
- * are refused instead of being ignored (RFC 8725 §3.1, §3.10).
+ * Only one algorithm is accepted, whatever the header says. Members that ask for more (`crit`, `jwk`, `jku`, …) are refused instead
+ * of being ignored (RFC 8725 §3.1, §3.10).
  */
 function plainHs256(header: JwtParts["header"]): boolean {
   for (const name in header) if (name !== "alg" && name !== "typ") return false;
@@ -95,7 +92,7 @@ function objectOf(part: string): Record<string, unknown> | null {
   }
 }
 
-/** Strict base64url: node skips foreign characters and stray bits, so only what encodes back to the same text counts. */
+/** Strict base64url: Node skips foreign characters and stray bits, so the bytes must encode back to the same text. */
 function bytesOf(part: string): Buffer | null {
   const bytes = Buffer.from(part, "base64url");
   return bytes.toString("base64url") === part ? bytes : null;

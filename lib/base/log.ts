@@ -1,8 +1,6 @@
 /**
- * The program's own log: one line an event on standard error, readable on a terminal and JSON elsewhere.
- * The access log of requests is `observe/access_log.ts`.
+ * The program's own log: one line an event on standard error, as text for a terminal or as JSON.
  */
-import { jsonText } from "./terminal_json.ts";
 
 export const LOG_LEVELS = ["debug", "info", "warn", "error", "silent"] as const;
 export type LogLevel = (typeof LOG_LEVELS)[number];
@@ -55,4 +53,9 @@ function textLine(time: string, level: LogLevel, message: string, fields?: LogFi
     if (value !== undefined) line += ` ${key}=${typeof value === "string" && /^[\w.:/@+-]+$/.test(value) ? value : jsonText(value)}`;
   }
   return line + "\n";
+}
+
+/** Like JSON.stringify, with null for what JSON cannot express. C1 control characters are escaped, too: terminals obey them. */
+export function jsonText(value: unknown): string {
+  return ((JSON.stringify(value) as string | undefined) ?? "null").replace(/[\x7f-\x9f]/g, (c) => `\\u00${c.charCodeAt(0).toString(16)}`);
 }

@@ -1,5 +1,5 @@
 /**
- * A clock for tests: time stands still until it is moved. The system's clock is `clock.ts`.
+ * A clock for tests: time stands still until it is advanced.
  */
 import type { Clock } from "./clock.ts";
 
@@ -10,7 +10,7 @@ export interface ManualClock extends Clock {
   readonly pending: number;
 }
 
-/** A clock whose hands only the test turns. Starts at 0 monotonic, 2026-01-01T00:00:00Z on the wall. */
+/** A clock that only the test advances. Starts at 0 monotonic, 2026-01-01T00:00:00Z on the wall. */
 export function manualClock(): ManualClock {
   interface Entry {
     due: number;

@@ -1,6 +1,5 @@
 /**
- * Hashes passwords with scrypt (RFC 7914) and compares given ones with stored ones, in constant time.
- * How often somebody may guess, and how many hashes are computed at once, is left to the caller.
+ * Hashes passwords with scrypt (RFC 7914) and compares them with stored ones in constant time.
  */
 import { createHash, randomBytes, scrypt, timingSafeEqual } from "node:crypto";
 
@@ -11,7 +10,7 @@ export async function hashPassword(password: string): Promise<string> {
   return `${PREFIX}32768$8$1$${salt.toString("base64url")}$${hash.toString("base64url")}`;
 }
 
-/** Whether a stored password is a hash: of those nobody can log in with what is stored. */
+/** Whether a stored password is a hash, with which itself nobody can log in. */
 export function isHashed(stored: string): boolean {
   return stored.startsWith(PREFIX);
 }
@@ -24,7 +23,7 @@ export async function verifyPassword(given: string, stored: string): Promise<boo
   return timingSafeEqual(await derive(given, parsed.parameters), parsed.hash);
 }
 
-/** Why `stored` cannot serve as a password; null when it can. To be asked at start, where a slip in a hash can still be mended. */
+/** Why `stored` cannot be used as a password; null when it can. To be called at start, when a mistake can still be corrected. */
 export function passwordProblem(stored: string): string | null {
   if (stored === "") return "the password is empty";
   if (!isHashed(stored)) return null;
@@ -33,8 +32,8 @@ export function passwordProblem(stored: string): string | null {
 }
 
 /**
- * Compares two texts in a time that tells nothing of the stored one: digests have one length, whatever was given. Texts that only
- * differ in how Unicode composes them are the same (RFC 8265 §4.2, NFC).
+ * Compares two texts in a time that reveals nothing of the stored one: all digests have the same length. Texts that differ only in
+ * Unicode composition are equal (RFC 8265 §4.2, NFC).
  */
 export function sameText(given: string, stored: string): boolean {
   return timingSafeEqual(digest(given), digest(stored));
@@ -51,7 +50,7 @@ interface Parameters {
   readonly length: number;
 }
 
-/** The stored hash taken apart, or what is wrong with it. Bounded, so that a hash from elsewhere cannot ask for gigabytes or minutes. */
+/** The parts of the stored hash, or what is wrong with it. Limited, so that a foreign hash cannot demand gigabytes or minutes. */
 function parse(stored: string): { parameters: Parameters; hash: Buffer } | string {
   const fields = stored.split("$");
   if (fields.length !== 6) return "a scrypt hash has six fields, scrypt$N$r$p$salt$hash";

@@ -1,11 +1,10 @@
 /**
- * Says whether files hold what TLS needs in PEM form: certificates, and the private key that belongs to them.
- * Reading the files, and whom to tell, is left to the callers. No sentence repeats what a file holds.
+ * Checks the PEM files that TLS needs: certificates, and the private key that belongs to them. No message repeats the content.
  */
 import { createPrivateKey, X509Certificate } from "node:crypto";
 import { createSecureContext } from "node:tls";
 
-/** Completes "the file …": undefined when it holds certificates and nothing else is wrong with it. */
+/** Completes "the file …": undefined when it contains valid certificates. */
 export function certificatesProblem(content: Buffer): string | undefined {
   const blocks = content.toString("latin1").match(CERTIFICATE);
   if (blocks === null) return "is not a certificate in PEM form: it has no line -----BEGIN CERTIFICATE-----";
@@ -22,10 +21,10 @@ export function certificatesProblem(content: Buffer): string | undefined {
 
 const CERTIFICATE = /-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----[^]*?(?:-----END (?:X509 |TRUSTED )?CERTIFICATE-----|$)/g;
 
-/** Completes "the file …": undefined when it holds a private key without a passphrase. */
+/** Completes "the file …": undefined when it contains a private key without a passphrase. */
 export function keyProblem(content: Buffer): string | undefined {
   if (ENCRYPTED.test(content.toString("latin1"))) {
-    return "is protected by a passphrase, for which nobody could be asked: store it without one (openssl pkey -in FILE -out NEW)";
+    return "is protected by a passphrase, which nobody could type in: store it without one (openssl pkey -in FILE -out NEW)";
   }
   try {
     createPrivateKey(content);
@@ -38,26 +37,20 @@ export function keyProblem(content: Buffer): string | undefined {
 /** PKCS #8 names it in its first line, older forms in a header of their own. */
 const ENCRYPTED = /-----BEGIN ENCRYPTED PRIVATE KEY-----|^Proc-Type: 4,ENCRYPTED/m;
 
-/** What is wrong with a certificate chain and a key, each right by itself, when they are used together. */
+/** What is wrong with a valid certificate chain and a valid key together. */
 export function pairProblem(cert: Buffer, key: Buffer): "mismatch" | { readonly unusable: string } | undefined {
   if (!new X509Certificate(cert).checkPrivateKey(createPrivateKey(key))) return "mismatch";
   try {
     createSecureContext({ cert, key, minVersion: "TLSv1.2" });
     return undefined;
   } catch (error) {
-    // What single files do not show: a key too short for today's TLS, a signature nobody accepts any more.
+    // Only the pair shows it: a key too short for today's TLS, a signature algorithm that is no longer accepted.
     return { unusable: (error as Error).message };
   }
 }
 
-export interface OutOfTime {
-  readonly problem: "has expired" | "is not valid yet";
-  /** As the certificate says it: "Jan  1 00:00:00 2021 GMT". */
-  readonly date: string;
-}
-
-/** Whether the first certificate's time is over, or still to come; `wall` in milliseconds since 1970. */
-export function validityProblem(cert: Buffer, wall: number): OutOfTime | undefined {
+/** Whether the first certificate is valid now; `wall` in milliseconds since 1970, `date` as "Jan  1 00:00:00 2021 GMT". */
+export function validityProblem(cert: Buffer, wall: number): { readonly problem: string; readonly date: string } | undefined {
   const { validFrom, validTo } = new X509Certificate(cert);
   if (wall > Date.parse(validTo)) return { problem: "has expired", date: validTo };
   if (wall < Date.parse(validFrom)) return { problem: "is not valid yet", date: validFrom };
@@ -65,15 +58,15 @@ export function validityProblem(cert: Buffer, wall: number): OutOfTime | undefin
 }
 
 export interface CertificateFacts {
-  /** Host names and addresses it is for, as it writes them: "*.example.com", "192.0.2.1"; other kinds of names are left out. */
+  /** Its host names and addresses, as written: "*.example.com", "192.0.2.1"; other kinds of names are left out. */
   readonly names: readonly string[];
-  /** The subject's common name where there are no such names: some clients go by it then, browsers do not (RFC 9525 §2). */
+  /** The subject's common name if there are no such names: some clients still use it, browsers do not (RFC 9525 §2). */
   readonly commonName: string | null;
-  /** The end of its time, in milliseconds since 1970. */
+  /** End of its validity, in milliseconds since 1970. */
   readonly notAfter: number;
 }
 
-/** What is told of the first certificate. */
+/** The facts about the first certificate that are displayed. */
 export function factsOf(cert: Buffer): CertificateFacts {
   const { subject, subjectAltName, validTo } = new X509Certificate(cert);
   const found = alternativeNames(subjectAltName ?? "").filter(({ type }) => type === "DNS" || type === "IP");
@@ -82,8 +75,8 @@ export function factsOf(cert: Buffer): CertificateFacts {
 }
 
 /**
- * Subject alternative names as node writes them: joined with ", " and quoted, as JSON strings, where that or a quote could be misread.
- * The type is "DNS", "IP", "URI", "email", …
+ * Reads subject alternative names as Node writes them: joined with ", ", and quoted as JSON strings where that could be misread. The type
+ * is "DNS", "IP", "URI", "email", …
  */
 export function alternativeNames(text: string): { readonly type: string; readonly name: string }[] {
   const names: { type: string; name: string }[] = [];

@@ -1,6 +1,5 @@
 /**
- * Counts what happened within the last so many milliseconds, in ten steps: bounded memory, no timer, a step of inexactness.
- * What is counted, and what the count means, is the callers' affair.
+ * Counts events within a sliding time window, in ten steps: bounded memory, no timer, exact to one step.
  */
 
 const STEPS = 10;
@@ -12,7 +11,7 @@ export class RollingCount {
   #newest = 0;
   #sum = 0;
 
-  /** `windowMs` in milliseconds, at least 1. What is older than the window, or up to a tenth of it younger, is forgotten. */
+  /** `windowMs` is at least 1. Events older than the window are forgotten, some up to a tenth of the window early. */
   constructor(windowMs: number) {
     this.#stepMs = windowMs / STEPS;
   }
@@ -37,7 +36,7 @@ export class RollingCount {
   #moveTo(now: number): void {
     const step = Math.floor(now / this.#stepMs);
     if (step === this.#newest) return;
-    // Further than the whole window: one round empties it.
+    // After more than the whole window, one round empties it.
     const first = Math.max(this.#newest + 1, step - STEPS + 1);
     for (let i = first; i <= step; i++) {
       this.#sum -= this.#steps[i % STEPS]!;

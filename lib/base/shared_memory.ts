@@ -1,15 +1,31 @@
 /**
- * Remembers results that are expensive to find again, for many owners within one bound of bytes. When it is full, the results that nobody
- * has asked for lately go first, whoever owns them.
+ * Remembers results that are expensive to compute, for many owners within one limit of bytes. When it is full, the results that nobody
+ * asked for lately are dropped first, whoever owns them.
  */
 
+/** So that one admission takes bounded time, even if every result has been asked for. */
+const MAX_CHANCES = 16;
+
+/** An estimate of the memory of an item beside its key and value: the item and two table entries. */
+const OVERHEAD = 250;
+
+interface Item {
+  readonly key: string;
+  readonly value: unknown;
+  readonly bytes: number;
+  readonly owner: Map<string, Item>;
+  /** Since it was last considered for dropping. */
+  wasAskedFor: boolean;
+}
+
 export class SharedMemory {
-  readonly #most: number;
-  readonly #items = new Set<Item<unknown>>();
+  readonly #maxBytes: number;
+  /** Of all owners, the oldest first. */
+  readonly #items = new Set<Item>();
   #used = 0;
 
-  constructor(mostBytes: number) {
-    this.#most = mostBytes;
+  constructor(maxBytes: number) {
+    this.#maxBytes = maxBytes;
   }
 
   /** Bytes of everything that is remembered. */
@@ -17,89 +33,67 @@ export class SharedMemory {
     return this.#used;
   }
 
-  /** The memory of one owner: no other owner sees what it holds. */
+  /** The memory of one owner: no other owner sees its content. */
   part<V>(): MemoryPart<V> {
-    const admit = (item: Item<V>) => this.#admit(item);
-    const forget = (item: Item<V>) => {
-      if (this.#items.delete(item)) this.#used -= item.bytes;
-    };
-    return new MemoryPart(admit, forget);
+    return new MemoryPart(this);
   }
 
-  /** False when the item alone is larger than the bound. */
-  #admit(item: Item<unknown>): boolean {
-    if (item.bytes > this.#most) return false;
-    let chances = MOST_CHANCES;
+  /** Does nothing if the item alone exceeds the limit. */
+  add(item: Item): void {
+    if (item.bytes > this.#maxBytes) return;
+    let chances = MAX_CHANCES;
     for (const oldest of this.#items) {
-      if (this.#used + item.bytes <= this.#most) break;
-      this.#items.delete(oldest);
+      if (this.#used + item.bytes <= this.#maxBytes) break;
       if (oldest.wasAskedFor && chances-- > 0) {
         oldest.wasAskedFor = false;
+        this.#items.delete(oldest);
         this.#items.add(oldest);
-      } else {
-        this.#used -= oldest.bytes;
-        oldest.forgotten();
-      }
+      } else this.remove(oldest);
     }
     this.#items.add(item);
     this.#used += item.bytes;
-    return true;
+    item.owner.set(item.key, item);
+  }
+
+  remove(item: Item): void {
+    item.owner.delete(item.key);
+    if (this.#items.delete(item)) this.#used -= item.bytes;
   }
 }
 
-/** So that one admission takes bounded time, even when everything has been asked for. */
-const MOST_CHANCES = 16;
-
-/** An estimate of what an item costs beside its key and value: the item, its closure, two table entries. */
-const OVERHEAD = 250;
-
-interface Item<V> {
-  readonly value: V;
-  readonly bytes: number;
-  /** Since it was last looked at for its turn to go. */
-  wasAskedFor: boolean;
-  readonly forgotten: () => void;
-}
-
-/** What one owner remembers. An owner that is closed remembers nothing any more. */
+/** What one owner remembers; nothing once it is closed. */
 export class MemoryPart<V> {
-  readonly #known = new Map<string, Item<V>>();
-  readonly #admit: (item: Item<V>) => boolean;
-  readonly #forget: (item: Item<V>) => void;
+  readonly #known = new Map<string, Item>();
+  readonly #memory: SharedMemory;
   #isClosed = false;
 
-  constructor(admit: (item: Item<V>) => boolean, forget: (item: Item<V>) => void) {
-    this.#admit = admit;
-    this.#forget = forget;
+  constructor(memory: SharedMemory) {
+    this.#memory = memory;
   }
 
   get(key: string): V | undefined {
     const item = this.#known.get(key);
     if (item === undefined) return undefined;
     item.wasAskedFor = true;
-    return item.value;
+    return item.value as V;
   }
 
   /** `key` is ASCII text; `bytes` estimates the memory of `value`. */
   set(key: string, value: V, bytes: number): void {
     this.delete(key);
     if (this.#isClosed) return;
-    // A copy: a text that is part of a longer one, such as a header of a whole request, would keep all of it alive.
+    // A copy: a substring of a longer text, such as a header of a whole request, would keep all of it in memory.
     const own = Buffer.from(key, "latin1").toString("latin1");
-    const item = { value, bytes: bytes + own.length + OVERHEAD, wasAskedFor: false, forgotten: () => void this.#known.delete(own) };
-    if (this.#admit(item)) this.#known.set(own, item);
+    this.#memory.add({ key: own, value, bytes: bytes + own.length + OVERHEAD, owner: this.#known, wasAskedFor: false });
   }
 
   delete(key: string): void {
     const item = this.#known.get(key);
-    if (item === undefined) return;
-    this.#known.delete(key);
-    this.#forget(item);
+    if (item !== undefined) this.#memory.remove(item);
   }
 
   close(): void {
     this.#isClosed = true;
-    for (const item of this.#known.values()) this.#forget(item);
-    this.#known.clear();
+    for (const item of this.#known.values()) this.#memory.remove(item);
   }
 }

@@ -1,5 +1,5 @@
 /**
- * Finds the known name a mistyped word most likely meant, for "did you mean". How the question is put is left to the callers.
+ * Finds the known name that is nearest to a mistyped word, for "did you mean".
  */
 
 /** Longer words are not compared: the work grows with the square of the length. */

@@ -1,5 +1,5 @@
 /**
- * Lets a bounded number of tasks run at once and a bounded number wait. What to do when there is no room is left to the caller.
+ * Lets a limited number of tasks run at once and a limited number wait.
  */
 
 export interface TaskQueue {
@@ -17,9 +17,9 @@ export function createTaskQueue(mostRunning: number, mostWaiting: number): TaskQ
       return running < mostRunning || waiting.length < mostWaiting;
     },
     async take(task) {
-      // Who is called from the queue inherits the place of the one that leaves, so nobody can step in between.
+      // A task from the queue inherits the place of the task that ends, so no other task can take it in between.
       if (running < mostRunning) running += 1;
-      else await new Promise<void>((called) => waiting.push(called));
+      else await new Promise<void>((start) => waiting.push(start));
       try {
         return await task();
       } finally {

@@ -1,6 +1,5 @@
 /**
- * Lets long work go on in slices: of all work that waits, one slice runs in each turn of the event loop, in the order in which it came.
- * How long a slice is, is decided by the work itself.
+ * Divides long work into slices: each turn of the event loop runs one slice of all work that waits, in order of arrival.
  */
 
 /** Resolves when the next slice may run. */

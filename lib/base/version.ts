@@ -1,12 +1,12 @@
 /**
- * The version of this package, as its package.json says. Who may see it is left to others.
+ * The version of this package, from its package.json.
  */
 import { readFileSync } from "node:fs";
 
-/** SemVer. "0.0.0-unknown" where the files have been taken out of their package. */
+/** SemVer; "0.0.0-unknown" if the files were taken out of their package. */
 export const version: string = versionAbove(new URL(import.meta.url));
 
-/** Walks up, for this file stands at lib/base/ in the sources and at dist/lib/base/ once built. */
+/** Searches upwards: this file is in lib/base/ in the sources and in dist/lib/base/ once built. */
 function versionAbove(file: URL): string {
   for (let folder = new URL(".", file); ; folder = new URL("..", folder)) {
     try {

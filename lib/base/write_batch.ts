@@ -1,39 +1,38 @@
 /**
- * Lets what is ready to be sent leave together, one behind the other, when all that came in the same round of the event loop has been
- * looked at. What is sent, and over which connection, is the callers' affair.
+ * Collects the writes of one round of the event loop and sends them together at its end.
  *
- * A write whose reader sleeps has to wake it first, which costs more than the write itself. Sent as soon as it is ready, every message
- * finds its reader asleep again; behind the others of its round it finds it awake (30 % of the processor time of a small request).
+ * A write to a sleeping reader has to wake it, which costs more than the write itself. Writes that follow each other find their reader
+ * awake: this saves 30 % of the processor time of a small request.
  */
-// Node's own: a host's tests put theirs in the place of the global one, to hold the time, and nothing would leave.
+// Node's own function: the tests of an embedder may replace the global one to stop time, and nothing would be sent.
 import { setImmediate } from "node:timers";
 
 export class WriteBatch {
   #ready: (() => void)[] = [];
-  #leaves = false;
+  #isScheduled = false;
   readonly #most: number;
 
-  /** `most`: how many may wait for each other, so that the first need not wait long; default 64. */
+  /** `most` writes are sent without waiting for the end of the round; default 64. */
   constructor(most = 64) {
     this.#most = most;
   }
 
-  /** Calls `send` soon: at the end of this round, or when as many as may are ready. It must not throw. */
+  /** Calls `send` at the end of this round, or when `most` writes are ready. It must not throw. */
   add(send: () => void): void {
     if (this.#ready.push(send) >= this.#most) return this.now();
-    if (this.#leaves) return;
-    this.#leaves = true;
+    if (this.#isScheduled) return;
+    this.#isScheduled = true;
     setImmediate(() => {
-      this.#leaves = false;
+      this.#isScheduled = false;
       this.now();
     });
   }
 
-  /** Lets all leave that are ready: what comes next may end the connections they leave over. */
+  /** Sends all that is ready, before the caller ends the connections. */
   now(): void {
-    const leaving = this.#ready;
-    // What is sent may make more ready.
+    const batch = this.#ready;
+    // Sending may add more.
     this.#ready = [];
-    for (const send of leaving) send();
+    for (const send of batch) send();
   }
 }

@@ -1,5 +1,5 @@
 /**
- * Writes addresses of listeners as people and their browsers use them. Which ones there are is `start.ts`.
+ * Writes addresses of listeners as people and their browsers use them.
  */
 import type { AddressInfo } from "node:net";
 
@@ -12,14 +12,14 @@ export function urlOf(scheme: string, { address, port }: Pick<AddressInfo, "addr
   return `${scheme}://${where(address, port)}`;
 }
 
-/** Where a client on this machine finds a listener: "http://0.0.0.0:8008" -> "http://localhost:8008". */
+/** The listener's URL for a client on this machine: "http://0.0.0.0:8008" -> "http://localhost:8008". */
 export function reachable(listener: string): string {
   const url = new URL(listener);
   if (["0.0.0.0", "[::]", "127.0.0.1", "[::1]"].includes(url.hostname)) url.hostname = "localhost";
   return url.origin;
 }
 
-/** Whether only this machine can come in at a host that a setting names. */
+/** Whether a listener on this host can be reached from this machine only. */
 export function isLoopback(host: string): boolean {
   return host === "localhost" || host === "::1" || /^127(\.\d+){3}$/.test(host);
 }

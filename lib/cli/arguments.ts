@@ -1,67 +1,73 @@
 /**
- * Splits a command line into verb, flags and operands. What a flag means is `config/settings.ts` or the verb's own affair.
+ * Splits a command line into command, flags and operands.
  */
 import { suggest } from "../base/suggest.ts";
-import { isSwitch } from "../config/settings.ts";
+import { isSwitch, unknownFlags, type SettingsTable } from "../config/settings_table.ts";
+import { Failure, type ExitCode } from "./failure.ts";
+
+export interface Command {
+  /** One word that may follow the name, as help writes it: "[FILE]". Default: none. */
+  readonly operand?: string;
+  /** One sentence for help, without its full stop. */
+  readonly about: string;
+  /** The settings that are its flags. */
+  readonly settings: SettingsTable;
+  /** What to do instead of writing more words behind the name. */
+  readonly remedy?: string;
+  /** Throws a `Failure` or a `ConfigError`. */
+  run(given: Arguments): Promise<ExitCode>;
+}
 
 export interface Arguments {
-  readonly verb: string;
-  /** Whether the verb was written. */
+  readonly command: string;
+  /** Whether the command was written. */
   readonly isNamed: boolean;
   /** `--name value`, `--name=value`, or `--name` alone (true). */
   readonly flags: Readonly<Record<string, string | true>>;
   readonly operands: readonly string[];
 }
 
-/** A command line that cannot be understood; `message` says what to write instead. */
-export class UsageError extends Error {}
-
 /** Flags that take no value, whatever follows them. */
-const SWITCHES = ["help", "version"];
+const VALUELESS = ["help", "version"];
 
 /**
- * The verb is the first word that is none of a flag's; without one it is "run". A flag that is true or false leaves a verb behind it alone:
- * `--manager run`. Throws a `UsageError`.
+ * The command is the first word that is not part of a flag; the default is "run". A command may follow a flag that is true or false
+ * directly: `--manager run`. Throws a `Failure`.
  */
-export function readArguments(words: readonly string[], verbs: readonly string[]): Arguments {
-  const flags = Object.create(null) as Record<string, string | true>; // so that --constructor is as unknown as any other
+export function readArguments(words: readonly string[], commands: readonly string[]): Arguments {
+  const flags = Object.create(null) as Record<string, string | true>; // without a prototype --constructor is as unknown as any other
   const operands: string[] = [];
-  let verb: string | null = null;
+  let command: string | null = null;
+  const hasValue = (name: string, next: string | undefined) => {
+    if (next === undefined || VALUELESS.includes(name) || next.startsWith("--")) return false;
+    return command !== null || !isSwitch(name) || !commands.includes(next);
+  };
   for (let i = 0; i < words.length; i++) {
     const word = words[i]!;
     if (word === "-h") flags.help = true;
     else if (word === "-v") flags.version = true;
     else if (word.startsWith("--") && word.length > 2) {
-      const equals = word.indexOf("=");
-      const name = word.slice(2, equals < 0 ? undefined : equals);
-      if (name in flags) throw new UsageError(`--${name} is given twice`);
-      const next = words[i + 1];
-      if (equals >= 0) flags[name] = word.slice(equals + 1);
-      else if (!SWITCHES.includes(name) && next !== undefined && !next.startsWith("--") && !(verb === null && isSwitch(name) && verbs.includes(next))) {
-        flags[name] = next;
-        i++;
-      } else flags[name] = true;
+      const [, name = "", value] = /^--([^=]*)(?:=(.*))?$/s.exec(word)!;
+      if (name in flags) throw new Failure(`--${name} is given twice`, 2);
+      if (value !== undefined) flags[name] = value;
+      else flags[name] = hasValue(name, words[i + 1]) ? words[++i]! : true;
     } else if (word.startsWith("-") && word !== "-") {
-      throw new UsageError(`${word} is not a known flag; flags are written --name value, --help lists them`);
-    } else if (verb === null) {
-      if (!verbs.includes(word)) {
-        const nearest = suggest(word, verbs);
-        const file = word.endsWith(".json") ? `; a configuration is named by --config ${word}` : "";
-        throw new UsageError(`"${word}" is not a command${nearest === undefined ? file : `; did you mean "${nearest}"?`} (--help lists them)`);
-      }
-      verb = word;
-    } else operands.push(word);
+      throw new Failure(`${word} is not a known flag; flags are written --name value, --help lists them`, 2);
+    } else if (command !== null) operands.push(word);
+    else if (commands.includes(word)) command = word;
+    else throw notACommand(word, commands);
   }
-  return { verb: verb ?? "run", isNamed: verb !== null, flags, operands };
+  return { command: command ?? "run", isNamed: command !== null, flags, operands };
 }
 
-/** For verbs with few flags of their own: everything beside them is an error. */
-export function onlyFlags(given: Arguments, known: readonly string[], mostOperands: number): void {
-  for (const flag of Object.keys(given.flags)) {
-    if (known.includes(flag)) continue;
-    const nearest = suggest(flag, known);
-    throw new UsageError(`--${flag} is not a flag of "${given.verb}"${nearest === undefined ? "" : `; did you mean --${nearest}?`}`);
-  }
-  const surplus = given.operands[mostOperands];
-  if (surplus !== undefined) throw new UsageError(`"${surplus}" is one word too many for "${given.verb}"`);
+export function notACommand(word: string, commands: readonly string[]): Failure {
+  const nearest = suggest(word, commands);
+  const file = word.endsWith(".json") ? `; name a configuration with --config ${word}` : "";
+  return new Failure(`"${word}" is not a command${nearest === undefined ? file : `; did you mean "${nearest}"?`} (--help lists them)`, 2);
+}
+
+/** For commands that read no settings. Throws a `Failure`. */
+export function refuseOtherFlags({ flags }: Arguments, settings: SettingsTable): void {
+  const issues = unknownFlags(flags, settings);
+  if (issues.length > 0) throw Failure.ofUsage(issues);
 }

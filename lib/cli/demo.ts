@@ -1,46 +1,55 @@
 /**
- * `edge-gateway demo`: two small upstreams inside this process, the gateway in front of them, the admin interface and the
- * management UI beside it, and curl lines that show what it does.
+ * `edge-gateway demo`: a gateway with admin interface and management UI before two small upstreams in this process, and curl lines to try.
  */
 import { randomBytes } from "node:crypto";
 import http from "node:http";
 import type { AddressInfo } from "node:net";
 import { version } from "../base/version.ts";
 import type { ConfigInput } from "../config/model.ts";
+import { SETTINGS } from "../config/settings_table.ts";
+import { readSettings } from "../config/settings.ts";
 import { reachable } from "./addresses.ts";
-import { UsageError, type Arguments } from "./arguments.ts";
-import type { ExitCode } from "./failure.ts";
-import { endBySignal, logFor, reloadFrom, settingsFrom } from "./run.ts";
+import type { Command } from "./arguments.ts";
+import { accepted, Failure } from "./failure.ts";
+import { logFor, reloadFrom } from "./run.ts";
+import { drain, untilStopped } from "./shutdown.ts";
 import { start } from "./start.ts";
-import { untilStopped } from "./stop.ts";
 
 const DEMO_KEY = "demo-key";
+const { configPath, ...settings } = SETTINGS;
 
-/** Ports and the like can be set as for `run`; the configuration is the demo's own. Resolves at shutdown. */
-export async function demo(given: Arguments): Promise<ExitCode> {
-  if (given.operands.length > 0 || given.flags.config !== undefined) throw new UsageError("the demo brings its own configuration");
-  // Credentials of its own, whatever the environment holds: these are printed.
-  const password = randomBytes(9).toString("base64url");
-  const own = { ADMIN_USER: "admin", ADMIN_PASSWORD: password, ADMIN_PASSWORD_FILE: "", MANAGER: "true", MANAGER_BACKEND_API_URL: "", MANAGER_BACKEND_CA_PATH: "" };
-  const environment = { LOG_FORMAT: "text", ...process.env, ...own };
-  const settings = { ...settingsFrom(given, environment), configPath: "(demo)" };
-  const log = logFor(settings);
-  const backends = await Promise.all([startBackend("one"), startBackend("two")]);
-  try {
-    const config = demoConfig(backends.map(portOf));
-    const started = await start(settings, { config, reload: async (begun) => reloadFrom((await begun).gateway, "admin", settings, log) }, log);
-    const stopped = untilStopped(endBySignal(started, settings, log), log);
-    process.stdout.write(tour(reachable(started.http[0]!), reachable(started.adminUrl!), started.managerUrl, settings.admin!));
-    return await stopped;
-  } finally {
-    for (const backend of backends) {
-      backend.close();
-      backend.closeAllConnections();
+export const demo: Command = {
+  about: "Start a complete example inside this process, with curl lines to try",
+  settings,
+  remedy: "the demo has its own configuration",
+  async run(given) {
+    if (given.flags.config !== undefined) throw new Failure("the demo has its own configuration: leave --config out", 2);
+    // Its own credentials, whatever the environment contains: they are printed.
+    const password = randomBytes(9).toString("base64url");
+    const admin = { ADMIN_USER: "admin", ADMIN_PASSWORD: password, ADMIN_PASSWORD_FILE: "" };
+    const ownManager = { MANAGER: "true", MANAGER_BACKEND_API_URL: "", MANAGER_BACKEND_CA_PATH: "" };
+    const environment = { LOG_FORMAT: "text", ...process.env, ...admin, ...ownManager };
+    const read = accepted(readSettings(given.flags, environment, { terminal: process.stderr.isTTY === true }));
+    const settings = { ...read, configPath: "(demo)" };
+    const log = logFor(settings);
+    const backends = await Promise.all([startBackend("one"), startBackend("two")]);
+    try {
+      const config = demoConfig(backends.map(portOf));
+      const starting = start(settings, { config, reload: async () => reloadFrom((await starting).gateway, "admin", settings, log) }, log);
+      const started = await starting;
+      const stopped = untilStopped((signal) => drain(signal, started, settings, log), log);
+      process.stdout.write(tour(reachable(started.http[0]!), reachable(started.adminUrl!), started.managerUrl, password));
+      return await stopped;
+    } finally {
+      for (const backend of backends) {
+        backend.close();
+        backend.closeAllConnections();
+      }
     }
-  }
-}
+  },
+};
 
-/** Says who it is and what it was asked for. */
+/** Answers with its name and the request. */
 function startBackend(name: string): Promise<http.Server> {
   const server = http.createServer((request, response) => {
     const body = JSON.stringify({ upstream: name, method: request.method, path: request.url, forwarded_for: request.headers["x-forwarded-for"] });
@@ -76,10 +85,11 @@ function demoConfig(ports: readonly number[]): ConfigInput {
   };
 }
 
-function tour(url: string, adminUrl: string, managerUrl: string | null, admin: { readonly user: string; readonly password: string }): string {
-  // The demo's certificate, where one is set, need not be known to curl.
+function tour(url: string, adminUrl: string, managerUrl: string | null, password: string): string {
+  // curl need not know the certificate that may be set.
+  const ui = managerUrl === null ? "" : `# Management UI: log in as admin with the password ${password}\n${managerUrl}\n\n`;
   const curl = adminUrl.startsWith("https:") ? "curl -k" : "curl";
-  return `edge-gateway ${version} demo, gateway on ${url}, admin on ${adminUrl} (${admin.user} / ${admin.password})
+  return `edge-gateway ${version} demo, gateway on ${url}, admin on ${adminUrl} (admin / ${password})
 Paste these into another terminal:
 
 # Routing: base_path /shop is taken off, {id} matches one segment. Round robin: the two upstreams answer in turn
@@ -99,12 +109,9 @@ curl -s -H 'apiKey: ${DEMO_KEY}' ${url}/shop/orders
 for i in 1 2 3 4; do curl -s -o /dev/null -w '%{http_code}\\n' ${url}/shop/search; done
 
 # Admin interface: log in, keep the cookie, read the configuration
-${curl} -s -X POST -u '${admin.user}:${admin.password}' -c /tmp/edge-gateway-demo.cookies ${adminUrl}/login
+${curl} -s -X POST -u 'admin:${password}' -c /tmp/edge-gateway-demo.cookies ${adminUrl}/login
 ${curl} -s -b /tmp/edge-gateway-demo.cookies ${adminUrl}/gateway
 
-${managerUrl === null ? "" : `# Management UI: open it in a browser, log in as ${admin.user} with the password ${admin.password}
-${managerUrl}
-
-`}Ctrl-C ends the demo.
+${ui}Ctrl-C ends the demo.
 `;
 }

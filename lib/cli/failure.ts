@@ -1,30 +1,43 @@
 /**
- * How the program ends, and why a start failed, in a sentence that names the setting to change. Printing it is `main.ts`.
+ * How the program ends, and failures of a start as sentences that name the setting to change.
  */
 import { readFileSync } from "node:fs";
+import { whyUnreadable } from "../config/references.ts";
+import type { SettingsRead } from "../config/settings.ts";
 
 /** 0: done as asked. 1: it failed while running. 2: the command line, the settings or the configuration are wrong. */
 export type ExitCode = 0 | 1 | 2;
 
 /** Ends the program with this message and exit code. */
-export class StartError extends Error {
+export class Failure extends Error {
   readonly exitCode: ExitCode;
 
   constructor(message: string, exitCode: ExitCode) {
     super(message);
     this.exitCode = exitCode;
   }
+
+  static ofUsage(issues: readonly string[]): Failure {
+    return new Failure(issues.join("\nedge-gateway: "), 2);
+  }
 }
 
-/** `port` and `hosts` are the names of the settings, `where` is what could not be bound: "0.0.0.0:8008". */
-export function listenFailure(error: NodeJS.ErrnoException, where: string, port: string, host: string): StartError {
+/** Throws a `Failure` with everything that is wrong. */
+export function accepted<T>(read: SettingsRead<T>): T {
+  if (!read.ok) throw Failure.ofUsage(read.issues);
+  return read.settings;
+}
+
+/** `port` and `host` are the names of the settings, `where` is what could not be bound: "0.0.0.0:8008". */
+export function listenFailure(error: NodeJS.ErrnoException, where: string, port: string, host: string): Failure {
+  const setting = (variable: string) => `${variable} (--${variable.toLowerCase().replaceAll("_", "-")})`;
   const remedy: { readonly [code: string]: string } = {
-    EADDRINUSE: `the port is already in use; stop what listens there, or choose another port with ${port} (${flag(port)})`,
-    EACCES: `this user may not listen there; choose a port above 1023 with ${port} (${flag(port)})`,
-    EADDRNOTAVAIL: `this machine has no such address; choose another with ${host} (${flag(host)})`,
-    ENOTFOUND: `the name has no address; choose another with ${host} (${flag(host)})`,
+    EADDRINUSE: `the port is already in use; stop the program that listens there, or choose another port with ${setting(port)}`,
+    EACCES: `this user may not listen there; choose a port above 1023 with ${setting(port)}`,
+    EADDRNOTAVAIL: `this machine has no such address; choose another with ${setting(host)}`,
+    ENOTFOUND: `the name has no address; choose another with ${setting(host)}`,
   };
-  return new StartError(`cannot listen on ${where}: ${remedy[error.code ?? ""] ?? error.message}`, 1);
+  return new Failure(`cannot listen on ${where}: ${remedy[error.code ?? ""] ?? error.message}`, 1);
 }
 
 /** The bytes of a file that a setting names. */
@@ -32,16 +45,6 @@ export function readNamedFile(path: string, setting: string, what: string): Buff
   try {
     return readFileSync(path);
   } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException;
-    const why: { readonly [code: string]: string } = {
-      ENOENT: "there is no such file",
-      EACCES: "this user may not read it",
-      EISDIR: "it is a directory",
-    };
-    throw new StartError(`cannot read the ${what} ${path} (${setting}): ${why[code ?? ""] ?? message}`, 2);
+    throw new Failure(`cannot read the ${what} ${path} (${setting}): ${whyUnreadable(error)}`, 2);
   }
-}
-
-function flag(variable: string): string {
-  return `--${variable.toLowerCase().replaceAll("_", "-")}`;
 }

@@ -2,21 +2,24 @@
  * `edge-gateway hash-password`: reads a password from standard input, where no process list shows it, and prints its hash.
  */
 import { createInterface } from "node:readline";
-import { hashPassword } from "../base/password.ts";
-import { onlyFlags, UsageError, type Arguments } from "./arguments.ts";
-import type { ExitCode } from "./failure.ts";
+import { hashPassword as hash } from "../base/password.ts";
+import { refuseOtherFlags, type Command } from "./arguments.ts";
+import { Failure } from "./failure.ts";
 
-export async function hashPasswordCommand(given: Arguments): Promise<ExitCode> {
-  // It is not repeated: it may be the password.
-  if (given.operands.length > 0) throw new UsageError('"hash-password" takes no password on the command line, where others could read it: write it to standard input');
-  onlyFlags(given, [], 0);
-  const [password = "", again] = await readPassword();
-  if (password === "") throw new UsageError("the password is empty; write it to standard input: edge-gateway hash-password < file");
-  // What cannot be seen while it is typed is mistyped unseen, and locks everybody out.
-  if (again !== password && process.stdin.isTTY) throw new UsageError("the two passwords are not the same");
-  process.stdout.write(`${await hashPassword(password)}\n`);
-  return 0;
-}
+export const hashPassword: Command = {
+  about: "Read a password from standard input and print its hash for ADMIN_PASSWORD",
+  settings: {},
+  remedy: "write the password to standard input, since other users could read it on the command line",
+  async run(given) {
+    refuseOtherFlags(given, {});
+    const [password = "", again] = await readPassword();
+    if (password === "") throw new Failure("the password is empty; write it to standard input: edge-gateway hash-password < file", 2);
+    // A password that cannot be seen while it is typed may be mistyped, and would lock everybody out.
+    if (again !== password && process.stdin.isTTY) throw new Failure("the two passwords are not the same", 2);
+    process.stdout.write(`${await hash(password)}\n`);
+    return 0;
+  },
+};
 
 /** The first line of standard input. At a terminal it is asked for twice, and not echoed. */
 function readPassword(): Promise<readonly string[]> {

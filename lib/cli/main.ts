@@ -1,59 +1,70 @@
 /**
- * The command line: finds the verb, runs it, and turns what it throws into one clear message and an exit code.
- * Each verb is a file of its own.
+ * The command line: finds the command, runs it, and turns what it throws into one clear message and an exit code.
  */
 import { version } from "../base/version.ts";
 import { ConfigError } from "../gateway/gateway.ts";
-import { readArguments, UsageError, type Arguments } from "./arguments.ts";
+import { notACommand, readArguments, refuseOtherFlags, type Command } from "./arguments.ts";
+import { schema, validate } from "./config_file.ts";
 import { demo } from "./demo.ts";
-import { StartError, type ExitCode } from "./failure.ts";
-import { hashPasswordCommand } from "./hash_password.ts";
-import { help, printHelp, type CommandName } from "./help.ts";
-import { managerCommand } from "./manager.ts";
-import { reloadCommand } from "./reload.ts";
+import { Failure, type ExitCode } from "./failure.ts";
+import { hashPassword } from "./hash_password.ts";
+import { helpText, helpTextOf } from "./help.ts";
+import { manager } from "./manager.ts";
+import { reload } from "./reload.ts";
 import { run } from "./run.ts";
-import { schemaCommand } from "./schema.ts";
-import { validate } from "./validate.ts";
 
-const VERBS: Readonly<Record<CommandName, (given: Arguments) => ExitCode | Promise<ExitCode>>> = {
-  help,
-  run,
-  demo,
-  manager: managerCommand,
-  validate,
-  reload: reloadCommand,
-  schema: schemaCommand,
-  "hash-password": hashPasswordCommand,
+const help: Command = {
+  operand: "[COMMAND]",
+  about: "Print this text, or the help of one command",
+  settings: {},
+  async run(given) {
+    refuseOtherFlags(given, {});
+    const [name = "help"] = given.operands;
+    if (!Object.hasOwn(COMMANDS, name)) throw notACommand(name, Object.keys(COMMANDS));
+    return printHelp(name);
+  },
 };
 
-/** `words` as they follow the program's name. Resolves when the verb has ended: for `run`, at shutdown. */
+/** In the order in which help lists them. */
+export const COMMANDS: Readonly<Record<string, Command>> = {
+  run, demo, manager, validate, reload, schema, "hash-password": hashPassword, help,
+};
+
+/** `words` as they follow the program's name. Resolves when the command has ended: for `run`, at shutdown. */
 export async function main(words: readonly string[]): Promise<ExitCode> {
-  // A reader of our output that goes away (`| head`, a log collector that restarts) must not end the gateway.
+  // If the reader of our output ends (`| head`, a log collector that restarts), the gateway goes on.
   for (const stream of [process.stdout, process.stderr]) stream.on("error", () => {});
   try {
-    const given = readArguments(words, Object.keys(VERBS));
-    const verb = given.verb as CommandName;
-    if (given.flags.help !== undefined) return printHelp(given.isNamed ? verb : null);
+    const given = readArguments(words, Object.keys(COMMANDS));
+    const command = COMMANDS[given.command]!;
+    if (given.flags.help !== undefined) return printHelp(given.isNamed ? given.command : "help");
     if (given.flags.version !== undefined) {
       process.stdout.write(`${version}\n`);
       return 0;
     }
-    return await VERBS[verb](given);
+    if (given.operands.length > (command.operand === undefined ? 0 : 1)) {
+      // The words are not repeated: one may be a password.
+      const { remedy = `edge-gateway ${given.command} --help shows how to write it` } = command;
+      throw new Failure(`too many words for "${given.command}": ${remedy}`, 2);
+    }
+    return await command.run(given);
   } catch (error) {
     return report(error);
   }
 }
 
+function printHelp(name: string): ExitCode {
+  process.stdout.write(name === "help" ? helpText(COMMANDS) : helpTextOf(name, COMMANDS[name]!));
+  return 0;
+}
+
 function report(error: unknown): ExitCode {
   if (error instanceof ConfigError) {
-    const count = error.issues.length;
-    process.stderr.write(`${error.message.trimEnd()}\nThe configuration has ${count === 1 ? "an error" : `${count} errors`}; nothing was started.\n`);
+    const errors = error.issues.length === 1 ? "an error" : `${error.issues.length} errors`;
+    process.stderr.write(`${error.message.trimEnd()}\nThe configuration has ${errors}; nothing was started.\n`);
     return 2;
   }
-  if (error instanceof UsageError || error instanceof StartError) {
-    process.stderr.write(`edge-gateway: ${error.message}\n`);
-    return error instanceof UsageError ? 2 : error.exitCode;
-  }
-  process.stderr.write(`edge-gateway: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`);
-  return 1;
+  const text = error instanceof Failure ? error.message : error instanceof Error ? (error.stack ?? error.message) : String(error);
+  process.stderr.write(`edge-gateway: ${text}\n`);
+  return error instanceof Failure ? error.exitCode : 1;
 }

@@ -1,49 +1,79 @@
 /**
- * `edge-gateway manager`: the management UI by itself, before the admin interface of a gateway that runs elsewhere.
- * Beside a gateway, in its process, it is started by `start.ts`.
+ * The management UI: `edge-gateway manager` runs it alone, before the admin interface of a gateway elsewhere; `start.ts` opens it
+ * beside a gateway.
  */
+import type { Admin } from "../admin/server.ts";
+import { systemClock } from "../base/clock.ts";
 import { createLog, type Log } from "../base/log.ts";
 import { version } from "../base/version.ts";
-import { readManagerSettings, type LoneManagerSettings } from "../config/settings.ts";
-import { UsageError, type Arguments } from "./arguments.ts";
-import type { ExitCode } from "./failure.ts";
-import { listenManager, openManager } from "./open_manager.ts";
-import { createTlsRenewal, watchFiles } from "./renewal.ts";
-import { untilStopped } from "./stop.ts";
-import { readTlsFiles, tlsPaths } from "./tls_files.ts";
+import { MANAGER_TABLE, readManagerSettings, type LoneManagerSettings, type ManagerSettings } from "../config/settings.ts";
+import { watchFiles } from "../config/watch.ts";
+import { createManager, type Manager } from "../manager/server.ts";
+import type { Pair } from "../server/certificates.ts";
+import { isLoopback, reachable, urlOf, where } from "./addresses.ts";
+import type { Command } from "./arguments.ts";
+import { accepted, Failure, listenFailure } from "./failure.ts";
+import { untilStopped } from "./shutdown.ts";
+import { createTlsRenewal, readAuthorities, readTlsFiles, tlsPaths } from "./tls_files.ts";
 
-/** Resolves at shutdown. Throws what `main` reports. */
-export async function managerCommand(given: Arguments): Promise<ExitCode> {
-  if (given.operands.length > 0) throw new UsageError(`"${given.operands[0]}" is one word too many; the admin interface is named by --manager-backend-api-url URL`);
-  const read = readManagerSettings(given.flags, process.env, { terminal: process.stderr.isTTY === true });
-  if (!read.ok) throw new UsageError(read.issues.join("\nedge-gateway: "));
-  const { settings } = read;
-  const { manager: own } = settings;
-  const log = createLog({ level: settings.logLevel, format: settings.logFormat });
-  const tlsSettings = { ...settings, caCertPath: null, clientAuth: "none" } as const;
-  const tls = own.tls ? readTlsFiles(tlsSettings, log) : null;
-  const manager = openManager(own, null, tls, log);
-  const url = await listenManager(manager, own, log);
-  const renew = createTlsRenewal(tlsSettings, log);
-  const renewNow = () => {
-    if (tls !== null) renew({ manager, tls });
-  };
-  const tlsFiles = watchFiles(renewNow);
-  if (tls !== null) tlsFiles.follow(tlsPaths(tlsSettings));
-  process.on("SIGHUP", renewNow); // on plain HTTP, too, where there is nothing to renew: it is no end
-  const stopped = untilStopped(() => manager.close(), log); // answers what is under way
-  announce(url, settings, log);
-  try {
-    return await stopped;
-  } finally {
-    tlsFiles.close();
-    process.off("SIGHUP", renewNow);
+export const manager: Command = {
+  about: "Start the management UI alone, before the admin interface at MANAGER_BACKEND_API_URL",
+  settings: MANAGER_TABLE,
+  remedy: "name the admin interface with --manager-backend-api-url URL",
+  async run(given) {
+    const settings = accepted(readManagerSettings(given.flags, process.env, { terminal: process.stderr.isTTY === true }));
+    const log = createLog({ level: settings.logLevel, format: settings.logFormat });
+    const tlsSettings = { ...settings, caCertPath: null, clientAuth: "none" } as const;
+    const tls = settings.manager.tls ? readTlsFiles(tlsSettings, log) : null;
+    const opened = openManager(settings.manager, null, tls, log);
+    const url = await listenManager(opened, settings.manager, log);
+    const renew = createTlsRenewal(tlsSettings, log);
+    const renewNow = () => {
+      if (tls !== null) renew({ manager: opened, tls });
+    };
+    const tlsFiles = watchFiles(renewNow);
+    if (tls !== null) tlsFiles.follow(tlsPaths(tlsSettings));
+    process.on("SIGHUP", renewNow); // without TLS too: SIGHUP must not end the process
+    const stopped = untilStopped(() => opened.close(), log); // finishes the requests in flight
+    announce(url, settings, log);
+    try {
+      return await stopped;
+    } finally {
+      tlsFiles.close();
+      process.off("SIGHUP", renewNow);
+    }
+  },
+};
+
+function announce(url: string, { manager: { backendUrl }, logFormat, logLevel }: LoneManagerSettings, log: Log): void {
+  if (logFormat === "json") log.info(`edge-gateway ${version} manager started`, { manager: url, backend: backendUrl });
+  else if (logLevel === "debug" || logLevel === "info") {
+    process.stderr.write(`edge-gateway ${version} manager started\n  manager  ${url}\n  backend  ${backendUrl}\n`);
   }
 }
 
-function announce(url: string, { manager, logFormat, logLevel }: LoneManagerSettings, log: Log): void {
-  if (logFormat === "json") log.info(`edge-gateway ${version} manager started`, { manager: url, backend: manager.backendUrl });
-  else if (logLevel === "debug" || logLevel === "info") {
-    process.stderr.write(`edge-gateway ${version} manager started\n  manager  ${url}\n  backend  ${manager.backendUrl}\n`);
+/** `admin` is the admin interface of this process, which is asked unless the settings name another. */
+export function openManager(settings: ManagerSettings, admin: Admin | null, tls: Pair | null, log: Log): Manager {
+  const { backendUrl, backendCaPath, hosts } = settings;
+  const ca = backendCaPath === null ? null : readAuthorities(backendCaPath, "MANAGER_BACKEND_CA_PATH");
+  const backend = backendUrl === null ? admin!.answer : { url: new URL(backendUrl), ca };
+  try {
+    return createManager({ backend, tls: settings.tls ? tls : null, hosts, clock: systemClock, log });
+  } catch (error) {
+    throw new Failure((error as Error).message, 1);
+  }
+}
+
+/** Resolves with the URL for a browser on this machine, which keeps the session's cookie for https and for localhost. */
+export async function listenManager(opened: Manager, { host, port, tls }: ManagerSettings, log: Log): Promise<string> {
+  try {
+    const url = reachable(urlOf(tls ? "https" : "http", await opened.listen({ host, port })));
+    if (!tls && !isLoopback(host)) {
+      const remedy = "to log in from other machines, set MANAGER_TLS=true or put a proxy with HTTPS before it";
+      log.warn(`the management UI listens on plain HTTP beyond this machine: browsers keep its cookie on http://localhost only; ${remedy}`);
+    }
+    return url;
+  } catch (error) {
+    throw listenFailure(error as NodeJS.ErrnoException, where(host, port), "MANAGER_PORT", "MANAGER_HOST");
   }
 }

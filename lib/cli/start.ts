@@ -1,6 +1,5 @@
 /**
- * Starts everything the settings ask for: gateway, listeners, admin interface, management UI; all of it or nothing. What is then said,
- * watched and waited for is `run.ts`.
+ * Starts everything the settings ask for: gateway, listeners, admin interface, management UI; all of it or nothing.
  */
 import { createAdmin, type Admin, type ProxyConfig } from "../admin/server.ts";
 import { systemClock } from "../base/clock.ts";
@@ -12,8 +11,8 @@ import { loadPluginModules } from "../gateway/plugin_modules.ts";
 import type { Manager } from "../manager/server.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import { urlOf, where } from "./addresses.ts";
-import { listenFailure, StartError } from "./failure.ts";
-import { listenManager, openManager } from "./open_manager.ts";
+import { Failure, listenFailure } from "./failure.ts";
+import { listenManager, openManager } from "./manager.ts";
 import { readTlsFiles } from "./tls_files.ts";
 
 export interface Started {
@@ -26,30 +25,25 @@ export interface Started {
   readonly https: readonly string[];
   /** Null when the admin interface is off. */
   readonly adminUrl: string | null;
-  /** As a browser on this machine finds it; null when the management UI is off. */
+  /** For a browser on this machine; null when the management UI is off. */
   readonly managerUrl: string | null;
-  /** What HTTPS began with; null when it is off. */
+  /** What HTTPS started with; null when it is off. */
   readonly tls: TlsFiles | null;
 }
 
 export interface StartOptions extends Pick<GatewayOptions, "config" | "configFile" | "accessLog"> {
-  /** What the admin interface does when it is asked to reload. */
-  readonly reload: (started: Promise<Started>) => Promise<LastReload>;
+  /** Called when the admin interface is asked to reload. */
+  readonly reload: () => Promise<LastReload>;
 }
 
-/** Throws a `ConfigError` or a `StartError`; nothing listens then. */
-export function start(settings: Settings, options: StartOptions, log: Log): Promise<Started> {
-  const started: Promise<Started> = open(settings, options, () => options.reload(started), log);
-  return started;
-}
-
-async function open(settings: Settings, options: StartOptions, reload: () => Promise<LastReload>, log: Log): Promise<Started> {
-  const { reload: _, ...gatewayOptions } = options;
+/** Throws a `ConfigError` or a `Failure`; nothing listens then. */
+export async function start(settings: Settings, options: StartOptions, log: Log): Promise<Started> {
+  const { reload, ...gatewayOptions } = options;
   const modules = await loadPluginModules(options.configFile ?? options.config ?? {});
   const { tracing } = settings;
-  const gateway = new Gateway({ ...gatewayOptions, modules, log, ...(tracing === null ? {} : { tracing }) });
+  const gateway = new Gateway({ ...gatewayOptions, modules, log, ...(tracing && { tracing }) });
   const tls = readTlsFiles(settings, log);
-  const admin = settings.admin === null ? null : openAdmin(settings, settings.admin, { gateway, tls, reload, log });
+  const admin = openAdmin(settings, { gateway, tls, reload, log });
   let manager: Manager | null = null;
   try {
     const http = await listenOnAll(gateway, settings, settings.httpPort, "HTTP_PORT", null);
@@ -69,11 +63,11 @@ async function listenOnAll(gateway: Gateway, settings: Settings, port: number, n
   let shared = port;
   for (const host of settings.listenHosts) {
     try {
-      const address = await gateway.listen({ host, port: shared, ...(tls === null ? {} : { tls }) });
-      shared = address.port; // of several addresses with "any free port", all get the first one's
+      const address = await gateway.listen({ host, port: shared, ...(tls && { tls }) });
+      shared = address.port; // "any free port" is the same port on all addresses
       urls.push(urlOf(tls === null ? "http" : "https", address));
     } catch (error) {
-      // A machine without IPv6 is no reason to fail when nobody asked for it by name.
+      // A machine without IPv6 must not fail for the default "::".
       const { code } = error as NodeJS.ErrnoException;
       if (host === "::" && settings.listenHosts.length > 1 && (code === "EAFNOSUPPORT" || code === "EADDRNOTAVAIL")) continue;
       throw listenFailure(error as NodeJS.ErrnoException, where(host, shared), name, "LISTEN_HOST");
@@ -89,17 +83,13 @@ interface AdminParts {
   readonly log: Log;
 }
 
-function openAdmin(settings: Settings, own: NonNullable<Settings["admin"]>, { gateway, tls, reload, log }: AdminParts): Admin {
+function openAdmin(settings: Settings, { gateway, tls, reload, log }: AdminParts): Admin | null {
+  const { admin } = settings;
+  if (admin === null) return null;
   try {
     return createAdmin({
-      user: own.user,
-      password: own.password,
-      jwtSecret: own.jwtSecret,
-      sessionTtlS: own.sessionTtlS,
-      redactSecrets: own.redactSecrets,
-      corsOrigins: own.corsOrigins,
-      hosts: own.hosts,
-      tls: own.tls ? tls : null,
+      ...admin,
+      tls: admin.tls ? tls : null,
       clock: systemClock,
       log,
       version,
@@ -109,8 +99,8 @@ function openAdmin(settings: Settings, own: NonNullable<Settings["admin"]>, { ga
           ServerCertPath: settings.serverCertPath ?? "",
           ServerKeyPath: settings.serverKeyPath ?? "",
           CACertPath: settings.caCertPath ?? "",
-          AdminUser: own.user,
-          AdminPassword: own.password,
+          AdminUser: admin.user,
+          AdminPassword: admin.password,
           ConfigFilePath: settings.configPath,
         }),
         ready: () => gateway.ready,
@@ -123,11 +113,11 @@ function openAdmin(settings: Settings, own: NonNullable<Settings["admin"]>, { ga
       },
     });
   } catch (error) {
-    throw new StartError((error as Error).message, 2);
+    throw new Failure((error as Error).message, 2);
   }
 }
 
-/** The configuration in force as GET /gateway shows it. */
+/** The configuration in force, in the form of GET /gateway. */
 function proxyConfig(config: Gateway["shownConfig"]): ProxyConfig {
   const { global, services } = config as { global: { name: string; plugins: unknown[] }; services: unknown[] };
   return { services, plugins: global.plugins, global };

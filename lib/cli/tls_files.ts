@@ -1,47 +1,78 @@
 /**
- * Reads certificate, key and CA as the settings name them, and says which of them is wrong before anything uses them.
- * When to read them anew is `renewal.ts`.
+ * Reads and checks the certificate, key and CA that the settings name, at start and when the files change.
  */
-import { certificatesProblem, keyProblem, validityProblem, pairProblem } from "../base/pem.ts";
+import { certificatesProblem, keyProblem, pairProblem, validityProblem } from "../base/pem.ts";
 import type { Log } from "../base/log.ts";
 import type { Settings } from "../config/settings.ts";
 import type { TlsFiles } from "../server/tls.ts";
-import { readNamedFile, StartError } from "./failure.ts";
+import { Failure, readNamedFile } from "./failure.ts";
 
 export type TlsSettings = Pick<Settings, "serverCertPath" | "serverKeyPath" | "caCertPath" | "clientAuth">;
 
-/** Null when no certificate is set. Throws a `StartError`; a certificate out of its time is only warned of, as clients may not mind. */
+/** Null if no certificate is set. Throws a `Failure`; an expired certificate only causes a warning, since clients may accept it. */
 export function readTlsFiles(settings: TlsSettings, log: Log): TlsFiles | null {
   const { serverCertPath, serverKeyPath, caCertPath } = settings;
   if (serverCertPath === null || serverKeyPath === null) return null;
   const cert = readNamedFile(serverCertPath, "SERVER_CERT_PATH", "server certificate");
   const key = readNamedFile(serverKeyPath, "SERVER_KEY_PATH", "server key");
   const ca = caCertPath === null ? null : readNamedFile(caCertPath, "CA_CERT_PATH", "CA certificate");
-  refuse(`${serverCertPath} (SERVER_CERT_PATH)`, certificatesProblem(cert));
-  refuse(`${serverKeyPath} (SERVER_KEY_PATH)`, keyProblem(key));
+  const [certFile, keyFile] = [`${serverCertPath} (SERVER_CERT_PATH)`, `${serverKeyPath} (SERVER_KEY_PATH)`];
+  refuse(certFile, certificatesProblem(cert));
+  refuse(keyFile, keyProblem(key));
   const pair = pairProblem(cert, key);
-  if (pair === "mismatch") {
-    throw new StartError(`the key ${serverKeyPath} (SERVER_KEY_PATH) does not belong to the certificate ${serverCertPath} (SERVER_CERT_PATH)`, 2);
-  }
-  if (pair !== undefined) throw new StartError(`the certificate ${serverCertPath} (SERVER_CERT_PATH) cannot be used for TLS: ${pair.unusable}`, 2);
+  if (pair === "mismatch") throw new Failure(`the key ${keyFile} does not belong to the certificate ${certFile}`, 2);
+  if (pair !== undefined) throw new Failure(`the certificate ${certFile} cannot be used for TLS: ${pair.unusable}`, 2);
   if (ca !== null) refuse(`${caCertPath} (CA_CERT_PATH)`, certificatesProblem(ca));
   const wrong = validityProblem(cert, Date.now());
   if (wrong !== undefined) log.warn(`the server certificate ${wrong.problem}`, { file: serverCertPath, date: wrong.date });
   return { cert, key, ca, requireClientCert: settings.clientAuth === "require", path: serverCertPath };
 }
 
-/** CA certificates by which another server's one is verified. */
-export function readAuthorities(path: string, setting: string, what: string): Buffer {
-  const content = readNamedFile(path, setting, what);
+/** CA certificates that verify the certificate of another server. */
+export function readAuthorities(path: string, setting: string): Buffer {
+  const content = readNamedFile(path, setting, "CA certificate of the admin interface");
   refuse(`${path} (${setting})`, certificatesProblem(content));
   return content;
 }
 
-/** Those of the settings' files that there are. */
+function refuse(file: string, problem: string | undefined): void {
+  if (problem !== undefined) throw new Failure(`${file} ${problem}`, 2);
+}
+
+/** The settings' files that are set. */
 export function tlsPaths({ serverCertPath, serverKeyPath, caCertPath }: TlsSettings): readonly string[] {
   return [serverCertPath, serverKeyPath, caCertPath].flatMap((path) => path ?? []);
 }
 
-function refuse(file: string, problem: string | undefined): void {
-  if (problem !== undefined) throw new StartError(`${file} ${problem}`, 2);
+/** What uses the server certificate, and the files that it started with. */
+export interface TlsUsers {
+  readonly gateway?: { renewTls(files: TlsFiles): void };
+  readonly admin?: { renewTls(files: TlsFiles): void } | null;
+  readonly manager?: { renewTls(files: TlsFiles): void } | null;
+  readonly tls: TlsFiles | null;
+}
+
+/**
+ * Reloads the settings' files once they have changed and fit together. Certificate and key are seldom replaced in one step: while
+ * they do not fit, or one of them is wrong, the log says so and the old files stay in use.
+ */
+export function createTlsRenewal(settings: TlsSettings, log: Log): (users: TlsUsers) => void {
+  let renewed: TlsFiles | null = null;
+  return ({ gateway, admin, manager, tls }) => {
+    try {
+      const files = readTlsFiles(settings, log);
+      const current = renewed ?? tls;
+      if (files === null || current === null || sameFiles(files, current)) return;
+      for (const user of [gateway, admin, manager]) user?.renewTls(files);
+      renewed = files;
+      log.info("server certificate, key and CA reloaded", { file: settings.serverCertPath });
+    } catch (error) {
+      log.error("new certificate files refused, the old files stay in use", { reason: (error as Error).message });
+    }
+  };
+}
+
+function sameFiles(a: TlsFiles, b: TlsFiles): boolean {
+  const sameCa = a.ca === null || b.ca === null ? a.ca === b.ca : a.ca.equals(b.ca);
+  return sameCa && a.cert.equals(b.cert) && a.key.equals(b.key);
 }

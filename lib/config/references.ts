@@ -1,32 +1,29 @@
 /**
- * Puts secrets in the place of `${env:NAME}` and `${file:/path}` inside a string. Which strings may hold them is `schema.ts`.
+ * Replaces `${env:NAME}` and `${file:/path}` in a string by what they refer to.
  */
 import { resolve } from "node:path";
 
-/** Where references lead. */
+/** What references refer to. */
 export interface Sources {
   readonly environment: Readonly<Record<string, string | undefined>>;
   readonly readFile: (path: string) => Buffer | string;
-  /** Relative file names count from here: the folder of the configuration file. */
+  /** Relative file names start here: the folder of the configuration file. */
   readonly folder: string;
-}
-
-export interface Resolved {
-  readonly text: string;
-  /** One sentence for every reference that leads nowhere; `text` is of no use then. */
-  readonly problems: readonly string[];
 }
 
 const NONE: readonly string[] = Object.freeze([]);
 const REFERENCE = /\$\{(env|file):([^}]*)(\}?)/g;
 
-/** Whether the text holds a reference: then what it resolves to must never be shown. */
+/** Whether the text contains a reference, whose value must never be shown. */
 export function hasReference(text: string): boolean {
   return text.includes("${") && (text.includes("${env:") || text.includes("${file:"));
 }
 
-/** Replaces every reference once: what comes out is not looked into again. Other `${…}` stay as they are. */
-export function resolveReferences(text: string, sources: Sources): Resolved {
+/**
+ * Replaces every reference once: references in the values are not resolved, and other `${…}` stay as they are. `problems` has one
+ * sentence for every reference that cannot be resolved; `text` is useless then.
+ */
+export function resolveReferences(text: string, sources: Sources): { readonly text: string; readonly problems: readonly string[] } {
   if (!hasReference(text)) return { text, problems: NONE };
   const problems: string[] = [];
   const replaced = text.replace(REFERENCE, (reference: string, kind: string, name: string, brace: string) => {
@@ -36,20 +33,20 @@ export function resolveReferences(text: string, sources: Sources): Resolved {
       : kind === "env" ? readVariable(name, sources)
       : readSecret(name, sources);
     if ("value" in found) return found.value;
-    // Without its brace it goes on to the end of the text, which may hold the secret itself.
+    // Without its brace the reference extends to the end of the text, which may contain a secret itself.
     problems.push(`${brace === "" ? `\${${kind}:…` : reference} ${found.problem}`);
     return "";
   });
   return { text: replaced, problems };
 }
 
-/** The text for people who may not see secrets: references as they are written, and a mask in place of all that stands around them. */
+/** The text for people who may not see secrets: references as they are written, everything around them masked. */
 export function maskLiterals(text: string): string {
   const parts = text.split(WHOLE_REFERENCE);
   return parts.map((part, i) => (i % 2 === 1 || part === "" ? part : MASK)).join("");
 }
 
-/** Of one length, whatever the secret's is. */
+/** Its length does not depend on the secret. */
 export const MASK = "********";
 const WHOLE_REFERENCE = /(\$\{(?:env|file):[^}]*\})/;
 
@@ -62,15 +59,20 @@ export function whyUnreadable(error: unknown): string {
   return message;
 }
 
-/** The text without ONE line break at its end: editors and `echo` put it there, nobody means it. */
+/** Whether a text that should be a path is a certificate, a key or a set of keys itself, which no message may repeat. */
+export function isContent(text: string): boolean {
+  return text.includes("\n") || text.includes("-----BEGIN ") || text.trimStart().startsWith("{");
+}
+
+/** The text without ONE line break at its end, which editors and `echo` add. */
 export function withoutFinalNewline(text: string): string {
   return text.replace(/\r?\n$/, "");
 }
 
 type Found = { readonly value: string } | { readonly problem: string };
 
-function readVariable(name: string, sources: Sources): Found {
-  const value = Object.hasOwn(sources.environment, name) ? sources.environment[name] : undefined;
+function readVariable(name: string, { environment }: Sources): Found {
+  const value = Object.hasOwn(environment, name) ? environment[name] : undefined;
   return value === undefined ? { problem: `cannot be resolved: the environment variable ${name} is not set` } : { value };
 }
 

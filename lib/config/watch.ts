@@ -1,25 +1,24 @@
 /**
- * Tells when a file's content has been exchanged: rename-saves, writes in place, symlink swaps (Kubernetes mounts).
- * Reading and judging the new content is left to the callers.
+ * Reports when the content of a file changes: by a rename-save, a write in place, or a symlink swap (Kubernetes mounts).
  */
 import { realpathSync, statSync, watch, type FSWatcher } from "node:fs";
-import { basename, dirname } from "node:path";
+import { basename, dirname, resolve } from "node:path";
 import { systemClock, type Clock, type Timer } from "../base/clock.ts";
 
 export interface WatchOptions {
-  /** Called after the file has changed and then rested. */
+  /** Called after the file has changed and then stayed the same for `debounceMs`. */
   readonly onChange: () => void;
-  /** How long a changed file has to rest, in milliseconds: saving often takes several steps. Default 100. */
+  /** In milliseconds: saving often takes several steps. Default 100. */
   readonly debounceMs?: number;
-  /** How often to look without being told, in milliseconds. Default 1500. */
+  /** How often to look without an event, in milliseconds. Default 1500. */
   readonly pollMs?: number;
   readonly clock?: Clock;
 }
 
 /**
  * Watches the folder, not the file: a rename-save leaves a watched file behind, and Kubernetes swaps the `..data` link beside it.
- * Network and container file systems may tell nothing, nor does a link's far end, so the file is also looked at now and then.
- * A file that is away for a moment is no change; what stands there afterwards may be. Neither watcher keeps the process alive.
+ * Network and container file systems may send no events, nor does the far end of a link, so the file is polled too.
+ * A file that disappears for a moment has not changed; the file that replaces it may have. The watch does not keep the process alive.
  */
 export function watchFile(path: string, options: WatchOptions): { close(): void } {
   const { onChange, debounceMs = 100, pollMs = 1500, clock = systemClock } = options;
@@ -42,16 +41,16 @@ export function watchFile(path: string, options: WatchOptions): { close(): void 
     const name = basename(path);
     try {
       watcher = watch(dirname(path), { persistent: false }, (_event, changed) => {
-        // Other files in a busy folder must not keep the pause from ending.
+        // Other files in a busy folder must not restart the pause.
         if (changed === null || changed === name || changed === "..data") settle();
       });
-      watcher.on("error", deafen); // the folder went away; the next poll tries again
+      watcher.on("error", stopListening); // the folder went away; the next poll tries again
     } catch {
       watcher = null;
     }
   };
 
-  const deafen = () => {
+  const stopListening = () => {
     watcher?.close();
     watcher = null;
   };
@@ -69,12 +68,12 @@ export function watchFile(path: string, options: WatchOptions): { close(): void 
     close() {
       polling.cancel();
       settling?.cancel();
-      deafen();
+      stopListening();
     },
   };
 }
 
-/** Differs whenever another file, or other content, stands at the end of the path's links; null while there is none. */
+/** Changes with the file that the path leads to, and with its content; null while there is no file. */
 function signature(path: string): string | null {
   try {
     const real = realpathSync(path);
@@ -83,4 +82,19 @@ function signature(path: string): string | null {
   } catch {
     return null;
   }
+}
+
+/** Watches a set of files, which `follow` replaces: a file in both sets is watched without a gap. */
+export function watchFiles(onChange: () => void): { follow(paths: readonly string[]): void; close(): void } {
+  const watchers = new Map<string, { close(): void }>();
+  const follow = (paths: readonly string[]) => {
+    const wanted = new Set(paths.map((path) => resolve(path)));
+    for (const [path, watcher] of watchers) {
+      if (wanted.has(path)) continue;
+      watcher.close();
+      watchers.delete(path);
+    }
+    for (const path of wanted) if (!watchers.has(path)) watchers.set(path, watchFile(path, { onChange }));
+  };
+  return { follow, close: () => follow([]) };
 }

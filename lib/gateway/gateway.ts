@@ -4,9 +4,8 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Duplex, Readable } from "node:stream";
-import { LONGEST_TIMER_MS, systemClock, type Clock } from "../base/clock.ts";
+import { LONGEST_TIMER_MS, systemClock, waitAtMost, type Clock } from "../base/clock.ts";
 import { silentLog, type Log } from "../base/log.ts";
-import { waitAtMost } from "../base/wait_at_most.ts";
 import type { Json } from "../config/json.ts";
 import type { ConfigInput } from "../config/model.ts";
 import { tracingProblem, type TracingSettings } from "../config/tracing.ts";

@@ -5,7 +5,7 @@
  * Secrets are kept out by what is written: no query, and of the headers only User-Agent, Referer (without its query) and the trace id. Only
  * paths are searched for what some put there all the same. JSON is put together by hand, for it costs a third: only what holds quotes or control characters is escaped.
  */
-import { jsonText } from "../base/terminal_json.ts";
+import { jsonText } from "../base/log.ts";
 import type { RequestFacts } from "../http/request_facts.ts";
 import type { Call } from "../http/exchange.ts";
 import { headerValue } from "../http/headers.ts";

@@ -5,7 +5,7 @@
  * Its Access-Control-… headers replace the upstream's, on every reply that passes it, other plugins' refusals included. Replies that
  * depend on the origin say so in Vary. CORS does not cover WebSockets: their opening passes unchanged.
  */
-import { TOKEN } from "../config/model.ts";
+import { TOKEN } from "../config/fields.ts";
 import { array, boolean, integer, object, optional, string, withDefault, type Infer } from "../config/schema.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { headerValue, tokens, type HeaderList } from "../http/headers.ts";

@@ -1,7 +1,8 @@
 /**
  * What the kinds that call another HTTP server share: its URL and TLS settings, and headers that they set for upstreams to trust.
  */
-import { TOKEN, type CLIENT_TLS } from "../config/model.ts";
+import { TOKEN } from "../config/fields.ts";
+import type { CLIENT_TLS } from "../config/model.ts";
 import { maskLiterals } from "../config/references.ts";
 import { INVALID, report, string, type Infer, type Schema } from "../config/schema.ts";
 import type { ClientTls } from "../http/client.ts";

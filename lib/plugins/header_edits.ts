@@ -1,7 +1,7 @@
 /**
  * Changes header lists as a configuration says: remove, rename, set, add, in this order. For `request_headers` and `response_headers`.
  */
-import { TOKEN } from "../config/model.ts";
+import { TOKEN } from "../config/fields.ts";
 import { anyOf, array, object, optional, record, string, type ObjectOut, type Path } from "../config/schema.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { isHopByHop, type HeaderList } from "../http/headers.ts";

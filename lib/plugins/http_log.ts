@@ -5,7 +5,8 @@
  * known form, are left out.
  */
 import type { Clock } from "../base/clock.ts";
-import { CLIENT_TLS, TOKEN } from "../config/model.ts";
+import { TOKEN } from "../config/fields.ts";
+import { CLIENT_TLS } from "../config/model.ts";
 import { integer, object, oneOf, optional, record, string, withDefault } from "../config/schema.ts";
 import { DeliveryQueue } from "../http/delivery_queue.ts";
 import type { Exchange } from "../http/exchange.ts";

@@ -48,7 +48,7 @@ const fields = object(
     secret: optional(string({ min: 1, secret: true, describe: "The secret that the issuer signs with, for HS256, HS384 and HS512." })),
     public_key: optional(pem),
     publicKey: optional(pem),
-    jwks_file: optional(file({ hint: "the path of a JSON Web Key Set", describe: "The issuer's keys, read when the configuration is and again when the file changes." })),
+    jwks_file: optional(file({ describe: "The issuer's keys, read when the configuration is and again when the file changes." })),
     jwks_uri: optional(httpUrl("Where the issuer's keys are fetched, and fetched again when they are old or a token names another.")),
     tls: optional(CLIENT_TLS),
     iss: optional(anyOf(texts, { describe: "What iss must be, or one of what it may be." })),

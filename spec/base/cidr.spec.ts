@@ -37,7 +37,7 @@ describe("addresses", () => {
     "1234.1.1.1", ":", ":::", "1:", ":1", "1::2::3", "1:2:3:4:5:6:7", "1:2:3:4:5:6:7:8:9", "1:2:3:4:5:6:7:8::", "12345::",
     "g::", "::1.2.3", "::1.2.3.4:5",
     "1:2:3:4:5:6:7:1.2.3.4", "[::1]", "::1 ", "%eth0", ":%:", "::ffff:01.2.3.4",
-  ])("does not take %j for an address", (text) => {
+  ])("does not accept %j as an address", (text) => {
     expect(parseAddress(text)).toBe(null);
     expect(cidrSet(["0.0.0.0/0", "::/0"]).has(text)).toBe(false);
   });
@@ -72,7 +72,7 @@ describe("blocks", () => {
     expect(cidrSet([block]).has(address)).toBe(expected);
   });
 
-  it("an empty set holds nothing", () => {
+  it("an empty set contains nothing", () => {
     expect(cidrSet([]).has("127.0.0.1")).toBe(false);
   });
 

@@ -3,7 +3,7 @@ import { systemClock } from "../../lib/base/clock.ts";
 import { manualClock } from "../support/clock.ts";
 
 describe("the system's clock", () => {
-  it("gives the wall's time in milliseconds since 1970", () => {
+  it("gives the wall clock time in milliseconds since 1970", () => {
     const before = Date.now();
     const wall = systemClock.wall();
     expect(wall).toBeGreaterThanOrEqual(before);

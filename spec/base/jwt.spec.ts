@@ -22,7 +22,7 @@ const reason = (token: string, changes: Partial<typeof EXPECTED> = {}) => {
 };
 
 describe("a JWT", () => {
-  it("is accepted with its claims when it was signed with the same secret", () => {
+  it("is accepted if it was signed with the same secret", () => {
     expect(verifyJwt(signJwt(CLAIMS, SECRET), SECRET, EXPECTED)).toEqual({ ok: true, claims: CLAIMS });
     expect(verifyJwt(signJwt(CLAIMS, SECRET), Buffer.from(SECRET), EXPECTED).ok).toBe(true);
   });
@@ -90,7 +90,7 @@ describe("a JWT", () => {
     expect(reason(token, { now: NOW + 5000 })).toBe("ok");
   });
 
-  it("is refused of another issuer or for another audience; a list of audiences has to hold ours", () => {
+  it("is refused if issuer or audience differ; a list of audiences must contain ours", () => {
     expect(reason(signJwt({ ...CLAIMS, iss: "others" }, SECRET))).toBe("issuer");
     expect(reason(signJwt({ ...CLAIMS, iss: undefined }, SECRET))).toBe("issuer");
     expect(reason(signJwt({ ...CLAIMS, aud: "others" }, SECRET))).toBe("audience");

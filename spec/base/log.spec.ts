@@ -1,5 +1,5 @@
 import { describe, expect, it, vi } from "vitest";
-import { createLog, LOG_LEVELS, silentLog, type LogOptions } from "../../lib/base/log.ts";
+import { createLog, jsonText, LOG_LEVELS, silentLog, type LogOptions } from "../../lib/base/log.ts";
 
 function collect(options: LogOptions = {}) {
   const lines: string[] = [];
@@ -17,7 +17,7 @@ describe("the log", () => {
     ]);
   });
 
-  it("quotes text that is no plain word, so that no field can forge a line or another field", () => {
+  it("quotes text that is not a plain word, so that no field can forge a line or another field", () => {
     const { lines, log } = collect();
     log.warn("odd", { name: "a b=c", forged: "x\n2026 error", none: undefined, empty: "", list: [1] });
     expect(lines).toEqual([`2026-01-01T00:00:00.000Z warn  odd name="a b=c" forged="x\\n2026 error" empty="" list=[1]\n`]);
@@ -39,7 +39,7 @@ describe("the log", () => {
     expect(JSON.parse(lines[0]!.slice(lines[0]!.indexOf(format === "json" ? "{" : '"')))).toEqual(format === "json" ? expect.objectContaining({ reason }) : reason);
   });
 
-  it.each(LOG_LEVELS)("drops what lies below its level: %s", (level) => {
+  it.each(LOG_LEVELS)("drops events below its level: %s", (level) => {
     const { lines, log } = collect({ level, format: "json" });
     log.debug("");
     log.info("");
@@ -49,7 +49,7 @@ describe("the log", () => {
     expect(written).toEqual(LOG_LEVELS.slice(LOG_LEVELS.indexOf(level)).filter((each) => each !== "silent"));
   });
 
-  it("begins at info, and writes to standard error, when nothing is said", () => {
+  it("starts at info and writes to standard error by default", () => {
     const write = vi.spyOn(process.stderr, "write").mockReturnValue(true);
     try {
       const log = createLog();
@@ -60,5 +60,14 @@ describe("the log", () => {
     } finally {
       write.mockRestore();
     }
+  });
+});
+
+describe("jsonText", () => {
+  it("is JSON that a parser gives back as it was, without any control character", () => {
+    const value = { text: 'a "b" \\ \u0000\u001b\u007f\u0085\u009b é \u2028', list: [1, null] };
+    expect(jsonText(value)).not.toMatch(/[\x00-\x1f\x7f-\x9f]/);
+    expect(JSON.parse(jsonText(value))).toEqual(value);
+    expect(jsonText(() => 1)).toBe("null");
   });
 });

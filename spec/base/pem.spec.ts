@@ -24,13 +24,13 @@ describe("certificatesProblem", () => {
     ["half a certificate, still being written", SERVER.cert.slice(0, 300), /^is not a certificate in PEM form: /],
   ])("refuses %s", (_what, text, said) => expect(certificatesProblem(bytes(text))).toMatch(said));
 
-  it("refuses DER, which TLS would not take", () => expect(certificatesProblem(der)).toMatch(/it has no line/));
+  it("refuses DER, which TLS would not accept", () => expect(certificatesProblem(der)).toMatch(/it has no line/));
 });
 
 describe("keyProblem", () => {
-  it("takes a private key", () => expect(keyProblem(bytes(SERVER.key))).toBeUndefined());
+  it("accepts a private key", () => expect(keyProblem(bytes(SERVER.key))).toBeUndefined());
 
-  it("refuses garbage and certificates, and repeats nothing of them", () => {
+  it("refuses garbage and certificates without repeating them", () => {
     for (const text of ["", "hush", SERVER.cert]) {
       expect(keyProblem(bytes(text))).toMatch(/^is not a private key in PEM form: (?!.*hush)/);
     }
@@ -42,14 +42,14 @@ describe("pairProblem", () => {
     expect(pairProblem(bytes(SERVER.cert + CA.cert), bytes(SERVER.key))).toBeUndefined();
   });
 
-  it("tells a key of another certificate", () => {
+  it("reports a key of another certificate", () => {
     expect(pairProblem(bytes(SERVER.cert), bytes(STRANGER.key))).toBe("mismatch");
     expect(pairProblem(bytes(CA.cert + SERVER.cert), bytes(SERVER.key))).toBe("mismatch");
   });
 });
 
-describe("outOfTime", () => {
-  it("tells before, within and after", () => {
+describe("validityProblem", () => {
+  it("tells a certificate that is not valid yet from one that is valid or has expired", () => {
     const cert = bytes(EXPIRED.cert);
     expect(validityProblem(cert, Date.UTC(2019, 11, 31))).toEqual({ problem: "is not valid yet", date: "Jan  1 00:00:00 2020 GMT" });
     expect(validityProblem(cert, Date.UTC(2020, 6, 1))).toBeUndefined();
@@ -58,14 +58,14 @@ describe("outOfTime", () => {
 });
 
 describe("factsOf", () => {
-  it("tells names, and the common name only where there are none", () => {
+  it("gives the names, and the common name only if there are none", () => {
     expect(factsOf(bytes(SERVER.cert))).toMatchObject({ names: expect.arrayContaining(["localhost"]) as string[], commonName: null });
     expect(factsOf(bytes(COMMON_NAME_ONLY.cert))).toMatchObject({ names: [], commonName: "till.internal" });
   });
 });
 
 describe("a key with a passphrase", () => {
-  it.each(["pkcs8", "pkcs1"] as const)("is named as such in the form %s, with what to do", (type) => {
+  it.each(["pkcs8", "pkcs1"] as const)("is reported in the form %s, with the remedy", (type) => {
     const { privateKey } = generateKeyPairSync("rsa", {
       modulusLength: 1024,
       publicKeyEncoding: { type: "spki", format: "pem" },

@@ -1,7 +1,7 @@
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import { RollingCount } from "../../lib/base/rolling_count.ts";
 
-test("counts what happened within the window", () => {
+it("a rolling count counts the events within the window", () => {
   const count = new RollingCount(1000);
   for (const now of [0, 50, 450, 990]) count.add(now);
   expect(count.total(999)).toBe(4);
@@ -11,7 +11,7 @@ test("counts what happened within the window", () => {
   expect(count.total(5000)).toBe(0);
 });
 
-test("starts again after a long silence, and when it is cleared", () => {
+it("a rolling count starts again after a long silence, and when it is cleared", () => {
   const count = new RollingCount(100);
   count.add(7);
   count.add(1_000_000);
@@ -22,7 +22,7 @@ test("starts again after a long silence, and when it is cleared", () => {
   expect(count.total(1_000_009)).toBe(1);
 });
 
-test("is the sum of what was added, whatever the order of adding and asking", () => {
+it("a rolling count is the sum of what was added, in any order of add and total", () => {
   const count = new RollingCount(500);
   const added: number[] = [];
   for (let now = 0; now < 5000; now += 37) {

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { SharedMemory } from "../../lib/base/shared_memory.ts";
 
 describe("a memory that owners share", () => {
-  it("gives each owner what it has set, and nothing of the others", () => {
+  it("gives each owner its own items only", () => {
     const memory = new SharedMemory(10_000);
     const [a, b] = [memory.part<number>(), memory.part<number>()];
     a.set("k", 1, 8);
@@ -13,7 +13,7 @@ describe("a memory that owners share", () => {
     expect([a.get("k"), b.get("k")]).toEqual([3, 2]);
   });
 
-  it("never holds more bytes than its bound, however many owners there are", () => {
+  it("never exceeds its limit of bytes, however many owners there are", () => {
     const memory = new SharedMemory(100_000);
     for (let owner = 0; owner < 50; owner++) {
       const part = memory.part<number>();
@@ -25,7 +25,7 @@ describe("a memory that owners share", () => {
     expect(memory.used).toBeGreaterThan(90_000);
   });
 
-  it("forgets first what nobody has asked for, also where another owner holds it", () => {
+  it("drops first the items that nobody asked for, whoever owns them", () => {
     const memory = new SharedMemory(5_000);
     const [a, b] = [memory.part<number>(), memory.part<number>()];
     a.set("asked for", 1, 1_000);
@@ -35,7 +35,7 @@ describe("a memory that owners share", () => {
     expect([a.get("asked for"), a.get("not asked for")]).toEqual([1, undefined]);
   });
 
-  it("takes new results even when everything that it holds has been asked for", () => {
+  it("accepts new items even when all others have been asked for", () => {
     const memory = new SharedMemory(40_000);
     const part = memory.part<number>();
     for (let i = 0; i < 100; i++) part.set(String(i), i, 100);
@@ -45,7 +45,7 @@ describe("a memory that owners share", () => {
     expect(memory.used).toBeLessThanOrEqual(40_000);
   });
 
-  it("takes no result that is larger than the bound, and keeps the others then", () => {
+  it("refuses an item that exceeds the limit, and keeps the others", () => {
     const memory = new SharedMemory(5_000);
     const part = memory.part<number>();
     part.set("small", 1, 8);
@@ -53,7 +53,7 @@ describe("a memory that owners share", () => {
     expect([part.get("small"), part.get("large")]).toEqual([1, undefined]);
   });
 
-  it("gives back what an owner held that is closed, and remembers nothing for it any more", () => {
+  it("drops the items of an owner that is closed, and accepts no more for it", () => {
     const memory = new SharedMemory(5_000);
     const part = memory.part<number>();
     part.set("a", 1, 8);

@@ -17,7 +17,7 @@ describe("suggest", () => {
     expect(suggest(word, FIELDS)).toBe(name);
   });
 
-  it.each(["colour", "x", "", "n".repeat(1000)])("stays silent for %j, which is near to nothing", (word) => {
+  it.each(["colour", "x", "", "n".repeat(1000)])("suggests nothing for %j, which is not near to any name", (word) => {
     expect(suggest(word, FIELDS)).toBeUndefined();
   });
 
@@ -25,7 +25,7 @@ describe("suggest", () => {
     expect(suggest("name", [])).toBeUndefined();
   });
 
-  it("counts a swap of neighbours as one slip", () => {
+  it("counts a swap of two neighbours as one mistake", () => {
     expect(suggest("prot", ["port"])).toBe("port");
   });
 

@@ -15,8 +15,8 @@ function deferred() {
   return { promise, resolve, reject };
 }
 
-describe("turns", () => {
-  it("run as many tasks at once as allowed, the others in the order they came, also after one that failed", async () => {
+describe("a task queue", () => {
+  it("runs as many tasks at once as allowed, the others in their order, even after a failed task", async () => {
     const turns = createTaskQueue(2, 3);
     const tasks = Array.from({ length: 5 }, task);
     const ends = tasks.map(({ run }) => turns.take(run));
@@ -33,7 +33,7 @@ describe("turns", () => {
     expect(started()).toBe("xxxxx");
   });
 
-  it("have room until as many run and wait as may", async () => {
+  it("has room until the limits of running and waiting tasks are reached", async () => {
     const turns = createTaskQueue(1, 1);
     const [first, second] = [task(), task()];
     const ends = [turns.take(first.run)];

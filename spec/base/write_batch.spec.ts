@@ -1,8 +1,8 @@
 import { setImmediate as nextRound } from "node:timers/promises";
-import { expect, test, vi } from "vitest";
+import { expect, it, vi } from "vitest";
 import { WriteBatch } from "../../lib/base/write_batch.ts";
 
-test("what is ready leaves together, in its order, when all that came in the same round has been looked at", async () => {
+it("writes of one round of the event loop are sent together, in order, at its end", async () => {
   const writeBatch = new WriteBatch();
   const left: string[] = [];
   writeBatch.add(() => void left.push("first"));
@@ -18,7 +18,7 @@ test("what is ready leaves together, in its order, when all that came in the sam
   expect(left).toHaveLength(4);
 });
 
-test("nobody waits for more than so many others", async () => {
+it("a full batch is sent at once", async () => {
   const writeBatch = new WriteBatch(3);
   const left: number[] = [];
   for (const i of [1, 2, 3, 4]) writeBatch.add(() => void left.push(i));
@@ -27,7 +27,7 @@ test("nobody waits for more than so many others", async () => {
   expect(left).toEqual([1, 2, 3, 4]);
 });
 
-test("what is ready leaves at once where that is asked for, and does not leave again", async () => {
+it("now() sends the batch at once, and it is not sent again", async () => {
   const writeBatch = new WriteBatch();
   const left: string[] = [];
   writeBatch.add(() => void left.push("first"));
@@ -39,7 +39,7 @@ test("what is ready leaves at once where that is asked for, and does not leave a
   expect(left).toEqual(["first", "second"]);
 });
 
-test("what becomes ready while others leave goes with the next ones, and is not lost", async () => {
+it("a write that is added while a batch is sent goes into the next batch", async () => {
   const writeBatch = new WriteBatch(2);
   const left: string[] = [];
   writeBatch.add(() => {
@@ -60,7 +60,7 @@ test("what becomes ready while others leave goes with the next ones, and is not 
   expect(left.slice(4)).toEqual(["later", "last"]);
 });
 
-test("what is ready leaves while a host's tests hold the time", async () => {
+it("a batch is sent while the tests of an embedder stop time", async () => {
   vi.useFakeTimers();
   try {
     const writeBatch = new WriteBatch();

@@ -43,7 +43,7 @@ async function running(environment: Record<string, string> = {}) {
 }
 
 describe("edge-gateway demo", () => {
-  it("every line it prints does what it says beside it", async () => {
+  it("prints lines that each do what the text beside them says", async () => {
     const { lines } = await running();
     const jar = {};
     const heard: Heard[] = [];
@@ -67,7 +67,7 @@ describe("edge-gateway demo", () => {
     expect(statuses).toEqual([200, 200, 200, 429]);
   });
 
-  it("they are lines that a shell takes as they stand", async (context) => {
+  it("prints lines that can be pasted into a shell", async (context) => {
     const { lines } = await running();
     const shell = (line: string) =>
       new Promise<string>((resolve, reject) => {
@@ -83,13 +83,13 @@ describe("edge-gateway demo", () => {
     expect(await shell(lines.at(-1)!)).toContain('"services"');
   });
 
-  it("brings credentials of its own: those of the environment are neither used nor printed", async () => {
+  it("has its own credentials, and neither uses nor prints those of the environment", async () => {
     const { text } = await running({ ADMIN_USER: "real", ADMIN_PASSWORD: "really secret" });
     expect(text).not.toContain("really secret");
     expect(text).toMatch(/\(admin \/ [\w-]{12}\)/);
   });
 
-  it("ends with exit 0 on SIGINT, upstreams and all", async () => {
+  it("ends with exit 0 on SIGINT, upstreams included", async () => {
     const { demo } = await running();
     demo.child.kill("SIGINT");
     expect(await demo.ended).toMatchObject({ code: 0, signal: null });

@@ -1,16 +1,17 @@
 import { describe, expect, it } from "vitest";
 import { helpText, helpTextOf } from "../../lib/cli/help.ts";
-import { CLIENT_SETTINGS, SETTINGS, type Setting } from "../../lib/config/settings.ts";
+import { COMMANDS } from "../../lib/cli/main.ts";
+import { CLIENT_SETTINGS, SETTINGS, type Setting } from "../../lib/config/settings_table.ts";
 
 const rows = [...Object.values(SETTINGS), ...Object.values(CLIENT_SETTINGS)] as Setting<unknown>[];
 
 describe("--help", () => {
   it.each(["run", "demo", "manager", "validate", "reload", "schema", "hash-password", "help"])("lists the command %s", (verb) => {
-    expect(helpText()).toMatch(new RegExp(`^  ${verb}\\b`, "m"));
+    expect(helpText(COMMANDS)).toMatch(new RegExp(`^  ${verb}\\b`, "m"));
   });
 
   it.each(rows.map((row): [string, Setting<unknown>] => [row.variable, row]))("lists %s with its flag, what it does, and its default", (_name, row) => {
-    const text = helpText();
+    const text = helpText(COMMANDS);
     expect(text).toContain(row.variable);
     expect(text).toContain(row.help);
     if (row.flag !== null) expect(text).toContain(`--${row.flag} ${row.value}`);
@@ -18,7 +19,7 @@ describe("--help", () => {
   });
 
   it("offers no flag for a secret, which every user of the machine could read", () => {
-    expect(helpText()).not.toMatch(/--admin-password[ =]|--admin-jwt-secret/);
+    expect(helpText(COMMANDS)).not.toMatch(/--admin-password[ =]|--admin-jwt-secret/);
   });
 
   it.each([
@@ -29,15 +30,15 @@ describe("--help", () => {
     ["reload", ["--admin-url", "--ca", "--admin-user", "--admin-password-file", "--admin-tls"], ["--config", "--http-port", "--admin-hosts"]],
     ["schema", ["--config"], ["--http-port"]],
     ["hash-password", ["standard input"], ["--"]],
-  ] as const)("of %s tells of its own flags and no others", (verb, own, others) => {
-    const text = helpTextOf(verb);
+  ] as const)("of %s lists its own flags and no others", (verb, own, others) => {
+    const text = helpTextOf(verb, COMMANDS[verb]!);
     expect(text).toMatch(new RegExp(`^Usage: edge-gateway ${verb}\\b`));
     for (const word of own) expect(text).toContain(word);
     for (const word of others) expect(text).not.toContain(word);
     expect(text).toMatch(/Exit codes: 0 /);
   });
 
-  it("says what the exit codes mean", () => {
-    expect(helpText()).toMatch(/Exit codes: 0 .*1 .*2 /);
+  it("explains the exit codes", () => {
+    expect(helpText(COMMANDS)).toMatch(/Exit codes: 0 .*1 .*2 /);
   });
 });

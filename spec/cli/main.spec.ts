@@ -42,13 +42,13 @@ describe("the command line", () => {
     [["reload", "--help"], /^Usage: edge-gateway reload \[FLAGS\]\n/],
     [["-h", "validate"], /^Usage: edge-gateway validate \[FILE\] \[FLAGS\]\n/],
     [["run", "--manager", "--help"], /^Usage: edge-gateway run \[FLAGS\]\n/],
-  ] as const)("%j prints the usage that it asks for, and exits 0", async (words, usage) => {
+  ] as const)("%j prints the requested usage and exits 0", async (words, usage) => {
     const { code, stdout, stderr } = await program(words).ended;
     expect([code, stderr]).toEqual([0, ""]);
     expect(stdout).toMatch(usage);
   });
 
-  it("takes a flag of true or false before the command", async () => {
+  it("accepts a flag that is true or false before the command", async () => {
     const { code, stderr } = await program(["--manager", "run"]).ended;
     expect(code).toBe(2);
     expect(stderr).toMatch(/^edge-gateway: MANAGER needs an admin interface to talk to/);
@@ -56,21 +56,21 @@ describe("the command line", () => {
 
   it.each([
     [["help", "bogus"], 'edge-gateway: "bogus" is not a command (--help lists them)\n'],
-    [["help", "run", "demo"], 'edge-gateway: "demo" is one word too many for "help"\n'],
+    [["help", "run", "demo"], 'edge-gateway: too many words for "help": edge-gateway help --help shows how to write it\n'],
     [["--confg", "x"], "edge-gateway: --confg is not a known flag; did you mean --config?\n"],
     [["--bogus"], "edge-gateway: --bogus is not a known flag\n"],
     [["--constructor"], "edge-gateway: --constructor is not a known flag\n"],
-    [["--admin-password", "x"], "edge-gateway: --admin-password is no flag, as others could read it: set the environment variable ADMIN_PASSWORD\n"],
+    [["--admin-password", "x"], "edge-gateway: --admin-password is not a flag, since other users could read it: set the variable ADMIN_PASSWORD\n"],
     [["vlidate"], 'edge-gateway: "vlidate" is not a command; did you mean "validate"? (--help lists them)\n'],
-    [["run", "gw.json"], 'edge-gateway: "gw.json" is one word too many; the configuration is named by --config FILE\n'],
+    [["run", "gw.json"], 'edge-gateway: too many words for "run": name the configuration with --config FILE\n'],
     [["--config"], "edge-gateway: --config needs a value: the path of a file\n"],
-    [["demo", "--config", "x"], "edge-gateway: the demo brings its own configuration\n"],
-    [["schema", "x"], 'edge-gateway: "x" is one word too many for "schema"\n'],
-  ])("%j exits 2 with one line that says what to write", async (words, stderr) => {
+    [["demo", "--config", "x"], "edge-gateway: the demo has its own configuration: leave --config out\n"],
+    [["schema", "x"], 'edge-gateway: too many words for "schema": edge-gateway schema --help shows how to write it\n'],
+  ])("%j exits 2 with one line and the remedy", async (words, stderr) => {
     expect(await program(words).ended).toMatchObject({ code: 2, stdout: "", stderr });
   });
 
-  it("everything wrong with flags and environment is said at once, and exits 2", async () => {
+  it("reports everything that is wrong with flags and environment at once, and exits 2", async () => {
     const environment = { HTTPS_PORT: "70000", PERSISTENCE_CONFIG: "postgres", SERVER_CERT_PATH: "c.pem" };
     const { code, stderr } = await program(["--http-port", "x"], { environment }).ended;
     expect(code).toBe(2);
@@ -81,14 +81,14 @@ describe("the command line", () => {
     }
   });
 
-  it("a private key in the place of its file's name is not repeated", async () => {
+  it("does not repeat a private key given in place of its file's name", async () => {
     const pem = "-----BEGIN PRIVATE KEY-----\nhunter2\n";
     const { code, stderr } = await program([], { environment: { SERVER_CERT_PATH: pem, SERVER_KEY_PATH: pem } }).ended;
-    const line = (name: string) => `edge-gateway: ${name}: expected the path of a file, found "(what a file holds)"\n`;
+    const line = (name: string) => `edge-gateway: ${name}: expected the path of a file, found "(the content of a file)"\n`;
     expect([code, stderr]).toEqual([2, line("SERVER_CERT_PATH") + line("SERVER_KEY_PATH")]);
   });
 
-  it("a reader that goes away does not make it fail", async () => {
+  it("does not fail when the reader of its output ends", async () => {
     const child = spawn(process.execPath, ["--import", LOADER, BIN, "schema"], { stdio: ["ignore", "pipe", "pipe"] });
     onTestFinished(() => void child.kill("SIGKILL"));
     let stderr = "";
@@ -100,7 +100,7 @@ describe("the command line", () => {
 });
 
 describe("validate", () => {
-  it("says that a good configuration is valid, what it holds, and its digest; exit 0", async () => {
+  it("reports that a good configuration is valid, its size, and its digest; exit 0", async () => {
     const file = fileWith(good);
     const { code, stdout, stderr } = await program(["validate", file]).ended;
     expect([code, stderr]).toEqual([0, ""]);
@@ -119,7 +119,7 @@ describe("validate", () => {
     expect(ended[2]!.stdout).toMatch(/^gw\.json is valid/);
   });
 
-  it("says everything that is wrong at once, each with file:line:column and path; exit 2", async () => {
+  it("reports everything that is wrong at once, with file:line:column and path; exit 2", async () => {
     const file = fileWith(BAD);
     const { code, stdout, stderr } = await program(["validate", file]).ended;
     expect([code, stdout]).toEqual([2, ""]);
@@ -165,7 +165,7 @@ describe("validate", () => {
     },
   );
 
-  it.each(["::ffff:10.0.0.0/90", "::ffff:0:0/95"])("refuses the range %j at its place, for proxies and in acl; exit 2", async (range) => {
+  it.each(["::ffff:10.0.0.0/90", "::ffff:0:0/95"])("refuses the range %j at its path, for proxies and in acl; exit 2", async (range) => {
     const acl = { name: "acl", config: { whitelist: [range] } };
     const { code, stderr } = await program(["validate", fileWith(oneService(9, { plugins: [acl] }, { trusted_proxies: [range] }))]).ended;
     expect(code).toBe(2);
@@ -174,7 +174,7 @@ describe("validate", () => {
     expect(stderr).not.toContain(" at ");
   });
 
-  it("names a file that is not there; exit 2", async () => {
+  it("names a missing file; exit 2", async () => {
     const file = `${emptyFolder()}/gw.json`;
     const { code, stderr } = await program(["validate", file]).ended;
     expect(code).toBe(2);
@@ -201,7 +201,7 @@ describe("hash-password", () => {
     expect(await verifyPassword("pass word", stdout.trimEnd())).toBe(false);
   });
 
-  it("takes a line without its end, too", async () => {
+  it("accepts a line without a line break", async () => {
     const { stdout } = await program(["hash-password"], { input: "p" }).ended;
     expect(await verifyPassword("p", stdout.trimEnd())).toBe(true);
   });
@@ -231,10 +231,10 @@ describe("hash-password", () => {
     expect([empty.code, empty.screen]).toEqual([2, expect.stringContaining("the password is empty")]);
   });
 
-  it("takes none on the command line, and does not repeat it; exit 2", async () => {
+  it("refuses a password on the command line without repeating it; exit 2", async () => {
     const { code, stdout, stderr } = await program(["hash-password", "hunter2"]).ended;
     expect([code, stdout]).toEqual([2, ""]);
-    expect(stderr).toMatch(/^edge-gateway: "hash-password" takes no password on the command line, .* standard input\n$/);
+    expect(stderr).toMatch(/^edge-gateway: too many words for "hash-password": write the password to standard input, /);
   });
 
   it.each(["", "\n"])("exits 2 for the input %j", async (input) => {
@@ -264,7 +264,7 @@ describe("schema", () => {
     expect(Object.keys(Plugin.allOf[1].then.properties.config.properties)).toEqual(expect.arrayContaining(["limit_second", "limit_min", "limit_hour"]));
   });
 
-  it("every reference in it leads somewhere", async () => {
+  it("prints a schema whose references can all be resolved", async () => {
     const { stdout } = await program(["schema"]).ended;
     const { $defs } = JSON.parse(stdout) as { $defs: Record<string, unknown> };
     const references = [...stdout.matchAll(/"\$ref": "#\/\$defs\/([^"]+)"/g)].map((match) => match[1]!);

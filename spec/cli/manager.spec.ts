@@ -59,7 +59,7 @@ function save(path: string, text: string): void {
 }
 
 describe("edge-gateway manager", () => {
-  it("serves the UI of a gateway elsewhere, without a configuration file, until SIGTERM or SIGINT, and exits 0", async () => {
+  it("serves the UI for another gateway, without a configuration file, until SIGTERM or SIGINT, and exits 0", async () => {
     const admin = await startAdmin();
     for (const signal of ["SIGTERM", "SIGINT"] as const) {
       const manager = await alone([], { MANAGER_BACKEND_API_URL: `http://127.0.0.1:${admin.port}` });
@@ -73,7 +73,7 @@ describe("edge-gateway manager", () => {
     }
   });
 
-  it("starts, and says so on its pages, while the admin interface is not there", async () => {
+  it("starts while the admin interface is missing, and reports that on its pages", async () => {
     const manager = await alone(["--manager-backend-api-url", `http://127.0.0.1:${await closedPort()}`]);
     expect((await ask(manager.port, { path: "/api/gateway" })).status).toBe(502);
     await manager.says("the admin interface does not answer");
@@ -81,12 +81,12 @@ describe("edge-gateway manager", () => {
     expect((await ask(manager.port)).status).toBe(200);
   });
 
-  it("says it in rows with LOG_FORMAT text", async () => {
+  it("announces itself in rows with LOG_FORMAT text", async () => {
     const manager = program(["manager", "--manager-port", "0", "--log-format", "text"]);
     expect(await manager.says(/ {2}backend .*\n/)).toMatch(/^edge-gateway \S+ manager started\n {2}manager {2}http:\/\/localhost:\d+\n {2}backend {2}http:\/\/127\.0\.0\.1:8081\n$/);
   });
 
-  it("serves HTTPS with MANAGER_TLS, verifies an admin interface by MANAGER_BACKEND_CA_PATH, and takes renewed files", async () => {
+  it("serves HTTPS with MANAGER_TLS, verifies an admin interface by MANAGER_BACKEND_CA_PATH, and reloads renewed files", async () => {
     const admin = await startAdmin({ tls: { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key) } });
     const files = pem({ cert: SERVER.cert, key: SERVER.key, ca: CA.cert });
     const manager = await alone([], {
@@ -101,7 +101,7 @@ describe("edge-gateway manager", () => {
     expect(before.status).toBe(200);
     save(files.key!, RENEWED.key);
     save(files.cert!, RENEWED.cert);
-    await manager.says("read again: taken");
+    await manager.says("CA reloaded");
     expect((await secure(manager.port, "/")).serial).not.toBe(before.serial);
   });
 
@@ -111,26 +111,26 @@ describe("edge-gateway manager", () => {
     expect(manager.url).toBe(`http://localhost:${manager.port}`);
   });
 
-  it("on a taken port exits 1 and names port and setting", async () => {
+  it("on a port in use exits 1 and names port and setting", async () => {
     const port = await taken();
     expect(await program(["manager", "--manager-port", String(port)]).ended).toMatchObject({
       code: 1,
-      stderr: `edge-gateway: cannot listen on 127.0.0.1:${port}: the port is already in use; stop what listens there, or choose another port with MANAGER_PORT (--manager-port)\n`,
+      stderr: `edge-gateway: cannot listen on 127.0.0.1:${port}: the port is already in use; stop the program that listens there, or choose another port with MANAGER_PORT (--manager-port)\n`,
     });
   });
 
   it.each([
-    [["manager", "http://gw"], 'edge-gateway: "http://gw" is one word too many; the admin interface is named by --manager-backend-api-url URL\n'],
-    [["manager", "--config", "x"], "edge-gateway: --config is for starting a gateway; the management UI by itself has no use for it\n"],
-    [["manager", "--manager-backend-ca-path", "/none", "--manager-backend-api-url", "https://h"], "edge-gateway: cannot read the CA certificate of the admin interface /none (MANAGER_BACKEND_CA_PATH): there is no such file\n"],
+    [["manager", "http://gw"], 'edge-gateway: too many words for "manager": name the admin interface with --manager-backend-api-url URL\n'],
+    [["manager", "--config", "x"], "edge-gateway: --config is not a flag of this command: it is for starting a gateway\n"],
+    [["manager", "--manager-backend-ca-path", "/none", "--manager-backend-api-url", "https://h"], "edge-gateway: cannot read the CA certificate of the admin interface /none (MANAGER_BACKEND_CA_PATH): no such file\n"],
     [["run", "--manager"], "edge-gateway: MANAGER needs an admin interface to talk to: set ADMIN_USER and ADMIN_PASSWORD, or name the admin interface of another gateway with MANAGER_BACKEND_API_URL\n"],
-  ])("%j exits 2 with one line that says what to write", async (words, stderr) => {
+  ])("%j exits 2 with one line and the remedy", async (words, stderr) => {
     expect(await program(words).ended).toMatchObject({ code: 2, stdout: "", stderr });
   });
 });
 
 describe("edge-gateway run --manager", () => {
-  it("starts it in the same process before its own admin interface: log in, read, reload, log out", async () => {
+  it("starts the UI in the same process for its own admin interface: log in, read, reload, log out", async () => {
     const origin = await backend();
     const running = await runningProgram(oneService(origin.port), ["--manager"], ADMIN);
     const url = String(running.started.manager);
@@ -164,7 +164,7 @@ describe("edge-gateway run --manager", () => {
     expect(told.map(({ message, address }) => `${String(message)} ${String(address)}`)).toEqual([...Array<string>(5).fill("admin login failed 127.0.0.2"), "admin logged in 127.0.0.3"]);
   });
 
-  it("says so in a row with LOG_FORMAT text, and says that it is off otherwise", async () => {
+  it("announces the UI in a row with LOG_FORMAT text, or that it is off", async () => {
     for (const [words, row] of [[["--manager"], /^ {2}manager +http:\/\/localhost:\d+$/m], [[], /^ {2}manager +off: --manager \(MANAGER=true\) .*$/m]] as const) {
       const ports = ["--http-port", "0", "--admin-port", "0", "--manager-port", "0", "--listen-host", "127.0.0.1", "--log-format", "text"];
       const running = program(["--config", fileWith(oneService(9)), ...ports, ...words], { environment: ADMIN });
@@ -172,7 +172,7 @@ describe("edge-gateway run --manager", () => {
     }
   });
 
-  it("reaches an admin interface over HTTPS by its own certificate, which names other hosts, and after a renewal", async () => {
+  it("reaches its admin interface over HTTPS though the certificate names other hosts, also after a renewal", async () => {
     const files = pem({ cert: RENEWED.cert, key: RENEWED.key });
     const tls = { SERVER_CERT_PATH: files.cert!, SERVER_KEY_PATH: files.key!, ADMIN_TLS: "true", MANAGER_TLS: "true" };
     const running = await runningProgram(oneService(9), ["--manager", "--admin-host", "0.0.0.0"], { ...ADMIN, ...tls });
@@ -181,13 +181,13 @@ describe("edge-gateway run --manager", () => {
     expect(before.status).toBe(200);
     save(files.key!, SERVER.key);
     save(files.cert!, SERVER.cert);
-    await running.says("read again: taken");
+    await running.says("CA reloaded");
     const after = await secure(port, "/api/healthz");
     expect(after.status).toBe(200);
     expect(after.serial).not.toBe(before.serial);
   });
 
-  it("may ask another gateway, and then needs no admin interface of its own", async () => {
+  it("can use another gateway, and then needs no admin interface of its own", async () => {
     const admin = await startAdmin();
     const running = await runningProgram(oneService(9), ["--manager"], { MANAGER_BACKEND_API_URL: `http://127.0.0.1:${admin.port}` });
     expect((await ask(portOf(running.started.manager), { path: "/api/healthz" })).status).toBe(200);
@@ -211,7 +211,7 @@ describe("edge-gateway run --manager", () => {
     expect(await running.ended).toMatchObject({ code: 0 });
   });
 
-  it("on a taken MANAGER_PORT exits 1, and what it had opened is gone", async () => {
+  it("on a MANAGER_PORT in use exits 1 and closes everything that it had opened", async () => {
     const [port, httpPort] = [await taken(), await freePort()];
     const ports = ["--http-port", String(httpPort), "--admin-port", "0", "--manager-port", String(port), "--listen-host", "127.0.0.1"];
     const { code, stderr } = await program(["--config", fileWith(oneService(9)), "--manager", ...ports], { environment: ADMIN }).ended;
@@ -221,7 +221,7 @@ describe("edge-gateway run --manager", () => {
 });
 
 describe("edge-gateway demo", () => {
-  it("starts it, and prints where it is and what to log in with", async () => {
+  it("starts the UI, and prints its address and its credentials", async () => {
     const environment = { MANAGER_BACKEND_API_URL: "http://127.0.0.1:9" }; // none of the demo's business
     const demo = program(["demo", "--http-port", "0", "--admin-port", "0", "--manager-port", "0", "--listen-host", "127.0.0.1"], { environment });
     const text = await demo.says("Ctrl-C ends the demo.\n", "stdout");
@@ -230,7 +230,7 @@ describe("edge-gateway demo", () => {
     expect((await ask(portOf(url), { method: "POST", path: "/api/login", headers: { Authorization } })).status).toBe(200);
   });
 
-  it("goes without it where it is told to", async () => {
+  it("leaves the UI out with --manager false", async () => {
     const demo = program(["demo", "--http-port", "0", "--admin-port", "0", "--manager", "false", "--listen-host", "127.0.0.1"]);
     expect(await demo.says("Ctrl-C ends the demo.\n", "stdout")).not.toContain("Management UI");
   });

@@ -25,22 +25,22 @@ async function gateway(environment: Record<string, string> = {}) {
 const REFUSED = /^\S+gw\.json:1:1 +services +is required .*\nThe configuration was refused; [0-9a-f]{12} stays in force\.\n$/;
 
 describe("edge-gateway reload", () => {
-  it("prints what changed and exits 0; what is the same, and exits 0; what is wrong, and exits 2", async () => {
+  it("prints changes and exits 0, prints that nothing changed and exits 0, prints errors and exits 2", async () => {
     // What is referred to is not watched, so nothing is taken before the command asks for it.
     const name = fileWith("one", "name.txt");
     const running = await runningProgram(oneService(9, { name: `\${file:${name}}` }), [], CREDENTIALS);
     const reload = () => program(["reload"], { environment: { ...CREDENTIALS, ADMIN_URL: String(running.started.admin) } }).ended;
     const inForce = `configuration ${String(running.started.digest)} is in force\n`;
-    expect(await reload()).toMatchObject({ code: 0, stdout: `nothing changed in the text; the secrets that it refers to were resolved anew\n${inForce}`, stderr: "" });
+    expect(await reload()).toMatchObject({ code: 0, stdout: `nothing changed in the text; its secrets were resolved again\n${inForce}`, stderr: "" });
     const lines = logLines(running.stderr()).map(({ message }) => message);
-    expect(lines.slice(1)).toEqual(["admin logged in", "admin asks for a reload", "configuration read again: its text is the same, its secrets were resolved anew"]);
+    expect(lines.slice(1)).toEqual(["admin logged in", "admin asks for a reload", "configuration read again: its text is the same, its secrets were resolved again"]);
     writeFileSync(name, "");
     const { code, stdout, stderr } = await reload();
     expect([code, stdout]).toEqual([2, ""]);
     expect(stderr).toMatch(/^\S+gw\.json:1:\d+ +services\[0\]\.name .*\nThe configuration was refused; [0-9a-f]{12} stays in force\.\n$/);
   });
 
-  it("names each part that is new, gone or altered", async () => {
+  it("names each part that was added, removed or altered", async () => {
     const changes = [
       { kind: "route", name: 'service "s" / route "x"', change: "added" },
       { kind: "plugin", name: "global / plugin key_auth", change: "removed" },
@@ -53,13 +53,13 @@ describe("edge-gateway reload", () => {
     expect(asked).toEqual(["POST /login", "POST /gateway/reload", "DELETE /logout"]);
   });
 
-  it("tells the last change and when it was taken, where the changed file has been taken already", async () => {
+  it("prints the last change and its time when the changed file has been reloaded already", async () => {
     const running = await gateway();
     writeFileSync(running.file, JSON.stringify(oneService(9, { name: "t" })));
     await running.says("configuration reloaded");
     const { code, stdout } = await running.reload();
     expect(code).toBe(0);
-    expect(stdout).toMatch(/^nothing changed in the text.*\nthe last change was taken at \d{4}-\S+Z \(file\):\nadded +service "t"\n(.*\n)+removed +service "s"\n(.*\n)+configuration [0-9a-f]{12} is in force\n$/);
+    expect(stdout).toMatch(/^nothing changed in the text.*\nthe last change was at \d{4}-\S+Z \(file\):\nadded +service "t"\n(.*\n)+removed +service "s"\n(.*\n)+configuration [0-9a-f]{12} is in force\n$/);
   });
 
   it("over HTTPS verifies the certificate, by Node's list or by --ca", async () => {
@@ -87,17 +87,17 @@ describe("edge-gateway reload", () => {
 
   it.each([
     [["reload"], {}, "ADMIN_USER is not set"],
-    [["reload", "gw.json"], CREDENTIALS, '"gw.json" is one word too many'],
+    [["reload", "gw.json"], CREDENTIALS, 'too many words for "reload": the gateway reloads'],
     [["reload", "--insecure"], CREDENTIALS, "--insecure is not a known flag"],
     [["reload"], { ADMIN_USER: "a", ADMIN_PASSWORD: "scrypt$x" }, "is a hash"],
-    [["reload", "--ca", "/nowhere.pem"], CREDENTIALS, "there is no such file"],
+    [["reload", "--ca", "/nowhere.pem"], CREDENTIALS, "no such file"],
   ])("%j with %j exits 2", async (words, environment, message) => {
     const { code, stdout, stderr } = await program(words, { environment: environment as Record<string, string> }).ended;
     expect([code, stdout]).toEqual([2, ""]);
     expect(stderr).toContain(message);
   });
 
-  it("says the log's line for a refused configuration in the same words as the log", async () => {
+  it("reports a refused configuration in the same words as the log", async () => {
     const { reload, file, says, stderr } = await gateway();
     writeFileSync(file, "{}");
     await says("reload refused");
@@ -145,29 +145,29 @@ describe("asAdmin", () => {
     ["gives no session", { "/login": [200, {}] }, /^1 \S+ answered POST \/login with 200: it is not/],
     ["throttles", { "/login": [429, {}, { "Retry-After": "7" }] }, /^1 \S+ has seen too many failed logins from here; try again in 7 s$/],
     ["is busy", { "/login": [503, {}] }, /^1 \S+ is too busy$/],
-    ["does not know the name it is asked under", { "/login": [421, {}] }, /under a name that it does not know: add it to ADMIN_HOSTS/],
+    ["does not know the name it is asked under", { "/login": [421, {}] }, /does not accept this host name: add it to ADMIN_HOSTS/],
     ["redirects", { "/login": [302, {}, { Location: "https://elsewhere/" }] }, /redirects to "https:\/\/elsewhere\/", which is not followed/],
-  ])("says of a server that %s what it is, and asks it no more", async (_what, answers, message) => {
+  ])("reports a server that %s, and sends it no more requests", async (_what, answers, message) => {
     const { url, asked } = await fake(answers);
     expect(await failure(url)).toMatch(message);
     expect(asked).toEqual(["POST /login"]);
   });
 
   it.each([
-    ["that does not know it, as several behind one address", 401, /does not know the session it has just begun; where several gateways answer there, name one/],
+    ["that does not know it, as several behind one address", 401, /does not know the session that it has just started; if several gateways answer there, name one/],
     ["that fails", 500, /failed at POST \/gateway\/reload: the gateway's log says why$/],
-  ])("says so of a gateway %s after the login", async (_what, status, message) => {
+  ])("reports a gateway %s after the login", async (_what, status, message) => {
     const { url } = await fake({ "/gateway/reload": [status, { code: status === 500 ? "internal" : "unauthenticated" }] });
     const { code, stderr } = await program(["reload", "--admin-url", url], { environment: CREDENTIALS }).ended;
     expect([code, stderr.trim()]).toEqual([1, expect.stringMatching(message)]);
   });
 
-  it("gives up on an answer without end", async () => {
+  it("gives up on an endless answer", async () => {
     const port = await listening(http.createServer((_request, response) => {
       const more = () => void (response.destroyed || response.write("x".repeat(60_000), () => setImmediate(more)));
       more();
     }));
-    expect(await failure(`http://127.0.0.1:${port}`, { mostBytes: 200_000 })).toMatch(/has more than 200000 bytes$/);
+    expect(await failure(`http://127.0.0.1:${port}`, { maxBytes: 200_000 })).toMatch(/has more than 200000 bytes$/);
   });
 
   it.each([
@@ -181,27 +181,27 @@ describe("asAdmin", () => {
   it.each([
     ["hangs up", (socket: net.Socket) => void socket.once("data", () => socket.destroy()), /closed without an answer; with ADMIN_TLS=true the gateway speaks HTTPS$/],
     ["breaks off", (socket: net.Socket) => void socket.once("data", () => socket.end("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{")), /^1 cannot ask/],
-    ["speaks another protocol", (socket: net.Socket) => void socket.once("data", () => socket.end("220 smtp ready\r\n")), /speaks no HTTP/],
-  ])("says so of a server that %s", async (_what, talk, message) => {
+    ["speaks another protocol", (socket: net.Socket) => void socket.once("data", () => socket.end("220 smtp ready\r\n")), /does not speak HTTP/],
+  ])("reports a server that %s", async (_what, talk, message) => {
     expect(await failure(`http://127.0.0.1:${await listening(net.createServer(talk))}`)).toMatch(message);
   });
 
-  it("says so where plain HTTP and HTTPS are mistaken for each other, and of a certificate for another name", async () => {
+  it("reports plain HTTP used for HTTPS and the reverse, and a certificate for another name", async () => {
     const { url } = await fake({});
-    expect(await failure(url.replace("http:", "https:"))).toMatch(/speaks no TLS$/);
+    expect(await failure(url.replace("http:", "https:"))).toMatch(/does not speak TLS$/);
     const secure = await listening(tls.createServer({ cert: SERVER.cert, key: SERVER.key }).on("tlsClientError", () => {}));
     expect(await failure(`http://127.0.0.1:${secure}`)).toMatch(/^1 cannot ask .* with ADMIN_TLS=true the gateway speaks HTTPS$/);
     const wanted = { ca: Buffer.from(CA.cert) };
     expect(await failure(`https://127.0.0.2:${secure}`, wanted)).toMatch(/^1 cannot ask/);
   });
 
-  it("ends its session, and an admin interface that does not let it changes nothing", async () => {
+  it("ends its session, and ignores an admin interface that refuses the logout", async () => {
     const { url, asked } = await fake({ "/gateway/reload": [200, { changes: [] }], "/logout": [500, {}] });
     expect((await ask(url)).status).toBe(200);
     expect(asked).toEqual(["POST /login", "POST /gateway/reload", "DELETE /logout"]);
   });
 
-  it("ends its session, too, when what was asked fails", async () => {
+  it("ends its session when the request fails, too", async () => {
     const { url, asked } = await fake({});
     await expect(asAdmin({ url, user: "u", password: "p", ca: null }, () => Promise.reject(new Error("mine")))).rejects.toThrow("mine");
     expect(asked).toEqual(["POST /login", "DELETE /logout"]);

@@ -1,7 +1,7 @@
 import { request as tlsRequest } from "node:https";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
-import { warnOfNode } from "../../lib/cli/run.ts";
+import { warnOfNode } from "../../lib/cli/announce.ts";
 import { CA, CLIENT, EXPIRED, SERVER, STRANGER } from "../support/certs.ts";
 import { collector } from "../support/collector.ts";
 import { backend, oneService } from "../support/gateway.ts";
@@ -18,7 +18,7 @@ async function taken(): Promise<number> {
 }
 
 describe("a start", () => {
-  it("says in one line of JSON what listens where, what is off and why, and the digest", async () => {
+  it("announces in one line of JSON what listens where, what is off and why, and the digest", async () => {
     const running = await runningProgram(oneService(9));
     expect(running.started).toMatchObject({
       level: "info",
@@ -56,14 +56,14 @@ describe("a start", () => {
     }
   });
 
-  it("says it in rows with LOG_FORMAT text", async () => {
+  it("announces the same in rows with LOG_FORMAT text", async () => {
     const file = fileWith(oneService(9));
     const running = program(["--config", file, "--http-port", "0", "--listen-host", "127.0.0.1", "--log-format", "text"]);
     const text = await running.says(/^ {2}reload .*\n/m);
     expect(text).toMatch(/^edge-gateway \S+ started\n {2}config .*gw\.json \(1 service, 2 routes, 1 upstream\), digest [0-9a-f]{12}\n {2}http +http:\/\/127\.0\.0\.1:\d+\n {2}https +off: .*\n {2}admin +off: .*\n {2}manager +off: .*\n {2}reload .*\n$/);
   });
 
-  it("listens where CONFIG_FILE_PATH, HTTP_PORT and LISTEN_HOST say; flags win", async () => {
+  it("follows CONFIG_FILE_PATH, HTTP_PORT and LISTEN_HOST; flags win", async () => {
     const file = fileWith(oneService(9));
     const environment = { CONFIG_FILE_PATH: file, HTTP_PORT: String(await taken()), LISTEN_HOST: "127.0.0.1" };
     const running = program(["run", "--http-port", "0"], { environment });
@@ -79,7 +79,7 @@ describe("a start", () => {
     expect(logLines(running.stdout())).toMatchObject([{ path: "/a/x", status: 200, service: "s" }]);
   });
 
-  it("sends traces where OTEL_EXPORTER_OTLP_ENDPOINT says, the last of them as it ends", async () => {
+  it("sends traces to OTEL_EXPORTER_OTLP_ENDPOINT, the last of them as it ends", async () => {
     const origin = await backend();
     const to = await collector();
     const environment = { OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${to.port}`, OTEL_SERVICE_NAME: "shop edge", OTEL_EXPORTER_OTLP_HEADERS: "key=secret" };
@@ -93,7 +93,7 @@ describe("a start", () => {
     expect(running.stderr()).not.toContain("secret");
   });
 
-  it("sends traces compressed, to a collector that a CA file vouches for", async () => {
+  it("sends compressed traces to a collector that a CA file verifies", async () => {
     const origin = await backend();
     const to = await collector(SERVER);
     const { ca } = pem({ ca: CA.cert });
@@ -109,19 +109,19 @@ describe("a start", () => {
   it.each([
     [{ OTEL_EXPORTER_OTLP_COMPRESSION: "zstd" }, 'OTEL_EXPORTER_OTLP_COMPRESSION: expected gzip or none, found "zstd"'],
     [{ OTEL_EXPORTER_OTLP_CERTIFICATE: "/nowhere/ca.pem" }, "OTEL_EXPORTER_OTLP_CERTIFICATE: cannot read /nowhere/ca.pem: no such file"],
-  ])("does not happen with %j: exit code 2, and why", async (wrong, message) => {
+  ])("fails with %j: exit code 2 and the reason", async (wrong, message) => {
     const environment = { OTEL_EXPORTER_OTLP_ENDPOINT: "https://127.0.0.1:4318", ...wrong };
     const { code, stderr } = await program(["--config", fileWith(oneService(9)), "--http-port", "0"], { environment }).ended;
     expect([code, stderr]).toEqual([2, expect.stringContaining(message)]);
   });
 
-  it("does not happen where traces would have to be sent by a protocol that it does not speak: exit code 2, and why", async () => {
+  it("fails for an unsupported protocol for traces: exit code 2 and the reason", async () => {
     const environment = { OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:4317", OTEL_EXPORTER_OTLP_PROTOCOL: "grpc" };
     const { code, stderr } = await program(["--config", fileWith(oneService(9)), "--http-port", "0"], { environment }).ended;
-    expect([code, stderr]).toEqual([2, expect.stringContaining('OTEL_EXPORTER_OTLP_PROTOCOL: expected http/json, the one protocol that traces are sent by, found "grpc"')]);
+    expect([code, stderr]).toEqual([2, expect.stringContaining('OTEL_EXPORTER_OTLP_PROTOCOL: expected http/json, the only supported protocol, found "grpc"')]);
   });
 
-  it("goes on when the readers of its output are gone", async () => {
+  it("goes on when the readers of its output end", async () => {
     const origin = await backend();
     const running = await runningProgram(oneService(origin.port));
     running.child.stdout!.destroy();
@@ -141,7 +141,7 @@ describe("a start", () => {
     expect(running.stderr()).not.toContain("secret");
   });
 
-  it("gives scrapers the metrics in either format", async () => {
+  it("serves scrapers the metrics in both formats", async () => {
     const running = await runningProgram(oneService(9), [], { ADMIN_USER: "anna", ADMIN_PASSWORD: "secret" });
     await ask(running.port, { path: "/a/x" });
     const port = Number(new URL(running.started.admin as string).port);
@@ -153,7 +153,7 @@ describe("a start", () => {
     }
   });
 
-  it("accepts at login the password whose hash hash-password printed, also by ADMIN_PASSWORD_FILE", async () => {
+  it("accepts at login the password whose hash hash-password printed, also from ADMIN_PASSWORD_FILE", async () => {
     const { stdout: hash } = await program(["hash-password"], { input: "the password\n" }).ended;
     const file = fileWith(hash, "password");
     for (const environment of [{ ADMIN_PASSWORD: hash.trimEnd() }, { ADMIN_PASSWORD_FILE: file }]) {
@@ -187,7 +187,7 @@ describe("a start", () => {
     await expect(get(STRANGER)).rejects.toThrow();
   });
 
-  it("warns of certificates by host name without HTTPS, and of mtls that nobody can satisfy", async () => {
+  it("warns of certificates by host name without HTTPS, and of mtls that no client can satisfy", async () => {
     const files = pem({ cert: SERVER.cert, key: SERVER.key });
     const certificates = [{ hosts: ["a.example"], cert: files.cert!, key: files.key! }];
     const running = await runningProgram(oneService(9, { plugins: [{ name: "mtls" }] }, { certificates }));
@@ -202,7 +202,7 @@ describe("a start", () => {
     expect(logLines(running.stderr()).filter(({ level }) => level === "warn")).toHaveLength(1);
   });
 
-  it("warns of neither where they are of use, or switched off", async () => {
+  it("does not warn of certificates and mtls that are useful or switched off", async () => {
     const files = pem({ cert: SERVER.cert, key: SERVER.key, ca: CA.cert });
     const tls = { SERVER_CERT_PATH: files.cert!, SERVER_KEY_PATH: files.key! };
     const certificates = [{ hosts: ["a.example"], cert: files.cert!, key: files.key! }];
@@ -238,7 +238,7 @@ describe("a start", () => {
     ["2.0.0", false],
     ["1.69.0-DEV", false],
     ["1.68.0-DEV", true],
-  ])("nghttp2 %s: warned of %s", (nghttp2, isOld) => {
+  ])("warns of nghttp2 %s: %s", (nghttp2, isOld) => {
     const warned: string[] = [];
     const started = { gateway: { shownConfig: { global: { h2c: false } } }, https: ["https://0.0.0.0:8443"] } as never;
     warnOfNode(started, { ...silentLog, warn: (message) => void warned.push(message) }, nghttp2);

@@ -71,7 +71,7 @@ describe("parseJson", () => {
     }
   });
 
-  it("keeps the line and column of every value and key, counted in characters", () => {
+  it("gives line and column of every value and key, counted in characters", () => {
     const root = parsed('{\r\n  "é😀": [1,\n    "two"]\n}');
     expect(root.position).toEqual({ line: 1, column: 1 });
     expect(nodeAt(root, ["é😀"])!.position).toEqual({ line: 2, column: 9 });
@@ -86,27 +86,27 @@ describe("parseJson", () => {
     expect(parsed("\uFEFF[1]").position).toEqual({ line: 1, column: 1 });
   });
 
-  it("says where bytes stop being UTF-8", () => {
+  it("gives line and column of the first byte that is not UTF-8", () => {
     const bytes = Buffer.concat([Buffer.from('{\n "é": "'), Buffer.from([0xe9]), Buffer.from('"\n}')]);
-    expect(failure(bytes)).toBe("2:8 expected UTF-8, found bytes that are not: save the file as UTF-8");
+    expect(failure(bytes)).toBe("2:8 expected UTF-8, found bytes that are not UTF-8: save the file as UTF-8");
   });
 
-  it("recognises UTF-16", () => {
+  it("names UTF-16 in its message", () => {
     expect(failure(Buffer.from("\uFEFF{}", "utf16le"))).toContain("found UTF-16");
   });
 
-  it("reports every duplicate key with the place of the first, and reads on", () => {
+  it("reports every duplicate key with the position of the first, and continues", () => {
     const { node, issues } = parseJson('{"a": 1,\n "b": {"c": 1, "c": 2},\n "a": 3}');
     expect(issues).toEqual([
-      { at: ["b", "c"], message: 'duplicate key: the first "c" stands at 2:8', position: { line: 2, column: 16 } },
-      { at: ["a"], message: 'duplicate key: the first "a" stands at 1:2', position: { line: 3, column: 2 } },
+      { at: ["b", "c"], message: 'duplicate key: the first "c" is at 2:8', position: { line: 2, column: 16 } },
+      { at: ["a"], message: 'duplicate key: the first "a" is at 1:2', position: { line: 3, column: 2 } },
     ]);
     expect(plain(node!)).toEqual({ a: 1, b: { c: 1 } });
   });
 
-  it("reports every string and key with half a surrogate pair where it stands, and reads on; whole pairs are characters", () => {
+  it("reports every string and key with half a surrogate pair at its position, and continues; whole pairs are characters", () => {
     const { node, issues } = parseJson('{"a": "x\\ud800y", "pair": "\\ud83d\\ude00",\n "\\udc00": ["\\ude00\\ud83d"]}');
-    const message = expect.stringMatching(/^holds half a surrogate pair: write the character itself/);
+    const message = expect.stringMatching(/^contains half a surrogate pair: write the character itself/);
     expect(issues).toEqual([
       { at: ["a"], message, position: { line: 1, column: 7 } },
       { at: [], message, position: { line: 2, column: 2 } },
@@ -116,13 +116,13 @@ describe("parseJson", () => {
     expect(parseJson('["\ud800"]').issues).toHaveLength(1);
   });
 
-  it("does not take values of a program with half a surrogate pair for strings", () => {
+  it("does not accept JavaScript strings and keys with half a surrogate pair", () => {
     expect(nodeFrom("a\ud800")).toEqual({ kind: "other", text: "a string with half a surrogate pair", position: null });
     expect(nodeFrom({ "\ud800": 1 })).toMatchObject({ kind: "other" });
     expect(nodeFrom({ "\u{1f600}": "\u{1f600}" })).toMatchObject({ kind: "object" });
   });
 
-  it("takes __proto__ and constructor for keys like any other", () => {
+  it("treats __proto__ and constructor like any other key", () => {
     const root = parsed('{"__proto__": {"x": 1}, "constructor": 2}');
     expect(root.kind === "object" && [...root.members.keys()]).toEqual(["__proto__", "constructor"]);
     expect(nodeAt(root, ["toString"])).toBeUndefined();
@@ -147,34 +147,34 @@ describe("parseJson", () => {
     ["{port: 1}", '1:2 expected a key in double quotes, found port: write "port"'],
     ['{"a": 1\n "b": 2}', '2:2 expected "," or "}", found a string: a comma is missing before it'],
     ["[1 2]", '1:4 expected "," or "]", found a number: a comma is missing before it'],
-    ['{"a": NaN}', "1:7 expected a value, found NaN: besides numbers and strings JSON has true, false and null"],
-    ['{"a": http}', "1:7 expected a value, found a word: strings take double quotes"],
+    ['{"a": NaN}', "1:7 expected a value, found a word: write strings in double quotes; the only words in JSON are true, false and null"],
+    ['{"a": http}', "1:7 expected a value, found a word: write strings in double quotes; the only words in JSON are true, false and null"],
     ['{"a" 1}', '1:6 expected ":" after the key "a", found a number'],
     ['{"a": [1}', '1:9 expected "," or "]", found "}": the "[" at 1:7 is not closed'],
     ['{"a": 1', '1:8 expected "," or "}", found the end of the file: the "{" at 1:1 is not closed'],
     ["{} {}", '1:4 expected the end of the file, found "{"'],
-    ["[01]", "1:2 expected a number such as 80 or -1.5e3, found another form of one"],
-    ["[1.]", "1:2 expected a number such as 80 or -1.5e3, found another form of one"],
-    ["[0x1f]", "1:2 expected a number such as 80 or -1.5e3, found another form of one"],
+    ["[01]", "1:2 expected a number such as 80 or -1.5e3, found a number in another form"],
+    ["[1.]", "1:2 expected a number such as 80 or -1.5e3, found a number in another form"],
+    ["[0x1f]", "1:2 expected a number such as 80 or -1.5e3, found a number in another form"],
     ["[+1]", '1:2 expected a value, found "+": a number starts with a digit or a minus sign'],
     ["[.5]", '1:2 expected a value, found ".": a number starts with a digit or a minus sign'],
     ['["a\nb"]', "1:2 expected the closing quote of this string, found the end of the line"],
     ['["ab', "1:2 expected the closing quote of this string, found the end of the file"],
     ['["a\tb"]', "1:4 expected printable characters, found U+0009: write \\u0009 inside a string"],
-    ['["a\\x"]', '1:4 expected one of \\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX, found another escape'],
-    ['["\\u12g4"]', "1:3 expected four hexadecimal digits after \\u, found something else"],
+    ['["a\\x"]', '1:4 expected one of \\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX (four hexadecimal digits), found another escape'],
+    ['["\\u12g4"]', '1:3 expected one of \\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX (four hexadecimal digits), found another escape'],
     ["[\u00a01]", "1:2 expected a value, found U+00A0"],
   ])("explains %j", (text, message) => {
     expect(failure(text)).toBe(message);
   });
 
-  it("says inside which value the syntax breaks", () => {
+  it("gives the path of the value in which the syntax is wrong", () => {
     expect(parseJson('{"services": [{"port": x}]}').issues[0]!.at).toEqual(["services", 0, "port"]);
   });
 });
 
 describe("nodeFrom", () => {
-  it("gives the nodes a document would give, without positions", () => {
+  it("makes the same nodes as a document, without positions", () => {
     const value = { a: [1, "x", null, true], b: {} };
     expect(plain(nodeFrom(value))).toEqual(value);
     expect(nodeFrom(value).position).toBeNull();
@@ -190,7 +190,7 @@ describe("nodeFrom", () => {
     expect(nodeFrom(value)).toMatchObject({ kind: "other", text });
   });
 
-  it("survives a value that holds itself", () => {
+  it("accepts a value that contains itself", () => {
     const value: Record<string, unknown> = {};
     value["self"] = value;
     expect(nodeFrom(value).kind).toBe("object");
@@ -198,7 +198,7 @@ describe("nodeFrom", () => {
 });
 
 describe("formatPath", () => {
-  it("reads like an expression, odd keys quoted", () => {
+  it("writes a path as an expression, with unusual keys quoted", () => {
     expect(formatPath(["services", 0, "upstreams", 1, "port"])).toBe("services[0].upstreams[1].port");
     expect(formatPath(["headers", "X-A", "a b"])).toBe('headers["X-A"]["a b"]');
     expect(formatPath([])).toBe("");

@@ -29,18 +29,18 @@ function said(text: string, more: Partial<LoadOptions> = {}): string[] {
 }
 
 describe("loadConfig", () => {
-  it("refuses names with half a surrogate pair, which logs and metrics would show alike, with line and column", () => {
+  it("refuses names with half a surrogate pair, which logs and metrics could not tell apart, with line and column", () => {
     const text = GOOD.replace('"name": "a"', '"name": "shop\\ud800"').replace('"path": "/b/{id}"', '"name": "r\\udfff", "path": "/b/{id}"');
     expect(said(text).map((line) => line.split(/ {2,}/))).toEqual([
-      ["gw.json:4:15", "services[0].name", expect.stringMatching(/^holds half a surrogate pair/)],
-      ["gw.json:5:28", "services[0].routes[0].name", expect.stringMatching(/^holds half a surrogate pair/)],
+      ["gw.json:4:15", "services[0].name", expect.stringMatching(/^contains half a surrogate pair/)],
+      ["gw.json:5:28", "services[0].routes[0].name", expect.stringMatching(/^contains half a surrogate pair/)],
     ]);
     const value = { services: [{ name: "a\ud800", base_path: "/a", upstreams: [{ host: "h", port: 1 }], routes: [] }] };
     const result = loadConfig({ value }, options);
     expect(result.ok ? [] : result.issues.map(({ message }) => message)).toEqual(["expected a name of 1–200 characters without control characters, found a string with half a surrogate pair"]);
   });
 
-  it("gives the configuration with secrets, and the display without", () => {
+  it("resolves secrets in the configuration, and not in the displayed one", () => {
     const result = load(GOOD);
     if (!result.ok) throw new Error("not ok");
     expect(result.config.global.plugins[0]!.config).toEqual({ key: "hush" });
@@ -51,7 +51,7 @@ describe("loadConfig", () => {
     expect(JSON.stringify(result.shown)).not.toContain("hush");
   });
 
-  it("digests what is meant, not how it is written", () => {
+  it("gives configurations with the same meaning the same digest", () => {
     const digest = (text: string) => {
       const result = load(text);
       return result.ok ? result.digest : "";
@@ -63,7 +63,7 @@ describe("loadConfig", () => {
     expect(digest(GOOD.replace("9000", "9001"))).not.toBe(digest(GOOD));
   });
 
-  it("digests every key, whatever its name", () => {
+  it("includes every key in the digest, whatever its name", () => {
     const kinds = [{ name: "key_auth", schema: s.record(s.string()) }];
     const digest = (config: string) => {
       const result = load(GOOD.replace('{ "key": "${env:KEY}" }', config), { kinds });
@@ -75,20 +75,20 @@ describe("loadConfig", () => {
     expect(digest('{ "b": "c" }')).not.toBe(digest('{ "__proto__": "a", "b": "c" }'));
   });
 
-  it("loads what it shows to the same configuration", () => {
+  it("loads the displayed configuration as the same configuration", () => {
     const first = load(GOOD);
     const again = first.ok && loadConfig({ value: first.shown }, options);
     const { masked: _, ...same } = first as Extract<typeof first, { ok: true }>;
     expect(again).toMatchObject(same);
   });
 
-  it("looks for files beside the configuration", () => {
+  it("looks for files in the folder of the configuration", () => {
     writeFileSync(join(folder, "key"), "from-file\n");
     const result = load(GOOD.replace("${env:KEY}", "${file:key}"));
     expect(result.ok && result.config.global.plugins[0]!.config).toEqual({ key: "from-file" });
   });
 
-  it("reads each secret file once a load", () => {
+  it("reads each secret file once for each load", () => {
     const read: string[] = [];
     const readFile = (path: string) => {
       read.push(path);
@@ -115,7 +115,7 @@ describe("loadConfig", () => {
       'gw.json:3:71  services[0].upstreams[0].prot  is not a known field; did you mean "port"?',
       'gw.json:3:90  services[0].upstreams[0].port  expected an integer 1–65535, found "80a"',
       "gw.json:4:28  services[0].routes[0].path     mixed segment",
-      'gw.json:5:7   services[0].name               duplicate key: the first "name" stands at 3:7',
+      'gw.json:5:7   services[0].name               duplicate key: the first "name" is at 3:7',
       "gw.json:7:68  global.plugins[0].config.key   ${env:NOPE} cannot be resolved: the environment variable NOPE is not set",
     ]);
   });
@@ -124,7 +124,7 @@ describe("loadConfig", () => {
     expect(said('{"services": [],}')).toEqual(['gw.json:1:16  expected a key after ",", found "}": remove the trailing comma']);
   });
 
-  it("does not tell a secret when a path made of it is at fault", () => {
+  it("does not reveal a secret when a path that contains it is wrong", () => {
     const text = GOOD.replace("/b/{id}", "/p${env:PART}");
     const checkRoutes = (list: readonly RouteDeclaration[]) => [
       { at: [...list[0]!.route.at, "path"], about: "pattern" as const, message: 'mixed segment "v{x}"' },
@@ -136,14 +136,14 @@ describe("loadConfig", () => {
     expect(lines.join()).not.toContain("v{x}");
   });
 
-  it("does not tell a secret when a field's own check refuses it", () => {
+  it("does not reveal a secret when the check of a field refuses it", () => {
     const lines = said(GOOD.replace('"localhost"', '"${env:UP}"'));
     expect(lines).toHaveLength(1);
     expect(lines[0]).toContain('found "${env:UP}"');
     expect(lines[0]).not.toContain("http://x");
   });
 
-  it("shows checkRoutes the routes of a configuration that has other errors", () => {
+  it("passes checkRoutes the routes of a configuration that has other errors", () => {
     let seen: readonly RouteDeclaration[] = [];
     const value = {
       services: [
@@ -173,7 +173,7 @@ describe("loadConfig", () => {
 });
 
 describe("readConfigFile", () => {
-  it("gives bytes that can be loaded", () => {
+  it("returns bytes that can be loaded", () => {
     const file = join(folder, "good.json");
     writeFileSync(file, GOOD);
     const read = readConfigFile(file);
@@ -194,7 +194,7 @@ describe("readConfigFile", () => {
 });
 
 describe("formatIssues", () => {
-  it("leaves places out for values that were never text", () => {
+  it("writes no positions for values that did not come from a text", () => {
     expect(formatIssues([{ at: ["a", 0], message: "is wrong", position: null }])).toBe("a[0]  is wrong");
   });
 });

@@ -101,17 +101,17 @@ describe("configSchema", () => {
     });
   });
 
-  it("knows two clients of HTTP/1.1 upstreams", () => {
+  it("accepts wire and node as upstream_client", () => {
     expect(ofService({ upstream_client: "node" })).toEqual([]);
     expect(ofService({ upstream_client: "nod" })).toEqual([expect.stringMatching(/^services\[0\]\.upstream_client: .*"wire".*"node"/)]);
   });
 
-  it("takes an empty list of services, and ignores $schema at the root only", () => {
+  it("accepts an empty list of services, and ignores $schema only at the root", () => {
     expect(valid({ $schema: "x", services: [] }).services).toEqual([]);
     expect(issues({ services: [service({ $schema: "x" })] })[0]).toContain("services[0].$schema: is not a known field");
   });
 
-  it("names what is required", () => {
+  it("names the required fields that are missing", () => {
     expect(issues({})).toEqual(["services: is required (The configured services.)"]);
     expect(issues({ services: [{}] }).map((issue) => issue.split(" is required")[0])).toEqual([
       "services[0].name:", "services[0].base_path:", "services[0].upstreams:", "services[0].routes:",
@@ -124,7 +124,7 @@ describe("configSchema", () => {
     expect(ofService({ basePath: "/" })).toEqual(['services[0].basePath: is not a known field; did you mean "base_path"?']);
   });
 
-  it("types what people write and what code reads", () => {
+  it("has a type for what people write and one for what code reads", () => {
     expectTypeOf<Config["services"][number]["protocol"]>().toEqualTypeOf<"http" | "https" | "h2" | "h2c">();
     expectTypeOf<Config["services"][number]["upstreams"][number]["id"]>().toEqualTypeOf<string>();
     const upstreams = [{ host: "h", port: 1 }];
@@ -205,7 +205,7 @@ describe("services", () => {
     expect(issues({ services: [service(), service({ base_path: "/x" })] })).toEqual(['services[1].name: "a" is already used by services[0]']);
   });
 
-  it("keep hosts in lower case and refuse what is no host name", () => {
+  it("have hosts in lower case and refuse texts that are not host names", () => {
     expect(valid({ services: [service({ hosts: ["API.example.com", "*.Example.com"] })] }).services[0]!.hosts).toEqual([
       "api.example.com", "*.example.com",
     ]);
@@ -214,7 +214,7 @@ describe("services", () => {
     }
   });
 
-  it("bound their timeouts", () => {
+  it("limit their timeouts", () => {
     const [low, high] = ofService({ timeouts: { connect_ms: 0, idle_ms: 86_400_001 } });
     expect(low).toBe("services[0].timeouts.connect_ms: expected an integer 1–86400000, found 0");
     expect(high).toContain("services[0].timeouts.idle_ms");
@@ -227,7 +227,7 @@ describe("global", () => {
   });
 
   const broken = ["10.0.0.0/33", "10.0.0/8", "::/129", "10.0.0.0/", "10.0.0.0/08", "proxy", "fe80::1%eth0", ""];
-  it.each(broken)("does not take %j for a range", (range) => {
+  it.each(broken)("refuses the range %j", (range) => {
     expect(issues({ global: { trusted_proxies: [range] }, services: [] })[0]).toContain("expected an IP address or a range such as 10.0.0.0/8");
   });
 
@@ -258,7 +258,7 @@ describe("certificates", () => {
     return result.ok ? [] : result.issues.map(({ at, message }) => `${s.formatPath(at)}: ${message}`);
   };
 
-  it("hold what their files hold, hosts in lower case, and are shown by their paths", () => {
+  it("contain the content of their files, with hosts in lower case, and are shown by their paths", () => {
     const result = loaded(entry(["Shop.example.com", "*.example.com"], "/tls/both.crt"));
     if (!result.ok) throw new Error(JSON.stringify(result.issues));
     expect(result.config.global.certificates).toEqual([
@@ -309,7 +309,7 @@ describe("h2c", () => {
 describe("limits", () => {
   const limits = (given: object) => issues({ global: { limits: given }, services: [] });
 
-  it("keep their defaults where others are given", () => {
+  it("keep their defaults when other limits are set", () => {
     expect(valid({ global: { limits: { max_headers: 50 } }, services: [] }).global.limits).toMatchObject({ maxHeaders: 50, maxUriBytes: 8192 });
   });
 
@@ -366,7 +366,7 @@ describe("plugins", () => {
     ]);
   });
 
-  it("lack a required field also when config is absent, at the plugin's place", () => {
+  it("report a missing required field at the plugin, even without config", () => {
     const text = '{"services": [],\n "global": {"plugins": [\n  {"name": "key_auth"}]}}';
     const result = loadConfig({ text, file: "gw.json" }, { kinds, environment: {} });
     expect(result).toEqual({

@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { CIRCUIT_BREAKER, HEALTH, RETRIES, statusRanges } from "../../lib/config/resilience.ts";
 import type { AnySchema } from "../../lib/config/schema.ts";
 import { checked } from "../support/exercise.ts";
@@ -6,7 +6,7 @@ import { checked } from "../support/exercise.ts";
 const issues = (schema: AnySchema, input: unknown) => checked(schema, input).issues;
 
 describe("expect_status", () => {
-  test.each([
+  it.each([
     ["200-399", [{ from: 200, to: 399 }]],
     ["204", [{ from: 204, to: 204 }]],
     [[200, "300-399"], [{ from: 200, to: 200 }, { from: 300, to: 399 }]],
@@ -16,8 +16,8 @@ describe("expect_status", () => {
     expect(statusRanges(value!.expectStatus)).toEqual(ranges);
   });
 
-  test.each([
-    ["399-200", 'expect_status: expected statuses such as "200-399" or "204", found "399-200": the lower one stands first'],
+  it.each([
+    ["399-200", 'expect_status: expected statuses such as "200-399" or "204", found "399-200": write the lower status first'],
     ["2xx", 'expect_status: expected statuses such as "200-399" or "204", found "2xx"'],
     ["200-", 'expect_status: expected statuses such as "200-399" or "204", found "200-"'],
     [[], "expect_status: expected at least 1 item, found none"],
@@ -29,7 +29,7 @@ describe("expect_status", () => {
   });
 });
 
-test.each([
+it.each([
   [{ path: "healthz" }, "path: "],
   [{ path: "/a b" }, "path: "],
   [{ interval_ms: 10 }, "interval_ms: expected an integer 100–86400000, found 10"],
@@ -40,7 +40,7 @@ test.each([
   expect(issues(HEALTH, input)).toEqual([expect.stringContaining(issue)]);
 });
 
-test("a circuit breaker is all defaults, or says what is wrong", () => {
+it("a circuit breaker is all defaults, or says what is wrong", () => {
   expect(checked(CIRCUIT_BREAKER, {}).value).toEqual({ errorRatio: 0.5, minRequests: 20, windowMs: 10_000, openMs: 10_000, probes: 1 });
   expect(issues(CIRCUIT_BREAKER, { error_ratio: 0, probes: 0 })).toEqual([
     "error_ratio: expected a number 0.01–1, found 0",
@@ -48,7 +48,7 @@ test("a circuit breaker is all defaults, or says what is wrong", () => {
   ]);
 });
 
-test("retries are all defaults, or say what is wrong", () => {
+it("retries are all defaults, or say what is wrong", () => {
   expect(checked(RETRIES, {}).value).toEqual({ attempts: 2, on: ["connect", "reset", "timeout"], perTryMs: 0, budgetRatio: 0.2, maxReplayBytes: 65_536 });
   expect(checked(RETRIES, { on: [503, "connect"] }).value).toMatchObject({ on: [503, "connect"] });
   expect(issues(RETRIES, { on: ["conect", 200], budget_ratio: 2 })).toEqual([

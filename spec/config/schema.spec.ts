@@ -39,11 +39,11 @@ describe("scalars", () => {
     expect(check(schema, value)).toEqual(result);
   });
 
-  it("cuts a long value short in the message", () => {
+  it("shortens a long value in the message", () => {
     expect(String(check(s.boolean(), "x".repeat(500))).length).toBeLessThan(120);
   });
 
-  it("keeps a huge number as it was written", () => {
+  it("shows a huge number as it was written", () => {
     const issues: s.Issue[] = [];
     s.integer().check(parseJson("1e400").node!, [], { issues, sources });
     expect(issues[0]!.message).toBe("expected an integer, found 1e400");
@@ -56,21 +56,21 @@ describe("references", () => {
     expect(show(s.string(), "Bearer ${env:SECRET}")).toBe("Bearer ${env:SECRET}");
   });
 
-  it("never show what they resolve to when it does not fit, not even in the remedy", () => {
+  it("never show a value that does not fit, not even in the remedy", () => {
     const schema = s.string({ hint: "lower case", check: (text) => (text === text.toLowerCase() ? undefined : `write ${text.toLowerCase()}`) });
     const said = String(check(schema, "${env:UPPER}"));
-    expect(said).toBe(': expected lower case, found "${env:UPPER}": what the reference stands for does not fit');
+    expect(said).toBe(': expected lower case, found "${env:UPPER}": the value of the reference does not fit');
     expect(String(check(schema, "ABC"))).toContain("write abc");
   });
 
-  it("are an issue each when unset", () => {
+  it("are one issue each when the variable is not set", () => {
     expect(check(s.string(), "${env:A}-${env:B}")).toEqual([
       ": ${env:A} cannot be resolved: the environment variable A is not set",
       ": ${env:B} cannot be resolved: the environment variable B is not set",
     ]);
   });
 
-  it("may stand where a pattern rules, for editors too", () => {
+  it("are allowed in place of a pattern, in the JSON Schema too", () => {
     expect(s.string({ pattern: /^a$/ }).jsonSchema()).toEqual({
       type: "string",
       anyOf: [{ pattern: "^a$" }, { pattern: "\\$\\{(env|file):" }],
@@ -88,7 +88,7 @@ describe("object", () => {
     nested: s.withDefault(s.object({ idle_ms: s.withDefault(s.integer({ min: 1 }), 5) }), {}),
   });
 
-  it("crosses from snake_case to camelCase, defaults filled in", () => {
+  it("converts snake_case to camelCase and fills in defaults", () => {
     expect(check(schema, { limit_min: 3, key_sha256: "x" })).toEqual({
       limitMin: 3, hideCredentials: false, keySha256: "x", slug: "at-3", nested: { idleMs: 5 },
     });
@@ -98,7 +98,7 @@ describe("object", () => {
     expect(Object.keys(check(schema, { limit_min: 3 }) as object)).not.toContain("label");
   });
 
-  it("a default that is shown cannot be changed by whom it is shown to: the next one is shown it, too", () => {
+  it("freezes shown defaults, which other configurations show too", () => {
     const schema = s.object({ names: s.withDefault(s.array(s.object({ of: s.array(s.string()) })), [{ of: ["a"] }]) });
     const shown = show(schema, {}) as { names: { of: string[] }[] };
     expect(() => shown.names.push({ of: [] })).toThrow(TypeError);
@@ -106,14 +106,14 @@ describe("object", () => {
     expect(show(schema, {})).toEqual({ names: [{ of: ["a"] }] });
   });
 
-  it("a list that is left out is empty, one of its own for each object", () => {
+  it("gives each object its own empty list when the list is left out", () => {
     const schema = s.object({ tags: s.withDefault(s.array(s.string()), []) });
     const [first, second, third] = [1, 2, 3].map(() => check(schema, {}) as { tags: string[] });
     second!.tags.push("mine");
     expect([first, second, third]).toEqual([{ tags: [] }, { tags: ["mine"] }, { tags: [] }]);
   });
 
-  it("reports a list that must not be empty and is so by default, for each object anew", () => {
+  it("reports an empty default that is not allowed, for each object", () => {
     const schema = s.object({ tags: s.withDefault(s.array(s.string(), { min: 1 }), []) });
     for (let i = 0; i < 3; i++) expect(check(schema, {})).toEqual(["tags: expected at least 1 item, found none"]);
   });
@@ -148,15 +148,15 @@ describe("object", () => {
     ]);
   });
 
-  it("takes a field that is undefined in JavaScript for a wrong one, not for a missing one", () => {
+  it("reports a field that is undefined in JavaScript as wrong, not as missing", () => {
     expect(check(schema, { limit_min: 3, label: undefined })).toEqual(["label: expected a string, found undefined"]);
   });
 
-  it("does not find inherited names among its fields", () => {
+  it("does not accept inherited names as fields", () => {
     expect(check(s.object({ a: s.optional(s.string()) }), JSON.parse('{"toString": 1, "__proto__": 2}'))).toHaveLength(2);
   });
 
-  it("refines once its fields are valid, at the place of the field", () => {
+  it("calls refine when all fields are valid, and reports at the path of the field", () => {
     const range = s.object(
       { low: s.integer(), high: s.integer() },
       { refine: ({ low, high }, report) => void (low > high && report("is below low", "high")) },
@@ -166,7 +166,7 @@ describe("object", () => {
     expect(check(range, { low: "3", high: 2 })).toHaveLength(1);
   });
 
-  it("points with line and column at the key that is unknown and at the object that lacks one", () => {
+  it("gives line and column of the unknown key, and of the object that lacks a key", () => {
     const issues: s.Issue[] = [];
     schema.check(parseJson('{\n  "x1": 1 }').node!, [], { issues, sources });
     expect(issues.map((issue) => issue.position)).toEqual([{ line: 2, column: 3 }, { line: 1, column: 1 }]);
@@ -195,7 +195,7 @@ describe("collections", () => {
     ]);
   });
 
-  it("compares what references stand for, and does not tell it", () => {
+  it("compares the values of references without showing them", () => {
     expect(check(names, [{ name: "hush", port: 1 }, { name: "${env:SECRET}", port: 1 }])).toEqual([
       '[1].name: "${env:SECRET}" is already used by [0]',
     ]);
@@ -208,7 +208,7 @@ describe("collections", () => {
     expect(Object.hasOwn(check(headers, JSON.parse('{"__proto__": "x"}')) as object, "__proto__")).toBe(true);
   });
 
-  it("takes either of several, and complains as the one that fits the kind would", () => {
+  it("accepts any of several schemas, and reports the errors of the only one for this kind", () => {
     const either = s.anyOf([s.array(s.integer()), s.string({ pattern: /^\d+-\d+$/, hint: 'a range such as "200-399"' })]);
     expect(check(either, [200])).toEqual([200]);
     expect(check(either, "200-399")).toBe("200-399");
@@ -244,7 +244,7 @@ describe("jsonSchema", () => {
     });
   });
 
-  it("says a named schema once", () => {
+  it("contains a named schema once", () => {
     const point = s.named("Point", s.object({ x: s.integer() }));
     const definitions: Record<string, s.JsonSchema> = {};
     const schema = s.object({ a: point, b: point }).jsonSchema(definitions);

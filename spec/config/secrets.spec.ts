@@ -33,9 +33,9 @@ describe("a message about a configuration", () => {
     ["a secret in a list", "jwt", { alg: "HS256", secret: [SECRET] }, /found an array/],
     ["a key pair's key as the secret", "jwt", { alg: "HS256", secret: `-----BEGIN PRIVATE KEY-----${SECRET}` }, /is a key pair's key/],
     ["a secret for a public key", "jwt", { alg: "RS256", public_key: SECRET }, /public_key|PEM|key/],
-    ["a private key in the place of a file's name", "jwt", { alg: "RS256", jwks_file: `-----BEGIN PRIVATE KEY-----\n${SECRET}` }, /found what a file holds: write it to a file/],
-    ["a set of keys in the place of a file's name", "jwt", { alg: "RS256", jwks_file: `{"keys":[{"k":"${SECRET}"}]}` }, /found what a file holds/],
-    ["a private key that a reference stands for", "jwt", { alg: "RS256", jwks_file: "${env:PEM}" }, /found what a file holds/],
+    ["a private key in the place of a file's name", "jwt", { alg: "RS256", jwks_file: `-----BEGIN PRIVATE KEY-----\n${SECRET}` }, /found the content of a file: save it to a file/],
+    ["a set of keys in the place of a file's name", "jwt", { alg: "RS256", jwks_file: `{"keys":[{"k":"${SECRET}"}]}` }, /found the content of a file/],
+    ["a private key that a reference stands for", "jwt", { alg: "RS256", jwks_file: "${env:PEM}" }, /found the content of a file/],
     ["a reference in the place of a file's name", "jwt", { alg: "RS256", jwks_file: "${env:SECRET}" }, /cannot read \$\{env:SECRET\}: no such file/],
     ["a header that HTTP cannot carry", "http_log", { http_endpoint: "http://h/", headers: { Authorization: `Bearer ${SECRET}\n` } }, /found a string/],
     ["a header in a list", "http_log", { http_endpoint: "http://h/", headers: { Authorization: [`Bearer ${SECRET}`] } }, /found an array/],
@@ -65,10 +65,10 @@ describe("a message about a configuration", () => {
     expect(said(text)).not.toMatch(/hunter2|20261122/);
   });
 
-  it("does not repeat a private key that stands in the place of its file's name", () => {
+  it("does not repeat a private key given in place of its file's name", () => {
     const inline = `-----BEGIN PRIVATE KEY-----\n${SECRET}\n`;
     const text = said(JSON.stringify({ global: { certificates: [{ hosts: ["a.example"], cert: inline, key: inline }] }, services: [] }));
-    expect(text.match(/found what a file holds/g)).toHaveLength(2);
+    expect(text.match(/found the content of a file/g)).toHaveLength(2);
     expect(text).not.toContain(SECRET);
   });
 });
@@ -100,7 +100,7 @@ describe("a masked configuration", () => {
     expect(JSON.stringify(masked)).not.toMatch(/hunter2|5e5e/);
   });
 
-  it("is the shown one itself where that holds no secret", () => {
+  it("is the shown configuration itself if that contains no secret", () => {
     const result = load('{"services": []}');
     expect(result.ok && result.masked()).toBe(result.ok && result.shown);
   });

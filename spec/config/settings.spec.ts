@@ -1,7 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { readClientSettings, readManagerSettings, readSettings, SETTINGS, type Host, type Settings } from "../../lib/config/settings.ts";
-
-type Flags = Parameters<typeof readSettings>[0];
+import { readClientSettings, readManagerSettings, readSettings, type Host, type Settings } from "../../lib/config/settings.ts";
+import { SETTINGS, type Flags } from "../../lib/config/settings_table.ts";
 
 function settings(flags: Flags = {}, environment: Record<string, string> = {}, host: Host = {}): Settings {
   const result = readSettings(flags, environment, host);
@@ -18,7 +17,7 @@ const TLS = { SERVER_CERT_PATH: "c.pem", SERVER_KEY_PATH: "k.pem" };
 const ADMIN = { ADMIN_USER: "admin", ADMIN_PASSWORD: "pw" };
 
 describe("readSettings", () => {
-  it("needs nothing", () => {
+  it("returns the defaults without flags and variables", () => {
     expect(settings()).toEqual({
       configPath: "gw.json",
       serverCertPath: null,
@@ -41,7 +40,7 @@ describe("readSettings", () => {
     });
   });
 
-  it("reads where traces go from OpenTelemetry's variables, and says what is wrong there beside all else", () => {
+  it("reads OpenTelemetry's variables, and reports their errors together with all others", () => {
     expect(settings({}, { OTEL_EXPORTER_OTLP_ENDPOINT: "http://c:4318" }).tracing).toMatchObject({ url: "http://c:4318/v1/traces" });
     const wrong = { OTEL_EXPORTER_OTLP_ENDPOINT: "http://c:4318", OTEL_EXPORTER_OTLP_PROTOCOL: "grpc", HTTP_PORT: "x" };
     expect(issues({}, wrong)).toEqual([expect.stringContaining("HTTP_PORT"), expect.stringContaining("OTEL_EXPORTER_OTLP_PROTOCOL")]);
@@ -52,7 +51,7 @@ describe("readSettings", () => {
     expect(settings({ "http-port": "3", config: "flag.json" }, environment)).toMatchObject({ httpPort: 3, adminPort: 2, configPath: "flag.json" });
   });
 
-  it("takes empty variables for unset ones", () => {
+  it("treats empty variables as unset", () => {
     expect(settings({}, { HTTP_PORT: "", ADMIN_USER: "", ADMIN_PASSWORD: "", SERVER_CERT_PATH: "" })).toMatchObject({ httpPort: 8008, admin: null });
   });
 
@@ -92,7 +91,7 @@ describe("readSettings", () => {
     [{ WORKERS: "4" }, "this version runs in one process"],
     [{ HTTP_PORT: "80a" }, 'HTTP_PORT: expected an integer 0–65535, found "80a"'],
     [{ HTTP_PORT: "65536" }, "expected an integer 0–65535"],
-    [{ HTTP_PORT: "8081", ...ADMIN }, "ADMIN_PORT: port 8081 is already that of HTTP_PORT"],
+    [{ HTTP_PORT: "8081", ...ADMIN }, "ADMIN_PORT: port 8081 is already used by HTTP_PORT"],
     [{ LISTEN_HOST: "0.0.0.0,a:80" }, "LISTEN_HOST: expected host names or IP addresses"],
     [{ ADMIN_CORS_ORIGIN: "*" }, "ADMIN_CORS_ORIGIN: expected origins"],
     [{ ADMIN_HOSTS: "http://gw.lan" }, "ADMIN_HOSTS: expected host names"],
@@ -110,7 +109,7 @@ describe("readSettings", () => {
     expect(found[0]).toContain(message);
   });
 
-  it("says everything at once, under the name each value was given by", () => {
+  it("reports everything at once, under the name of the flag or variable that was set", () => {
     expect(issues({ "http-port": "x", "admin-port": true }, { HTTPS_PORT: "y" })).toEqual([
       '--http-port: expected an integer 0–65535, found "x"',
       'HTTPS_PORT: expected an integer 0–65535, found "y"',
@@ -129,11 +128,11 @@ describe("readSettings", () => {
   it("suggests the flag that was meant, and takes secrets from the environment only", () => {
     expect(issues({ "http-prot": "1", "admin-password": "x" })).toEqual([
       "--http-prot is not a known flag; did you mean --http-port?",
-      "--admin-password is no flag, as others could read it: set the environment variable ADMIN_PASSWORD",
+      "--admin-password is not a flag, since other users could read it: set the variable ADMIN_PASSWORD",
     ]);
   });
 
-  it("takes a boolean flag without a value for true", () => {
+  it("treats a boolean flag without a value as true", () => {
     expect(settings({ "admin-tls": true }, { ...ADMIN, ...TLS }).admin!.tls).toBe(true);
   });
 
@@ -150,7 +149,7 @@ describe("readSettings", () => {
     expect(read.admin!.hosts).toEqual(["gw.lan", "gw", "127.0.0.1"]);
   });
 
-  it("logs text on a terminal unless told otherwise", () => {
+  it("logs text on a terminal by default", () => {
     expect(settings({}, {}, { terminal: true }).logFormat).toBe("text");
     expect(settings({}, { LOG_FORMAT: "json" }, { terminal: true }).logFormat).toBe("json");
   });
@@ -187,15 +186,15 @@ describe("readClientSettings", () => {
     expect(read(flags, { ...ADMIN, ...environment })).toEqual({ url, user: "admin", password: "pw", caPath: null });
   });
 
-  it("takes --ca, the password of a file, and leaves settings of the gateway alone, wrong ones too", () => {
+  it("accepts --ca and a password file, and ignores settings of the gateway, wrong ones too", () => {
     const environment = { ADMIN_USER: "admin", HTTP_PORT: "x", SERVER_CERT_PATH: "c.pem" };
     expect(read({ ca: "ca.pem", "admin-password-file": "f" }, environment, { readFile: () => "secret\n" })).toMatchObject({ password: "secret", caPath: "ca.pem" });
   });
 
-  it("takes the file named by the flag rather than the gateway's own ADMIN_PASSWORD, which may be a hash", () => {
+  it("prefers the file named by the flag to the gateway's own ADMIN_PASSWORD, which may be a hash", () => {
     const environment = { ...ADMIN, ADMIN_PASSWORD: "scrypt$1$2$3$4$5" };
     expect(read({ "admin-password-file": "f" }, environment, { readFile: () => "secret" })).toMatchObject({ password: "secret" });
-    expect(read({}, environment)).toEqual([expect.stringContaining("is a hash, with which nobody can log in")]);
+    expect(read({}, environment)).toEqual([expect.stringContaining("is a hash, which cannot log in")]);
     expect(read({}, { ADMIN_USER: "a", ADMIN_PASSWORD_FILE: "f" }, { readFile: () => environment.ADMIN_PASSWORD })).toHaveLength(1);
   });
 
@@ -204,8 +203,8 @@ describe("readClientSettings", () => {
     ["a URL with a path", { "admin-url": "http://h/x" }, ADMIN, ["--admin-url: expected a URL"]],
     ["a URL with a password in it", { "admin-url": "http://a:b@h" }, ADMIN, ["--admin-url: expected a URL"]],
     ["any free port", {}, { ...ADMIN, ADMIN_PORT: "0" }, ["ADMIN_PORT is 0"]],
-    ["flags of other commands and unknown ones", { config: "x", "admin-ulr": "x" }, ADMIN, ["--config is for starting a gateway; one that runs keeps what it was started with", "did you mean --admin-url?"]],
-    ["a password on the command line", { "admin-password": "x" }, ADMIN, ["--admin-password is no flag"]],
+    ["flags of other commands and unknown ones", { config: "x", "admin-ulr": "x" }, ADMIN, ["--config is not a flag of this command: it is for starting a gateway", "did you mean --admin-url?"]],
+    ["a password on the command line", { "admin-password": "x" }, ADMIN, ["--admin-password is not a flag"]],
   ])("says what is wrong with %s", (_what, flags, environment, told) => {
     const issues = read(flags, environment) as readonly string[];
     expect(issues).toHaveLength(told.length);
@@ -217,22 +216,22 @@ describe("the management UI", () => {
   const MANAGER = { MANAGER: "true" };
   const OFF = { port: 5173, host: "127.0.0.1", tls: false, backendUrl: null, backendCaPath: null, hosts: ["127.0.0.1"] };
 
-  it("is off by default, and beside an admin interface asks that one", () => {
+  it("is off by default, and uses the admin interface of the same process", () => {
     expect(settings({}, ADMIN).manager).toBeNull();
     expect(settings({ manager: true }, ADMIN).manager).toEqual(OFF);
     expect(settings({}, { ...ADMIN, ...MANAGER, MANAGER_PORT: "0", MANAGER_HOST: "::" }).manager).toEqual({ ...OFF, port: 0, host: "::", hosts: ["::"] });
   });
 
-  it("may ask another gateway's, and then needs none beside it", () => {
+  it("can use the admin interface of another gateway, and then needs no other", () => {
     const environment = { ...MANAGER, ...TLS, MANAGER_TLS: "1", MANAGER_BACKEND_API_URL: "https://gw.example/admin/", MANAGER_BACKEND_CA_PATH: "ca.pem" };
     expect(settings({}, environment).manager).toEqual({ ...OFF, tls: true, backendUrl: "https://gw.example/admin", backendCaPath: "ca.pem" });
   });
 
   it.each<[string, Flags, Record<string, string>, string]>([
     ["no admin interface", { manager: true }, {}, "MANAGER needs an admin interface to talk to: set ADMIN_USER and ADMIN_PASSWORD, or name"],
-    ["the port of another listener", {}, { ...ADMIN, ...MANAGER, MANAGER_PORT: "8081" }, "MANAGER_PORT: port 8081 is already that of ADMIN_PORT"],
+    ["the port of another listener", {}, { ...ADMIN, ...MANAGER, MANAGER_PORT: "8081" }, "MANAGER_PORT: port 8081 is already used by ADMIN_PORT"],
     ["TLS without a certificate", {}, { ...ADMIN, ...MANAGER, MANAGER_TLS: "true" }, "MANAGER_TLS needs SERVER_CERT_PATH and SERVER_KEY_PATH"],
-    ["a CA for what has no certificate", {}, { ...ADMIN, ...MANAGER, MANAGER_BACKEND_CA_PATH: "c" }, "MANAGER_BACKEND_CA_PATH verifies the certificate"],
+    ["a CA for what has no certificate", {}, { ...ADMIN, ...MANAGER, MANAGER_BACKEND_CA_PATH: "c" }, "MANAGER_BACKEND_CA_PATH needs a MANAGER_BACKEND_API_URL that starts with https://"],
     ["a value that is none", { manager: "yes" }, ADMIN, '--manager: expected true or false, found "yes"'],
   ])("%s is an error", (_what, flags, environment, message) => {
     const found = issues(flags, environment);
@@ -247,12 +246,12 @@ describe("the management UI", () => {
     },
   );
 
-  it("credentials that do not belong into an address are not told on", () => {
+  it("does not repeat credentials in an address", () => {
     const [message] = issues({}, { ...ADMIN, ...MANAGER, MANAGER_BACKEND_API_URL: "https://anna:p/w@rd@gw.example:8081" });
     expect(message).toMatch(/found "https:\/\/…@gw\.example:8081"$/);
   });
 
-  it("what is set for it is read, and harms nobody, while it is off", () => {
+  it("ignores its settings while it is off", () => {
     expect(settings({}, { MANAGER_PORT: "8008", MANAGER_TLS: "true", MANAGER_BACKEND_CA_PATH: "x" }).manager).toBeNull();
   });
 
@@ -261,7 +260,7 @@ describe("the management UI", () => {
     return result.ok ? result.settings : result.issues;
   };
 
-  it("alone needs nothing, and leaves settings of a gateway in the environment alone, wrong ones too", () => {
+  it("alone needs no settings, and ignores settings of a gateway in the environment, wrong ones too", () => {
     const manager = { ...OFF, backendUrl: "http://127.0.0.1:8081" };
     const rest = { serverCertPath: null, serverKeyPath: null, logLevel: "info", logFormat: "json" };
     expect(alone({}, { HTTP_PORT: "x", ADMIN_USER: "a", CA_CERT_PATH: "c" })).toEqual({ manager, ...rest });
@@ -270,14 +269,14 @@ describe("the management UI", () => {
     });
   });
 
-  it("alone says at once what is wrong, and which flags are not for it", () => {
+  it("alone reports everything at once, and the flags that it does not have", () => {
     const flags = { "manager-tls": true, "http-port": "1", "manager-prot": "1", "manager-backend-ca-path": "x", "manager-host": "a b" } as const;
     expect(alone(flags, { SERVER_KEY_PATH: "k.pem" })).toEqual([
-      "--http-port is for starting a gateway; the management UI by itself has no use for it",
+      "--http-port is not a flag of this command: it is for starting a gateway",
       "--manager-prot is not a known flag; did you mean --manager-port?",
       '--manager-host: expected a host name or IP address, found "a b"',
-      "SERVER_KEY_PATH needs SERVER_CERT_PATH beside it",
-      "MANAGER_BACKEND_CA_PATH verifies the certificate of MANAGER_BACKEND_API_URL, which is no https address",
+      "SERVER_KEY_PATH needs SERVER_CERT_PATH",
+      "MANAGER_BACKEND_CA_PATH needs a MANAGER_BACKEND_API_URL that starts with https://",
     ]);
   });
 });

@@ -29,7 +29,7 @@ describe("readTracing", () => {
     expect(read(environment)).toEqual({ settings: null, issues: [] });
   });
 
-  it("needs an endpoint and nothing else", () => {
+  it("needs only an endpoint", () => {
     expect(read(ENDPOINT)).toEqual({ settings: DEFAULTS, issues: [] });
     expect(read({ ...ENDPOINT, OTEL_SDK_DISABLED: "1", OTEL_TRACES_EXPORTER: "otlp", OTEL_EXPORTER_OTLP_PROTOCOL: "http/json" }).settings).toEqual(DEFAULTS);
   });
@@ -47,7 +47,7 @@ describe("readTracing", () => {
     expect(read(environment)).toMatchObject({ settings: { url }, issues: [] });
   });
 
-  it("takes what is said for traces before what is said for all signals", () => {
+  it("prefers the variables for traces to those for all signals", () => {
     const environment = {
       ...ENDPOINT,
       OTEL_EXPORTER_OTLP_HEADERS: "x-all=1",
@@ -78,7 +78,7 @@ describe("readTracing", () => {
     expect(read({ ...ENDPOINT, ...environment })).toMatchObject({ settings: { sampler, ratio }, issues: [] });
   });
 
-  it("reads the CA file and the compression, those for traces before those for everything", () => {
+  it("reads the CA file and the compression, and prefers the variables for traces", () => {
     const files: Record<string, string> = { "/all.pem": CA.cert, "/traces.pem": OTHER_CA.cert };
     const settings = (environment: Record<string, string>) => readTracing({ ...ENDPOINT, ...environment }, [], (path) => files[path]!);
     const all = { OTEL_EXPORTER_OTLP_CERTIFICATE: "/all.pem", OTEL_EXPORTER_OTLP_COMPRESSION: "gzip" };
@@ -92,14 +92,14 @@ describe("readTracing", () => {
     [{ OTEL_EXPORTER_OTLP_TRACES_COMPRESSION: "GZIP" }, "OTEL_EXPORTER_OTLP_TRACES_COMPRESSION: expected gzip or none"],
     [{ OTEL_EXPORTER_OTLP_CERTIFICATE: "/nowhere/ca.pem" }, "OTEL_EXPORTER_OTLP_CERTIFICATE: cannot read /nowhere/ca.pem: no such file"],
     [{ OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE: import.meta.filename }, `OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE: ${import.meta.filename} is not a certificate in PEM form`],
-    [{ OTEL_EXPORTER_OTLP_PROTOCOL: "grpc" }, 'OTEL_EXPORTER_OTLP_PROTOCOL: expected http/json, the one protocol that traces are sent by, found "grpc"'],
+    [{ OTEL_EXPORTER_OTLP_PROTOCOL: "grpc" }, 'OTEL_EXPORTER_OTLP_PROTOCOL: expected http/json, the only supported protocol, found "grpc"'],
     [{ OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: "http/protobuf" }, "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: expected http/json"],
     [{ OTEL_EXPORTER_OTLP_ENDPOINT: "collector:4318" }, "OTEL_EXPORTER_OTLP_ENDPOINT: expected an http:// or https:// URL"],
     [{ OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: "http://u:hush@h/" }, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: expected an http:// or https:// URL without user name"],
     [{ OTEL_EXPORTER_OTLP_HEADERS: "hush" }, "OTEL_EXPORTER_OTLP_HEADERS: expected name=value pairs"],
     [{ OTEL_EXPORTER_OTLP_HEADERS: "a=%hush" }, "OTEL_EXPORTER_OTLP_HEADERS: expected name=value pairs"],
     [{ OTEL_EXPORTER_OTLP_HEADERS: "Authorization: Basic hush=" }, "OTEL_EXPORTER_OTLP_HEADERS: one of the names before a = is not the name of a header"],
-    [{ OTEL_EXPORTER_OTLP_HEADERS: "key=hush%0A" }, "OTEL_EXPORTER_OTLP_HEADERS: the value of key is no text that a header can carry"],
+    [{ OTEL_EXPORTER_OTLP_HEADERS: "key=hush%0A" }, "OTEL_EXPORTER_OTLP_HEADERS: the value of key is not text that a header can carry"],
     [{ OTEL_EXPORTER_OTLP_HEADERS: "Content-Length=1" }, "OTEL_EXPORTER_OTLP_HEADERS: Content-Length cannot be set here"],
     [{ OTEL_EXPORTER_OTLP_TIMEOUT: "10s" }, 'OTEL_EXPORTER_OTLP_TIMEOUT: expected milliseconds, an integer 1–600000, found "10s"'],
     [{ OTEL_EXPORTER_OTLP_TIMEOUT: "0" }, "OTEL_EXPORTER_OTLP_TIMEOUT: expected milliseconds"],
@@ -109,20 +109,20 @@ describe("readTracing", () => {
     [{ OTEL_TRACES_SAMPLER: "traceidratio", OTEL_TRACES_SAMPLER_ARG: "1.1" }, 'OTEL_TRACES_SAMPLER_ARG: expected a number 0–1, found "1.1"'],
     [{ OTEL_TRACES_SAMPLER: "traceidratio", OTEL_TRACES_SAMPLER_ARG: "-0.1" }, "OTEL_TRACES_SAMPLER_ARG: expected a number 0–1"],
     [{ OTEL_TRACES_SAMPLER: "traceidratio", OTEL_TRACES_SAMPLER_ARG: "half" }, "OTEL_TRACES_SAMPLER_ARG: expected a number 0–1"],
-  ])("refuses %j, and keeps secrets to itself", (environment, message) => {
+  ])("refuses %j without repeating secrets", (environment, message) => {
     const { settings, issues } = read({ ...ENDPOINT, ...environment });
     expect(settings).toBeNull();
     expect(issues).toEqual([expect.stringContaining(message)]);
     expect(issues.join()).not.toContain("hush");
   });
 
-  it("says everything at once", () => {
+  it("reports everything at once", () => {
     expect(read({ ...ENDPOINT, OTEL_EXPORTER_OTLP_PROTOCOL: "grpc", OTEL_TRACES_SAMPLER: "x", OTEL_EXPORTER_OTLP_TIMEOUT: "x" }).issues).toHaveLength(3);
   });
 });
 
 describe("tracingProblem", () => {
-  it("finds none in what was read from the environment, nor in a URL alone", () => {
+  it("finds no problem in settings from the environment, nor in a URL alone", () => {
     expect([tracingProblem(DEFAULTS), tracingProblem({ url: "https://c/v1/traces" })]).toEqual([undefined, undefined]);
   });
 

@@ -34,7 +34,7 @@ const look = () => {
 };
 
 describe("watchFile, polling", () => {
-  it("tells of a file written in place, once", () => {
+  it("reports a file written in place once", () => {
     start();
     writeFileSync(path, '{"a":1}');
     look();
@@ -43,7 +43,7 @@ describe("watchFile, polling", () => {
     expect(changes).toBe(1);
   });
 
-  it("tells of a file that was renamed over it, also when size and time agree", () => {
+  it("reports a file that was renamed over it, even with the same size and time", () => {
     utimesSync(path, 1, 1);
     start();
     writeFileSync(`${path}.new`, "[]");
@@ -53,7 +53,7 @@ describe("watchFile, polling", () => {
     expect(changes).toBe(1);
   });
 
-  it("tells of a Kubernetes swap: the folder behind ..data changes, the link to the file does not", () => {
+  it("reports a Kubernetes swap: the folder behind ..data changes, the link to the file does not", () => {
     unlinkSync(path);
     for (const version of ["..1", "..2"]) {
       mkdirSync(join(folder, version));
@@ -68,7 +68,7 @@ describe("watchFile, polling", () => {
     expect(changes).toBe(1);
   });
 
-  it("waits until the file has rested", () => {
+  it("waits until the file stays the same", () => {
     start();
     writeFileSync(path, "{");
     clock.advance(1000);
@@ -78,7 +78,7 @@ describe("watchFile, polling", () => {
     expect(changes).toBe(1);
   });
 
-  it("bears a file that is away for a moment, and tells when another stands there", () => {
+  it("tolerates a file that disappears for a moment, and reports the file that replaces it", () => {
     start();
     unlinkSync(path);
     look();
@@ -88,7 +88,7 @@ describe("watchFile, polling", () => {
     expect(changes).toBe(1);
   });
 
-  it("bears a folder that is not there yet", () => {
+  it("tolerates a folder that does not exist yet", () => {
     path = join(folder, "later", "gw.json");
     start();
     look();
@@ -98,7 +98,7 @@ describe("watchFile, polling", () => {
     expect(changes).toBe(1);
   });
 
-  it("says nothing while nothing changes, and nothing once closed", () => {
+  it("reports nothing while nothing changes, and nothing once closed", () => {
     start();
     clock.advance(1000);
     expect(clock.pending).toBe(1); // the next poll
@@ -119,18 +119,18 @@ describe("watchFile, by file events", () => {
       change();
     });
 
-  it("hears of a rename-save long before the next poll", async () => {
+  it("reports a rename-save long before the next poll", async () => {
     await changed(() => {
       writeFileSync(`${path}.new`, "[]");
       renameSync(`${path}.new`, path);
     });
   });
 
-  it("hears of a file written in place", async () => {
+  it("reports a file written in place", async () => {
     await changed(() => writeFileSync(path, '{"a":1}'));
   });
 
-  it("hears of a swapped ..data link", async () => {
+  it("reports a swapped ..data link", async () => {
     unlinkSync(path);
     for (const version of ["..1", "..2"]) {
       mkdirSync(join(folder, version));

@@ -133,7 +133,7 @@ describe("a plugin module", () => {
     const changed = "globalThis.wasRun = true; export default 1;";
     put("m.mjs", changed);
     expect((await refused(file))[0]).toBe(
-      `global.plugin_modules.0.sha256: ${path}/m.mjs is another file than this digest is for: its SHA-256 is ${sha256(changed)}`,
+      `global.plugin_modules.0.sha256: is not the digest of ${path}/m.mjs: its SHA-256 is ${sha256(changed)}`,
     );
     expect(globalThis).not.toHaveProperty("wasRun");
   });
@@ -154,14 +154,14 @@ describe("a plugin module", () => {
 
   it("a plugin module cannot bring a kind that exists already: built in, given by the program, or of another module", async () => {
     const builtin = folder({ "m.mjs": saying("hi", "key_auth") });
-    expect((await refused(builtin.file))[0]).toContain('brings the plugin kind "key_auth", of which there is one already');
+    expect((await refused(builtin.file))[0]).toContain('there is already a plugin kind "key_auth"');
     const own = definePlugin({ name: "hello", schema: schema.object({}), create: () => (next) => next });
     const given = folder({ "m.mjs": saying("hi") });
-    expect((await refused(given.file, { plugins: [own] }))[0]).toContain('m.mjs brings the plugin kind "hello"');
+    expect((await refused(given.file, { plugins: [own] }))[0]).toContain('m.mjs: there is already a plugin kind "hello"');
     const two = folder({ "one.mjs": saying("hi"), "two.mjs": saying("ho") });
     const issues = await refused(two.file);
     expect(issues).toHaveLength(1);
-    expect(issues[0]).toMatch(/^global\.plugin_modules\.1: .*two\.mjs brings the plugin kind "hello"/);
+    expect(issues[0]).toMatch(/^global\.plugin_modules\.1: .*two\.mjs: there is already a plugin kind "hello"/);
   });
 
   it("a plugin module that was not loaded before createGateway is refused, with what to do", async () => {
@@ -229,7 +229,7 @@ describe("plugin modules over reloads", () => {
     put("m.mjs", "export default 1;");
     expect(gateway.rereadFiles()).toBe(false);
     expect(await text()).toBe("hi");
-    expect(() => gateway.reload()).toThrow(/is another file than this digest is for/);
+    expect(() => gateway.reload()).toThrow(/is not the digest of/);
     expect(await text()).toBe("hi");
   });
 });

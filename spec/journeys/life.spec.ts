@@ -78,7 +78,7 @@ describe("SIGTERM", () => {
     expect(await client.closed()).not.toContain("\r\n0\r\n");
     expect(await ended).toMatchObject({ code: 0, signal: null });
     expect(logLines(stderr()).slice(-2)).toMatchObject([
-      { level: "warn", message: "the grace ran out: what was still in flight has been cut off" },
+      { level: "warn", message: "the grace period is over: requests still in flight were cut off" },
       { message: "stopped" },
     ]);
   });

@@ -50,7 +50,7 @@ describe("a program with a plugin module", () => {
 
     writeFileSync(running.file, textOf(config(marking("three"))));
     await running.says(REFUSED);
-    expect(running.stderr()).toContain("is another file than this digest is for");
+    expect(running.stderr()).toContain("is not the digest of");
     expect(await mark()).toBe("two");
     writeFileSync(path, marking("three"));
     await running.says(new RegExp(`(${RELOADED.source}[^]*){2}`));

@@ -60,7 +60,7 @@ describe("the configuration file", () => {
   it("is read again on SIGHUP, and it is said when only secrets may have changed", async () => {
     const running = await started();
     running.child.kill("SIGHUP");
-    await running.says("configuration read again: its text is the same, its secrets were resolved anew");
+    await running.says("configuration read again: its text is the same, its secrets were resolved again");
     expect(logLines(running.stderr()).at(-1)).toMatchObject({ digest: running.started.digest });
   });
 

@@ -32,10 +32,10 @@ function save(path: string, text: string): void {
   renameSync(`${path}.new`, path);
 }
 
-const TAKEN = "server certificate, key and CA read again: taken";
-const REFUSED = "new certificate files refused, the old ones stay in use";
-const NAMED_TAKEN = "files that the configuration names read again: taken";
-const NAMED_REFUSED = "new files that the configuration names refused, the old ones stay in use";
+const TAKEN = "server certificate, key and CA reloaded";
+const REFUSED = "new certificate files refused, the old files stay in use";
+const NAMED_TAKEN = "files that the configuration names reloaded";
+const NAMED_REFUSED = "new files that the configuration names refused, the old files stay in use";
 const said = (running: RunningProgram, message: string) => logLines(running.stderr()).filter((line) => line.message === message);
 
 async function serving(extra: Record<string, string> = {}) {
@@ -45,7 +45,7 @@ async function serving(extra: Record<string, string> = {}) {
 }
 
 describe("the settings' certificate files, once they change", () => {
-  it("are taken when both belong together: half a change is said and not taken, and a connection stays open all the while", async () => {
+  it("are reloaded when both fit together: half a change is logged and refused, and connections stay open", async () => {
     const { running, files, port } = await serving();
     const client = tls.connect({ host: "127.0.0.1", port, rejectUnauthorized: false });
     onTestFinished(() => void client.destroy());
@@ -62,7 +62,7 @@ describe("the settings' certificate files, once they change", () => {
     expect(closed).toBe(false);
   });
 
-  it("are refused when they are garbage, and taken when they have become good", async () => {
+  it("are refused when they are garbage, and reloaded when they are valid again", async () => {
     const { running, files, port } = await serving();
     writeFileSync(files.cert!, "garbage");
     await running.says(REFUSED);
@@ -90,7 +90,7 @@ describe("the settings' certificate files, once they change", () => {
     expect(said(running, REFUSED)).toEqual([]);
   });
 
-  it("make another CA count for new connections", async () => {
+  it("apply another CA to new connections", async () => {
     const origin = await backend();
     const files = pem({ cert: SERVER.cert, key: SERVER.key, ca: CA.cert });
     const environment = { SERVER_CERT_PATH: files.cert!, SERVER_KEY_PATH: files.key!, CA_CERT_PATH: files.ca!, CLIENT_AUTH: "require" };
@@ -132,7 +132,7 @@ describe("the configuration's certificate files, once they change", () => {
     return { running, named, config, port: httpsPort(running) };
   }
 
-  it("are taken when both belong together; half a change is said and not taken", async () => {
+  it("are reloaded when both fit together; half a change is logged and refused", async () => {
     const { running, named, port } = await withShop();
     save(named.shop_cert!, WILDCARD.cert);
     await running.says(NAMED_REFUSED);
@@ -144,7 +144,7 @@ describe("the configuration's certificate files, once they change", () => {
     expect(await shown(port)).toBe(serial(SERVER));
   });
 
-  it("are taken also while the configuration file itself is broken", async () => {
+  it("are reloaded even while the configuration file itself is broken", async () => {
     const { running, named, port } = await withShop();
     save(running.file, "{ broken");
     await running.says("reload refused");
@@ -154,7 +154,7 @@ describe("the configuration's certificate files, once they change", () => {
     expect(await shown(port, "shop.example.com")).toBe(serial(WILDCARD));
   });
 
-  it("let in a configuration that was refused for their sake, once they fit", async () => {
+  it("make a configuration valid that was refused because of them", async () => {
     const { running, named, config, port } = await withShop();
     save(named.shop_cert!, WILDCARD.cert);
     await running.says(NAMED_REFUSED);
@@ -184,7 +184,7 @@ describe("the configuration's certificate files, once they change", () => {
     return { running, named, status, renew, port: httpsPort(running) };
   }
 
-  it("are taken while a secret that the configuration refers to elsewhere is missing", async () => {
+  it("are reloaded while another secret of the configuration is missing", async () => {
     const { running, named, status, renew, port } = await withSecret();
     rmSync(named.secret!);
     await renew();
@@ -193,18 +193,18 @@ describe("the configuration's certificate files, once they change", () => {
     expect(said(running, NAMED_REFUSED).filter(({ reason }) => !String(reason).includes("does not belong"))).toEqual([]);
   });
 
-  it("bring in no rotated secret with them: it counts from the next reload on, which is reported", async () => {
+  it("do not apply a rotated secret: that needs a reload, which is reported", async () => {
     const { running, named, status, renew, port } = await withSecret();
     save(named.secret!, "second-key");
     await renew();
     expect(await shown(port, "shop.example.com")).toBe(serial(WILDCARD));
     expect([await status("first-key"), await status("second-key")]).toEqual([200, 401]);
     running.child.kill("SIGHUP");
-    await running.says("its secrets were resolved anew");
+    await running.says("its secrets were resolved again");
     expect([await status("first-key"), await status("second-key")]).toEqual([401, 200]);
   });
 
-  it("are followed where a reload names others", async () => {
+  it("are watched when a reload names other files", async () => {
     const { running, config, port } = await withShop();
     const others = pem({ cert: WILDCARD.cert, key: WILDCARD.key });
     const certificates = [{ hosts: ["shop.example.com"], cert: others.cert!, key: others.key! }];
@@ -235,7 +235,7 @@ describe("a jwks_file, once it changes", () => {
     return { running, status };
   }
 
-  it("is read again after a rename-save: tokens of the new key pass, those of a key that is gone do not", async () => {
+  it("is reloaded after a rename-save: tokens of the new key pass, tokens of a removed key do not", async () => {
     const [old, renewed] = [key("1"), key("2")];
     const path = join(emptyFolder(), "keys.json");
     writeFileSync(path, old.set);
@@ -263,7 +263,7 @@ describe("a jwks_file, once it changes", () => {
     expect([await status(old), await status(renewed)]).toEqual([401, 200]);
   });
 
-  it("keeps the last good keys while it holds none, and logs why", async () => {
+  it("keeps the last good keys while it contains none, and logs why", async () => {
     const [old, renewed] = [key("1"), key("2")];
     const path = join(emptyFolder(), "keys.json");
     writeFileSync(path, old.set);

@@ -1,0 +1,53 @@
+/**
+ * What the log says once a gateway has started: what listens where, and what to be warned of.
+ */
+import type { Log } from "../base/log.ts";
+import { version } from "../base/version.ts";
+import type { Settings } from "../config/settings.ts";
+import { describeCounts } from "./config_file.ts";
+import type { Started } from "./start.ts";
+
+export function announce(started: Started, settings: Settings, log: Log): void {
+  const { gateway, http, https, adminUrl } = started;
+  const { configPath: config, logFormat, logLevel, clientAuth, tracing } = settings;
+  const { digest } = gateway;
+  const httpsOff = "off: SERVER_CERT_PATH and SERVER_KEY_PATH are not set";
+  const admin = adminUrl ?? "off: ADMIN_USER and ADMIN_PASSWORD are not set";
+  const manager = started.managerUrl ?? "off: --manager (MANAGER=true) starts the management UI";
+  // Only the origin: the path may contain keys for a collector.
+  const traces = tracing === null ? undefined : new URL(tracing.url).origin;
+  if (logFormat === "json") {
+    const listeners = { http, https: https.length === 0 ? httpsOff : https, admin, manager, ...(traces !== undefined && { traces }) };
+    log.info(`edge-gateway ${version} started`, { config, digest, ...gateway.counts, ...listeners });
+  } else if (logLevel === "debug" || logLevel === "info") {
+    const clients = { none: "", request: ", clients are asked for a certificate", require: ", clients need a certificate" }[clientAuth];
+    const rows: [string, string][] = [
+      ["config", `${config} (${describeCounts(gateway.counts)}), digest ${digest}`],
+      ["http", http.join("  ")],
+      ["https", https.length === 0 ? httpsOff : `${https.join("  ")} (HTTP/2 and HTTP/1.1${clients})`],
+      ["admin", admin],
+      ["manager", manager],
+      ["reload", `when the file changes, and on SIGHUP${adminUrl === null ? "" : ", and by edge-gateway reload"}`],
+      ["traces", traces === undefined ? "" : `to ${traces}, ${tracing!.sampler}`],
+    ];
+    const lines = rows.map(([name, text]) => (text === "" ? "" : `  ${name.padEnd(9)}${text}\n`));
+    process.stderr.write(`edge-gateway ${version} started\n${lines.join("")}`);
+  }
+  for (const { code, message } of gateway.status.warnings) if (WARNED_AT_START.has(code)) log.warn(message);
+  warnOfNode(started, log);
+}
+
+/** Warnings that the settings or the file cause; GET /gateway/status gives all warnings for as long as they last. */
+const WARNED_AT_START: ReadonlySet<string> = new Set(["certificates_unused", "mtls_idle", "limit_by_any_header"]);
+/** The first nghttp2 whose process HTTP/2 clients cannot abort (CVE-2026-27135). */
+const FIXED_NGHTTP2 = "1.68.1";
+
+/** Logs a warning if clients may use HTTP/2 and the nghttp2 of this Node ("1.61.0") is older than the fixed one. */
+export function warnOfNode({ gateway, https }: Pick<Started, "gateway" | "https">, log: Log, nghttp2 = process.versions.nghttp2): void {
+  const { h2c } = (gateway.shownConfig as { readonly global: { readonly h2c: boolean } }).global;
+  if (nghttp2 === undefined || (https.length === 0 && !h2c)) return;
+  if (nghttp2.localeCompare(FIXED_NGHTTP2, "en", { numeric: true }) >= 0) return;
+  const remedy = "run the gateway with Node 24 or the newest Node 22";
+  const message = `HTTP/2 clients can abort this process: the nghttp2 of this Node is older than ${FIXED_NGHTTP2} (CVE-2026-27135); ${remedy}`;
+  log.warn(message, { node: process.version, nghttp2 });
+}

@@ -1,0 +1,104 @@
+/**
+ * The parts of a configuration's schema that are used in several places: fields with defaults, and the formats of texts.
+ */
+import { isIP } from "node:net";
+import { parseCidr } from "../base/cidr.ts";
+import * as s from "./schema.ts";
+
+export const DAY_MS = 86_400_000;
+
+export function flag(describe: string, fallback: boolean) {
+  return s.withDefault(s.boolean({ describe }), fallback);
+}
+
+/** The first literal is the default. */
+export function choice<const T extends readonly [string, ...string[]]>(literals: T, describe: string) {
+  return s.withDefault(s.oneOf(literals, { describe }), literals[0]);
+}
+
+export function integer(min: number, max: number, fallback: number, describe: string) {
+  return s.withDefault(s.integer({ min, max, describe }), fallback);
+}
+
+export function share(min: number, fallback: number, describe: string) {
+  return s.withDefault(s.number({ min, max: 1, describe }), fallback);
+}
+
+/** At most a day; `describe` has no full stop. */
+export function milliseconds(min: number, fallback: number, describe: string) {
+  return integer(min, DAY_MS, fallback, `${describe}, in milliseconds.`);
+}
+
+/** Names appear in logs, metrics and on the terminal. */
+export const NAME = s.string({
+  min: 1,
+  max: 200,
+  hint: "a name of 1–200 characters without control characters",
+  check: (text) => (/\p{Cc}/u.test(text) ? "" : undefined),
+});
+
+/** Appears in `WWW-Authenticate: Key realm="…"`. */
+export const GATEWAY_NAME = s.string({
+  min: 1,
+  max: 200,
+  pattern: /^[ !#-[\]-~]+$/,
+  hint: "a name of printable ASCII characters without quotes and backslashes",
+  describe: "Name of the gateway.",
+});
+
+export const BASE_PATH = pathSchema("Path prefix that selects the service.");
+export const PATH = pathSchema("Path below the service's base_path. {name} matches one segment, {name*} at the end the rest.");
+
+function pathSchema(describe: string) {
+  const check = (text: string) => (text.startsWith("/") ? undefined : `write "/${text}"`);
+  return s.string({ min: 1, hint: 'a path that starts with "/"', describe, check });
+}
+
+/** A quick answer for large configurations. */
+const USUAL_METHODS = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]);
+
+export const METHOD = s.string({
+  hint: "an HTTP method in upper case",
+  check(text) {
+    if (USUAL_METHODS.has(text)) return undefined;
+    if (!TOKEN.test(text)) return "";
+    if (text !== text.toUpperCase()) return `methods are case-sensitive, write "${text.toUpperCase()}"`;
+    return text === "CONNECT" ? "CONNECT is not forwarded" : undefined;
+  },
+});
+
+export const HOST_PATTERN = s.string({
+  lowerCase: true,
+  hint: "a host name such as api.example.com or *.example.com",
+  check(text) {
+    const name = text.startsWith("*.") ? text.slice(2) : text;
+    const problem = hostProblem(name);
+    if (problem !== undefined) return problem;
+    if (name.includes(":")) return "an IPv6 address cannot be matched";
+    return name.endsWith(".") ? "write it without the dot at its end" : undefined;
+  },
+});
+
+export const ADDRESS_RANGE = s.string({ hint: "an IP address or a range such as 10.0.0.0/8", check: rangeProblem });
+
+/** Undefined when the text is a host name, IPv4 or IPv6 address and nothing else; else what to do about it. */
+export function hostProblem(text: string): string | undefined {
+  if (isIP(text) !== 0) return undefined;
+  if (text.includes("://")) return 'write no scheme here; the scheme is the service\'s "protocol"';
+  if (text.includes("/")) return "write no path here";
+  if (text.startsWith("[")) return "write IPv6 addresses without brackets";
+  if (/^[^:]*:\d*$/.test(text)) return "write no port here";
+  if (/(^|\.)\d+$/.test(text)) return "this is no valid IPv4 address";
+  if (/[^\u0000-\u007f]/.test(text)) return "write international names in their ASCII form (xn--…)";
+  return HOST_NAME.test(text) ? undefined : "";
+}
+
+/** Undefined when the text is an IP address or a range in CIDR notation. */
+function rangeProblem(text: string): string | undefined {
+  if (text.includes("%")) return "leave the zone out";
+  const block = parseCidr(text);
+  return typeof block === "string" ? block : undefined;
+}
+
+const HOST_NAME = /^(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*\.?$/i;
+export const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/; // RFC 9110 §5.6.2

@@ -1,0 +1,242 @@
+/**
+ * Schemas of values that contain other values: lists, objects with fixed fields, records, and choices between schemas.
+ */
+import { suggest } from "../base/suggest.ts";
+import { formatPath, nodeFrom, positionAt, type Json, type JsonNode, type Path } from "./json.ts";
+import { accepts, countText, define, INVALID, mismatch, report } from "./schema_core.ts";
+import type { AnySchema, CheckContext, Described, Infer, InputOf, Invalid, JsonSchema, Schema } from "./schema_core.ts";
+
+export interface ArrayOptions extends Described {
+  readonly min?: number;
+  readonly max?: number;
+  /** The field (as configured) that must differ in all items, which are objects; items without it are not compared. */
+  readonly unique?: string;
+}
+
+export function array<S extends AnySchema>(item: S, options: ArrayOptions = {}): Schema<readonly Infer<S>[], readonly InputOf<S>[]> {
+  const { min = 0, max = Infinity, unique, describe } = options;
+  return define({
+    expects: "an array",
+    describe,
+    kinds: ["array"],
+    secret: item.secret === true,
+    check(node, at, context) {
+      const { length } = node.items;
+      const before = context.issues.length;
+      if (length < min || length > max) report(context, at, node, `expected ${countText(min, max, "item")}, found ${length || "none"}`);
+      const values = node.items.map((child, i) => item.check(child, at.concat(i), context) as Infer<S> | Invalid);
+      if (unique !== undefined && length > 1) checkUnique(node.items, values, unique, item, at, context);
+      return context.issues.length > before ? INVALID : (values as Infer<S>[]);
+    },
+    show: (node) => node.items.map((child) => item.show(child)),
+    jsonSchema: (definitions) => ({
+      type: "array",
+      items: item.jsonSchema(definitions),
+      ...(min > 0 && { minItems: min }),
+      ...(max < Infinity && { maxItems: max }),
+    }),
+  });
+}
+
+/** Compares what the names resolve to, derived names too, and shows them as they were written. */
+function checkUnique(nodes: readonly JsonNode[], values: readonly unknown[], key: string, item: AnySchema, at: Path, context: CheckContext): void {
+  const seen = new Map<unknown, number>();
+  nodes.forEach((node, i) => {
+    const member = node.kind === "object" ? node.members.get(key)?.value : undefined;
+    const written = member?.kind === "string" ? member.value : undefined;
+    // An item that is wrong elsewhere still has its name.
+    const value = values[i] === INVALID ? written : (values[i] as Record<string, unknown>)[camel(key)];
+    if (value === undefined) return;
+    const first = seen.get(value);
+    if (first === undefined) return void seen.set(value, i);
+    const shown = written ?? (item.show(node) as Record<string, Json>)[key];
+    report(context, [...at, i, key], member ?? node, `${JSON.stringify(shown)} is already used by ${formatPath([...at, first])}`);
+  });
+}
+
+/** A field that may be left out. Code never sees it missing, unless it is "optional". */
+export interface MayBeMissing<P extends "optional" | "defaulted" | "derived", S extends AnySchema> {
+  readonly presence: P;
+  readonly schema: S;
+  /** The default, as a person would write it. */
+  readonly value?: InputOf<S>;
+  readonly from?: (siblings: any) => Infer<S> & Json;
+}
+
+export type Field = AnySchema | MayBeMissing<"optional" | "defaulted" | "derived", AnySchema>;
+export type Fields = Readonly<Record<string, Field>>;
+
+export function optional<S extends AnySchema>(schema: S): MayBeMissing<"optional", S> {
+  return { presence: "optional", schema };
+}
+
+/** The default is written as a person would write it, and is checked like any other value. */
+export function withDefault<S extends AnySchema>(schema: S, value: InputOf<S>): MayBeMissing<"defaulted", S> {
+  return { presence: "defaulted", schema, value };
+}
+
+/** The default is made from the other fields, under their configured names: checked values for the code, shown values for display. */
+export function derived<S extends AnySchema>(schema: S, from: (siblings: any) => Infer<S> & Json): MayBeMissing<"derived", S> {
+  return { presence: "derived", schema, from };
+}
+
+type Camel<K> = K extends `${infer Head}_${infer Tail}` ? `${Head}${Capitalize<Camel<Tail>>}` : K & string;
+type SchemaOf<F> = F extends { readonly presence: string; readonly schema: infer S } ? S : F;
+type Simplify<T> = { [K in keyof T]: T[K] };
+
+export type ObjectOut<F> = Simplify<
+  { readonly [K in keyof F as F[K] extends { readonly presence: "optional" } ? never : Camel<K>]: Infer<SchemaOf<F[K]>> } & {
+    readonly [K in keyof F as F[K] extends { readonly presence: "optional" } ? Camel<K> : never]?: Infer<SchemaOf<F[K]>>;
+  }
+>;
+export type ObjectIn<F> = Simplify<
+  { readonly [K in keyof F as F[K] extends { readonly presence: string } ? never : K]: InputOf<SchemaOf<F[K]>> } & {
+    readonly [K in keyof F as F[K] extends { readonly presence: string } ? K : never]?: InputOf<SchemaOf<F[K]>>;
+  }
+>;
+
+export interface ObjectOptions<F> extends Described {
+  /** Checks the fields together, once each is valid; `report` takes what is wrong and the path of the field, as configured. */
+  readonly refine?: (value: ObjectOut<F>, report: (message: string, ...under: Path) => void) => void;
+  /** Keys that are allowed and ignored. */
+  readonly ignoreKeys?: readonly string[];
+}
+
+/** Named fields and no others. In: snake_case as configured; out: camelCase. */
+export function object<const F extends Fields>(fields: F, options: ObjectOptions<F> = {}): Schema<ObjectOut<F>, ObjectIn<F>> {
+  const { ignoreKeys = [], describe, refine } = options;
+  const plan = Object.entries(fields).map(([key, field]) => planned(key, field));
+  const known = new Set([...Object.keys(fields), ...ignoreKeys]);
+  return define({
+    expects: "an object",
+    describe,
+    kinds: ["object"],
+    secret: plan.some((field) => field.schema.secret === true),
+    check(node, at, context) {
+      const before = context.issues.length;
+      for (const [key, member] of node.members) {
+        if (known.has(key)) continue;
+        context.issues.push({ at: [...at, key], message: unknownField(key, Object.keys(fields)), position: member.keyPosition });
+      }
+      const values: Record<string, unknown> = {};
+      for (const { key, presence, schema, value, isEmptyList } of plan) {
+        const member = node.members.get(key);
+        if (member !== undefined) values[key] = schema.check(member.value, at.concat(key), context);
+        else if (isEmptyList) values[key] = [];
+        else if (presence === "defaulted") values[key] = schema.check(nodeFrom(value, node.position), at.concat(key), context);
+        else if (presence === "required") report(context, [...at, key], node, `is required (${schema.describe ?? schema.expects})`);
+      }
+      if (context.issues.length > before) return INVALID;
+      const out: Record<string, unknown> = {};
+      for (const { key, name, from } of plan) {
+        if (Object.hasOwn(values, key)) out[name] = values[key];
+        else if (from !== undefined) out[name] = from(values);
+      }
+      refine?.(out as ObjectOut<F>, (message, ...under) => {
+        context.issues.push({ at: [...at, ...under], message, position: positionAt(node, under) });
+      });
+      return context.issues.length > before ? INVALID : (out as ObjectOut<F>);
+    },
+    show(node) {
+      const shown: Record<string, Json> = {};
+      for (const { key, schema, presence, shownDefault } of plan) {
+        const member = node.members.get(key);
+        if (member !== undefined) shown[key] = schema.show(member.value);
+        else if (shownDefault !== undefined) shown[key] = shownDefault;
+        else if (presence === "derived") shown[key] = null; // keeps its place until its siblings are known
+      }
+      for (const { key, from } of plan) if (from !== undefined && !node.members.has(key)) shown[key] = from(shown);
+      return shown;
+    },
+    jsonSchema(definitions) {
+      const properties: Record<string, JsonSchema> = Object.fromEntries(ignoreKeys.map((key) => [key, {}]));
+      for (const { key, schema, presence, value } of plan) {
+        properties[key] = { ...schema.jsonSchema(definitions), ...(presence === "defaulted" && { default: value }) };
+      }
+      const required = plan.filter(({ presence }) => presence === "required").map(({ key }) => key);
+      return { type: "object", properties, ...(required.length > 0 && { required }), additionalProperties: false };
+    },
+  });
+}
+
+/** What is the same for every object with this field: a large configuration has thousands. */
+function planned(key: string, field: Field) {
+  const { presence, schema, value, from } =
+    "presence" in field ? field : { presence: "required" as const, schema: field, value: undefined, from: undefined };
+  const isDefaulted = presence === "defaulted";
+  return {
+    key,
+    name: camel(key),
+    presence,
+    schema,
+    value: value as unknown,
+    from,
+    // Frozen, since every configuration shows the same value: an embedder who changed it would change what other gateways show.
+    shownDefault: isDefaulted ? frozen(schema.show(nodeFrom(value))) : undefined,
+    /** Whether the default is a valid empty list, as most are: it needs no check for each object. */
+    isEmptyList: isDefaulted && Array.isArray(value) && value.length === 0 && accepts(schema, nodeFrom(value)),
+  };
+}
+
+function unknownField(key: string, known: readonly string[]): string {
+  const nearest = suggest(key, known);
+  return `is not a known field${nearest === undefined ? ` (known here: ${known.join(", ")})` : `; did you mean "${nearest}"?`}`;
+}
+
+/** The same value, which nobody can change any more. */
+function frozen(value: Json): Json {
+  if (typeof value !== "object" || value === null) return value;
+  for (const item of Object.values(value)) frozen(item);
+  return Object.freeze(value);
+}
+
+function camel(key: string): string {
+  return key.replace(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
+}
+
+/** An object with keys of the writer's choice, kept as they are. */
+export function record<S extends AnySchema>(
+  value: S,
+  options: Described = {},
+): Schema<Readonly<Record<string, Infer<S>>>, Readonly<Record<string, InputOf<S>>>> {
+  return define({
+    expects: "an object",
+    describe: options.describe,
+    kinds: ["object"],
+    secret: value.secret === true,
+    check(node, at, context) {
+      const before = context.issues.length;
+      const entries = [...node.members].map(([key, member]) => [key, value.check(member.value, [...at, key], context)] as const);
+      // fromEntries defines properties: a key named __proto__ is data like any other.
+      return context.issues.length > before ? INVALID : (Object.fromEntries(entries) as Record<string, Infer<S>>);
+    },
+    show: (node) => Object.fromEntries([...node.members].map(([key, member]) => [key, value.show(member.value)])),
+    jsonSchema: (definitions) => ({ type: "object", additionalProperties: value.jsonSchema(definitions) }),
+  });
+}
+
+/** The first of the schemas that accepts the node. If only one accepts nodes of this kind, its own errors are reported. */
+export function anyOf<const S extends readonly AnySchema[]>(
+  schemas: S,
+  options: Described = {},
+): Schema<Infer<S[number]>, InputOf<S[number]>> {
+  const likely = (node: JsonNode) => schemas.filter((schema) => schema.kinds.includes(node.kind));
+  const schema: Schema<Infer<S[number]>, InputOf<S[number]>> = define({
+    expects: schemas.map((each) => each.expects).join(" or "),
+    describe: options.describe,
+    kinds: [...new Set(schemas.flatMap((each) => each.kinds))],
+    secret: schemas.some((each) => each.secret === true),
+    check(node, at, context) {
+      const candidates = likely(node);
+      if (candidates.length === 1) return candidates[0]!.check(node, at, context);
+      for (const candidate of candidates) {
+        const value: Infer<S[number]> | Invalid = candidate.check(node, at, { ...context, issues: [] });
+        if (value !== INVALID) return value;
+      }
+      return mismatch(schema, node, at, context);
+    },
+    show: (node) => (likely(node).find((candidate) => accepts(candidate, node)) ?? likely(node)[0]!).show(node),
+    jsonSchema: (definitions) => ({ anyOf: schemas.map((each) => each.jsonSchema(definitions)) }),
+  });
+  return schema;
+}

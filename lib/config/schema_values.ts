@@ -1,0 +1,172 @@
+/**
+ * Schemas of single values: texts, files, numbers, true or false, and literals.
+ */
+import { resolve } from "node:path";
+import { suggest } from "../base/suggest.ts";
+import { hasReference, isContent, maskLiterals, resolveReferences, whyUnreadable } from "./references.ts";
+import { conceal, countText, define, INVALID, mismatch, report, type Described, type NamedFile, type Schema } from "./schema_core.ts";
+
+export interface StringOptions extends Described {
+  readonly min?: number;
+  readonly max?: number;
+  /** Without flags, so that JSON Schema can carry it. */
+  readonly pattern?: RegExp;
+  /** Completes "expected …": "a host name or IP address". */
+  readonly hint?: string;
+  /** Undefined when the text is right, else what to do about it (may be empty). */
+  readonly check?: (text: string) => string | undefined;
+  /** Output in lower case; checked as written. */
+  readonly lowerCase?: boolean;
+  /**
+   * Whether the text is a secret: no message repeats it, and a masked display shows only its references, or what the function returns.
+   * Default false.
+   */
+  readonly secret?: boolean | ((text: string) => string);
+}
+
+/** A string, in which references are resolved. A message shows the reference, never the secret. */
+export function string(options: StringOptions = {}): Schema<string, string> {
+  const { min = 0, max = Infinity, pattern, check, lowerCase = false, describe, secret = false } = options;
+  const rules = {
+    ...(min > 0 && { minLength: min }),
+    ...(max < Infinity && { maxLength: max }),
+    ...(pattern && { pattern: pattern.source }),
+  };
+  const schema: Schema<string, string> = define({
+    expects: options.hint ?? lengthText(min, max),
+    describe,
+    kinds: ["string"],
+    secret: secret !== false,
+    check(node, at, context) {
+      if (secret !== false) conceal(node, at, context, secret === true ? maskLiterals : secret);
+      const { text, problems } = resolveReferences(node.value, context.sources);
+      for (const message of problems) report(context, at, node, message);
+      if (problems.length > 0) return INVALID;
+      const fits = text.length >= min && text.length <= max && (pattern === undefined || pattern.test(text));
+      const remedy = fits ? check?.(text) : "";
+      if (remedy === undefined) return lowerCase ? text.toLowerCase() : text;
+      if (hasReference(node.value)) return mismatch(schema, node, at, context, "the value of the reference does not fit");
+      // A remedy may quote the text.
+      return mismatch(schema, node, at, context, schema.secret ? "" : remedy);
+    },
+    jsonSchema: () => ({ type: "string", ...(Object.keys(rules).length > 0 && { anyOf: [rules, { pattern: "\\$\\{(env|file):" }] }) }),
+  });
+  return schema;
+}
+
+function lengthText(min: number, max: number): string {
+  if (max === Infinity && min <= 1) return min === 1 ? "a non-empty string" : "a string";
+  return `a string of ${countText(min, max, "character")}`;
+}
+
+/** The path of a file that may not exist yet, relative to the configuration's folder; the output is absolute. */
+export function filePath(options: Described = {}): Schema<string, string> {
+  const path = pathText(options);
+  return {
+    ...path,
+    check(node, at, context) {
+      const given = path.check(node, at, context);
+      return given === INVALID ? INVALID : resolve(context.sources.folder, given);
+    },
+  };
+}
+
+function pathText({ describe }: Described): Schema<string, string> {
+  return string({ min: 1, hint: "the path of a file", describe });
+}
+
+export interface FileOptions extends Described {
+  /** Undefined when the content is right, else what is wrong with it. It must not repeat what the file contains. */
+  readonly check?: (content: Buffer) => string | undefined;
+}
+
+/** The path of a file, relative to the configuration's folder. A file that cannot be read or has the wrong content is reported here. */
+export function file(options: FileOptions = {}): Schema<NamedFile, string> {
+  const path = pathText(options);
+  return {
+    ...path,
+    check(node, at, context) {
+      const given = path.check(node, at, context);
+      if (given === INVALID) return INVALID;
+      if (isContent(given)) {
+        return report(context, at, node, `expected ${path.expects}, found the content of a file: save it to a file and write its path here`);
+      }
+      const absolute = resolve(context.sources.folder, given);
+      try {
+        const content = Buffer.from(context.sources.readFile(absolute));
+        const wrong = options.check?.(content);
+        if (wrong !== undefined) return report(context, at, node, `${absolute}: ${wrong}`);
+        const named = { path: absolute, content };
+        context.files?.set(absolute, named);
+        return named;
+      } catch (error) {
+        const shown = node.kind === "string" && hasReference(node.value) ? node.value : absolute;
+        return report(context, at, node, `cannot read ${shown}: ${whyUnreadable(error)}`);
+      }
+    },
+  };
+}
+
+export interface RangeOptions extends Described {
+  readonly min?: number;
+  readonly max?: number;
+}
+
+export function integer(options: RangeOptions = {}): Schema<number, number> {
+  return numeric("integer", Number.isSafeInteger, options);
+}
+
+export function number(options: RangeOptions = {}): Schema<number, number> {
+  return numeric("number", Number.isFinite, options);
+}
+
+function numeric(type: "integer" | "number", fits: (value: number) => boolean, options: RangeOptions): Schema<number, number> {
+  const { min = -Infinity, max = Infinity, describe } = options;
+  const schema: Schema<number, number> = define({
+    expects: `${type === "integer" ? "an integer" : "a number"}${rangeText(min, max)}`,
+    describe,
+    kinds: ["number"],
+    check(node, at, context) {
+      const { value } = node;
+      return fits(value) && value >= min && value <= max ? value : mismatch(schema, node, at, context);
+    },
+    jsonSchema: () => ({ type, ...(min > -Infinity && { minimum: min }), ...(max < Infinity && { maximum: max }) }),
+  });
+  return schema;
+}
+
+function rangeText(min: number, max: number): string {
+  if (min === -Infinity) return max === Infinity ? "" : ` ≤ ${max}`;
+  return max === Infinity || max === Number.MAX_SAFE_INTEGER ? ` ≥ ${min}` : ` ${min}–${max}`;
+}
+
+export function boolean(options: Described = {}): Schema<boolean, boolean> {
+  return define({
+    expects: "true or false",
+    describe: options.describe,
+    kinds: ["boolean"],
+    check: ({ value }) => value,
+    jsonSchema: () => ({ type: "boolean" }),
+  });
+}
+
+/** One of a few literals. They are keywords: references are not resolved in them. */
+export function oneOf<const T extends readonly (string | number)[]>(
+  literals: T,
+  options: Described & { readonly hint?: string } = {},
+): Schema<T[number], T[number]> {
+  const quoted = literals.map((literal) => JSON.stringify(literal));
+  const schema: Schema<T[number], T[number]> = define({
+    expects: options.hint ?? (quoted.length === 1 ? quoted[0]! : `${quoted.slice(0, -1).join(", ")} or ${quoted.at(-1)}`),
+    describe: options.describe,
+    kinds: ["string", "number"],
+    check(node, at, context) {
+      const { value } = node;
+      if (literals.includes(value)) return value;
+      const nearest = typeof value === "string" ? suggest(value, literals.map(String)) : undefined;
+      return mismatch(schema, node, at, context, nearest && `did you mean "${nearest}"?`);
+    },
+    jsonSchema: () => ({ enum: literals }),
+  });
+  return schema;
+}
