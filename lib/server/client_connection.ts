@@ -2,10 +2,10 @@
  * One HTTP/1 connection of a client, served by our own codec: reads one request at a time, has it answered, and writes the reply.
  *
  * ```
- *         head is read             send()           reply is written            client has taken it
- *   idle ─────────────► waiting ─────────► ready ─┬────────────────► flushing ──┬───────────────────► idle ─► the next request
- *                          │                └► streaming ─────────────►┘        ├► discarding ─► idle (the rest of an upload arrives)
- *                          └► over (WebSocket: the socket is handed over)        └► over (the last reply)
+ *         head is read             send()             reply has left
+ *   idle ─────────────► waiting ─────────► replying ─┬──────────────► idle ─► the next request
+ *                          │                         ├► discarding ─► idle (the rest of an upload arrives)
+ *                          └► over (WebSocket)       └► over (the last reply)
  * ```
  *
  * Every phase also ends in "over" when the client disconnects, sends what is not HTTP, or exceeds a deadline. Requests that arrive while
@@ -14,25 +14,20 @@
 import { randomUUID } from "node:crypto";
 import { STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
-import type { Readable } from "node:stream";
 import { ERRORS, Fault } from "../base/errors.ts";
-import { pump, writeChunk } from "../http/body.ts";
-import { grpcReply } from "../http/grpc.ts";
 import type { HeaderList } from "../http/headers.ts";
-import { LentBody, ownBody } from "../http/lent_body.ts";
+import { LentBody } from "../http/lent_body.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
-import { head as informationText, refuseBare } from "./socket_reply.ts";
-import { Delivery } from "./delivery.ts";
+import { ReplyWriter } from "./client_reply.ts";
 import { clientErrorDetail, KEEP_ALIVE_MS, type Http1Options, type Responder } from "./http1.ts";
 import { isLive, type Limits, type Uploads } from "./limits.ts";
-import { endSoon } from "./linger.ts";
-import { hasContent, replyTrailers, spoiltReply, statedLength } from "./reply_checks.ts";
+import { endSoon, MAX_DISCARD_MS, MAX_DISCARDED_BYTES } from "./linger.ts";
 import { connectionOf, noTrailers, receiveHead, type Connection, type Inbound, type RequestHead } from "./receive.ts";
-import { lastChunk, replyText, type BodyFraming } from "./reply_text.ts";
+import { bodyToSend, framingOf, sendableReply } from "./reply_checks.ts";
+import { replyText } from "./reply_text.ts";
 import { RequestBody, type BodySource } from "./request_body.ts";
 import { RequestParser, type ParseFault, type RequestSink } from "./request_parser.ts";
-import { breakOff, MAX_DISCARD_MS, MAX_DISCARDED_BYTES } from "./node_reply.ts";
-import { answerUpgrade } from "./upgrade.ts";
+import { head as informationText, refuseBare } from "./socket_reply.ts";
 
 /** What all connections of a gateway share. */
 export interface ConnectionServer extends Http1Options {
@@ -47,13 +42,14 @@ export interface ConnectionServer extends Http1Options {
   readonly replied: () => void;
 }
 
-type Phase = "idle" | "waiting" | "ready" | "streaming" | "flushing" | "discarding" | "over";
+type Phase = "idle" | "waiting" | "replying" | "discarding" | "over";
 
 export class ClientConnection implements RequestSink, Responder, BodySource {
   readonly #socket: Socket;
   readonly #server: ConnectionServer;
   readonly #facts: Connection;
   readonly #parser = new RequestParser(this);
+  readonly #writer: ReplyWriter;
   #phase: Phase = "idle";
   /** `clock.now()` when the client began to keep us waiting: for a request, or for the rest of what it has begun. */
   #since: number;
@@ -70,32 +66,24 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
 
   #inbound: Inbound | null = null;
   #limits: Limits;
-  #isHead = false;
-  #isOld = false;
   #isPersistent = true;
   /** Whether the client has said that it sends nothing behind this request. */
   #isClientDone = false;
   /** Whether the client sends its body unasked, or has been asked for it (RFC 9110 §10.1.1). */
-  #isTold = true;
+  #isContinued = true;
   /** The body while it arrives; null where there is none, or all of it came with the head. */
   #body: RequestBody | null = null;
   #bodyBytes = 0;
   #discarded = 0;
   #endUpload: (() => void) | null = null;
 
-  // Its reply.
-
+  /** Whether the connection ends with the reply. */
   #isLast = false;
-  /** What waits to be sent: the head, with a small body behind it; then a larger body. */
-  #text = "";
-  #bytes: Buffer | null = null;
-  /** Cuts off a client that does not take the reply; null while there is no reason to look. */
-  #delivery: Delivery | null = null;
-  #lent: LentBody | null = null;
 
   constructor(socket: Socket, server: ConnectionServer) {
     this.#socket = socket;
     this.#server = server;
+    this.#writer = new ReplyWriter(socket, server, this.#onSent);
     this.#since = server.clock.now();
     this.#limits = server.receiving().limits;
     this.#facts = connectionOf(socket);
@@ -133,7 +121,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
       // A reply may have left meanwhile.
     } while (rest.length > 0 && this.#phase === "idle" && this.#parser.isOver);
     this.#isReading = false;
-    if (this.#phase === "over") return this.#inbound?.upgrade === "websocket" ? this.#handOver(rest) : undefined;
+    if (this.#phase === "over") return;
     if (this.#phase === "idle") {
       // Each further part of a head must not extend its deadline.
       if (rest.length === 0 || this.#isHeadNew) this.#since = this.#server.clock.now();
@@ -141,6 +129,8 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     }
     if (rest.length > 0) this.#rest = rest;
     else this.#memory = null;
+    // Not before what follows it, which is not HTTP, has been put aside.
+    if (this.#phase === "waiting" && this.#inbound!.upgrade !== null) this.#server.answer(this.#inbound!, this);
   }
 
   /** `rest` and `chunk` in one piece. Memory doubles as it fills: a head in single bytes would otherwise be copied for each of them. */
@@ -161,9 +151,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
   /** As `RequestSink`. */
   head(head: RequestHead, whole: Buffer | null): void {
     const { framing } = head;
-    this.#isHead = head.method === "HEAD";
-    this.#isOld = head.httpVersion === "1.0";
-    this.#isTold = framing.expects === "nothing";
+    this.#isContinued = framing.expects === "nothing";
     this.#bodyBytes = 0;
     this.#discarded = 0;
     const body = this.#parser.isOver ? null : new RequestBody(this);
@@ -172,16 +160,13 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     const content = body === null ? { body: whole === null ? null : new LentBody(whole, ignore), trailers: noTrailers } : { body, trailers: () => body.trailers };
     const inbound = receiveHead(head, this.#facts, content, this.#server.receiving(), this.#inform);
     this.#inbound = inbound;
-    this.#isPersistent = framing.isPersistent && inbound.refusal === null;
-    this.#isClientDone = !framing.isPersistent && inbound.refusal === null;
-    if (inbound.upgrade !== null && inbound.refusal === null) {
-      // `#read` hands over what follows, which is not HTTP.
-      this.#phase = "over";
-      return;
-    }
+    // What follows an upgrade is not HTTP, whether or not there is one.
+    const isReadable = inbound.refusal === null && inbound.upgrade === null;
+    this.#isPersistent = isReadable && framing.isPersistent;
+    this.#isClientDone = isReadable && !framing.isPersistent;
     this.#phase = "waiting";
     if (this.#body !== null) this.#watchUpload(inbound);
-    this.#server.answer(inbound, this);
+    if (inbound.upgrade === null) this.#server.answer(inbound, this);
   }
 
   /** As `RequestSink`. */
@@ -233,20 +218,11 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     this.#endUpload = this.#server.uploads.watch(
       {
         received: () => this.#bodyBytes,
-        awaited: () => this.#isTold && hasToArrive() && body.readableFlowing === true && !this.#socket.isPaused(),
+        awaited: () => this.#isContinued && hasToArrive() && body.readableFlowing === true && !this.#socket.isPaused(),
         tooSlow: () => this.#tooLate("the body arrives too slowly"),
       },
       minBodyBytesPerS,
     );
-  }
-
-  #handOver(behind: Buffer): void {
-    const inbound = this.#inbound!;
-    this.#inbound = null;
-    this.#server.gone(this);
-    const socket = this.#socket;
-    socket.off("data", this.#onData).off("end", this.#onEnd).off("close", this.#onClose);
-    answerUpgrade(socket, behind, inbound, this.#server);
   }
 
   // Replying.
@@ -255,137 +231,42 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
   send(given: Reply): void {
     const inbound = this.#inbound;
     if (inbound === null || this.#phase !== "waiting") return discard(given);
+    const isSwitch = inbound.upgrade !== null && given.tunnel !== undefined;
     const { call } = inbound;
-    const reply = grpcReply(call, inbound.headers, given);
-    const spoilt = spoiltReply(call, reply);
-    if (spoilt !== null) return this.send(spoilt);
-    const body = this.#bodyOf(reply);
-    const framing = this.#framingOf(reply, body);
+    const reply = sendableReply(call, inbound.headers, given);
+    const body = bodyToSend(inbound.method, reply, true);
+    const framing = framingOf(inbound, reply, body);
     // A client that waits for a 100 (Continue) may send its body later, or never: the next request could not be told from it.
-    const isInDoubt = !this.#isTold && !this.#parser.isOver;
-    this.#isLast = !this.#isPersistent || isInDoubt || framing === "until close" || this.#server.isLeaving();
-    let text: string;
+    const isAmbiguous = !this.#isContinued && !this.#parser.isOver;
+    this.#isLast = !this.#isPersistent || isAmbiguous || framing === "until close" || this.#server.isLeaving();
+    const connection = isSwitch ? UPGRADE : this.#isLast ? CLOSE : KEEP_ALIVE;
+    let head: string;
     try {
-      const connection = this.#isLast ? CLOSE : KEEP_ALIVE;
-      text = replyText(reply, { requestId: reply.requestId ?? call.id, framing, connection, date: this.#server.dateLine() });
+      head = replyText(reply, { requestId: reply.requestId ?? call.id, framing, connection, date: this.#server.dateLine() });
     } catch (error) {
       discard(reply);
       return this.send(problem(call, "internal", { why: (error as Error).message }));
     }
-    call.notes.status = reply.status;
-    call.notes.sent = 0;
-    if (body === null || Buffer.isBuffer(body)) return this.#sendWhole(text, body, reply);
-    if (body instanceof LentBody && body.isUntouched) return this.#sendLent(text, body);
-    this.#stream(text, body, framing, reply);
+    if (isSwitch) return this.#openTunnel(head, reply, inbound);
+    this.#phase = "replying";
+    this.#writer.send(call, reply, head, body, framing);
   }
 
-  /** What is sent of the reply's body: nothing where the request or the status leaves no room for one. */
-  #bodyOf(reply: Reply): Reply["body"] {
-    if (!hasContent(this.#isHead ? "HEAD" : "GET", reply)) return null;
-    return reply.body instanceof LentBody && reply.body.isUntouched ? reply.body : ownBody(reply.body);
-  }
-
-  /** How the end of the body is marked (RFC 9112 §6.3). HEAD and 304 say how long the body would be. */
-  #framingOf({ status, headers, body: given }: Reply, body: Reply["body"]): BodyFraming {
-    if (status === 204) return "none";
-    if (status === 205) return 0;
-    if (given === null) return this.#isHead || status === 304 ? "stated" : 0;
-    if (Buffer.isBuffer(given) || given instanceof LentBody) return given.byteLength;
-    if (body === null || statedLength(headers) !== Infinity) return "stated";
-    return this.#isOld ? "until close" : "chunked";
-  }
-
-  #sendWhole(text: string, body: Buffer | null, reply: Reply): void {
-    if (body === null) {
-      this.#text = text;
-      discard(reply);
-    } else if (body.length <= TEXT_BODY_BYTES) this.#text = text + body.toString("latin1");
-    else {
-      this.#text = text;
-      this.#bytes = body;
-    }
-    this.#inbound!.call.notes.sent = body === null ? 0 : body.length;
-    this.#phase = "ready";
-    this.#server.writeBatch.add(this.#depart);
-  }
-
-  readonly #depart = (): void => {
-    // The client may have disconnected meanwhile.
-    if (this.#phase !== "ready") return;
+  #openTunnel(head: string, { status, tunnel }: Reply, { call }: Inbound): void {
     const socket = this.#socket;
-    const bytes = this.#bytes;
-    if (bytes === null) socket.write(this.#text, "latin1");
-    else {
-      socket.cork();
-      socket.write(this.#text, "latin1");
-      socket.write(bytes);
-      socket.uncork();
-      this.#bytes = null;
-    }
-    this.#text = "";
-    this.#written();
-  };
-
-  /** At once: much of it is still in the processor's cache, and its memory is wanted back. */
-  #sendLent(text: string, body: LentBody): void {
-    const socket = this.#socket;
-    this.#lent = body;
-    this.#inbound!.call.notes.sent = body.byteLength;
-    socket.cork();
-    socket.write(text, "latin1");
-    socket.write(body.lend());
-    socket.uncork();
-    this.#written();
+    socket.write(head, "latin1");
+    call.notes.status = status;
+    call.close();
+    this.#phase = "over";
+    socket.off("data", this.#onData).off("end", this.#onEnd);
+    this.#server.join(socket, this.#rest ?? NOTHING, tunnel!, call.notes);
+    socket.resume();
   }
 
-  #stream(text: string, body: Readable, framing: BodyFraming, reply: Reply): void {
-    const { call } = this.#inbound!;
-    const socket = this.#socket;
-    this.#phase = "streaming";
-    call.onAbort(() => body.destroy());
-    // The first of the body goes with the head where it is there already; a body that is still to come does not hold the head back.
-    socket.cork();
-    socket.write(text, "latin1");
-    this.#server.writeBatch.add(() => socket.uncork());
-    const cut = () => breakOff(socket, framing === "until close" ? "until close" : "delimited");
-    const to = framing === "chunked" ? { write: (chunk: Buffer) => writeChunk(socket, chunk), once: (event: string, run: () => void) => socket.once(event, run) } : socket;
-    this.#delivery = new Delivery(call, { to, outlet: socket, cut }, this.#server.delivery);
-    const end = {
-      passed: (bytes: number) => (call.notes.sent! += bytes),
-      done: () => {
-        if (this.#phase !== "streaming") return;
-        if (framing === "chunked") socket.write(lastChunk(replyTrailers(call, reply)), "latin1");
-        this.#delivery?.ended();
-        this.#written();
-      },
-      broken: (cause: Error | null) => {
-        // The client must not take the part it has for the whole: no clean end.
-        call.fail(cause instanceof Fault ? cause.code : "upstream_reset", cause?.message ?? "the body broke off");
-        cut();
-      },
-    };
-    pump(body, this.#delivery, end, statedLength(reply.headers));
-  }
-
-  /** All of the reply has been given to the socket. */
-  #written(): void {
-    this.#phase = "flushing";
-    if (this.#socket.writableLength === 0) this.#out();
-    else this.#socket.write(NOTHING, this.#onFlushed);
-  }
-
-  readonly #onFlushed = (error?: Error | null): void => {
-    if (this.#phase === "flushing" && (error === undefined || error === null)) this.#out();
-  };
-
-  /** The reply has left. */
-  #out(): void {
+  readonly #onSent = (): void => {
     const inbound = this.#inbound!;
     this.#inbound = null;
     this.#hasServed = true;
-    this.#delivery = null;
-    this.#lent?.giveBack();
-    this.#lent = null;
     this.#endUpload?.();
     this.#endUpload = null;
     inbound.call.close();
@@ -399,7 +280,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     // Its reader may hold a connection to the upstream for the rest.
     this.#body!.destroy();
     this.#socket.resume();
-  }
+  };
 
   #idle(): void {
     this.#phase = "idle";
@@ -423,9 +304,9 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     const socket = this.#socket;
     if (this.#phase !== "waiting") return;
     if (status === 100) {
-      if (!this.#isTold) socket.write("HTTP/1.1 100 Continue\r\n\r\n", "latin1");
-      this.#isTold = true;
-    } else if (!this.#isOld && !socket.writableNeedDrain) {
+      if (!this.#isContinued) socket.write("HTTP/1.1 100 Continue\r\n\r\n", "latin1");
+      this.#isContinued = true;
+    } else if (this.#inbound!.httpVersion !== "1.0" && !socket.writableNeedDrain) {
       // A client that is behind with reading gets no hints: an upstream could send them without end.
       socket.write(informationText(`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}`, headers), "latin1");
     }
@@ -457,15 +338,8 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
         return;
       default:
         if (!this.#parser.isOver && requestTimeoutMs > 0 && waited >= requestTimeoutMs) this.#tooLate("the request did not arrive in time");
-        else if (this.#phase === "flushing" && this.#delivery === null) this.#lookAtClient();
+        else this.#writer.watchClient();
     }
-  }
-
-  /** Most replies are taken at once; those that are not get a deadline. */
-  #lookAtClient(): void {
-    const socket = this.#socket;
-    this.#delivery = new Delivery(this.#inbound!.call, { to: socket, outlet: socket, cut: () => void socket.destroy() }, this.#server.delivery);
-    this.#delivery.ended();
   }
 
   /** Ends the connection if nothing is under way on it; a request that has begun to arrive may finish. */
@@ -476,7 +350,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
 
   #tooLate(message: string): void {
     // A reply that is ready goes out; the rest of the upload is discarded then.
-    if (this.#phase === "ready") return this.#server.writeBatch.now();
+    if (this.#writer.state === "ready") return this.#server.writeBatch.now();
     this.#refuse({ code: "request_timeout", message });
   }
 
@@ -484,9 +358,9 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
   #refuse({ code, message }: ParseFault): void {
     const socket = this.#socket;
     // Replies to earlier requests go first.
-    if (this.#phase === "ready") this.#server.writeBatch.now();
+    if (this.#writer.state === "ready") this.#server.writeBatch.now();
     const inbound = this.#inbound;
-    if (this.#phase === "discarding" || this.#phase === "streaming" || this.#phase === "flushing") {
+    if (this.#phase === "discarding" || this.#phase === "replying") {
       inbound?.call.fail(code, message);
       return void socket.destroy();
     }
@@ -520,7 +394,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     // Over TLS the end often comes with the request: what is ready is sent first.
     this.#server.writeBatch.now();
     if (this.#phase === "over") return;
-    if (this.#phase === "flushing") {
+    if (this.#writer.state === "flushing") {
       this.#isLast = true;
       return;
     }
@@ -539,6 +413,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
   readonly #onClose = (): void => {
     const inbound = this.#inbound;
     this.#phase = "over";
+    this.#writer.close();
     this.#inbound = null;
     this.#rest = null;
     this.#endUpload?.();
@@ -554,10 +429,9 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
 const MAX_AHEAD_BYTES = 64 * 1024;
 /** How long requests that cross the last reply on their way are discarded, in milliseconds: a drain waits for it. */
 const MAX_CROSSING_MS = 1_000;
-/** Up to this size a body is sent as text, in one write with its head: copying it twice costs less than a second buffer. */
-const TEXT_BODY_BYTES = 4096;
 const CLOSE = "Connection: close\r\n";
 const KEEP_ALIVE = `Connection: keep-alive\r\nKeep-Alive: timeout=${KEEP_ALIVE_MS / 1000}\r\n`;
+const UPGRADE = "Connection: Upgrade\r\nUpgrade: websocket\r\n";
 const NOTHING = Buffer.alloc(0);
 
 function ignore(): void {}

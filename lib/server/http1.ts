@@ -3,7 +3,7 @@
  */
 import type { Duplex } from "node:stream";
 import type { Socket } from "node:net";
-import type { Clock } from "../base/clock.ts";
+import type { Clock, Timer } from "../base/clock.ts";
 import type { WriteBatch } from "../base/write_batch.ts";
 import type { ErrorCode } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
@@ -48,6 +48,29 @@ export interface Http1 {
   drain(lingerMs: number): void;
   /** Frees what is not a connection. */
   destroy(): void;
+}
+
+/** The part of `Http1` that ends connections: `endIdle` ends those without a request. */
+export function createDrain(clock: Clock, endIdle: () => void) {
+  let isLeaving = false;
+  let timer: Timer | null = null;
+  return {
+    isLeaving: () => isLeaving,
+    sendAway(away: boolean): void {
+      isLeaving = away;
+    },
+    begin(lingerMs: number): void {
+      isLeaving = true;
+      timer = clock.after(lingerMs, endIdle);
+      if (lingerMs === 0) endIdle();
+    },
+    /** A connection has begun or lost its request: its client may not know yet that it has to leave. */
+    postpone: () => timer?.restart(),
+    cancel(): void {
+      timer?.cancel();
+      timer = null;
+    },
+  };
 }
 
 /** How long an idle client connection is kept, in milliseconds: longer than the 60 s that load balancers in front of a gateway usually keep theirs. */

@@ -90,7 +90,8 @@ export function createListener(options: ListenerOptions): Listener {
   let allGone: (() => void) | null = null;
   const delivery = { clock, watch: new DeadlineTimer(clock), idleMs: CLIENT_IDLE_MS };
   const http1Options = { clock, log, writeBatch, delivery, receiving: options.receiving, answer, ended: options.ended, join: options.join };
-  const codecs = { wire: createWireHttp1(http1Options), node: createNodeHttp1(http1Options) };
+  const wire = createWireHttp1(http1Options);
+  const codecs = { wire, node: createNodeHttp1(http1Options, wire.serve) };
   const serveHttp1 = (socket: Socket) => codecs[options.http1?.() ?? "wire"].serve(socket);
   const limits = () => options.receiving().limits;
   const uploads = createUploads(clock);

@@ -1,9 +1,9 @@
 import { PassThrough } from "node:stream";
 import { expect, test } from "vitest";
-import { createTaskQueue } from "../../lib/server/node_request_queue.ts";
+import { createRequestQueue } from "../../lib/server/node_request_queue.ts";
 
 function line() {
-  const turns = createTaskQueue();
+  const turns = createRequestQueue();
   const socket = new PassThrough();
   const begun: number[] = [];
   const take = (n: number) => turns.take(socket, () => void begun.push(n));
