@@ -1,14 +1,14 @@
 /**
  * The plugin kind `request_size_limit`: refuses request bodies that are too large, with 413 `body_too_large` (RFC 9110 §15.5.14).
- * What the whole gateway takes is `global.limits.max_body_bytes`; how a body breaks off is `http/limited_body.ts`.
+ * What the whole gateway takes is `global.limits.max_body_bytes`.
  *
  * A body whose Content-Length is too large is refused before anything of it is read, and before an `Expect: 100-continue` is answered.
  * One that does not say how long it is streams on until it passes the bound; then the request to the upstream is cancelled, and the
  * client told if no reply has begun. A WebSocket has no body.
  */
 import { integer, object } from "../config/schema.ts";
+import { limitedBody } from "../http/body.ts";
 import { headerValue } from "../http/headers.ts";
-import { LimitedBody } from "../http/limited_body.ts";
 import { problem } from "../http/reply.ts";
 import { definePlugin } from "./plugin.ts";
 
@@ -26,7 +26,7 @@ export const requestSizeLimit = definePlugin({
       const { body, headers } = exchange;
       if (body === null) return next(exchange);
       const length = headerValue(headers, "content-length");
-      if (length === undefined) return next(exchange.with({ body: new LimitedBody(body, maxPayloadSize) }));
+      if (length === undefined) return next(exchange.with({ body: limitedBody(body, maxPayloadSize) }));
       return Number(length) > maxPayloadSize ? problem(exchange.call, "body_too_large", refused) : next(exchange);
     };
   },

@@ -9,10 +9,10 @@ import type { Readable } from "node:stream";
 import type { TLSSocket } from "node:tls";
 import type { Clock } from "../base/clock.ts";
 import type { RequestFacts } from "../http/request_facts.ts";
+import { limitedBody } from "../http/body.ts";
 import { NO_TRAILERS } from "../http/body_reader.ts";
 import { Call } from "../http/exchange.ts";
 import { headerValue, withoutNamed, type HeaderList } from "../http/headers.ts";
-import { LimitedBody } from "../http/limited_body.ts";
 import { noCertificate, tlsFactsOf, type CertificateReader } from "./client_certificate.ts";
 import { withoutDropped, type Underscores } from "./dropped_headers.ts";
 import { malformed, readFraming, tooManyLines, type Framing, type Refusal } from "./framing.ts";
@@ -153,7 +153,7 @@ export const UNKNOWN_EXPECTATION: Refusal = { code: "expectation_failed", detail
 
 /** A body that does not say how long it is, is measured as it comes; one that does cannot be longer than it says. */
 export function boundBody(body: Readable, headers: HeaderList, { maxBodyBytes }: Limits): Readable {
-  return maxBodyBytes === 0 || headerValue(headers, "content-length") !== undefined ? body : new LimitedBody(body, maxBodyBytes);
+  return maxBodyBytes === 0 || headerValue(headers, "content-length") !== undefined ? body : limitedBody(body, maxBodyBytes);
 }
 
 /** node's parser lets `HTTP/0.9` and `HTTP/2.0` pass in an HTTP/1 request line. */
