@@ -1,5 +1,5 @@
 /**
- * One HTTP/1 connection of a client, served by our own codec: reads one request at a time, has it answered, and writes the reply.
+ * Serves one HTTP/1 connection of a client by our own codec: reads one request at a time, has it answered, and sends the reply.
  *
  * ```
  *         head is read             send()             reply has left
@@ -14,7 +14,7 @@
 import { randomUUID } from "node:crypto";
 import { STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
-import { ERRORS, Fault } from "../base/errors.ts";
+import { ERRORS } from "../base/errors.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
@@ -26,17 +26,17 @@ import { connectionOf, noTrailers, receiveHead, type Connection, type Inbound, t
 import { bodyToSend, framingOf, sendableReply } from "./reply_checks.ts";
 import { replyText } from "./reply_text.ts";
 import { RequestBody, type BodySource } from "./request_body.ts";
-import { RequestParser, type ParseFault, type RequestSink } from "./request_parser.ts";
+import { Pieces, RequestParser, type ParseFault, type RequestSink } from "./request_parser.ts";
 import { head as informationText, refuseBare } from "./socket_reply.ts";
 
 /** What all connections of a gateway share. */
 export interface ConnectionServer extends Http1Options {
   readonly uploads: Uploads;
-  /** Whether replies ask their clients to connect anew. */
+  /** Whether connections end with their next reply. */
   readonly isLeaving: () => boolean;
   /** `Date: …` with its CR LF, of the present second (RFC 9110 §6.6.1). */
   readonly dateLine: () => string;
-  /** The connection has closed, or is HTTP/1 no more. */
+  /** The connection has closed. */
   readonly gone: (connection: ClientConnection) => void;
   /** A reply has left, or the rest of an upload behind one has arrived. */
   readonly replied: () => void;
@@ -47,36 +47,32 @@ type Phase = "idle" | "waiting" | "replying" | "discarding" | "over";
 export class ClientConnection implements RequestSink, Responder, BodySource {
   readonly #socket: Socket;
   readonly #server: ConnectionServer;
-  readonly #facts: Connection;
+  readonly #connection: Connection;
   readonly #parser = new RequestParser(this);
   readonly #writer: ReplyWriter;
   #phase: Phase = "idle";
-  /** `clock.now()` when the client began to keep us waiting: for a request, or for the rest of what it has begun. */
+  /** `clock.now()` since when we wait for the client: for a request, or for the rest of one. */
   #since: number;
   #hasServed = false;
   /** Bytes that are incomplete, or belong to the next request. */
   #rest: Buffer | null = null;
-  /** Our own memory that `#rest` lies in, with room behind it; null where it lies in what was read. */
-  #memory: Buffer | null = null;
+  readonly #pieces = new Pieces();
   /** False once a part of the current request head has been waiting for the rest. */
   #isHeadNew = true;
   #isReading = false;
 
   // The request under way.
-
   #inbound: Inbound | null = null;
   #limits: Limits;
   #isPersistent = true;
-  /** Whether the client has said that it sends nothing behind this request. */
+  /** Whether the client sends nothing behind this request (`Connection: close`). */
   #isClientDone = false;
   /** Whether the client sends its body unasked, or has been asked for it (RFC 9110 §10.1.1). */
   #isContinued = true;
   /** The body while it arrives; null where there is none, or all of it came with the head. */
   #body: RequestBody | null = null;
-  #bodyBytes = 0;
   #discarded = 0;
   #endUpload: (() => void) | null = null;
-
   /** Whether the connection ends with the reply. */
   #isLast = false;
 
@@ -86,7 +82,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     this.#writer = new ReplyWriter(socket, server, this.#onSent);
     this.#since = server.clock.now();
     this.#limits = server.receiving().limits;
-    this.#facts = connectionOf(socket);
+    this.#connection = connectionOf(socket);
     socket.on("data", this.#onData).on("end", this.#onEnd).on("close", this.#onClose).on("error", ignore);
   }
 
@@ -94,7 +90,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
 
   readonly #onData = (chunk: Buffer): void => {
     if (this.#phase === "over") return;
-    const all = this.#rest === null ? chunk : this.#joined(this.#rest, chunk);
+    const all = this.#rest === null ? chunk : this.#pieces.joined(this.#rest, chunk);
     this.#rest = null;
     if (this.#inbound === null || !this.#parser.isOver) return this.#read(all);
     // Pipelined requests.
@@ -128,59 +124,38 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
       this.#isHeadNew = false;
     }
     if (rest.length > 0) this.#rest = rest;
-    else this.#memory = null;
-    // Not before what follows it, which is not HTTP, has been put aside.
+    else this.#pieces.forget();
+    // What follows a request for an upgrade is not HTTP, and is kept for the tunnel.
     if (this.#phase === "waiting" && this.#inbound!.upgrade !== null) this.#server.answer(this.#inbound!, this);
-  }
-
-  /** `rest` and `chunk` in one piece. Memory doubles as it fills: a head in single bytes would otherwise be copied for each of them. */
-  #joined(rest: Buffer, chunk: Buffer): Buffer {
-    const length = rest.length + chunk.length;
-    let memory = this.#memory;
-    let start = rest.byteOffset;
-    if (memory === null || rest.buffer !== memory.buffer || start + length > memory.length) {
-      memory = Buffer.allocUnsafeSlow(rest.length > chunk.length ? 2 * length : length);
-      memory.set(rest);
-      start = 0;
-      this.#memory = memory;
-    }
-    memory.set(chunk, start + rest.length);
-    return memory.subarray(start, start + length);
   }
 
   /** As `RequestSink`. */
   head(head: RequestHead, whole: Buffer | null): void {
     const { framing } = head;
     this.#isContinued = framing.expects === "nothing";
-    this.#bodyBytes = 0;
     this.#discarded = 0;
-    const body = this.#parser.isOver ? null : new RequestBody(this);
+    const body = this.#parser.isOver ? null : new RequestBody(this, this.#limits.maxBodyBytes);
     this.#body = body;
+    const content = body ?? (whole === null ? null : new LentBody(whole, ignore));
     // Not the parser's trailers: it may be reading the next request by then.
-    const content = body === null ? { body: whole === null ? null : new LentBody(whole, ignore), trailers: noTrailers } : { body, trailers: () => body.trailers };
-    const inbound = receiveHead(head, this.#facts, content, this.#server.receiving(), this.#inform);
+    const trailers = body === null ? noTrailers : () => body.trailers;
+    const inbound = receiveHead(head, this.#connection, content, trailers, this.#server.receiving(), this.#inform);
     this.#inbound = inbound;
     // What follows an upgrade is not HTTP, whether or not there is one.
     const isReadable = inbound.refusal === null && inbound.upgrade === null;
     this.#isPersistent = isReadable && framing.isPersistent;
     this.#isClientDone = isReadable && !framing.isPersistent;
     this.#phase = "waiting";
-    if (this.#body !== null) this.#watchUpload(inbound);
+    if (body !== null) this.#watchUpload(body, inbound);
     if (inbound.upgrade === null) this.#server.answer(inbound, this);
   }
 
-  /** As `RequestSink`. */
   body(bytes: Buffer): void {
     const body = this.#body;
     if (this.#phase === "discarding" || body === null || body.destroyed) return this.#discard(bytes);
-    this.#bodyBytes += bytes.length;
-    const { maxBodyBytes } = this.#limits;
-    if (maxBodyBytes > 0 && this.#bodyBytes > maxBodyBytes) {
-      body.destroy(new Fault("body_too_large", `the body has more than ${maxBodyBytes} bytes`));
-    } else if (!body.push(bytes)) this.#socket.pause();
+    if (!body.arrived(bytes)) this.#socket.pause();
   }
 
-  /** As `RequestSink`. */
   ended(): void {
     this.#endUpload?.();
     this.#endUpload = null;
@@ -195,7 +170,6 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     }
   }
 
-  /** As `BodySource`. */
   readOn(): void {
     if (!this.#parser.isOver && this.#phase !== "over") this.#socket.resume();
   }
@@ -208,21 +182,18 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     else this.#socket.pause();
   }
 
-  #watchUpload({ call, headers }: Inbound): void {
+  #watchUpload(body: RequestBody, { call, headers }: Inbound): void {
     if (this.#isHeadNew) this.#since = call.startedAt;
     const { minBodyBytesPerS } = this.#limits;
-    const body = this.#body!;
     if (minBodyBytesPerS === 0) return;
-    // Once the reply has begun, both may be parts of a conversation.
-    const hasToArrive = () => this.#phase === "waiting" || !isLive(headers);
-    this.#endUpload = this.#server.uploads.watch(
-      {
-        received: () => this.#bodyBytes,
-        awaited: () => this.#isContinued && hasToArrive() && body.readableFlowing === true && !this.#socket.isPaused(),
-        tooSlow: () => this.#tooLate("the body arrives too slowly"),
-      },
-      minBodyBytesPerS,
-    );
+    const upload = {
+      received: () => body.received,
+      // Once the reply has begun, both may be parts of a conversation.
+      awaited: () =>
+        this.#isContinued && (this.#phase === "waiting" || !isLive(headers)) && body.readableFlowing === true && !this.#socket.isPaused(),
+      tooSlow: () => this.#tooLate("the body arrives too slowly"),
+    };
+    this.#endUpload = this.#server.uploads.watch(upload, minBodyBytesPerS);
   }
 
   // Replying.
@@ -236,7 +207,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     const reply = sendableReply(call, inbound.headers, given);
     const body = bodyToSend(inbound.method, reply, true);
     const framing = framingOf(inbound, reply, body);
-    // A client that waits for a 100 (Continue) may send its body later, or never: the next request could not be told from it.
+    // A client that waits for 100 (Continue) may send its body later or never: where its next request begins is not known.
     const isAmbiguous = !this.#isContinued && !this.#parser.isOver;
     this.#isLast = !this.#isPersistent || isAmbiguous || framing === "until close" || this.#server.isLeaving();
     const connection = isSwitch ? UPGRADE : this.#isLast ? CLOSE : KEEP_ALIVE;
@@ -314,7 +285,6 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
 
   // Ending.
 
-  /** As `Responder`. */
   giveUp(): void {
     this.#socket.destroy();
   }
@@ -323,29 +293,23 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
   look(now: number): void {
     const { headersTimeoutMs, requestTimeoutMs } = this.#limits;
     const waited = now - this.#since;
-    switch (this.#phase) {
-      case "idle": {
-        const most = requestTimeoutMs === 0 ? headersTimeoutMs : Math.min(headersTimeoutMs, requestTimeoutMs);
-        if (this.#rest === null && this.#hasServed) {
-          if (waited >= KEEP_ALIVE_MS) this.#socket.destroy();
-        } else if (waited >= most) this.#refuse({ code: "request_timeout", message: "the head did not arrive in time" });
-        return;
-      }
-      case "discarding":
-        if (waited >= MAX_DISCARD_MS) this.#socket.destroy();
-        return;
-      case "over":
-        return;
-      default:
-        if (!this.#parser.isOver && requestTimeoutMs > 0 && waited >= requestTimeoutMs) this.#tooLate("the request did not arrive in time");
-        else this.#writer.watchClient();
+    const isLate = requestTimeoutMs > 0 && waited >= requestTimeoutMs;
+    if (this.#phase === "idle") {
+      const isKept = this.#rest === null && this.#hasServed;
+      if (isKept && waited >= KEEP_ALIVE_MS) this.#socket.destroy();
+      else if (!isKept && (isLate || waited >= headersTimeoutMs)) this.#refuse({ code: "request_timeout", message: "the head did not arrive in time" });
+    } else if (this.#phase === "discarding") {
+      if (waited >= MAX_DISCARD_MS) this.#socket.destroy();
+    } else if (this.#phase !== "over") {
+      if (isLate && !this.#parser.isOver) this.#tooLate("the request did not arrive in time");
+      else this.#writer.watchClient();
     }
   }
 
   /** Ends the connection if nothing is under way on it; a request that has begun to arrive may finish. */
   endIfIdle(): void {
     if (this.#phase !== "idle" || this.#rest !== null) return;
-    if (this.#hasServed || this.#facts.encrypted || this.#socket.bytesRead === 0) this.#socket.destroy();
+    if (this.#hasServed || this.#connection.encrypted || this.#socket.bytesRead === 0) this.#socket.destroy();
   }
 
   #tooLate(message: string): void {
@@ -354,7 +318,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     this.#refuse({ code: "request_timeout", message });
   }
 
-  /** What the client sent cannot be read, or does not come: it is told why where that is still possible. */
+  /** Refuses a request that cannot be read or does not arrive; the client gets the reason where no reply has begun. */
   #refuse({ code, message }: ParseFault): void {
     const socket = this.#socket;
     // Replies to earlier requests go first.
@@ -398,17 +362,16 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
       this.#isLast = true;
       return;
     }
-    if ((this.#phase === "idle" && this.#rest !== null && !this.#parser.isOver) || (this.#phase === "waiting" && !this.#parser.isOver)) return this.#cutOff();
+    // A client that has ended only its own side can still read why its request is refused.
+    const isIncomplete = !this.#parser.isOver && (this.#phase === "waiting" || (this.#phase === "idle" && this.#rest !== null));
+    if (isIncomplete) {
+      this.#inbound?.call.abort();
+      return this.#refuse({ code: "bad_request", message: "the connection ended before the request did" });
+    }
     if (this.#phase !== "idle") return void this.#socket.destroy();
     this.#phase = "over";
     this.#socket.end(() => this.#socket.destroy());
   };
-
-  /** Refuses a request that broke off: a client that has ended only its own side can still read why. */
-  #cutOff(): void {
-    this.#inbound?.call.abort();
-    this.#refuse({ code: "bad_request", message: "the connection ended before the request did" });
-  }
 
   readonly #onClose = (): void => {
     const inbound = this.#inbound;

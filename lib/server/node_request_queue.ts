@@ -1,5 +1,5 @@
 /**
- * Serves one request at a time on each HTTP/1 connection of node's parser: pipewaitingd requests wait. Replies keep their order, and a request
+ * Serves one request at a time on each HTTP/1 connection of node's parser: pipelined requests wait. Replies keep their order, and a request
  * that changes something is over before the next one begins (RFC 9112 §9.3.2).
  */
 import type { Duplex } from "node:stream";

@@ -31,6 +31,32 @@ export interface RequestSink extends BodySink {
   ended(): void;
 }
 
+/** Joins the bytes that a parser has not used with those that follow. */
+export class Pieces {
+  /** Our own memory that they lie in, with room behind them; null where they lie in what was read. */
+  #memory: Buffer | null = null;
+
+  /** Memory doubles as it fills: a head in single bytes would otherwise be copied for each of them. */
+  joined(rest: Buffer, chunk: Buffer): Buffer {
+    const length = rest.length + chunk.length;
+    let memory = this.#memory;
+    let start = rest.byteOffset;
+    if (memory === null || rest.buffer !== memory.buffer || start + length > memory.length) {
+      memory = Buffer.allocUnsafeSlow(rest.length > chunk.length ? 2 * length : length);
+      memory.set(rest);
+      start = 0;
+      this.#memory = memory;
+    }
+    memory.set(chunk, start + rest.length);
+    return memory.subarray(start, start + length);
+  }
+
+  /** Everything has been used. */
+  forget(): void {
+    this.#memory = null;
+  }
+}
+
 export type HeadLimits = Pick<Limits, "maxHeaderBytes" | "maxUriBytes" | "maxHeaders">;
 
 export class RequestParser {

@@ -2,7 +2,7 @@
 import { noCertificate } from "../../lib/server/client_certificate.ts";
 import type { Limits } from "../../lib/server/limits.ts";
 import { receiveHead, type RequestHead } from "../../lib/server/receive.ts";
-import { RequestParser } from "../../lib/server/request_parser.ts";
+import { Pieces, RequestParser } from "../../lib/server/request_parser.ts";
 import { manualClock } from "./clock.ts";
 
 /** A request that was accepted, with its body and trailers as far as they have been read. */
@@ -30,12 +30,11 @@ export interface Reading {
 
 /** Why a head is refused by what both codecs ask of it, or null. */
 export function refusalOf(head: RequestHead, limits: Limits): { readonly code: string; readonly detail: string } | null {
-  return receiveHead(head, connection, NO_CONTENT, { clock, isTrusted: () => false, limits }, () => {}).refusal;
+  return receiveHead(head, connection, null, () => [], { clock, isTrusted: () => false, limits }, () => {}).refusal;
 }
 
 const connection = { remoteAddress: "192.0.2.1", encrypted: false, certificate: noCertificate, tlsVersion: null };
 const clock = manualClock();
-const NO_CONTENT = { body: null, trailers: () => [] };
 
 /** Reads a connection as `client_connection.ts` does: bytes that were not used come again with the next piece. */
 export function readPieces(pieces: Iterable<Buffer>, limits: Limits): Reading {
@@ -68,6 +67,7 @@ export function readPieces(pieces: Iterable<Buffer>, limits: Limits): Reading {
     body: (bytes) => void (body += bytes.toString("latin1")),
     ended: () => complete(parser.trailers),
   });
+  const unused = new Pieces();
   let rest: Buffer = NOTHING;
   let isFirst = true;
   for (const piece of pieces) {
@@ -75,7 +75,7 @@ export function readPieces(pieces: Iterable<Buffer>, limits: Limits): Reading {
       if (end.startsWith("upgraded")) end = `${end}${piece.toString("latin1")}` as Reading["end"];
       continue;
     }
-    rest = rest.length === 0 ? piece : Buffer.concat([rest, piece]);
+    rest = rest.length === 0 ? piece : unused.joined(rest, piece);
     while (rest.length > 0 && end === null) {
       if (parser.isOver) {
         parser.next();
@@ -90,6 +90,7 @@ export function readPieces(pieces: Iterable<Buffer>, limits: Limits): Reading {
       rest = rest.subarray(used);
       if (!parser.isOver) break;
     }
+    if (rest.length === 0) unused.forget();
     if ((end as Reading["end"] | null) === "upgraded ") end = `upgraded ${rest.toString("latin1")}`;
   }
   const isIdle = parser.isOver || (isFirst && rest.length === 0 && head === null && requests.length === 0);
