@@ -4,9 +4,8 @@
  */
 import { hasToken } from "./headers.ts";
 
-/** Gets the body in the order in which it arrives. */
 export interface BodySink {
-  /** Some of the body, never empty. */
+  /** Called with each part of the body, never an empty one, in the order in which it arrives. */
   body(bytes: Buffer): void;
 }
 

@@ -1,9 +1,9 @@
 /**
- * Reads and changes header lists: flat arrays `[name, value, name, value, …]` as node's `rawHeaders` gives them, so that case,
- * order and duplicates survive. Which headers to change is decided elsewhere.
+ * Reads and changes header lists: flat arrays `[name, value, name, value, …]` as node's `rawHeaders` gives them, so that case, order and
+ * duplicates survive.
  *
- * A list is never changed in place by these functions; each returns a new one, or the same one when there is nothing to change.
- * `lower` parameters take the name in lower case. Names compare without case (RFC 9110 §5.1).
+ * No function changes a list in place; each returns a new one, or the same one when there is nothing to change. `lower` parameters take the
+ * name in lower case. Names compare without case (RFC 9110 §5.1).
  */
 
 export type HeaderList = readonly string[];
@@ -73,7 +73,7 @@ export function hasToken(value: string | undefined, lowerToken: string): boolean
   return false;
 }
 
-/** The tokens of all lines of a comma-separated header, in lower case, in order, without parameters of their own being split off. */
+/** The members of all lines of a comma-separated header, in lower case, in order, with their parameters. */
 export function tokens(list: HeaderList, lower: string): string[] {
   const found: string[] = [];
   for (const value of headerValues(list, lower)) {
@@ -122,8 +122,8 @@ export function endToEnd(list: HeaderList): string[] {
 }
 
 /**
- * The list without the headers that its own Connection names, and those names gone from Connection; the same list where it names none.
- * Done where a message is received: what stands under such a name later is somebody else's, and not for the sender to take away.
+ * The list without the headers that its own Connection names, and without those names in Connection; the same list where it names none.
+ * Done where a message is received: a header that the gateway sets later under such a name must stay.
  */
 export function withoutNamed(list: HeaderList): HeaderList {
   const named = new Set<string>();
@@ -142,7 +142,7 @@ export function withoutNamed(list: HeaderList): HeaderList {
   return kept;
 }
 
-/** Options of the connection itself, and headers that concern it whether they are named or not, name nothing that could be dropped. */
+/** Whether a Connection option names a header to drop: not `close`, and no header that is dropped or kept anyway. */
 function namesHeader(option: string): boolean {
   return option !== "close" && !isHopByHop(option) && !NEVER_NAMED.includes(option);
 }

@@ -1,6 +1,6 @@
 /**
- * Tells a server which client a connection from inside its own process is made for. The two ends are found by both addresses and ports,
- * which the system hands out and nobody else can have meanwhile: no header says it, so none can be forged.
+ * Tells a server which client a connection from inside its own process is made for, by both addresses and ports of the connection, which no
+ * other connection can have meanwhile. No header carries it, so none can be forged.
  */
 import type { Socket } from "node:net";
 

@@ -1,6 +1,6 @@
 /**
- * Reads from a head's fields where the message ends, whom it is for and what becomes of the connection (RFC 9112 §3.2, §6, §9), and refuses
- * what could be understood in two ways. Used for every HTTP/1 request, whichever codec has read it.
+ * Reads from the headers of an HTTP/1 request where it ends, its host, and whether its connection persists (RFC 9112 §3.2, §6, §9), and
+ * refuses what two readers could understand in two ways.
  */
 import { isIPv6 } from "node:net";
 import type { ErrorCode } from "../base/errors.ts";

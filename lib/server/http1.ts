@@ -27,11 +27,11 @@ export interface Http1Options {
   readonly log: Log;
   /** The rules in force at this moment; asked once a request. */
   readonly receiving: () => ReceiveOptions;
-  /** Has a request answered: its reply is sent, or it is given up, once. */
+  /** Answers a request: calls `send` or `giveUp` of the responder, once. */
   readonly answer: (inbound: Inbound, responder: Responder) => void;
-  /** Called once for each request, when its reply is out or its client is gone. */
+  /** Called once for each request, when its reply is out or its client has disconnected. */
   readonly ended: (inbound: Inbound) => void;
-  /** How replies that their clients do not take are ended. */
+  /** How replies that clients do not read are ended. */
   readonly delivery: DeliveryOptions;
   readonly join: (client: Duplex, behind: Buffer, tunnel: NonNullable<Reply["tunnel"]>, notes: Notes) => void;
 }
@@ -39,7 +39,7 @@ export interface Http1Options {
 export interface Http1 {
   /** Serves HTTP/1 on a connection that has been admitted. */
   serve(socket: Socket): void;
-  /** Whether replies from now on ask their clients to connect anew. */
+  /** Whether connections end with their next reply from now on. */
   sendAway(away: boolean): void;
   /**
    * Ends connections with their next reply, and those without a request `lingerMs` after the last reply: a request on its way to a connection

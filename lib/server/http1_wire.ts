@@ -1,6 +1,5 @@
 /**
- * HTTP/1 towards clients by our own codec (`global.http1: "wire"`): one `ClientConnection` for each socket, and one timer for the deadlines
- * of all of them.
+ * Serves HTTP/1 clients by our own codec (`global.http1: "wire"`): one `ClientConnection` a socket, one timer for the deadlines of all.
  */
 import type { Clock, Timer } from "../base/clock.ts";
 import { ClientConnection, type ConnectionServer } from "./client_connection.ts";

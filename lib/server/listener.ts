@@ -25,7 +25,7 @@ import { createH2c } from "./h2c.ts";
 import type { HostCertificates } from "./certificates.ts";
 import { CLIENT_IDLE_MS, KEEP_ALIVE_MS, type Responder } from "./http1.ts";
 import { createWireHttp1 } from "./http1_wire.ts";
-import { createDoor, createUploads, guard, type Door } from "./limits.ts";
+import { createConnectionLimit, createUploads, guard, type ConnectionLimit } from "./limits.ts";
 import type { Inbound, ReceiveOptions } from "./receive.ts";
 import { createTlsServers, type TlsFiles } from "./tls.ts";
 
@@ -74,7 +74,7 @@ export interface Listener {
   /** Ends every connection at once, upgraded ones too. */
   destroy(): void;
   /** How many connections of clients there are, and were not taken. */
-  readonly connections: Pick<Door, "open" | "refused">;
+  readonly connections: Pick<ConnectionLimit, "open" | "refused">;
 }
 
 export function createListener(options: ListenerOptions): Listener {
@@ -86,7 +86,7 @@ export function createListener(options: ListenerOptions): Listener {
   let taken = 0;
   let announced = false;
   const tlsServers = createTlsServers(options.certificates, clock, options.handshakeMs);
-  const door = createDoor(options.receiving, log, clock);
+  const door = createConnectionLimit(options.receiving, log, clock);
   let allGone: (() => void) | null = null;
   const delivery = { clock, watch: new DeadlineTimer(clock), idleMs: CLIENT_IDLE_MS };
   const http1Options = { clock, log, writeBatch, delivery, receiving: options.receiving, answer, ended: options.ended, join: options.join };

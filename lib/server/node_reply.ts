@@ -17,7 +17,7 @@ export interface NodeRequest {
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
   readonly call: Call;
-  /** The body as it was given to whoever answered: the request itself, a view of it, or null where there is none. */
+  /** The body as plugins got it: the request itself, a view of it, or null where there is none. */
   readonly body: Readable | null;
   /** True when the connection ends with the reply: the gateway shuts down, or where the next request starts is not certain. */
   readonly isLast: boolean;
@@ -101,7 +101,7 @@ function sendReady(to: NodeRequest, whole: Buffer | null, options: RespondOption
   try {
     sendWhole(to, whole, options);
   } catch (error) {
-    // A host's own `end` may throw: what else leaves now is not to suffer for it.
+    // A host's own `end` may throw, and the other replies of this round must leave all the same.
     to.call.fail("internal", `the reply could not be sent: ${(error as Error).message}`);
     to.response.destroy();
   }
@@ -140,7 +140,7 @@ function addTrailers(response: ServerResponse, trailers: HeaderList): void {
   }
 }
 
-/** After the last byte was handed over: the client must stop sending what nobody reads. */
+/** After the last byte of the reply was handed over: discards the rest of the request, within bounds. */
 function finish({ request, response, body }: NodeRequest, { clock }: RespondOptions): void {
   const { socket } = request;
   // A view that has read a part of it would hold back the rest.

@@ -17,8 +17,8 @@ export function sendableReply(call: Call, requestHeaders: HeaderList, given: Rep
 }
 
 /**
- * What to send instead of a reply that cannot be sent: whose body broke off, was read by a plugin, or sent already, before anything was
- * sent, or whose Content-Length is stated twice or is no number. Null when the reply can be sent.
+ * What to send instead of a reply whose body broke off, was read by a plugin or was sent already, or whose Content-Length is stated twice
+ * or is no number. Null when the reply can be sent.
  */
 export function spoiltReply(call: Call, reply: Reply): Reply | null {
   const { body, headers } = reply;
@@ -27,10 +27,10 @@ export function spoiltReply(call: Call, reply: Reply): Reply | null {
     return problem(call, "internal", { why: "the reply's Content-Length is stated twice or is no plain number" });
   }
   if (body === null || Buffer.isBuffer(body)) return null;
-  // A plugin may give two clients the same reply: a second one has nothing to be sent of what the first was.
-  const isTaken = body instanceof LentBody && body.isTaken;
-  if (!body.destroyed && !body.readableDidRead && !isTaken) return null;
-  if (isTaken) return problem(call, "internal", { why: "the reply's body had been sent to another client" });
+  // A plugin may give two clients the same reply: the bytes that the first got cannot be sent to the second.
+  const isLent = body instanceof LentBody && body.isLent;
+  if (!body.destroyed && !body.readableDidRead && !isLent) return null;
+  if (isLent) return problem(call, "internal", { why: "the reply's body had been sent to another client" });
   if (body.readableEnded) return problem(call, "internal", { why: "the reply's body had been read to its end" });
   if (!body.destroyed) return problem(call, "internal", { why: "the reply's body had been read in part" });
   const cause = body.errored;
@@ -108,7 +108,7 @@ export function withLength(headers: string[], method: string | undefined, { stat
   return withHeader(headers, "Content-Length", length) as string[];
 }
 
-/** Trailers that cannot be had are left out: the body is whole without them. */
+/** The reply's trailers. A plugin's function that fails gives none: the body is whole without them. */
 export function replyTrailers(call: Call, { trailers }: Reply): HeaderList {
   if (trailers === undefined) return NONE;
   try {

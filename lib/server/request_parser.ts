@@ -1,6 +1,6 @@
 /**
  * Reads HTTP/1 requests from the bytes of one connection (RFC 9112), without any of the leniency the RFC permits: a request that two
- * readers could understand differently is refused. Answering requests is `client_connection.ts`.
+ * readers could understand differently is refused.
  *
  * ```
  *          request line and fields            body, if any

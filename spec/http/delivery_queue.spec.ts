@@ -1,6 +1,6 @@
 import type { ServerResponse } from "node:http";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { DeliveryQueue, type OutboxOptions } from "../../lib/http/delivery_queue.ts";
+import { DeliveryQueue, type DeliveryQueueOptions } from "../../lib/http/delivery_queue.ts";
 import { backend, gate } from "../journeys/harness.ts";
 import { manualClock } from "../support/clock.ts";
 import { closedPort, type Origin } from "../support/origin.ts";
@@ -9,7 +9,7 @@ import { eventually } from "../support/raw_client.ts";
 const TIMEOUT_MS = 60_000;
 
 /** An outbox whose batches are texts with commas between them, and a clock by hand. */
-function outbox(port: number, options: Partial<OutboxOptions> = {}) {
+function outbox(port: number, options: Partial<DeliveryQueueOptions> = {}) {
   const clock = manualClock();
   /** For how long each timer was set, in order. */
   const timers: number[] = [];

@@ -20,7 +20,7 @@ test("who sends it has the very bytes, until they are given back", () => {
   expect(body.lend()).toBe(memory);
   expect(seen.givenBack).toBe(0);
   body.giveBack();
-  expect(body.isTaken).toBe(true);
+  expect(body.isLent).toBe(true);
   body.giveBack();
   expect(seen.givenBack).toBe(1);
 });
@@ -28,7 +28,7 @@ test("who sends it has the very bytes, until they are given back", () => {
 test("what has been lent cannot be lent or read by another, and ending the stream does not give it back", async () => {
   const { body, seen } = lending("abc");
   body.lend();
-  expect(body.isTaken).toBe(true);
+  expect(body.isLent).toBe(true);
   expect(body.isUntouched).toBe(false);
   expect(() => body.lend()).toThrow("somebody reads");
   expect(() => body.own()).toThrow("somebody reads");
@@ -50,9 +50,9 @@ test("who reads it as a stream has bytes of his own", async () => {
 
 test("who asks for bytes of his own has them, and the memory is free", () => {
   const { body, seen } = lending("abc");
-  expect(body.isTaken).toBe(false);
+  expect(body.isLent).toBe(false);
   expect(body.own().toString()).toBe("abc");
-  expect(body.isTaken).toBe(true);
+  expect(body.isLent).toBe(true);
   expect(seen.givenBack).toBe(1);
   expect(body.isUntouched).toBe(false);
 });
@@ -71,7 +71,7 @@ test.each<[string, (body: LentBody) => unknown]>([
 ])("nothing is lent where somebody %s", async (_who, touch) => {
   const { body } = lending("");
   touch(body);
-  expect(body.isTaken).toBe(false);
+  expect(body.isLent).toBe(false);
   expect(body.isUntouched).toBe(false);
   expect(() => body.lend()).toThrow("somebody reads");
   await nextRound();

@@ -1,6 +1,6 @@
 import net, { type AddressInfo, type Socket } from "node:net";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { createDoor, createUploads, guard, type Limits, type Rules, type Upload } from "../../lib/server/limits.ts";
+import { createConnectionLimit, createUploads, guard, type Limits, type Rules, type Upload } from "../../lib/server/limits.ts";
 import { manualClock } from "../support/clock.ts";
 import { defaultLimits } from "../support/limits.ts";
 import { eventually } from "../support/raw_client.ts";
@@ -25,7 +25,7 @@ function door(limits: Partial<Limits>, isTrusted: Rules["isTrusted"] = () => fal
   const warnings: string[] = [];
   const log = { debug() {}, info() {}, error() {}, warn: (message: string) => void warnings.push(message) };
   const clock = manualClock();
-  const made = createDoor(() => rules, log, clock);
+  const made = createConnectionLimit(() => rules, log, clock);
   const come = (from: string | undefined) => {
     const socket = new FakeSocket(from);
     return { socket, taken: made.admit(socket) };
