@@ -20,7 +20,7 @@ async function pair(host: string, note?: (socket: Socket) => void): Promise<read
 }
 
 describe("the client for whom a connection inside the process is made", () => {
-  it("is the one noted before the connection stands, or after", async () => {
+  it("is the address noted before or after the connection is established", async () => {
     const clients = createOriginalClients();
     const [, early] = await pair("127.0.0.1", (socket) => clients.note(socket, "192.0.2.1"));
     const [made, late] = await pair("127.0.0.1");
@@ -34,14 +34,14 @@ describe("the client for whom a connection inside the process is made", () => {
     expect(clients.addressOf(accepted)).toBe("192.0.2.1");
   });
 
-  it("is the other end itself where nobody noted one, and for all connections that others make", async () => {
+  it("is the other end's address where none was noted", async () => {
     const clients = createOriginalClients();
     await pair("127.0.0.1", (socket) => clients.note(socket, "192.0.2.1"));
     const [, accepted] = await pair("127.0.0.1");
     expect(clients.addressOf(accepted)).toBe("127.0.0.1");
   });
 
-  it("is forgotten with the connection, whose port may be another's then", async () => {
+  it("is forgotten when the connection closes, as its port may be used again", async () => {
     const clients = createOriginalClients();
     const [client, accepted] = await pair("127.0.0.1", (socket) => clients.note(socket, "192.0.2.1"));
     const { remoteAddress, remotePort, localAddress, localPort } = accepted;

@@ -54,7 +54,7 @@ async function serving(serve: (inbound: Inbound) => Reply | undefined, limits: P
 
 const fine = (): Reply => ({ status: 200, headers: [], body: Buffer.from("ok") });
 
-it.runIf(codec === "wire")("a head that arrives byte by byte is refused with 408 once headers_timeout_ms have passed since its first byte", async () => {
+it.runIf(codec === "wire")("refuses a head that arrives byte by byte with 408 once headers_timeout_ms have passed since its first byte", async () => {
   const { clock, port, sockets } = await serving(fine);
   const talk = await client(port);
   talk.send(get("/first"));
@@ -71,7 +71,7 @@ it.runIf(codec === "wire")("a head that arrives byte by byte is refused with 408
   expect(codeIn(await talk.closed())).toBe("request_timeout");
 });
 
-it.runIf(codec === "wire")("request_timeout_ms counts from the first byte of the head", async () => {
+it.runIf(codec === "wire")("counts request_timeout_ms from the first byte of the head", async () => {
   const { clock, port, sockets } = await serving(() => undefined, { requestTimeoutMs: 20_000 });
   const talk = await client(port);
   talk.send("POST /a HTTP/1.1\r\n");
@@ -83,7 +83,7 @@ it.runIf(codec === "wire")("request_timeout_ms counts from the first byte of the
   expect(codeIn(await talk.closed())).toBe("request_timeout");
 });
 
-it("pipelined requests of a client that has ended its side get no error: those that wait are not answered", async () => {
+it("answers pipelined requests of a client that has ended its side without an error, or not at all", async () => {
   const { port, ended } = await serving(fine);
   const talk = await client(port);
   talk.socket.end(get("/1") + get("/2") + get("/3"));
@@ -92,7 +92,7 @@ it("pipelined requests of a client that has ended its side get no error: those t
   await eventually(() => ended.length > 0);
 });
 
-it.runIf(codec === "wire")("a streamed body that is longer than its Content-Length breaks the connection off before the surplus", async () => {
+it.runIf(codec === "wire")("closes the connection before the surplus of a streamed body that is longer than its Content-Length", async () => {
   const body = new PassThrough();
   const { port, ended } = await serving(() => ({ status: 200, headers: ["Content-Length", "4"], body }));
   const talk = await client(port);
@@ -104,7 +104,7 @@ it.runIf(codec === "wire")("a streamed body that is longer than its Content-Leng
   await eventually(() => ended.length === 1);
 });
 
-it("the trailers of a request are its own, although others came before and after it on the connection", async () => {
+it("gives each request its own trailers, although others came before and after it on the connection", async () => {
   const { port, ended, answers } = await serving(({ target }) => (target === "/late" ? undefined : fine()));
   const talk = await client(port);
   const chunked = (target: string, sum: number) => `POST ${target} HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nX-Sum: ${sum}\r\n\r\n`;
@@ -118,7 +118,7 @@ it("the trailers of a request are its own, although others came before and after
   expect(ended.map(({ trailers }) => trailers())).toEqual([["X-Sum", "1"], ["X-Sum", "2"], []]);
 });
 
-it("thousands of pipelined requests are answered once each, in their order, and a fault behind them after them", async () => {
+it("answers thousands of pipelined requests once each, in their order, and then refuses a fault behind them", async () => {
   const { port, ended } = await serving(({ target }) => ({ status: 200, headers: [], body: Buffer.from(`<${target}>`) }));
   const talk = await client(port);
   const targets = Array.from({ length: 5_000 }, (_, i) => `/${i}`);
@@ -129,7 +129,7 @@ it("thousands of pipelined requests are answered once each, in their order, and 
   expect(ended).toHaveLength(5_000);
 });
 
-it.runIf(codec === "wire")("a client that goes on sending requests while one is answered is not read beyond a bound", async () => {
+it.runIf(codec === "wire")("stops reading a client that goes on sending requests while one is answered", async () => {
   const { port, sockets, answers, received } = await serving(() => undefined);
   const talk = await client(port);
   const one = get("/a", `X-Pad: ${"x".repeat(1_000)}`);
@@ -147,7 +147,7 @@ it.runIf(codec === "wire").each([
   ["a header that has no end", "GET / HTTP/1.1\r\nHost: h\r\nX: ", "a", 431],
   ["a target that has no end", "GET /", "a", 414],
   ["header lines that have no end", "GET / HTTP/1.1\r\nHost: h\r\n", "A: b\r\n", 431],
-])("%s is refused when its bound is passed, while the client goes on sending", async (_title, begin, filler, status) => {
+])("refuses %s when its limit is exceeded, while the client goes on sending", async (_title, begin, filler, status) => {
   const { port, received } = await serving(fine);
   const talk = await client(port);
   talk.send(begin + filler.repeat(Math.ceil(33_000 / filler.length)));
@@ -155,7 +155,7 @@ it.runIf(codec === "wire").each([
   expect(received).toEqual([]);
 });
 
-it("a request whose bytes arrive one by one is read as one that arrives whole", async () => {
+it("reads a request whose bytes arrive one by one like one that arrives whole", async () => {
   const seen: string[] = [];
   const { port } = await serving(({ target, headers, body }) => {
     seen.push(`${target} ${headers.length / 2}`);
@@ -175,7 +175,7 @@ it("a request whose bytes arrive one by one is read as one that arrives whole", 
 it.runIf(codec === "wire").each([
   ["has filled the buffer of its reader, with a request behind it", 0, () => {}],
   ["has filled the buffer of its reader, who gave it up", 100_000, (body: Readable) => void body.destroy()],
-])("a client that disconnects while it waits for its reply is noticed although its upload %s", async (_title, missing, meanwhile) => {
+])("notices a client that disconnects while it waits for its reply although its upload %s", async (_title, missing, meanwhile) => {
   let inbound!: Inbound;
   const { port, sockets, received, ended } = await serving((got) => {
     inbound = got;
@@ -197,7 +197,7 @@ it.runIf(codec === "wire").each([
   expect(inbound.call.aborted).toBe(true);
 });
 
-it.runIf(codec === "wire")("1 MiB of an upload is discarded behind an early reply, whatever was discarded before it", async () => {
+it.runIf(codec === "wire")("discards 1 MiB of an upload behind an early reply, whatever was discarded before it", async () => {
   let inbound!: Inbound;
   const { port, sockets, answers, ended } = await serving((received) => {
     inbound ??= received;
@@ -220,7 +220,7 @@ it.runIf(codec === "wire")("1 MiB of an upload is discarded behind an early repl
   await eventually(() => statusesIn(talk.text()).length === 2);
 });
 
-it("a body behind a request that is refused for its framing does not reset the connection", async () => {
+it("does not reset the connection for a body behind a request that is refused for its framing", async () => {
   const { port, sockets } = await serving(({ refusal, call }) => problem(call, refusal!.code));
   const talk = await client(port);
   talk.socket.allowHalfOpen = true;
@@ -238,7 +238,7 @@ it("a body behind a request that is refused for its framing does not reset the c
   await eventually(() => sockets[0]!.destroyed);
 });
 
-it("a request that crosses the last reply of a drain does not reset the connection", async () => {
+it("does not reset the connection for a request that crosses the last reply of a drain", async () => {
   const { port, clock, http1, answers, sockets } = await serving(() => undefined);
   const talk = await client(port);
   talk.socket.allowHalfOpen = true;
@@ -262,7 +262,7 @@ it("a request that crosses the last reply of a drain does not reset the connecti
   expect(talk.text()).toContain("Connection: close");
 });
 
-it.runIf(codec === "wire")("a drain ends a connection whose early reply left before it, once the rest of the upload has arrived", async () => {
+it.runIf(codec === "wire")("ends a connection whose early reply left before a drain once the rest of the upload has arrived", async () => {
   const { port, clock, http1, sockets, ended } = await serving(fine);
   const talk = await client(port);
   talk.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n12345");
@@ -278,7 +278,7 @@ it.runIf(codec === "wire")("a drain ends a connection whose early reply left bef
   await eventually(() => sockets[0]!.destroyed);
 });
 
-it.runIf(codec === "wire")("no timer is left when a drain is cut short", async () => {
+it.runIf(codec === "wire")("leaves no timer when a drain is cut short", async () => {
   const { port, clock, http1, sockets } = await serving(fine);
   const talk = await client(port);
   talk.send(get("/1"));
@@ -290,7 +290,7 @@ it.runIf(codec === "wire")("no timer is left when a drain is cut short", async (
   expect(clock.pending).toBe(0);
 });
 
-it.runIf(codec === "wire")("a connection goes on behind a body that was sent without waiting for its 100 (Continue)", async () => {
+it.runIf(codec === "wire")("reads the next request behind a body that was sent without waiting for its 100 (Continue)", async () => {
   const { port, received } = await serving(fine);
   const talk = await client(port);
   const post = "POST /a HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nhi";
@@ -299,7 +299,7 @@ it.runIf(codec === "wire")("a connection goes on behind a body that was sent wit
   await eventually(() => statusesIn(talk.text()).length === 2);
 });
 
-it("an informational response of a request that is over does not reach the next request of its connection", async () => {
+it("does not send an informational response of a request that is over to the next request of its connection", async () => {
   const { port, received, answers, ended } = await serving(() => undefined);
   const talk = await client(port);
   talk.send(get("/first"));
