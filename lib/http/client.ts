@@ -124,14 +124,12 @@ export class HttpClient {
     const timer = this.#clock.after(timeoutMs, () => fail("timeout", `no answer within ${timeoutMs} ms`));
     if (signal?.aborted) return cancel();
     signal?.addEventListener("abort", cancel);
-
     const send = (): void => {
       let asked: ClientRequest;
       try {
         asked = this.#request(options, url, method);
       } catch (error) {
-        // Headers that HTTP cannot carry.
-        return fail("invalid", (error as Error).message);
+        return fail("invalid", (error as Error).message); // headers that HTTP cannot carry
       }
       request = asked;
       asked.on("response", (response) => {

@@ -254,8 +254,8 @@ class TextQueue {
   /** Removes and returns the oldest, at most `count`. */
   take(count: number): string[] {
     const end = Math.min(this.#first + count, this.#texts.length);
-    const taken = this.#texts.slice(this.#first, end) as string[];
-    for (const text of taken) this.#characters -= text.length;
+    const oldest = this.#texts.slice(this.#first, end) as string[];
+    for (const text of oldest) this.#characters -= text.length;
     // Texts that are gone must not stay in memory.
     this.#texts.fill(null, this.#first, end);
     this.#first = end;
@@ -264,7 +264,7 @@ class TextQueue {
       this.#texts = this.#texts.slice(this.#first);
       this.#first = 0;
     }
-    return taken;
+    return oldest;
   }
 }
 

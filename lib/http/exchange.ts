@@ -35,7 +35,7 @@ export interface ExchangeParts {
   readonly identity: string | null;
   /** What a token says of the caller, by the name of each claim, once an auth plugin has believed it; null before. */
   readonly claims: Readonly<Record<string, unknown>> | null;
-  /** The unread body; null when the message has none. Whoever answers without reading it leaves it alone: the server disposes of it. */
+  /** The unread body; null when the message has none. A handler that answers without reading it leaves it alone: the server discards it. */
   readonly body: Readable | null;
   /** Trailers of the request; complete once the body has ended. */
   readonly trailers: () => HeaderList;

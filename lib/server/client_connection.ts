@@ -57,7 +57,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
   /** Bytes that are incomplete, or belong to the next request. */
   #rest: Buffer | null = null;
   readonly #pieces = new Pieces();
-  /** False once a part of the current request head has been waiting for the rest. */
+  /** False once a part of the current request head waits for the rest. */
   #isHeadNew = true;
   #isReading = false;
 
@@ -353,7 +353,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     endSoon(socket, this.#server.clock, isWhole ? MAX_CROSSING_MS : undefined);
   }
 
-  /** The client has ended its side, which is taken for a disconnect. */
+  /** The client has ended its side, which counts as a disconnect. */
   readonly #onEnd = (): void => {
     // Over TLS the end often comes with the request: what is ready is sent first.
     this.#server.writeBatch.now();

@@ -131,7 +131,7 @@ export class ReplyWriter {
     this.#sent();
   }
 
-  /** Most replies are taken at once; those that are not get a deadline. */
+  /** Gives a reply that the client has not read at once a deadline. */
   watchClient(): void {
     const socket = this.#socket;
     if (this.state !== "flushing" || this.#delivery !== null) return;

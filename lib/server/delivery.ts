@@ -14,7 +14,7 @@ export interface DeliveryOptions {
   readonly clock: Clock;
   /** The deadlines of all replies of a listener. */
   readonly watch: DeadlineTimer;
-  /** Milliseconds a client may leave a reply unread, whether or not the upstream has finished it. Any byte it takes counts anew. */
+  /** Milliseconds a client may leave a reply unread, whether or not the upstream has finished it. Any byte it reads restarts the time. */
   readonly idleMs: number;
 }
 

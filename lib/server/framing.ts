@@ -30,7 +30,7 @@ export interface Framing {
   readonly refusal: Refusal | null;
 }
 
-/** One pass over the headers; most names are told apart by their length. */
+/** One pass over the headers; most names are known by their length. */
 export function readFraming(method: string, headers: HeaderList, httpVersion: string, underscores?: Underscores): Framing {
   let host: string | undefined;
   let hosts = 0;

@@ -73,12 +73,14 @@ export function createDrain(clock: Clock, endIdle: () => void) {
   };
 }
 
+export type Drain = ReturnType<typeof createDrain>;
+
 /** How long an idle client connection is kept, in milliseconds: longer than the 60 s that load balancers in front of a gateway usually keep theirs. */
 export const KEEP_ALIVE_MS = 75_000;
 /** How long a client may leave a reply unread, in milliseconds. */
 export const CLIENT_IDLE_MS = 60_000;
 
-/** What a client is told of a request that could not be read. */
+/** The detail of the problem document for a request that could not be read. */
 export function clientErrorDetail(code: ErrorCode, { maxHeaderBytes, maxUriBytes }: Limits): string | undefined {
   if (code === "headers_too_large") return `The request line and header fields may have ${maxHeaderBytes} bytes together.`;
   if (code === "uri_too_long") return `The request target may have ${maxUriBytes} bytes.`;

@@ -7,7 +7,7 @@ import type { Duplex, Readable } from "node:stream";
 import { TLSSocket } from "node:tls";
 import type { Clock } from "../base/clock.ts";
 
-/** Milliseconds a client may leave the last reply unread. Any byte it takes counts anew. */
+/** Milliseconds a client may leave the last reply unread. Any byte it reads restarts the time. */
 const MAX_UNREAD_MS = 60_000;
 /** Bytes and milliseconds for which a request body that nobody reads is discarded, so that its connection can go on or end in order. */
 export const MAX_DISCARDED_BYTES = 1024 * 1024;
@@ -62,7 +62,7 @@ export function acknowledgedBytes(outlet: Duplex): number {
   return outlet.bytesWritten - outlet.writableLength - (handle?.writeQueueSize ?? 0);
 }
 
-/** Reads on a body that nobody wants, whoever has paused it: an upload may be waiting for an upstream that has answered and reads no more. */
+/** Reads on a body that nobody wants, even where its reader has paused it for an upstream that has answered and reads no more. */
 export function letFlow(body: Readable): void {
   body.pause = () => body;
   body.resume();

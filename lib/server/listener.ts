@@ -16,7 +16,7 @@ import type { Notes } from "../http/exchange.ts";
 import { resetStream } from "../http/h2_streams.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { refuseBare } from "./socket_reply.ts";
-import { createNodeHttp1 } from "./http1_node.ts";
+import { NodeHttp1 } from "./http1_node.ts";
 import { receiveStream } from "./h2_receive.ts";
 import { respondStream } from "./h2_respond.ts";
 import { createSessions } from "./h2_sessions.ts";
@@ -91,7 +91,7 @@ export function createListener(options: ListenerOptions): Listener {
   const delivery = { clock, watch: new DeadlineTimer(clock), idleMs: CLIENT_IDLE_MS };
   const http1Options = { clock, log, writeBatch, delivery, receiving: options.receiving, answer, ended: options.ended, join: options.join };
   const wire = createWireHttp1(http1Options);
-  const codecs = { wire, node: createNodeHttp1(http1Options, wire.serve) };
+  const codecs = { wire, node: new NodeHttp1(http1Options, wire.serve) };
   const serveHttp1 = (socket: Socket) => codecs[options.http1?.() ?? "wire"].serve(socket);
   const limits = () => options.receiving().limits;
   const uploads = createUploads(clock);

@@ -34,7 +34,7 @@ export function respond(to: NodeRequest, given: Reply, options: RespondOptions):
   const { request, response, call } = to;
   if (call.aborted || response.destroyed) return discard(given);
   if (response.headersSent) {
-    // Sending another reply has failed half-way: what is out cannot be taken back.
+    // Sending another reply has failed half-way, and its head has left.
     discard(given);
     return void response.destroy();
   }
@@ -158,9 +158,9 @@ function finish({ request, response, body }: NodeRequest, { clock }: RespondOpti
     discarded += chunk.length;
     if (discarded > MAX_DISCARDED_BYTES) socket.destroy();
   });
-  // Whoever read the body before may have left it paused.
+  // The reader of the body may have left it paused.
   letFlow(request);
-  // Node gives a body up with its connection only while the reply is not out; whoever reads it has to hear of its end later too.
+  // Node gives a body up with its connection only while the reply is not out; its reader has to get its end later, too.
   const giveUp = () => void request.destroy();
   socket.once("close", giveUp);
   const over = () => {

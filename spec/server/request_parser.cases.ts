@@ -7,7 +7,7 @@ export interface Case {
   readonly rule: string;
   readonly title: string;
   readonly bytes: string;
-  /** The requests that are accepted, as `spelt` writes them. */
+  /** The requests that are accepted, as `asText` writes them. */
   readonly reads: readonly string[];
   readonly end: Reading["end"];
   readonly limits?: Partial<Limits>;

@@ -1,12 +1,12 @@
 import { describe, expect, it } from "vitest";
 import { RequestParser } from "../../lib/server/request_parser.ts";
 import { defaultLimits } from "../support/limits.ts";
-import { readPieces, spelt } from "../support/request_reading.ts";
+import { readPieces, asText } from "../support/request_reading.ts";
 import { CASES, type Case } from "./request_parser.cases.ts";
 
 function read(pieces: Iterable<Buffer>, { limits }: Case) {
   const { requests, end } = readPieces(pieces, { ...defaultLimits, ...limits });
-  return { reads: requests.map(spelt), end };
+  return { reads: requests.map(asText), end };
 }
 
 const BEFORE = "POST /before HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nT: u\r\n\r\n";

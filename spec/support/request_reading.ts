@@ -6,7 +6,7 @@ import { Pieces, RequestParser } from "../../lib/server/request_parser.ts";
 import { manualClock } from "./clock.ts";
 
 /** A request that was accepted, with its body and trailers as far as they have been read. */
-export interface Taken {
+export interface AcceptedRequest {
   readonly method: string;
   readonly target: string;
   readonly httpVersion: string;
@@ -16,7 +16,7 @@ export interface Taken {
 }
 
 export interface Reading {
-  readonly requests: readonly Taken[];
+  readonly requests: readonly AcceptedRequest[];
   /**
    * How the connection is left: between two requests, in the middle of one, after its last request, behind an upgrade with these bytes, or
    * with a refusal of this code.
@@ -24,7 +24,7 @@ export interface Reading {
   readonly end: "idle" | "waits" | "last" | `upgraded ${string}` | `refused ${string}`;
   /** Why the last request was refused. */
   readonly why: string;
-  /** As `spelt`: the request of which the body has not ended, as far as it has been read; "" where there is none. */
+  /** As `asText`: the request of which the body has not ended, as far as it has been read; "" where there is none. */
   readonly begun: string;
 }
 
@@ -38,7 +38,7 @@ const clock = manualClock();
 
 /** Reads a connection as `client_connection.ts` does: bytes that were not used come again with the next piece. */
 export function readPieces(pieces: Iterable<Buffer>, limits: Limits): Reading {
-  const requests: Taken[] = [];
+  const requests: AcceptedRequest[] = [];
   let end = null as Reading["end"] | null;
   let why = "";
   let head = null as RequestHead | null;
@@ -94,12 +94,12 @@ export function readPieces(pieces: Iterable<Buffer>, limits: Limits): Reading {
     if ((end as Reading["end"] | null) === "upgraded ") end = `upgraded ${rest.toString("latin1")}`;
   }
   const isIdle = parser.isOver || (isFirst && rest.length === 0 && head === null && requests.length === 0);
-  const begun = head === null || end !== null ? "" : spelt({ ...head, body, trailers: [] });
+  const begun = head === null || end !== null ? "" : asText({ ...head, body, trailers: [] });
   return { requests, end: end ?? (isIdle ? "idle" : "waits"), why, begun };
 }
 
 /** `GET /a 1.1 Host|h` and what follows: ` {body}` unless there is none, ` <trailers>` unless there are none. */
-export function spelt({ method, target, httpVersion, headers, body, trailers }: Taken): string {
+export function asText({ method, target, httpVersion, headers, body, trailers }: AcceptedRequest): string {
   return `${method} ${target} ${httpVersion} ${headers.join("|")}${body === "" ? "" : ` {${body}}`}${trailers.length === 0 ? "" : ` <${trailers.join("|")}>`}`;
 }
 
