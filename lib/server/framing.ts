@@ -158,4 +158,4 @@ export function isHost(host: string): boolean {
 }
 
 /** Without "%": nothing that we match or forward to is named with it. */
-const HOST = /^(?:[A-Za-z0-9\-._~!$&'()*+,;=]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?$/;
+const HOST = /^(?:[A-Za-z0-9\-._~!$&'()*+,;=]*|\[[^\]]*\])(?::[0-9]*)?$/;
