@@ -2,8 +2,8 @@
  * Writes replies to an HTTP/1 client of our own codec: small ones at the end of a round of the event loop, streams as they come.
  *
  * ```
- *   none ─► ready ────────────────► flushing ─► none (the client's system has all of it)
- *      └──► streaming ────────────────► ▲
+ *   none ─┬► ready ─────┬► flushing ─► none (the system has taken all of it)
+ *         └► streaming ─┘
  * ```
  */
 import type { Socket } from "node:net";
