@@ -104,21 +104,13 @@ export function connectionOptions(value: string): number {
  */
 export function endToEnd(list: HeaderList): string[] {
   const kept: string[] = [];
-  let named: string[] | null = null;
+  let isNaming = false;
   for (let i = 0; i < list.length; i += 2) {
     const name = list[i]!;
-    if (isHopByHop(name)) {
-      const value = list[i + 1]!;
-      if (sameName(name, "connection") && !plainConnection(value)) (named ??= []).push(...value.toLowerCase().split(","));
-      continue;
-    }
-    kept.push(name, list[i + 1]!);
+    if (!isHopByHop(name)) kept.push(name, list[i + 1]!);
+    else if (sameName(name, "connection") && !plainConnection(list[i + 1]!)) isNaming = true;
   }
-  if (named === null) return kept;
-  const drop = new Set(named.map((name) => name.trim()));
-  // `Connection: content-length` must not strip the framing of the message, nor its Host (RFC 9110 §7.6.1 forbids naming them).
-  for (const name of NEVER_NAMED) drop.delete(name);
-  return dropNamed(kept, drop);
+  return isNaming ? dropNamed(kept, namedHeaders(list)) : kept;
 }
 
 /**
@@ -126,11 +118,7 @@ export function endToEnd(list: HeaderList): string[] {
  * Done where a message is received: a header that the gateway sets later under such a name must stay.
  */
 export function withoutNamed(list: HeaderList): HeaderList {
-  const named = new Set<string>();
-  for (let i = 0; i < list.length; i += 2) {
-    if (!sameName(list[i]!, "connection") || plainConnection(list[i + 1]!)) continue;
-    for (const option of list[i + 1]!.split(",")) if (namesHeader(option.trim().toLowerCase())) named.add(option.trim().toLowerCase());
-  }
+  const named = namedHeaders(list);
   if (named.size === 0) return list;
   const kept = dropNamed(list, named);
   for (let i = kept.length - 2; i >= 0; i -= 2) {
@@ -140,6 +128,19 @@ export function withoutNamed(list: HeaderList): HeaderList {
     else kept.splice(i, 2);
   }
   return kept;
+}
+
+const NONE: ReadonlySet<string> = new Set();
+
+/** The names in all lines of Connection, in lower case. Framing and Host stay even where they are named (RFC 9110 §7.6.1 forbids it). */
+function namedHeaders(list: HeaderList): ReadonlySet<string> {
+  let named: Set<string> | null = null;
+  for (let i = 0; i < list.length; i += 2) {
+    if (!sameName(list[i]!, "connection") || plainConnection(list[i + 1]!)) continue;
+    named ??= new Set();
+    for (const option of list[i + 1]!.toLowerCase().split(",")) if (namesHeader(option.trim())) named.add(option.trim());
+  }
+  return named ?? NONE;
 }
 
 /** Whether a Connection option names a header to drop: not `close`, and no header that is dropped or kept anyway. */
