@@ -1,12 +1,12 @@
 /**
- * Decides under which hosts an interface for administrators may be asked over plain HTTP. A page of a stranger, whose name leads to this
- * machine (DNS rebinding), is of the same origin as the interface then; the name in Host is all that tells it apart.
+ * Decides by which host names an administration interface may be used over plain HTTP. A stranger's page whose name resolves to this machine
+ * (DNS rebinding) has the same origin as the interface; only the name in Host tells it apart.
  */
 import { isIP } from "node:net";
 
 /**
- * `authority` is "host", "host:port", or "" where a request names no host, as no browser does. No DNS has a say in an IP address, nor in
- * `localhost` (RFC 6761 §6.3). `names` in any case.
+ * `authority` is "host", "host:port", or "" where a request names no host, as no browser does. IP addresses and `localhost` (RFC 6761 §6.3)
+ * do not depend on DNS. `names` in any case.
  */
 export function allowedHosts(names: readonly string[]): (authority: string) => boolean {
   const known = new Set(["localhost", ...names].map(plain));

@@ -1,6 +1,5 @@
 /**
  * Reads the credentials of HTTP Basic authentication (RFC 7617) from the value of an Authorization header.
- * Whether they are the right ones is the callers' affair.
  */
 
 export interface Credentials {

@@ -1,8 +1,7 @@
 /**
- * Moves a body from a stream to a sink with back-pressure, checks it on the way, and counts one. The caller owns both, and decides what
- * a body that breaks off means.
+ * Moves bodies from streams to sinks with back-pressure, and checks, limits and counts them on the way.
  */
-import { PassThrough, type Readable, type Writable } from "node:stream";
+import { PassThrough, Readable, type Writable } from "node:stream";
 import { Fault } from "../base/errors.ts";
 import { LentBody } from "./lent_body.ts";
 
@@ -59,7 +58,7 @@ export function pump(source: Readable, sink: Sink, end: PumpEnd, length = Infini
     source.pause();
     sink.onceDrained(resume);
   };
-  // A plugin may have read the body and passed it on all the same: its end would never be heard of.
+  // A plugin may have read the body and passed it on all the same: it would never end.
   if (source.readableEnded || source.destroyed) {
     process.nextTick(broken, source.errored ?? new Error("the body was read or destroyed before it was sent"));
     return stop;
@@ -74,6 +73,38 @@ export function pump(source: Readable, sink: Sink, end: PumpEnd, length = Infini
   source.on("error", broken);
   source.on("close", () => broken(null));
   return stop;
+}
+
+/**
+ * A view of `body` that is destroyed with a `Fault` "body_too_large" at the first byte beyond `most`, and reads only when it is read. The
+ * connection of `body` stays, so that the client can be told why.
+ */
+export function limitedBody(body: Readable, most: number): Readable {
+  let left = most;
+  let stop: (() => void) | null = null;
+  let resume = ignore;
+  const view = new Readable({
+    read() {
+      if (stop === null) stop = pump(body, sink, end);
+      else resume();
+    },
+    destroy(error, done) {
+      stop?.();
+      done(error);
+    },
+  });
+  const sink: Sink = {
+    write(chunk) {
+      left -= chunk.length;
+      if (left >= 0) return view.push(chunk);
+      view.destroy(new Fault("body_too_large", `the body has more than ${most} bytes`));
+      return true;
+    },
+    onceDrained: (run) => (resume = run),
+  };
+  const end: PumpEnd = { done: () => void view.push(null), broken: (cause) => void view.destroy(cause ?? new Error("the body broke off")) };
+  // Its reader may have stopped listening: the end of a body nobody reads any more is no event.
+  return view.on("error", ignore);
 }
 
 /** Writes `chunk` as one chunk (RFC 9112 §7.1); returns what the last write does. */
@@ -96,13 +127,12 @@ function bytesOf(chunk: unknown): Buffer | null {
 }
 
 /**
- * A plugin's body as a stream of bytes, for all that read it: a stream in object mode (as `Readable.from` makes them) may yield anything, and
- * one that decodes text yields strings. Every other stream is returned as it is. One that breaks off before anybody listens does not end
- * the process.
+ * A plugin's body as a stream of bytes: a stream in object mode (as `Readable.from` makes them) may yield anything, and one that decodes
+ * text yields strings. Every other stream is returned as it is. A stream that breaks off before anybody listens does not end the process.
  */
 export function byteStream(body: Readable): Readable {
   if (body.listenerCount("error") === 0) body.on("error", ignore);
-  // One that is over already is found to be by whoever sends it.
+  // Its sender finds out that a stream has ended already.
   if ((!body.readableObjectMode && body.readableEncoding === null) || body.destroyed || body.readableDidRead) return body;
   const bytes = new PassThrough();
   bytes.on("error", ignore);
@@ -116,7 +146,7 @@ export function byteStream(body: Readable): Readable {
 
 function ignore(): void {}
 
-/** Tells `passed` of all that comes of a body, read or not, where it comes in: to listen to it would be to read it. */
+/** Calls `passed` with the length of all that arrives of a body, read or not: to listen to it would be to read it. */
 export function countBytes(body: Readable, passed: (bytes: number) => void): void {
   if (body instanceof LentBody) return passed(body.byteLength);
   // What came in one packet with the head is there already.

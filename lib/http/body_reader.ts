@@ -4,9 +4,8 @@
  */
 import { hasToken } from "./headers.ts";
 
-/** Gets the body in the order in which it arrives. */
 export interface BodySink {
-  /** Some of the body, never empty. */
+  /** Called with each part of the body, never an empty one, in the order in which it arrives. */
   body(bytes: Buffer): void;
 }
 
@@ -154,8 +153,8 @@ export class BodyReader {
     const name = line.slice(0, colon);
     const lower = name.toLowerCase();
     const value = trimmed(line, colon + 1, line.length - 2);
-    // A reader that merges trailers into the header section would frame the message anew (RFC 9110 §6.5.1), or end its connection.
-    if (FRAMING.has(lower) || (CLOSING.has(lower) && hasToken(value, "close"))) return this.#refuse("a trailer speaks of the framing of its message or ends its connection");
+    // A reader that merges trailers into the header section would give the message another framing (RFC 9110 §6.5.1), or end its connection.
+    if (FRAMING.has(lower) || (CLOSING.has(lower) && hasToken(value, "close"))) return this.#refuse("a trailer is about the framing of its message or ends its connection");
     this.#fields.push(name, value);
     return end + 1;
   }
@@ -181,7 +180,7 @@ const LF = 0x0a;
 const SEMICOLON = 0x3b;
 
 const FIELD = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n$/;
-/** RFC 9112 §7.1.1 without the optional white space, which is there for old senders only. */
+/** RFC 9112 §7.1.1 without the optional white space. */
 const EXTENSIONS =
   /^(?:;[!#$%&'*+.^_`|~0-9A-Za-z-]+(?:=(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+|"(?:[\t\x20\x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\[\t\x20-\x7e\x80-\xff])*"))?)+\r\n$/;
 const MALFORMED_SIZE = "the line of a chunk's size is malformed";

@@ -1,6 +1,6 @@
 /**
- * A small HTTP/1.1 client for what plugins ask of others: one request, one whole answer, within a time and a size. HTTPS is verified,
- * redirects are not followed. What is asked, and whether it is tried again, is the callers' affair.
+ * An HTTP/1.1 client for requests of the gateway's own: one request, one whole answer, within a time and a size. HTTPS is verified, redirects
+ * are not followed.
  */
 import http, { type ClientRequest, type IncomingMessage } from "node:http";
 import https from "node:https";
@@ -17,7 +17,7 @@ export interface HttpClientOptions {
   readonly tls?: ClientTls | undefined;
 }
 
-/** How servers are verified. Everything is PEM; `cert` and `key` come together. */
+/** How servers are verified. Everything is PEM; `cert` and `key` are given together. */
 export interface ClientTls {
   /** CA certificates. Default: those of the system. */
   readonly ca?: Buffer | undefined;
@@ -37,7 +37,7 @@ export interface ClientRequestOptions {
   /** Without Host and Content-Length, which are added. */
   readonly headers?: HeaderList;
   readonly body?: Buffer;
-  /** For everything, from the wait for a connection to the last byte of the answer, in milliseconds. */
+  /** From the wait for a connection to the last byte of the answer, in milliseconds. */
   readonly timeoutMs: number;
   /** Largest body of an answer. */
   readonly maxBytes: number;
@@ -55,11 +55,11 @@ export interface ClientAnswer {
 /** Why there is no answer. The message is for logs: it holds nothing of the request. */
 export class ClientFailure extends Error {
   readonly kind: "unreachable" | "timeout" | "cancelled" | "too_large" | "invalid";
-  /** Of an answer that had begun; null when none had. */
+  /** Status of an answer that had begun; null when none had. */
   readonly status: number | null;
-  /** Of such an answer; else none. */
+  /** Headers of such an answer, or an empty list. */
   readonly headers: HeaderList;
-  /** Node's own name of the error, where it has one: "ECONNREFUSED". */
+  /** Node's code of the error, where it has one: "ECONNREFUSED". */
   readonly code: string | null;
 
   constructor(kind: ClientFailure["kind"], message: string, head: IncomingMessage | null = null, code: string | null = null) {
@@ -77,7 +77,7 @@ export class HttpClient {
   readonly #options: http.AgentOptions;
   readonly #tls: ClientTls | undefined;
   readonly #agents: { "http:"?: http.Agent; "https:"?: https.Agent } = {};
-  #underWay = 0;
+  #pending = 0;
   #isClosed = false;
 
   constructor({ clock, maxConnections = 256, tls }: HttpClientOptions) {
@@ -88,17 +88,17 @@ export class HttpClient {
 
   /** Resolves with the whole answer, whatever its status; rejects with a `ClientFailure`. */
   ask(options: ClientRequestOptions): Promise<ClientAnswer> {
-    this.#underWay++;
+    this.#pending++;
     return new Promise<ClientAnswer>((resolve, reject) => this.#send(options, resolve, reject)).finally(() => {
-      this.#underWay--;
-      if (this.#isClosed && this.#underWay === 0) this.#hangUp();
+      this.#pending--;
+      if (this.#isClosed && this.#pending === 0) this.#closeAll();
     });
   }
 
-  /** Keeps no connection from now on. What is under way ends as it would have, within its time. */
+  /** Keeps no connection from now on. Requests under way end as they would have. */
   close(): void {
     this.#isClosed = true;
-    if (this.#underWay === 0) this.#hangUp();
+    if (this.#pending === 0) this.#closeAll();
     else this.#dropIdle();
   }
 
@@ -124,21 +124,19 @@ export class HttpClient {
     const timer = this.#clock.after(timeoutMs, () => fail("timeout", `no answer within ${timeoutMs} ms`));
     if (signal?.aborted) return cancel();
     signal?.addEventListener("abort", cancel);
-
     const send = (): void => {
       let asked: ClientRequest;
       try {
         asked = this.#request(options, url, method);
       } catch (error) {
-        // Headers that HTTP cannot carry.
-        return fail("invalid", (error as Error).message);
+        return fail("invalid", (error as Error).message); // headers that HTTP cannot carry
       }
       request = asked;
       asked.on("response", (response) => {
         head = response;
         receive(response, maxBytes, fail, (answer) => {
           if (!end()) return;
-          // Nobody may ever read the rest of the request, and the agent would keep the connection for it: the next one would wait in vain.
+          // The server may never read the rest of the request, and the agent would keep the connection: the next request would wait in vain.
           if (!asked.writableFinished) asked.destroy();
           resolve(answer);
         });
@@ -149,7 +147,7 @@ export class HttpClient {
       });
       asked.on("error", (error: NodeJS.ErrnoException) => {
         if (isOver || asked !== request) return;
-        // The other end had closed a kept connection while the request was on its way. Its siblings are likely dead, too.
+        // The server had closed a kept connection while the request was on its way; it has probably closed the others, too.
         if (again && asked.reusedSocket && !error.code?.startsWith("HPE_")) {
           again = false;
           this.#dropIdle();
@@ -191,7 +189,7 @@ export class HttpClient {
     }
   }
 
-  #hangUp(): void {
+  #closeAll(): void {
     for (const agent of Object.values(this.#agents)) agent.destroy();
   }
 }

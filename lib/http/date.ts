@@ -1,6 +1,5 @@
 /**
- * Reads dates as headers hold them (RFC 9110 §5.6.7). `Date.parse` takes "Later 5" for one, and the form without a zone for local time.
- * What follows from a date is decided by whoever reads it.
+ * Reads the dates of headers (RFC 9110 §5.6.7). `Date.parse` accepts "Later 5", and takes the form without a zone for local time.
  */
 
 /** A date in any of its three forms as milliseconds since 1970; NaN for anything else, "0" and "-1" among it. `now`: wall clock. */

@@ -1,41 +1,40 @@
 /**
- * Texts on their way to a server: waiting in a bounded queue, sent in batches, tried again with growing pauses, given up and counted then.
- * What a text says, how a batch is spelt and what the log is told is decided by whoever owns one: `http_log.ts`, `otlp.ts`.
+ * Sends texts (log lines, spans) to a server in batches from a bounded queue, retries with growing pauses, and counts what is lost.
  */
 import type { Clock, Timer } from "../base/clock.ts";
 import { HttpClient, type ClientAnswer, type ClientFailure, type ClientRequestOptions, type ClientTls } from "./client.ts";
 import { httpDate } from "./date.ts";
 import { headerValue, type HeaderList } from "./headers.ts";
 
-export interface OutboxOptions {
+export interface DeliveryQueueOptions {
   readonly clock: Clock;
-  /** Whom every batch is sent to, and how. */
+  /** Where every batch is sent, and how. */
   readonly request: Pick<ClientRequestOptions, "url" | "method" | "headers" | "timeoutMs">;
   /** For HTTPS. Default: the server is verified against the system's CA certificates. */
   readonly tls?: ClientTls | undefined;
-  /** How the log calls them: "the collector". */
+  /** The server's name in the log: "the collector". */
   readonly receiver: string;
   /** Makes the body of a request. When it fails, the batch is lost. */
   readonly encode: (texts: readonly string[]) => Buffer | Promise<Buffer>;
-  /** Most texts in a batch, which is sent as soon as there are so many. */
+  /** Most texts in a batch; a full batch is sent at once. */
   readonly batchSize: number;
-  /** How long a text waits for others at most, in milliseconds. */
+  /** Longest time that a text waits for others, in milliseconds. */
   readonly batchMs: number;
   /** Most texts that wait. */
   readonly maxTexts: number;
-  /** No further text comes to wait once they have so many together. */
+  /** Most characters that wait; the text that exceeds them is still accepted. */
   readonly maxCharacters: number;
-  /** Which is lost where there is no room: the one that comes, or those that have waited longest. */
+  /** Which text is lost where there is no room: the new one, or those that have waited longest. */
   readonly whenFull: "lose newest" | "lose oldest";
-  /** Whether another try may help after this status. Where no answer comes it may. */
+  /** Whether this status is retried. A try without an answer always is. */
   readonly isTransient: (status: number) => boolean;
-  /** Before each further try, in milliseconds, where Retry-After asks for nothing else. After the last a batch is lost. */
+  /** Milliseconds before each retry, unless Retry-After asks for others. After the last retry a batch is lost. */
   readonly pausesMs: readonly number[];
-  /** Numbers from 0 to below 1, which make pauses half to one and a half times as long, so that gateways differ. Default: 0.5, as they are. */
+  /** Numbers from 0 to below 1, which make pauses half to one and a half times as long, so that gateways differ. Default: always 0.5. */
   readonly random?: () => number;
-  /** What was lost all the same of a batch that was answered with 2xx, by the answer's body, empty where it was not to be had. Default: nothing. */
+  /** What was lost of a batch that was answered with 2xx, read from the answer's body, which is empty where it did not arrive. Default: nothing. */
   readonly rejectedBy?: (answer: Buffer) => Rejected;
-  /** Hears of losses once in `quietMs`, and when it is closed. */
+  /** Called with new losses once in `quietMs`, and when the queue is closed. */
   readonly report: (lost: number, why: string) => void;
   readonly quietMs: number;
 }
@@ -46,37 +45,36 @@ export interface Rejected {
 }
 
 export class DeliveryQueue {
-  readonly #options: OutboxOptions;
+  readonly #options: DeliveryQueueOptions;
   readonly #client: HttpClient;
   readonly #texts = new TextQueue();
   #timer: Timer | null = null;
   #sending: Promise<void> | null = null;
   #isClosed = false;
   #draining: Promise<void> | null = null;
-  /** Gives up what is being sent, and all that waits. */
+  /** Aborts the batch that is being sent. */
   #cut = new AbortController();
   /** Ends the pause before another try. */
   #hurry = () => {};
   #sent = 0;
   #lost = 0;
-  /** Of those: which have not been reported. */
-  #untold = 0;
+  /** How many of those have not been reported, and why the last one was lost. */
+  #unreported = 0;
   #why = "";
   #quietUntil = -Infinity;
-  /** Tells of what has been lost while the log was to be quiet. */
-  #telling: Timer | null = null;
+  #reportLater: Timer | null = null;
 
-  constructor(options: OutboxOptions) {
+  constructor(options: DeliveryQueueOptions) {
     this.#options = options;
     this.#client = new HttpClient({ clock: options.clock, maxConnections: 1, tls: options.tls });
   }
 
-  /** Texts that the server has taken. */
+  /** Texts that the server has accepted. */
   get sent(): number {
     return this.#sent;
   }
 
-  /** Texts that it has not taken, or for which there was no room. */
+  /** Texts that it has not accepted, or for which there was no room. */
   get lost(): number {
     return this.#lost;
   }
@@ -85,7 +83,7 @@ export class DeliveryQueue {
     return this.#texts.length >= this.#options.maxTexts || this.#texts.characters >= this.#options.maxCharacters;
   }
 
-  /** Takes a text, whatever has become of those before. Costs no waiting. */
+  /** Adds a text. Never waits. */
   add(text: string): void {
     while (this.isFull) {
       if (this.#options.whenFull === "lose newest") return this.lose(1, NO_ROOM);
@@ -98,26 +96,26 @@ export class DeliveryQueue {
     else if (this.#sending === null) this.#sendLater();
   }
 
-  /** Counts texts that are lost before they have come here, too. */
+  /** Counts texts as lost; also called for those that are lost before they come here. */
   lose(count: number, why: string): void {
     this.#lost += count;
-    this.#untold += count;
+    this.#unreported += count;
     this.#why = why;
-    this.#tell("if due");
+    this.#report("if due");
   }
 
-  /** Sends what there is, within a second; what is left then is lost. What is added later is sent at once, and has as long again. */
+  /** Sends what waits, within a second; the rest is lost. What is added later is sent at once, and has a second again. */
   async close(): Promise<void> {
     this.#isClosed = true;
     this.#hurry();
     await this.#drain();
-    this.#tell("now");
+    this.#report("now");
   }
 
   #drain(): Promise<void> {
     return (this.#draining ??= this.#sendRest().finally(() => {
       this.#draining = null;
-      // One that has come since the last look, and was told that somebody sends already.
+      // A text may have been added since the last look.
       if (this.#texts.length > 0) void this.#drain();
     }));
   }
@@ -143,7 +141,7 @@ export class DeliveryQueue {
     this.#timer ??= this.#options.clock.after(this.#options.batchMs, () => this.#send());
   }
 
-  /** One batch after the other: those that wait until one has gone give the server time. */
+  /** One batch after the other, so that a slow server is not flooded. */
   #send(): void {
     this.#sending ??= this.#sendAll().finally(() => {
       this.#sending = null;
@@ -151,7 +149,7 @@ export class DeliveryQueue {
     });
   }
 
-  /** What waits when it is called, and all that fills a batch until it is done. */
+  /** Sends what waits now, and whole batches as long as there are some. */
   async #sendAll(): Promise<void> {
     const { batchSize } = this.#options;
     this.#timer?.cancel();
@@ -172,7 +170,7 @@ export class DeliveryQueue {
     let why = TOO_LATE;
     for (let tries = 0; !this.#cut.signal.aborted; tries++) {
       const tried = await this.#try(body);
-      if (tried.outcome === "taken") return this.#taken(batch.length, tried.answer);
+      if (tried.outcome === "accepted") return this.#accepted(batch.length, tried.answer);
       why = tried.why;
       const pauseMs = pausesMs[tries];
       if (tried.outcome === "refused" || pauseMs === undefined || this.#cut.signal.aborted) break;
@@ -187,7 +185,7 @@ export class DeliveryQueue {
       return this.#outcomeOf(await this.#client.ask({ ...request, body, maxBytes: MAX_ANSWER_BYTES, signal: this.#cut.signal }));
     } catch (error) {
       const { message, status, headers } = error as ClientFailure;
-      // The status says it all: a body that is too large, or breaks off, must not have the server get a batch twice that it has taken.
+      // The status decides: where only the answer's body failed, a batch that the server has accepted must not be sent again.
       if (status !== null && status >= 200 && status <= 599) return this.#outcomeOf({ status, headers, body: NOTHING });
       return { outcome: "failed", why: message, askedMs: null };
     }
@@ -195,7 +193,7 @@ export class DeliveryQueue {
 
   #outcomeOf({ status, headers, body }: ClientAnswer): Tried {
     const { receiver, isTransient, clock } = this.#options;
-    if (status < 300) return { outcome: "taken", answer: body };
+    if (status < 300) return { outcome: "accepted", answer: body };
     const why = `${receiver} answered with status ${status}`;
     return isTransient(status) ? { outcome: "failed", why, askedMs: retryAfter(headers, clock.wall()) } : { outcome: "refused", why };
   }
@@ -211,33 +209,32 @@ export class DeliveryQueue {
     });
   }
 
-  #taken(count: number, answer: Buffer): void {
+  #accepted(count: number, answer: Buffer): void {
     const rejected = this.#options.rejectedBy?.(answer);
     const lost = Math.min(rejected?.count ?? 0, count);
     this.#sent += count - lost;
     if (lost > 0) this.lose(lost, rejected!.why);
   }
 
-  #tell(when: "now" | "if due"): void {
-    if (this.#untold === 0) return;
+  #report(when: "now" | "if due"): void {
+    if (this.#unreported === 0) return;
     const { clock, quietMs } = this.#options;
     const now = clock.now();
     if (when === "if due" && now < this.#quietUntil) {
-      this.#telling ??= clock.after(this.#quietUntil - now, () => this.#tell("now"));
+      this.#reportLater ??= clock.after(this.#quietUntil - now, () => this.#report("now"));
       return;
     }
-    this.#telling?.cancel();
-    this.#telling = null;
+    this.#reportLater?.cancel();
+    this.#reportLater = null;
     this.#quietUntil = now + quietMs;
-    this.#options.report(this.#untold, this.#why);
-    this.#untold = 0;
+    this.#options.report(this.#unreported, this.#why);
+    this.#unreported = 0;
   }
 }
 
-/** First in, first out. An array that is shifted or spliced moves all that is behind, 0.1 to 0.9 ms at a million. */
+/** First in, first out. Shifting or splicing an array moves all that is behind, 0.1 to 0.9 ms at a million. */
 class TextQueue {
   #texts: (string | null)[] = [];
-  /** Those before it are gone. */
   #first = 0;
   #characters = 0;
 
@@ -254,12 +251,12 @@ class TextQueue {
     this.#characters += text.length;
   }
 
-  /** The first that have come, so many at most. */
+  /** Removes and returns the oldest, at most `count`. */
   take(count: number): string[] {
     const end = Math.min(this.#first + count, this.#texts.length);
-    const taken = this.#texts.slice(this.#first, end) as string[];
-    for (const text of taken) this.#characters -= text.length;
-    // What is gone must not be held.
+    const oldest = this.#texts.slice(this.#first, end) as string[];
+    for (const text of oldest) this.#characters -= text.length;
+    // Texts that are gone must not stay in memory.
     this.#texts.fill(null, this.#first, end);
     this.#first = end;
     // Each is moved once on average.
@@ -267,14 +264,14 @@ class TextQueue {
       this.#texts = this.#texts.slice(this.#first);
       this.#first = 0;
     }
-    return taken;
+    return oldest;
   }
 }
 
 type Tried =
-  | { readonly outcome: "taken"; readonly answer: Buffer }
+  | { readonly outcome: "accepted"; readonly answer: Buffer }
   | { readonly outcome: "refused"; readonly why: string }
-  /** `askedMs` is the pause that the server asks for; null: it does not. */
+  /** `askedMs`: the pause that the server asks for, or null. */
   | { readonly outcome: "failed"; readonly why: string; readonly askedMs: number | null };
 
 const NOTHING = Buffer.alloc(0);
@@ -289,7 +286,7 @@ function retryAfter(headers: HeaderList, wall: number): number | null {
   return Number.isNaN(ms) ? null : Math.min(Math.max(ms, SHORTEST_PAUSE_MS), LONGEST_PAUSE_MS);
 }
 
-/** What a server asks for in Retry-After is held to, between these: it must neither be besieged nor fill the queue. */
+/** Bounds of a pause that a server asks for in Retry-After: it must neither be flooded nor fill the queue. */
 const SHORTEST_PAUSE_MS = 100;
 const LONGEST_PAUSE_MS = 30_000;
 const HURRIED_PAUSE_MS = 100;

@@ -1,6 +1,5 @@
 /**
  * One request as plugins and forwarders see it: read-only, changed by passing a changed copy on.
- * Where it comes from is `server/receive*.ts`; what answers it is a `Handler`.
  */
 import { Readable } from "node:stream";
 import { messageOf, type ErrorCode } from "../base/errors.ts";
@@ -36,7 +35,7 @@ export interface ExchangeParts {
   readonly identity: string | null;
   /** What a token says of the caller, by the name of each claim, once an auth plugin has believed it; null before. */
   readonly claims: Readonly<Record<string, unknown>> | null;
-  /** The unread body; null when the message has none. Whoever answers without reading it leaves it alone: the server disposes of it. */
+  /** The unread body; null when the message has none. A handler that answers without reading it leaves it alone: the server discards it. */
   readonly body: Readable | null;
   /** Trailers of the request; complete once the body has ended. */
   readonly trailers: () => HeaderList;
@@ -59,46 +58,30 @@ export interface RouteName {
   readonly audience?: string;
 }
 
-export class Exchange implements ExchangeParts {
-  declare readonly call: Call;
-  declare readonly method: string;
-  declare readonly httpVersion: string;
-  declare readonly scheme: "http" | "https";
-  declare readonly authority: string;
-  declare readonly path: string;
-  declare readonly upstreamPath: string;
-  declare readonly query: string;
-  declare readonly headers: HeaderList;
-  declare readonly params: Readonly<Record<string, string>>;
-  declare readonly clientAddress: string;
-  declare readonly service: ServiceName;
-  declare readonly route: RouteName;
-  declare readonly identity: string | null;
-  declare readonly claims: Readonly<Record<string, unknown>> | null;
-  declare readonly body: Readable | null;
-  declare readonly trailers: () => HeaderList;
-  declare readonly upgrade: string | null;
+export interface Exchange extends ExchangeParts {}
 
+export class Exchange {
   constructor(parts: ExchangeParts) {
+    const own = this as { -readonly [Part in keyof ExchangeParts]: ExchangeParts[Part] };
     // Written out, so that every Exchange has one hidden class and reads of it stay monomorphic.
-    this.call = parts.call;
-    this.method = parts.method;
-    this.httpVersion = parts.httpVersion;
-    this.scheme = parts.scheme;
-    this.authority = parts.authority;
-    this.path = parts.path;
-    this.upstreamPath = parts.upstreamPath;
-    this.query = parts.query;
-    this.headers = parts.headers;
-    this.params = parts.params;
-    this.clientAddress = parts.clientAddress;
-    this.service = parts.service;
-    this.route = parts.route;
-    this.identity = parts.identity;
-    this.claims = parts.claims;
-    this.body = parts.body;
-    this.trailers = parts.trailers;
-    this.upgrade = parts.upgrade;
+    own.call = parts.call;
+    own.method = parts.method;
+    own.httpVersion = parts.httpVersion;
+    own.scheme = parts.scheme;
+    own.authority = parts.authority;
+    own.path = parts.path;
+    own.upstreamPath = parts.upstreamPath;
+    own.query = parts.query;
+    own.headers = parts.headers;
+    own.params = parts.params;
+    own.clientAddress = parts.clientAddress;
+    own.service = parts.service;
+    own.route = parts.route;
+    own.identity = parts.identity;
+    own.claims = parts.claims;
+    own.body = parts.body;
+    own.trailers = parts.trailers;
+    own.upgrade = parts.upgrade;
   }
 
   /** A copy with some parts replaced: `next(exchange.with({ headers }))`. */
@@ -115,7 +98,7 @@ export class Exchange implements ExchangeParts {
     return this.call.id;
   }
 
-  /** Aborted when the client goes away or the gateway gives the request up. */
+  /** Aborted when the client disconnects or the gateway gives the request up. */
   get signal(): AbortSignal {
     return this.call.signal;
   }
@@ -163,44 +146,44 @@ export interface TracedUpstream {
 }
 
 /** What logs and metrics will say of an exchange. Filled in on the way. */
-export interface Notes {
-  /** The innermost one that the request is in; null where requests are not traced. */
-  span: Span | null;
-  /** The route's own; null before one is found. */
-  meter: Meter | null;
-  /** Whether there is to be a line at all, by the configuration in force when the request came. */
-  logged: boolean;
-  service: string | null;
-  route: string | null;
+export class Notes {
+  /** The innermost span that the request is in; null where requests are not traced. */
+  span: Span | null = null;
+  /** The route's own; null before a route is found. */
+  meter: Meter | null = null;
+  /** Whether there is to be a log line at all, by the configuration in force when the request came. */
+  logged = false;
+  service: string | null = null;
+  route: string | null = null;
   /** The route's path with its service's base_path before it, as a pattern: "/shop/items/{id}". */
-  pattern: string | null;
+  pattern: string | null = null;
   /** Status of the reply; null until one is sent. */
-  status: number | null;
+  status: number | null = null;
   /** Code of the error the gateway itself answered with. */
-  code: string | null;
+  code: string | null = null;
   /** Id of the upstream that was asked, or null when none was. */
-  upstream: string | null;
+  upstream: string | null = null;
   /** How many times an upstream was tried. */
-  attempts: number;
+  attempts = 0;
   /** Milliseconds of all tries that are over, each up to the head of its answer; null before the first is. */
-  upstreamMs: number | null;
+  upstreamMs: number | null = null;
   /** `clock.now()` at the beginning of the try under way; null when there is none. */
-  askedAt: number | null;
-  /** `clock.now()` when the outermost plugin gave the reply back; null before, and where no route matched; set only where somebody asks. */
-  answeredAt: number | null;
-  /** The one that has the request now, and `clock.now()` when it got it; null where none has. */
-  plugin: PluginTime | null;
-  pluginFrom: number;
+  askedAt: number | null = null;
+  /** `clock.now()` when the outermost plugin returned the reply; null before, where no route matched, and where nobody asks. */
+  answeredAt: number | null = null;
+  /** The plugin that has the request now, and `clock.now()` when it got it; null where none has. */
+  plugin: PluginTime | null = null;
+  pluginFrom = 0;
   /** By the last cache that was asked; null where none was. */
-  cache: CacheResult | null;
+  cache: CacheResult | null = null;
   /** Bytes of the request's body that have come, or of what a tunnel's client has sent; null before somebody counts. */
-  received: number | null;
+  received: number | null = null;
   /** Bytes of the reply's body, or of a tunnel, that were handed to the client's connection, without framing; null where there was no reply. */
-  sent: number | null;
-  /** Who the caller is, by an auth plugin's word. */
-  identity: string | null;
+  sent: number | null = null;
+  /** Who the caller is, as an auth plugin has found. */
+  identity: string | null = null;
   /** Why it went wrong, for the log only. */
-  fault: string | null;
+  fault: string | null = null;
 }
 
 /** What a client's certificate says. */
@@ -220,20 +203,16 @@ export interface ClientCertificate {
   readonly keyUses: readonly string[];
 }
 
-export interface CallOptions {
+export interface CallOptions extends Pick<Call, "id" | "remoteAddress" | "trustedRemote" | "startedAt"> {
   /** Reads the certificate of the client's connection; default: there is none. */
   readonly certificate?: () => ClientCertificate | null;
   /** Default null. */
   readonly tlsVersion?: string | null;
-  readonly id: string;
-  readonly remoteAddress: string;
-  readonly trustedRemote: boolean;
-  readonly startedAt: number;
   readonly inform: (status: number, headers: HeaderList) => void;
 }
 
 /**
- * What every copy of one Exchange shares. Created by the server; ends when the reply is out or the client is gone.
+ * What every copy of one Exchange shares. Created by the server; ends when the reply is out or the client has disconnected.
  */
 export class Call {
   readonly id: string;
@@ -243,28 +222,7 @@ export class Call {
   readonly trustedRemote: boolean;
   /** `clock.now()` when the request head had arrived. */
   readonly startedAt: number;
-  readonly notes: Notes = {
-    span: null,
-    meter: null,
-    logged: false,
-    service: null,
-    route: null,
-    pattern: null,
-    status: null,
-    code: null,
-    upstream: null,
-    attempts: 0,
-    upstreamMs: null,
-    askedAt: null,
-    answeredAt: null,
-    plugin: null,
-    pluginFrom: 0,
-    cache: null,
-    received: null,
-    sent: null,
-    identity: null,
-    fault: null,
-  };
+  readonly notes = new Notes();
   /**
    * Set by auth plugins that let a request pass by something of its caller's without learning a name: what is answered is for that
    * caller alone. An identity says as much.
@@ -311,18 +269,18 @@ export class Call {
     }
   }
 
-  /** True once the client has gone away before its reply was complete. */
+  /** True once the client has disconnected before its reply was complete. */
   get aborted(): boolean {
     return this.#state === "aborted";
   }
 
-  /** Calls `run` when the client goes away before its reply is complete; at once if it already has. Cheaper than `signal`. */
+  /** Calls `run` when the client disconnects before its reply is complete; at once if it already has. Cheaper than `signal`. */
   onAbort(run: () => void): void {
     if (this.#state === "aborted") run();
     else if (this.#state === "open") (this.#listeners ??= []).push(run);
   }
 
-  /** Calls `run` when the reply is out or the client has gone away, whichever comes; at once if it already has. */
+  /** Calls `run` when the reply is out or the client has disconnected; at once if that is so already. */
   onEnd(run: () => void): void {
     if (this.#state === "open") (this.#endings ??= []).push(run);
     else run();
@@ -338,7 +296,7 @@ export class Call {
     return this.#controller.signal;
   }
 
-  /** Said by the server: the client is gone. Later calls do nothing. */
+  /** Called by the server: the client has disconnected. Later calls do nothing. */
   abort(): void {
     if (this.#state !== "open") return;
     this.#state = "aborted";
@@ -348,7 +306,7 @@ export class Call {
     this.#end();
   }
 
-  /** Said by the server: the reply is out, nothing can abort it any more. */
+  /** Called by the server: the reply is out, nothing can abort it any more. */
   close(): void {
     if (this.#state === "open") this.#state = "closed";
     this.#listeners = null;
@@ -374,7 +332,7 @@ export class Call {
     }
   }
 
-  /** Notes the gateway's own error for the log; `why` never reaches the client. Nothing that comes after the client has gone is one. */
+  /** Notes the gateway's own error for the log; `why` never reaches the client. Nothing counts as one after the client has disconnected. */
   fail(code: ErrorCode | (string & {}), why?: string): void {
     if (this.#state === "aborted") return;
     this.notes.code = code;
@@ -394,7 +352,4 @@ function isFramed(headers: HeaderList): boolean {
 
 /** What no handler can return. */
 const NOTHING = Object.freeze({});
-
-function noCertificate(): null {
-  return null;
-}
+const noCertificate = () => null;

@@ -1,11 +1,11 @@
 /**
- * The gateway's own errors as gRPC clients understand them: in trailers alone, with HTTP status 200. What the errors are is `reply.ts`.
+ * Turns the gateway's own errors into what gRPC clients understand: HTTP status 200 and the error in trailers alone.
  */
 import type { Call } from "./exchange.ts";
 import { headerValue, type HeaderList } from "./headers.ts";
 import { discard, type Reply } from "./reply.ts";
 
-/** The reply as it is, unless it is an error of the gateway's own (or of one of its plugins) to a gRPC request. */
+/** The reply itself, unless it is an error of the gateway or of one of its plugins to a gRPC request. */
 export function grpcReply(call: Call, requestHeaders: HeaderList, reply: Reply): Reply {
   if (call.notes.code === null || reply.status < 400 || !isGrpc(headerValue(requestHeaders, "content-type"))) return reply;
   if (headerValue(reply.headers, "content-type") !== "application/problem+json") return reply;
@@ -28,7 +28,7 @@ function isGrpc(contentType: string | undefined): boolean {
   return contentType !== undefined && /^application\/grpc(?:[+; \t]|$)/i.test(contentType);
 }
 
-/** By the table "HTTP to gRPC Status Code Mapping" of the gRPC documents; all that is not in it is UNKNOWN. */
+/** By the table "HTTP to gRPC Status Code Mapping" of the gRPC documentation; any other status is UNKNOWN. */
 function grpcStatus(status: number): number {
   switch (status) {
     case 400:

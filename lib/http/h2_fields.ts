@@ -1,6 +1,5 @@
 /**
- * Header lists as node's HTTP/2 takes them. What is sent is decided elsewhere: `server/h2_respond.ts` downstream,
- * `upstream/http2_request.ts` upstream.
+ * Writes header lists as the objects that node's HTTP/2 takes.
  */
 import type { OutgoingHttpHeaders } from "node:http2";
 import { isHopByHop, type HeaderList } from "./headers.ts";
@@ -32,36 +31,9 @@ const LISTS = new Set(["content-encoding", "content-language"]);
 
 /** Names of which node's HTTP/2 sends one value; of several, the first counts. */
 const SINGLE = new Set([
-  "access-control-allow-credentials",
-  "access-control-max-age",
-  "access-control-request-method",
-  "age",
-  "authorization",
-  "content-length",
-  "content-location",
-  "content-md5",
-  "content-range",
-  "content-type",
-  "date",
-  "dnt",
-  "etag",
-  "expires",
-  "from",
-  "host",
-  "if-match",
-  "if-modified-since",
-  "if-none-match",
-  "if-range",
-  "if-unmodified-since",
-  "last-modified",
-  "location",
-  "max-forwards",
-  "proxy-authorization",
-  "range",
-  "referer",
-  "retry-after",
-  "tk",
-  "upgrade-insecure-requests",
-  "user-agent",
+  "access-control-allow-credentials", "access-control-max-age", "access-control-request-method", "age", "authorization",
+  "content-length", "content-location", "content-md5", "content-range", "content-type", "date", "dnt", "etag", "expires", "from",
+  "host", "if-match", "if-modified-since", "if-none-match", "if-range", "if-unmodified-since", "last-modified", "location",
+  "max-forwards", "proxy-authorization", "range", "referer", "retry-after", "tk", "upgrade-insecure-requests", "user-agent",
   "x-content-type-options",
 ]);

@@ -1,13 +1,12 @@
 /**
- * Keeps node from passing a broken HTTP/2 body off as a whole one, coming or going, downstream and upstream alike. What a broken body
- * means is left to those who have to do with it.
+ * Keeps node from presenting a truncated HTTP/2 body as a whole one, in both directions.
  */
 import type { ClientHttp2Stream, Http2Stream } from "node:http2";
 
 /**
- * Node ends a stream that was reset with NO_ERROR or CANCEL, or whose connection has closed, as if all of it had come (probed with
- * Node 20). The end it makes up comes when the stream is closed already; the peer's comes before. The former becomes a close without an
- * end. To be called before anything is read.
+ * Node ends a stream that was reset with NO_ERROR or CANCEL, or whose connection has closed, as if all of it had arrived (probed with Node
+ * 20). That end comes when the stream is closed already, the peer's own comes before: the former becomes a close without an end. To be
+ * called before anything is read.
  */
 export function detectTruncatedBody(stream: Http2Stream): void {
   const { push } = stream;
@@ -37,9 +36,9 @@ export function resetStream(stream: Http2Stream, code: number): void {
 }
 
 /**
- * Lets a response's body be read after all of it has come. To node a stream is `closed` as soon as nothing more will pass either way, read
- * or not; whatever asks streams for that (`for await`, `finished`, a pipeline, the adapters to web streams; most of them since Node 24)
- * takes it that what has not been read is lost.
+ * Lets a response's body be read after all of it has arrived. To node a stream is `closed` as soon as nothing more will pass either way,
+ * read or not, and `for await`, `finished`, pipelines and the adapters to web streams (most of them since Node 24) then treat what has not
+ * been read as lost.
  */
 export function keepOpenUntilRead(stream: ClientHttp2Stream): void {
   Object.defineProperty(stream, "closed", CLOSED_WHEN_READ);
@@ -52,7 +51,7 @@ const CLOSED_WHEN_READ: PropertyDescriptor & ThisType<ClientHttp2Stream> = {
   },
 };
 
-/** What node itself says of it, read or not. */
+/** Node's own `closed`. */
 export function isClosed(stream: Http2Stream): boolean {
   return Reflect.get(Object.getPrototypeOf(stream) as object, "closed", stream) as boolean;
 }

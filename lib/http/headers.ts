@@ -1,9 +1,9 @@
 /**
- * Reads and changes header lists: flat arrays `[name, value, name, value, …]` as node's `rawHeaders` gives them, so that case,
- * order and duplicates survive. Which headers to change is decided elsewhere.
+ * Reads and changes header lists: flat arrays `[name, value, name, value, …]` as node's `rawHeaders` gives them, so that case, order and
+ * duplicates survive.
  *
- * A list is never changed in place by these functions; each returns a new one, or the same one when there is nothing to change.
- * `lower` parameters take the name in lower case. Names compare without case (RFC 9110 §5.1).
+ * No function changes a list in place; each returns a new one, or the same one when there is nothing to change. `lower` parameters take the
+ * name in lower case. Names compare without case (RFC 9110 §5.1).
  */
 
 export type HeaderList = readonly string[];
@@ -73,7 +73,7 @@ export function hasToken(value: string | undefined, lowerToken: string): boolean
   return false;
 }
 
-/** The tokens of all lines of a comma-separated header, in lower case, in order, without parameters of their own being split off. */
+/** The members of all lines of a comma-separated header, in lower case, in order, with their parameters. */
 export function tokens(list: HeaderList, lower: string): string[] {
   const found: string[] = [];
   for (const value of headerValues(list, lower)) {
@@ -104,33 +104,21 @@ export function connectionOptions(value: string): number {
  */
 export function endToEnd(list: HeaderList): string[] {
   const kept: string[] = [];
-  let named: string[] | null = null;
+  let isNaming = false;
   for (let i = 0; i < list.length; i += 2) {
     const name = list[i]!;
-    if (isHopByHop(name)) {
-      const value = list[i + 1]!;
-      if (sameName(name, "connection") && !plainConnection(value)) (named ??= []).push(...value.toLowerCase().split(","));
-      continue;
-    }
-    kept.push(name, list[i + 1]!);
+    if (!isHopByHop(name)) kept.push(name, list[i + 1]!);
+    else if (sameName(name, "connection") && !plainConnection(list[i + 1]!)) isNaming = true;
   }
-  if (named === null) return kept;
-  const drop = new Set(named.map((name) => name.trim()));
-  // `Connection: content-length` must not strip the framing of the message, nor its Host (RFC 9110 §7.6.1 forbids naming them).
-  for (const name of NEVER_NAMED) drop.delete(name);
-  return dropNamed(kept, drop);
+  return isNaming ? dropNamed(kept, namedHeaders(list)) : kept;
 }
 
 /**
- * The list without the headers that its own Connection names, and those names gone from Connection; the same list where it names none.
- * Done where a message is received: what stands under such a name later is somebody else's, and not for the sender to take away.
+ * The list without the headers that its own Connection names, and without those names in Connection; the same list where it names none.
+ * Done where a message is received: a header that the gateway sets later under such a name must stay.
  */
 export function withoutNamed(list: HeaderList): HeaderList {
-  const named = new Set<string>();
-  for (let i = 0; i < list.length; i += 2) {
-    if (!sameName(list[i]!, "connection") || plainConnection(list[i + 1]!)) continue;
-    for (const option of list[i + 1]!.split(",")) if (namesHeader(option.trim().toLowerCase())) named.add(option.trim().toLowerCase());
-  }
+  const named = namedHeaders(list);
   if (named.size === 0) return list;
   const kept = dropNamed(list, named);
   for (let i = kept.length - 2; i >= 0; i -= 2) {
@@ -142,7 +130,20 @@ export function withoutNamed(list: HeaderList): HeaderList {
   return kept;
 }
 
-/** Options of the connection itself, and headers that concern it whether they are named or not, name nothing that could be dropped. */
+const NONE: ReadonlySet<string> = new Set();
+
+/** The names in all lines of Connection, in lower case. Framing and Host stay even where they are named (RFC 9110 §7.6.1 forbids it). */
+function namedHeaders(list: HeaderList): ReadonlySet<string> {
+  let named: Set<string> | null = null;
+  for (let i = 0; i < list.length; i += 2) {
+    if (!sameName(list[i]!, "connection") || plainConnection(list[i + 1]!)) continue;
+    named ??= new Set();
+    for (const option of list[i + 1]!.toLowerCase().split(",")) if (namesHeader(option.trim())) named.add(option.trim());
+  }
+  return named ?? NONE;
+}
+
+/** Whether a Connection option names a header to drop: not `close`, and no header that is dropped or kept anyway. */
 function namesHeader(option: string): boolean {
   return option !== "close" && !isHopByHop(option) && !NEVER_NAMED.includes(option);
 }

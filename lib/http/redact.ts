@@ -1,6 +1,5 @@
 /**
- * Texts of a request for others to read, without the credentials in them that can be known by their place or form. Who gets to read
- * them, and which texts are not for them at all, is decided by the callers.
+ * Removes credentials that can be recognised by their place or form from texts of a request that are logged or displayed.
  */
 
 export const REDACTED = "[redacted]";
@@ -36,7 +35,7 @@ function withoutSecret(whole: string, before: string, name: string): string {
   return SECRET_PARAMETERS.has(decoded(name).toLowerCase()) ? `${before}${name}=${REDACTED}` : whole;
 }
 
-/** Names are short, or the search for the end of one would begin anew behind each of many separators. */
+/** Names are bounded: otherwise the search for a name's end would start again behind each of many separators. */
 const PATH_PARAMETER = /([;&]|%(?:3[BbFf]|26))([^=;&/]{1,64})=(?:(?!%26|%3[Bb])[^;&/])*/g;
 
 /** Shared: every use begins by setting where it looks. A value may hold another URL, so the next name is looked for in it. */

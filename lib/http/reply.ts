@@ -1,5 +1,5 @@
 /**
- * What answers an exchange, and how the gateway's own errors look (RFC 9457). Writing a Reply to the client is `server/respond*.ts`.
+ * What answers an exchange, and how the gateway's own errors look (RFC 9457).
  */
 import type { Duplex, Readable } from "node:stream";
 import { ERRORS, Fault, messageOf, type ErrorCode } from "../base/errors.ts";
@@ -11,11 +11,11 @@ export interface Reply {
   readonly status: number;
   /** Reason phrase as the upstream gave it; HTTP/1 only. */
   readonly reason?: string;
-  /** End-to-end headers; framing beyond Content-Length is the server's affair. */
+  /** End-to-end headers; the server adds the framing beyond Content-Length. */
   readonly headers: HeaderList;
-  /** X-Request-Id, where whoever answered knows the request by an id of its own, in its log and documents; default: the call's. */
+  /** X-Request-Id, where the one who answered uses an id of its own in its log and documents; default: the call's. */
   readonly requestId?: string | undefined;
-  /** A stream has to yield bytes or text, as many bytes as Content-Length says where that stands there; else it breaks off. */
+  /** A stream has to yield bytes or text, as many bytes as Content-Length says where there is one; otherwise it is broken off. */
   readonly body: Buffer | Readable | null;
   /** Trailers, complete once the body has ended; sent where the client's protocol can carry them. */
   readonly trailers?: () => HeaderList;
@@ -31,7 +31,7 @@ export interface Tunnel {
   readonly idleMs: number;
 }
 
-/** Whether a value that is said to be a Reply is one that can be sent. */
+/** Whether a plugin's value is a Reply that can be sent. */
 export function isReply(reply: Reply): boolean {
   if (typeof reply !== "object" || reply === null) return false;
   const { status, headers, body, trailers, tunnel } = reply;
@@ -57,7 +57,7 @@ function giveUp(reply: Reply, member: "body" | "tunnel"): void {
     if (stream.listenerCount("error") === 0) stream.on("error", ignore);
     stream.destroy();
   } catch {
-    // What it holds is its own affair.
+    // A plugin's stream that throws here frees itself or nothing.
   }
 }
 
@@ -84,7 +84,7 @@ export function isClientFault(error: unknown): error is Fault {
   return error instanceof Fault && ERRORS[error.code].side === "client";
 }
 
-/** The reply to what was thrown: the client's own fault, else a 500 without a word about the inside. */
+/** The reply to what was thrown: the client's own fault, else a 500 without details. */
 export function faultReply(call: Call, error: unknown): Reply {
   return problem(call, isClientFault(error) ? error.code : "internal", { why: messageOf(error) });
 }

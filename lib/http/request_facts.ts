@@ -1,6 +1,5 @@
 /**
- * A request as its head told of it, before anything was matched: what is known once it has come, whichever protocol it came by.
- * Who reads it off a connection, and what of its body, is `server/receive*.ts`; what it becomes with a route is `exchange.ts`.
+ * What is known of a request from its head, in every protocol, before a route is matched.
  */
 import type { Call } from "./exchange.ts";
 import type { HeaderList } from "./headers.ts";

@@ -5,8 +5,8 @@
  * unknown length streams on until it passes the limit; then the request to the upstream is cancelled.
  */
 import { integer, object } from "../config/schema.ts";
+import { limitedBody } from "../http/body.ts";
 import { headerValue } from "../http/headers.ts";
-import { LimitedBody } from "../http/limited_body.ts";
 import { problem } from "../http/reply.ts";
 import { definePlugin } from "./plugin.ts";
 
@@ -24,7 +24,7 @@ export const requestSizeLimit = definePlugin({
       const { body, headers } = exchange;
       if (body === null) return next(exchange);
       const length = headerValue(headers, "content-length");
-      if (length === undefined) return next(exchange.with({ body: new LimitedBody(body, maxPayloadSize) }));
+      if (length === undefined) return next(exchange.with({ body: limitedBody(body, maxPayloadSize) }));
       return Number(length) > maxPayloadSize ? problem(exchange.call, "body_too_large", refused) : next(exchange);
     };
   },

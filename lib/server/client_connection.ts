@@ -1,11 +1,11 @@
 /**
- * One HTTP/1 connection of a client, served by our own codec: reads one request at a time, has it answered, and writes the reply.
+ * Serves one HTTP/1 connection of a client by our own codec: reads one request at a time, has it answered, and sends the reply.
  *
  * ```
- *         head is read             send()           reply is written            client has taken it
- *   idle ─────────────► waiting ─────────► ready ─┬────────────────► flushing ──┬───────────────────► idle ─► the next request
- *                          │                └► streaming ─────────────►┘        ├► discarding ─► idle (the rest of an upload arrives)
- *                          └► over (WebSocket: the socket is handed over)        └► over (the last reply)
+ *         head is read             send()             reply has left
+ *   idle ─────────────► waiting ─────────► replying ─┬──────────────► idle ─► the next request
+ *                          │                         ├► discarding ─► idle (the rest of an upload arrives)
+ *                          └► over (WebSocket)       └► over (the last reply)
  * ```
  *
  * Every phase also ends in "over" when the client disconnects, sends what is not HTTP, or exceeds a deadline. Requests that arrive while
@@ -14,91 +14,75 @@
 import { randomUUID } from "node:crypto";
 import { STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
-import type { Readable } from "node:stream";
-import { ERRORS, Fault } from "../base/errors.ts";
-import { pump, writeChunk } from "../http/body.ts";
-import { grpcReply } from "../http/grpc.ts";
+import { ERRORS } from "../base/errors.ts";
 import type { HeaderList } from "../http/headers.ts";
-import { LentBody, ownBody } from "../http/lent_body.ts";
+import { LentBody } from "../http/lent_body.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
-import { head as informationText, refuseBare } from "./socket_reply.ts";
-import { Delivery } from "./delivery.ts";
+import { ReplyWriter } from "./client_reply.ts";
 import { clientErrorDetail, KEEP_ALIVE_MS, type Http1Options, type Responder } from "./http1.ts";
 import { isLive, type Limits, type Uploads } from "./limits.ts";
-import { endSoon } from "./linger.ts";
-import { hasContent, replyTrailers, spoiltReply, statedLength } from "./reply_checks.ts";
+import { endSoon, MAX_DISCARD_MS, MAX_DISCARDED_BYTES } from "./linger.ts";
 import { connectionOf, noTrailers, receiveHead, type Connection, type Inbound, type RequestHead } from "./receive.ts";
-import { lastChunk, replyText, type BodyFraming } from "./reply_text.ts";
+import { bodyToSend, framingOf, sendableReply } from "./reply_checks.ts";
+import { replyText } from "./reply_text.ts";
 import { RequestBody, type BodySource } from "./request_body.ts";
-import { RequestParser, type ParseFault, type RequestSink } from "./request_parser.ts";
-import { breakOff, MAX_DISCARD_MS, MAX_DISCARDED_BYTES } from "./node_reply.ts";
-import { answerUpgrade } from "./upgrade.ts";
+import { Pieces, RequestParser, type ParseFault, type RequestSink } from "./request_parser.ts";
+import { head as informationText, refuseBare } from "./socket_reply.ts";
 
 /** What all connections of a gateway share. */
 export interface ConnectionServer extends Http1Options {
   readonly uploads: Uploads;
-  /** Whether replies ask their clients to connect anew. */
+  /** Whether connections end with their next reply. */
   readonly isLeaving: () => boolean;
   /** `Date: …` with its CR LF, of the present second (RFC 9110 §6.6.1). */
   readonly dateLine: () => string;
-  /** The connection has closed, or is HTTP/1 no more. */
+  /** The connection has closed. */
   readonly gone: (connection: ClientConnection) => void;
   /** A reply has left, or the rest of an upload behind one has arrived. */
   readonly replied: () => void;
 }
 
-type Phase = "idle" | "waiting" | "ready" | "streaming" | "flushing" | "discarding" | "over";
+type Phase = "idle" | "waiting" | "replying" | "discarding" | "over";
 
 export class ClientConnection implements RequestSink, Responder, BodySource {
   readonly #socket: Socket;
   readonly #server: ConnectionServer;
-  readonly #facts: Connection;
+  readonly #connection: Connection;
   readonly #parser = new RequestParser(this);
+  readonly #writer: ReplyWriter;
   #phase: Phase = "idle";
-  /** `clock.now()` when the client began to keep us waiting: for a request, or for the rest of what it has begun. */
+  /** `clock.now()` since when we wait for the client: for a request, or for the rest of one. */
   #since: number;
   #hasServed = false;
   /** Bytes that are incomplete, or belong to the next request. */
   #rest: Buffer | null = null;
-  /** Our own memory that `#rest` lies in, with room behind it; null where it lies in what was read. */
-  #memory: Buffer | null = null;
-  /** False once a part of the current request head has been waiting for the rest. */
+  readonly #pieces = new Pieces();
+  /** False once a part of the current request head waits for the rest. */
   #isHeadNew = true;
   #isReading = false;
 
   // The request under way.
-
   #inbound: Inbound | null = null;
   #limits: Limits;
-  #isHead = false;
-  #isOld = false;
   #isPersistent = true;
-  /** Whether the client has said that it sends nothing behind this request. */
+  /** Whether the client sends nothing behind this request (`Connection: close`). */
   #isClientDone = false;
   /** Whether the client sends its body unasked, or has been asked for it (RFC 9110 §10.1.1). */
-  #isTold = true;
+  #isContinued = true;
   /** The body while it arrives; null where there is none, or all of it came with the head. */
   #body: RequestBody | null = null;
-  #bodyBytes = 0;
   #discarded = 0;
   #endUpload: (() => void) | null = null;
-
-  // Its reply.
-
+  /** Whether the connection ends with the reply. */
   #isLast = false;
-  /** What waits to be sent: the head, with a small body behind it; then a larger body. */
-  #text = "";
-  #bytes: Buffer | null = null;
-  /** Cuts off a client that does not take the reply; null while there is no reason to look. */
-  #delivery: Delivery | null = null;
-  #lent: LentBody | null = null;
 
   constructor(socket: Socket, server: ConnectionServer) {
     this.#socket = socket;
     this.#server = server;
+    this.#writer = new ReplyWriter(socket, server, this.#onSent);
     this.#since = server.clock.now();
     this.#limits = server.receiving().limits;
-    this.#facts = connectionOf(socket);
+    this.#connection = connectionOf(socket);
     socket.on("data", this.#onData).on("end", this.#onEnd).on("close", this.#onClose).on("error", ignore);
   }
 
@@ -106,7 +90,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
 
   readonly #onData = (chunk: Buffer): void => {
     if (this.#phase === "over") return;
-    const all = this.#rest === null ? chunk : this.#joined(this.#rest, chunk);
+    const all = this.#rest === null ? chunk : this.#pieces.joined(this.#rest, chunk);
     this.#rest = null;
     if (this.#inbound === null || !this.#parser.isOver) return this.#read(all);
     // Pipelined requests.
@@ -133,69 +117,45 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
       // A reply may have left meanwhile.
     } while (rest.length > 0 && this.#phase === "idle" && this.#parser.isOver);
     this.#isReading = false;
-    if (this.#phase === "over") return this.#inbound?.upgrade === "websocket" ? this.#handOver(rest) : undefined;
+    if (this.#phase === "over") return;
     if (this.#phase === "idle") {
       // Each further part of a head must not extend its deadline.
       if (rest.length === 0 || this.#isHeadNew) this.#since = this.#server.clock.now();
       this.#isHeadNew = false;
     }
     if (rest.length > 0) this.#rest = rest;
-    else this.#memory = null;
-  }
-
-  /** `rest` and `chunk` in one piece. Memory doubles as it fills: a head in single bytes would otherwise be copied for each of them. */
-  #joined(rest: Buffer, chunk: Buffer): Buffer {
-    const length = rest.length + chunk.length;
-    let memory = this.#memory;
-    let start = rest.byteOffset;
-    if (memory === null || rest.buffer !== memory.buffer || start + length > memory.length) {
-      memory = Buffer.allocUnsafeSlow(rest.length > chunk.length ? 2 * length : length);
-      memory.set(rest);
-      start = 0;
-      this.#memory = memory;
-    }
-    memory.set(chunk, start + rest.length);
-    return memory.subarray(start, start + length);
+    else this.#pieces.forget();
+    // What follows a request for an upgrade is not HTTP, and is kept for the tunnel.
+    if (this.#phase === "waiting" && this.#inbound!.upgrade !== null) this.#server.answer(this.#inbound!, this);
   }
 
   /** As `RequestSink`. */
   head(head: RequestHead, whole: Buffer | null): void {
     const { framing } = head;
-    this.#isHead = head.method === "HEAD";
-    this.#isOld = head.httpVersion === "1.0";
-    this.#isTold = framing.expects === "nothing";
-    this.#bodyBytes = 0;
+    this.#isContinued = framing.expects === "nothing";
     this.#discarded = 0;
-    const body = this.#parser.isOver ? null : new RequestBody(this);
+    const body = this.#parser.isOver ? null : new RequestBody(this, this.#limits.maxBodyBytes);
     this.#body = body;
+    const content = body ?? (whole === null ? null : new LentBody(whole, ignore));
     // Not the parser's trailers: it may be reading the next request by then.
-    const content = body === null ? { body: whole === null ? null : new LentBody(whole, ignore), trailers: noTrailers } : { body, trailers: () => body.trailers };
-    const inbound = receiveHead(head, this.#facts, content, this.#server.receiving(), this.#inform);
+    const trailers = body === null ? noTrailers : () => body.trailers;
+    const inbound = receiveHead(head, this.#connection, content, trailers, this.#server.receiving(), this.#inform);
     this.#inbound = inbound;
-    this.#isPersistent = framing.isPersistent && inbound.refusal === null;
-    this.#isClientDone = !framing.isPersistent && inbound.refusal === null;
-    if (inbound.upgrade !== null && inbound.refusal === null) {
-      // `#read` hands over what follows, which is not HTTP.
-      this.#phase = "over";
-      return;
-    }
+    // What follows an upgrade is not HTTP, whether or not there is one.
+    const isReadable = inbound.refusal === null && inbound.upgrade === null;
+    this.#isPersistent = isReadable && framing.isPersistent;
+    this.#isClientDone = isReadable && !framing.isPersistent;
     this.#phase = "waiting";
-    if (this.#body !== null) this.#watchUpload(inbound);
-    this.#server.answer(inbound, this);
+    if (body !== null) this.#watchUpload(body, inbound);
+    if (inbound.upgrade === null) this.#server.answer(inbound, this);
   }
 
-  /** As `RequestSink`. */
   body(bytes: Buffer): void {
     const body = this.#body;
     if (this.#phase === "discarding" || body === null || body.destroyed) return this.#discard(bytes);
-    this.#bodyBytes += bytes.length;
-    const { maxBodyBytes } = this.#limits;
-    if (maxBodyBytes > 0 && this.#bodyBytes > maxBodyBytes) {
-      body.destroy(new Fault("body_too_large", `the body has more than ${maxBodyBytes} bytes`));
-    } else if (!body.push(bytes)) this.#socket.pause();
+    if (!body.arrived(bytes)) this.#socket.pause();
   }
 
-  /** As `RequestSink`. */
   ended(): void {
     this.#endUpload?.();
     this.#endUpload = null;
@@ -210,7 +170,6 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     }
   }
 
-  /** As `BodySource`. */
   readOn(): void {
     if (!this.#parser.isOver && this.#phase !== "over") this.#socket.resume();
   }
@@ -223,30 +182,18 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     else this.#socket.pause();
   }
 
-  #watchUpload({ call, headers }: Inbound): void {
+  #watchUpload(body: RequestBody, { call, headers }: Inbound): void {
     if (this.#isHeadNew) this.#since = call.startedAt;
     const { minBodyBytesPerS } = this.#limits;
-    const body = this.#body!;
     if (minBodyBytesPerS === 0) return;
-    // Once the reply has begun, both may be parts of a conversation.
-    const hasToArrive = () => this.#phase === "waiting" || !isLive(headers);
-    this.#endUpload = this.#server.uploads.watch(
-      {
-        received: () => this.#bodyBytes,
-        awaited: () => this.#isTold && hasToArrive() && body.readableFlowing === true && !this.#socket.isPaused(),
-        tooSlow: () => this.#tooLate("the body arrives too slowly"),
-      },
-      minBodyBytesPerS,
-    );
-  }
-
-  #handOver(behind: Buffer): void {
-    const inbound = this.#inbound!;
-    this.#inbound = null;
-    this.#server.gone(this);
-    const socket = this.#socket;
-    socket.off("data", this.#onData).off("end", this.#onEnd).off("close", this.#onClose);
-    answerUpgrade(socket, behind, inbound, this.#server);
+    const upload = {
+      received: () => body.received,
+      // Once the reply has begun, both may be parts of a conversation.
+      awaited: () =>
+        this.#isContinued && (this.#phase === "waiting" || !isLive(headers)) && body.readableFlowing === true && !this.#socket.isPaused(),
+      tooSlow: () => this.#tooLate("the body arrives too slowly"),
+    };
+    this.#endUpload = this.#server.uploads.watch(upload, minBodyBytesPerS);
   }
 
   // Replying.
@@ -255,137 +202,42 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
   send(given: Reply): void {
     const inbound = this.#inbound;
     if (inbound === null || this.#phase !== "waiting") return discard(given);
+    const isSwitch = inbound.upgrade !== null && given.tunnel !== undefined;
     const { call } = inbound;
-    const reply = grpcReply(call, inbound.headers, given);
-    const spoilt = spoiltReply(call, reply);
-    if (spoilt !== null) return this.send(spoilt);
-    const body = this.#bodyOf(reply);
-    const framing = this.#framingOf(reply, body);
-    // A client that waits for a 100 (Continue) may send its body later, or never: the next request could not be told from it.
-    const isInDoubt = !this.#isTold && !this.#parser.isOver;
-    this.#isLast = !this.#isPersistent || isInDoubt || framing === "until close" || this.#server.isLeaving();
-    let text: string;
+    const reply = sendableReply(call, inbound.headers, given);
+    const body = bodyToSend(inbound.method, reply, true);
+    const framing = framingOf(inbound, reply, body);
+    // A client that waits for 100 (Continue) may send its body later or never: where its next request begins is not known.
+    const isAmbiguous = !this.#isContinued && !this.#parser.isOver;
+    this.#isLast = !this.#isPersistent || isAmbiguous || framing === "until close" || this.#server.isLeaving();
+    const connection = isSwitch ? UPGRADE : this.#isLast ? CLOSE : KEEP_ALIVE;
+    let head: string;
     try {
-      const connection = this.#isLast ? CLOSE : KEEP_ALIVE;
-      text = replyText(reply, { requestId: reply.requestId ?? call.id, framing, connection, date: this.#server.dateLine() });
+      head = replyText(reply, { requestId: reply.requestId ?? call.id, framing, connection, date: this.#server.dateLine() });
     } catch (error) {
       discard(reply);
       return this.send(problem(call, "internal", { why: (error as Error).message }));
     }
-    call.notes.status = reply.status;
-    call.notes.sent = 0;
-    if (body === null || Buffer.isBuffer(body)) return this.#sendWhole(text, body, reply);
-    if (body instanceof LentBody && body.isUntouched) return this.#sendLent(text, body);
-    this.#stream(text, body, framing, reply);
+    if (isSwitch) return this.#openTunnel(head, reply, inbound);
+    this.#phase = "replying";
+    this.#writer.send(call, reply, head, body, framing);
   }
 
-  /** What is sent of the reply's body: nothing where the request or the status leaves no room for one. */
-  #bodyOf(reply: Reply): Reply["body"] {
-    if (!hasContent(this.#isHead ? "HEAD" : "GET", reply)) return null;
-    return reply.body instanceof LentBody && reply.body.isUntouched ? reply.body : ownBody(reply.body);
-  }
-
-  /** How the end of the body is marked (RFC 9112 §6.3). HEAD and 304 say how long the body would be. */
-  #framingOf({ status, headers, body: given }: Reply, body: Reply["body"]): BodyFraming {
-    if (status === 204) return "none";
-    if (status === 205) return 0;
-    if (given === null) return this.#isHead || status === 304 ? "stated" : 0;
-    if (Buffer.isBuffer(given) || given instanceof LentBody) return given.byteLength;
-    if (body === null || statedLength(headers) !== Infinity) return "stated";
-    return this.#isOld ? "until close" : "chunked";
-  }
-
-  #sendWhole(text: string, body: Buffer | null, reply: Reply): void {
-    if (body === null) {
-      this.#text = text;
-      discard(reply);
-    } else if (body.length <= TEXT_BODY_BYTES) this.#text = text + body.toString("latin1");
-    else {
-      this.#text = text;
-      this.#bytes = body;
-    }
-    this.#inbound!.call.notes.sent = body === null ? 0 : body.length;
-    this.#phase = "ready";
-    this.#server.writeBatch.add(this.#depart);
-  }
-
-  readonly #depart = (): void => {
-    // The client may have disconnected meanwhile.
-    if (this.#phase !== "ready") return;
+  #openTunnel(head: string, { status, tunnel }: Reply, { call }: Inbound): void {
     const socket = this.#socket;
-    const bytes = this.#bytes;
-    if (bytes === null) socket.write(this.#text, "latin1");
-    else {
-      socket.cork();
-      socket.write(this.#text, "latin1");
-      socket.write(bytes);
-      socket.uncork();
-      this.#bytes = null;
-    }
-    this.#text = "";
-    this.#written();
-  };
-
-  /** At once: much of it is still in the processor's cache, and its memory is wanted back. */
-  #sendLent(text: string, body: LentBody): void {
-    const socket = this.#socket;
-    this.#lent = body;
-    this.#inbound!.call.notes.sent = body.byteLength;
-    socket.cork();
-    socket.write(text, "latin1");
-    socket.write(body.lend());
-    socket.uncork();
-    this.#written();
+    socket.write(head, "latin1");
+    call.notes.status = status;
+    call.close();
+    this.#phase = "over";
+    socket.off("data", this.#onData).off("end", this.#onEnd);
+    this.#server.join(socket, this.#rest ?? NOTHING, tunnel!, call.notes);
+    socket.resume();
   }
 
-  #stream(text: string, body: Readable, framing: BodyFraming, reply: Reply): void {
-    const { call } = this.#inbound!;
-    const socket = this.#socket;
-    this.#phase = "streaming";
-    call.onAbort(() => body.destroy());
-    // The first of the body goes with the head where it is there already; a body that is still to come does not hold the head back.
-    socket.cork();
-    socket.write(text, "latin1");
-    this.#server.writeBatch.add(() => socket.uncork());
-    const cut = () => breakOff(socket, framing === "until close" ? "until close" : "delimited");
-    const to = framing === "chunked" ? { write: (chunk: Buffer) => writeChunk(socket, chunk), once: (event: string, run: () => void) => socket.once(event, run) } : socket;
-    this.#delivery = new Delivery(call, { to, outlet: socket, cut }, this.#server.delivery);
-    const end = {
-      passed: (bytes: number) => (call.notes.sent! += bytes),
-      done: () => {
-        if (this.#phase !== "streaming") return;
-        if (framing === "chunked") socket.write(lastChunk(replyTrailers(call, reply)), "latin1");
-        this.#delivery?.ended();
-        this.#written();
-      },
-      broken: (cause: Error | null) => {
-        // The client must not take the part it has for the whole: no clean end.
-        call.fail(cause instanceof Fault ? cause.code : "upstream_reset", cause?.message ?? "the body broke off");
-        cut();
-      },
-    };
-    pump(body, this.#delivery, end, statedLength(reply.headers));
-  }
-
-  /** All of the reply has been given to the socket. */
-  #written(): void {
-    this.#phase = "flushing";
-    if (this.#socket.writableLength === 0) this.#out();
-    else this.#socket.write(NOTHING, this.#onFlushed);
-  }
-
-  readonly #onFlushed = (error?: Error | null): void => {
-    if (this.#phase === "flushing" && (error === undefined || error === null)) this.#out();
-  };
-
-  /** The reply has left. */
-  #out(): void {
+  readonly #onSent = (): void => {
     const inbound = this.#inbound!;
     this.#inbound = null;
     this.#hasServed = true;
-    this.#delivery = null;
-    this.#lent?.giveBack();
-    this.#lent = null;
     this.#endUpload?.();
     this.#endUpload = null;
     inbound.call.close();
@@ -399,7 +251,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     // Its reader may hold a connection to the upstream for the rest.
     this.#body!.destroy();
     this.#socket.resume();
-  }
+  };
 
   #idle(): void {
     this.#phase = "idle";
@@ -423,9 +275,9 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     const socket = this.#socket;
     if (this.#phase !== "waiting") return;
     if (status === 100) {
-      if (!this.#isTold) socket.write("HTTP/1.1 100 Continue\r\n\r\n", "latin1");
-      this.#isTold = true;
-    } else if (!this.#isOld && !socket.writableNeedDrain) {
+      if (!this.#isContinued) socket.write("HTTP/1.1 100 Continue\r\n\r\n", "latin1");
+      this.#isContinued = true;
+    } else if (this.#inbound!.httpVersion !== "1.0" && !socket.writableNeedDrain) {
       // A client that is behind with reading gets no hints: an upstream could send them without end.
       socket.write(informationText(`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}`, headers), "latin1");
     }
@@ -433,7 +285,6 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
 
   // Ending.
 
-  /** As `Responder`. */
   giveUp(): void {
     this.#socket.destroy();
   }
@@ -442,51 +293,38 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
   look(now: number): void {
     const { headersTimeoutMs, requestTimeoutMs } = this.#limits;
     const waited = now - this.#since;
-    switch (this.#phase) {
-      case "idle": {
-        const most = requestTimeoutMs === 0 ? headersTimeoutMs : Math.min(headersTimeoutMs, requestTimeoutMs);
-        if (this.#rest === null && this.#hasServed) {
-          if (waited >= KEEP_ALIVE_MS) this.#socket.destroy();
-        } else if (waited >= most) this.#refuse({ code: "request_timeout", message: "the head did not arrive in time" });
-        return;
-      }
-      case "discarding":
-        if (waited >= MAX_DISCARD_MS) this.#socket.destroy();
-        return;
-      case "over":
-        return;
-      default:
-        if (!this.#parser.isOver && requestTimeoutMs > 0 && waited >= requestTimeoutMs) this.#tooLate("the request did not arrive in time");
-        else if (this.#phase === "flushing" && this.#delivery === null) this.#lookAtClient();
+    const isLate = requestTimeoutMs > 0 && waited >= requestTimeoutMs;
+    if (this.#phase === "idle") {
+      const isKept = this.#rest === null && this.#hasServed;
+      if (isKept && waited >= KEEP_ALIVE_MS) this.#socket.destroy();
+      else if (!isKept && (isLate || waited >= headersTimeoutMs)) this.#refuse({ code: "request_timeout", message: "the head did not arrive in time" });
+    } else if (this.#phase === "discarding") {
+      if (waited >= MAX_DISCARD_MS) this.#socket.destroy();
+    } else if (this.#phase !== "over") {
+      if (isLate && !this.#parser.isOver) this.#tooLate("the request did not arrive in time");
+      else this.#writer.watchClient();
     }
-  }
-
-  /** Most replies are taken at once; those that are not get a deadline. */
-  #lookAtClient(): void {
-    const socket = this.#socket;
-    this.#delivery = new Delivery(this.#inbound!.call, { to: socket, outlet: socket, cut: () => void socket.destroy() }, this.#server.delivery);
-    this.#delivery.ended();
   }
 
   /** Ends the connection if nothing is under way on it; a request that has begun to arrive may finish. */
   endIfIdle(): void {
     if (this.#phase !== "idle" || this.#rest !== null) return;
-    if (this.#hasServed || this.#facts.encrypted || this.#socket.bytesRead === 0) this.#socket.destroy();
+    if (this.#hasServed || this.#connection.encrypted || this.#socket.bytesRead === 0) this.#socket.destroy();
   }
 
   #tooLate(message: string): void {
     // A reply that is ready goes out; the rest of the upload is discarded then.
-    if (this.#phase === "ready") return this.#server.writeBatch.now();
+    if (this.#writer.state === "ready") return this.#server.writeBatch.now();
     this.#refuse({ code: "request_timeout", message });
   }
 
-  /** What the client sent cannot be read, or does not come: it is told why where that is still possible. */
+  /** Refuses a request that cannot be read or does not arrive; the client gets the reason where no reply has begun. */
   #refuse({ code, message }: ParseFault): void {
     const socket = this.#socket;
     // Replies to earlier requests go first.
-    if (this.#phase === "ready") this.#server.writeBatch.now();
+    if (this.#writer.state === "ready") this.#server.writeBatch.now();
     const inbound = this.#inbound;
-    if (this.#phase === "discarding" || this.#phase === "streaming" || this.#phase === "flushing") {
+    if (this.#phase === "discarding" || this.#phase === "replying") {
       inbound?.call.fail(code, message);
       return void socket.destroy();
     }
@@ -515,30 +353,30 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     endSoon(socket, this.#server.clock, isWhole ? MAX_CROSSING_MS : undefined);
   }
 
-  /** The client has ended its side, which is taken for a disconnect. */
+  /** The client has ended its side, which counts as a disconnect. */
   readonly #onEnd = (): void => {
     // Over TLS the end often comes with the request: what is ready is sent first.
     this.#server.writeBatch.now();
     if (this.#phase === "over") return;
-    if (this.#phase === "flushing") {
+    if (this.#writer.state === "flushing") {
       this.#isLast = true;
       return;
     }
-    if ((this.#phase === "idle" && this.#rest !== null && !this.#parser.isOver) || (this.#phase === "waiting" && !this.#parser.isOver)) return this.#cutOff();
+    // A client that has ended only its own side can still read why its request is refused.
+    const isIncomplete = !this.#parser.isOver && (this.#phase === "waiting" || (this.#phase === "idle" && this.#rest !== null));
+    if (isIncomplete) {
+      this.#inbound?.call.abort();
+      return this.#refuse({ code: "bad_request", message: "the connection ended before the request did" });
+    }
     if (this.#phase !== "idle") return void this.#socket.destroy();
     this.#phase = "over";
     this.#socket.end(() => this.#socket.destroy());
   };
 
-  /** Refuses a request that broke off: a client that has ended only its own side can still read why. */
-  #cutOff(): void {
-    this.#inbound?.call.abort();
-    this.#refuse({ code: "bad_request", message: "the connection ended before the request did" });
-  }
-
   readonly #onClose = (): void => {
     const inbound = this.#inbound;
     this.#phase = "over";
+    this.#writer.close();
     this.#inbound = null;
     this.#rest = null;
     this.#endUpload?.();
@@ -554,10 +392,9 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
 const MAX_AHEAD_BYTES = 64 * 1024;
 /** How long requests that cross the last reply on their way are discarded, in milliseconds: a drain waits for it. */
 const MAX_CROSSING_MS = 1_000;
-/** Up to this size a body is sent as text, in one write with its head: copying it twice costs less than a second buffer. */
-const TEXT_BODY_BYTES = 4096;
 const CLOSE = "Connection: close\r\n";
 const KEEP_ALIVE = `Connection: keep-alive\r\nKeep-Alive: timeout=${KEEP_ALIVE_MS / 1000}\r\n`;
+const UPGRADE = "Connection: Upgrade\r\nUpgrade: websocket\r\n";
 const NOTHING = Buffer.alloc(0);
 
 function ignore(): void {}

@@ -1,19 +1,20 @@
 /**
- * Sends the bytes of one reply to its client, and gives the reply up when the client reads nothing of it, or when the time for its
- * exchange is over. Every sender of replies uses it, whatever the protocol.
+ * Sends the body of one reply to its client, and ends the reply when the client reads nothing of it for too long, or when the time for its
+ * exchange is over. For every protocol.
  */
-import type { Duplex } from "node:stream";
+import type { Duplex, Readable } from "node:stream";
 import type { Clock } from "../base/clock.ts";
 import type { DeadlineTimer, HasDeadline } from "../base/deadline_timer.ts";
-import type { Sink } from "../http/body.ts";
+import { Fault } from "../base/errors.ts";
+import { pump, type Sink } from "../http/body.ts";
 import type { Call } from "../http/exchange.ts";
-import { taken } from "./linger.ts";
+import { acknowledgedBytes } from "./linger.ts";
 
 export interface DeliveryOptions {
   readonly clock: Clock;
   /** The deadlines of all replies of a listener. */
   readonly watch: DeadlineTimer;
-  /** Milliseconds a client may leave a reply unread, whether or not the upstream has finished it. Any byte it takes counts anew. */
+  /** Milliseconds a client may leave a reply unread, whether or not the upstream has finished it. Any byte it reads restarts the time. */
   readonly idleMs: number;
 }
 
@@ -22,8 +23,8 @@ export interface Recipient {
   readonly to: { write(chunk: Buffer): boolean; once(event: "drain", run: () => void): unknown };
   /** Where it leaves: the connection of HTTP/1, the stream of HTTP/2. */
   readonly outlet: Duplex;
-  /** Ends the reply, its connection or stream included. */
-  readonly cut: () => void;
+  /** Ends the reply in its middle, its connection or stream included. */
+  readonly cut: (why: "broken" | "overdue") => void;
 }
 
 export class Delivery implements Sink, HasDeadline {
@@ -34,10 +35,10 @@ export class Delivery implements Sink, HasDeadline {
   readonly #options: DeliveryOptions;
   /** Moment of the monotonic clock at which the exchange has to be over; Infinity: none. */
   readonly #endsAt: number;
-  /** Since when the client has taken nothing; Infinity while it is not behind. */
+  /** Since when the client has acknowledged nothing; Infinity while it is not behind. */
   #behindSince = Infinity;
-  /** What the client had taken then. */
-  #taken = 0;
+  /** What the client had acknowledged then. */
+  #acknowledged = 0;
   #resume: () => void = ignore;
 
   constructor(call: Call, recipient: Recipient, options: DeliveryOptions) {
@@ -46,6 +47,18 @@ export class Delivery implements Sink, HasDeadline {
     this.#options = options;
     // A reply that says that the time is over has its own.
     this.#endsAt = call.endsAt > options.clock.now() ? call.endsAt : Infinity;
+  }
+
+  /** Sends a body of `length` bytes (Infinity: not known) while it arrives; `done` is called when all of it has been written. */
+  stream(body: Readable, length: number, done: () => void): void {
+    const call = this.#call;
+    call.onAbort(() => body.destroy());
+    const broken = (cause: Error | null) => {
+      // The client must not take the part it has for the whole: no clean end.
+      call.fail(cause instanceof Fault ? cause.code : "upstream_reset", cause?.message ?? "the body broke off");
+      this.#recipient.cut("broken");
+    };
+    pump(body, this, { passed: (bytes) => (call.notes.sent! += bytes), done, broken }, length);
   }
 
   write(chunk: Buffer): boolean {
@@ -70,23 +83,18 @@ export class Delivery implements Sink, HasDeadline {
   }
 
   overdue(now: number): void {
-    if (this.#endsAt <= now) {
-      this.#call.fail("upstream_timeout", "the time for the whole exchange was over before its client had read the reply");
-      return this.#giveUp();
-    }
-    const before = this.#taken;
-    this.#taken = taken(this.#recipient.outlet);
+    if (this.#endsAt <= now) return this.#giveUp("upstream_timeout", "the time for the whole exchange was over before its client had read the reply");
+    const before = this.#acknowledged;
+    this.#acknowledged = acknowledgedBytes(this.#recipient.outlet);
     this.#behindSince = now;
-    if (this.#taken !== before) return;
-    this.#call.fail("request_timeout", `the client read nothing of the reply for ${this.#options.idleMs} ms`);
-    this.#giveUp();
+    if (this.#acknowledged === before) this.#giveUp("request_timeout", `the client read nothing of the reply for ${this.#options.idleMs} ms`);
   }
 
   #waitForClient(): void {
     const { watch, clock } = this.#options;
     const now = clock.now();
     this.#behindSince = now;
-    this.#taken = taken(this.#recipient.outlet);
+    this.#acknowledged = acknowledgedBytes(this.#recipient.outlet);
     if (this.place < 0) this.#call.onEnd(() => watch.remove(this));
     if (!this.#recipient.outlet.destroyed) watch.add(this, now);
   }
@@ -96,9 +104,10 @@ export class Delivery implements Sink, HasDeadline {
     this.#resume();
   };
 
-  #giveUp(): void {
+  #giveUp(code: "upstream_timeout" | "request_timeout", why: string): void {
+    this.#call.fail(code, why);
     this.#options.watch.remove(this);
-    this.#recipient.cut();
+    this.#recipient.cut("overdue");
   }
 }
 

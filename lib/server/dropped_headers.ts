@@ -1,5 +1,5 @@
 /**
- * Decides which header and trailer lines of a client are dropped on arrival, whatever the protocol: nothing behind the receiver sees them.
+ * Drops header and trailer lines of a client on arrival, in every protocol, that could pose as the gateway's own.
  */
 import { isHopByHop, type HeaderList } from "../http/headers.ts";
 
@@ -7,8 +7,8 @@ import { isHopByHop, type HeaderList } from "../http/headers.ts";
  * Dropped are: names with "_", unless the configuration allows them; `Proxy`, which CGI programs take for the setting HTTP_PROXY
  * (CVE-2016-5385); and `X-Client-Cert-…`, in which the gateway tells upstreams about certificates (`plugins/mtls.ts`).
  *
- * CGI and the many servers like it read `_` as `-`, so `X_Forwarded_For` poses as a header that the gateway sets. Even where underscores are
- * allowed, a name that read so is one of the gateway's own headers, or one that frames the message, is dropped.
+ * CGI and many servers read `_` as `-`, so `X_Forwarded_For` poses as a header that the gateway sets. Even where underscores are allowed, a
+ * name is dropped that becomes a header of the gateway's own or of the message's framing that way.
  */
 export function isDropped(name: string, underscores: Underscores): boolean {
   if (name.indexOf("_") >= 0) return underscores !== "allow" || isReserved(name.replaceAll("_", "-"));

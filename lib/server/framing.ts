@@ -1,6 +1,6 @@
 /**
- * Reads from a head's fields where the message ends, whom it is for and what becomes of the connection (RFC 9112 §3.2, §6, §9), and refuses
- * what could be understood in two ways. Used for every HTTP/1 request, whichever codec has read it.
+ * Reads from the headers of an HTTP/1 request where it ends, its host, and whether its connection persists (RFC 9112 §3.2, §6, §9), and
+ * refuses what two readers could understand in two ways.
  */
 import { isIPv6 } from "node:net";
 import type { ErrorCode } from "../base/errors.ts";
@@ -30,7 +30,7 @@ export interface Framing {
   readonly refusal: Refusal | null;
 }
 
-/** One pass over the headers; most names are told apart by their length. */
+/** One pass over the headers; most names are known by their length. */
 export function readFraming(method: string, headers: HeaderList, httpVersion: string, underscores?: Underscores): Framing {
   let host: string | undefined;
   let hosts = 0;
@@ -151,31 +151,11 @@ export function tooManyLines(maxHeaders: number): Refusal {
  * up to 65535. An empty one is allowed (RFC 9110 §7.2).
  */
 export function isHost(host: string): boolean {
-  let end = host.length;
-  const colon = host.lastIndexOf(":");
-  if (colon >= 0 && !host.endsWith("]")) {
-    if (!isPort(host, colon + 1)) return false;
-    end = colon;
-  }
-  if (host.charCodeAt(0) === 0x5b) return host.charCodeAt(end - 1) === 0x5d && isIPv6(host.slice(1, end - 1));
-  for (let i = 0; i < end; i++) {
-    const c = host.charCodeAt(i);
-    const alphanumeric = (c >= 0x30 && c <= 0x39) || (c >= 0x41 && c <= 0x5a) || (c >= 0x61 && c <= 0x7a);
-    if (!alphanumeric && !HOST_MARKS.includes(host[i]!)) return false;
-  }
-  return true;
+  if (!HOST.test(host)) return false;
+  const nameEnd = host.lastIndexOf("]") + 1;
+  const colon = host.indexOf(":", nameEnd);
+  return (colon < 0 || Number(host.slice(colon + 1)) <= 65_535) && (nameEnd === 0 || isIPv6(host.slice(1, nameEnd - 1)));
 }
 
-/** "%" is not among them: nothing that we match or forward to is named with it. */
-const HOST_MARKS = "-._~!$&'()*+,;=";
-
-function isPort(text: string, start: number): boolean {
-  let port = 0;
-  for (let i = start; i < text.length; i++) {
-    const digit = text.charCodeAt(i) - 0x30;
-    if (digit < 0 || digit > 9) return false;
-    port = port * 10 + digit;
-    if (port > 65_535) return false;
-  }
-  return true;
-}
+/** Without "%": nothing that we match or forward to is named with it. */
+const HOST = /^(?:[A-Za-z0-9\-._~!$&'()*+,;=]*|\[[^\]]*\])(?::[0-9]*)?$/;

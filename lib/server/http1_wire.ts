@@ -1,10 +1,9 @@
 /**
- * HTTP/1 towards clients by our own codec (`global.http1: "wire"`): one `ClientConnection` for each socket, and one timer for the deadlines
- * of all of them.
+ * Serves HTTP/1 clients by our own codec (`global.http1: "wire"`): one `ClientConnection` a socket, one timer for the deadlines of all.
  */
 import type { Clock, Timer } from "../base/clock.ts";
 import { ClientConnection, type ConnectionServer } from "./client_connection.ts";
-import type { Http1, Http1Options } from "./http1.ts";
+import { createDrain, type Http1, type Http1Options } from "./http1.ts";
 import { createUploads } from "./limits.ts";
 
 const LOOK_MS = 1_000;
@@ -12,13 +11,14 @@ const LOOK_MS = 1_000;
 export function createWireHttp1(options: Http1Options): Http1 {
   const { clock } = options;
   const connections = new Set<ClientConnection>();
-  let isLeaving = false;
   let looking: Timer | null = null;
-  let endIdleLater: Timer | null = null;
+  const drain = createDrain(clock, () => {
+    for (const connection of connections) connection.endIfIdle();
+  });
   const server: ConnectionServer = {
     ...options,
     uploads: createUploads(clock),
-    isLeaving: () => isLeaving,
+    isLeaving: drain.isLeaving,
     dateLine: createDateLine(clock),
     gone(connection) {
       connections.delete(connection);
@@ -27,7 +27,7 @@ export function createWireHttp1(options: Http1Options): Http1 {
       looking = null;
     },
     // A reply may have left before the drain began: its client knows nothing of it.
-    replied: () => endIdleLater?.restart(),
+    replied: drain.postpone,
   };
 
   function look(): void {
@@ -36,28 +36,17 @@ export function createWireHttp1(options: Http1Options): Http1 {
     looking = connections.size > 0 ? clock.after(LOOK_MS, look) : null;
   }
 
-  function endIdle(): void {
-    for (const connection of connections) connection.endIfIdle();
-  }
-
   return {
     serve(socket) {
       connections.add(new ClientConnection(socket, server));
-      endIdleLater?.restart();
+      drain.postpone();
       looking ??= clock.after(LOOK_MS, look);
     },
-    sendAway(away) {
-      isLeaving = away;
-    },
-    drain(lingerMs) {
-      isLeaving = true;
-      endIdleLater = clock.after(lingerMs, endIdle);
-      if (lingerMs === 0) endIdle();
-    },
+    sendAway: drain.sendAway,
+    drain: drain.begin,
     destroy() {
       looking?.cancel();
-      endIdleLater?.cancel();
-      endIdleLater = null;
+      drain.cancel();
     },
   };
 }

@@ -1,6 +1,5 @@
 /**
- * Holds clients to `global.limits` where no single request can: which connections are taken, and how slowly a body may arrive.
- * What one request may have is `receive.ts`, how many there may be at a time `gateway/gateway.ts`.
+ * Holds clients to `global.limits` where no single request can: how many connections there may be, and how slowly a body may arrive.
  */
 import type { Server, Socket } from "node:net";
 import { callerAddress } from "../base/cidr.ts";
@@ -18,26 +17,26 @@ export interface Rules {
   readonly isTrusted: (address: string) => boolean;
 }
 
-export interface Door {
+export interface ConnectionLimit {
   /**
-   * Whether a new connection is taken; a surplus one is reset without a word. A 503 would cost what the limit is there to save (over
-   * TLS a whole handshake first), and a reset leaves nothing behind on this side, no TIME_WAIT either.
+   * Whether a new connection is accepted; a surplus one is reset. A 503 would cost what the limit is there to save (over TLS a whole
+   * handshake first), and a reset leaves nothing behind on this side, no TIME_WAIT either.
    */
   admit(socket: Socket): boolean;
-  /** Connections taken and not yet closed. */
+  /** Connections accepted and not yet closed. */
   readonly open: number;
-  /** Connections that were not taken. */
+  /** Connections that were reset. */
   readonly refused: number;
 }
 
-/** Under attack every surplus connection is the same news. */
+/** Under attack every surplus connection would be logged. */
 const WARN_AGAIN_MS = 60_000;
 
 /**
- * Counts connections, in all and by client address (IPv6 by /64). Counted also while there is no limit: one that a reload brings
- * applies to new connections, and knows of those that are there.
+ * Counts connections, in all and by client address (IPv6 by /64). Counted also while there is no limit: one that a reload brings applies to
+ * new connections, and has to know how many there are.
  */
-export function createDoor(rules: () => Rules, log: Log, clock: Clock): Door {
+export function createConnectionLimit(rules: () => Rules, log: Log, clock: Clock): ConnectionLimit {
   const byAddress = new Map<string, number>();
   let open = 0;
   let refused = 0;
@@ -85,37 +84,29 @@ export function createDoor(rules: () => Rules, log: Log, clock: Clock): Door {
   };
 }
 
-/** Puts `admitted` before a server's own listeners: a connection that is not taken costs no parser and no handshake. */
+/** Puts `admitted` before a server's own listeners, so that a surplus connection costs no parser and no handshake. Throws if it has none. */
 export function guard(server: Server, admitted: (socket: Socket) => boolean): void {
-  const serve = takeConnections(server);
-  server.on("connection", (socket: Socket) => {
-    if (admitted(socket)) serve(socket);
-  });
-}
-
-/** Removes a server's own `connection` listeners; returns what serves a connection as they did. Throws if the server has none. */
-function takeConnections(server: Server): (socket: Socket) => void {
   const own = server.listeners("connection") as ((this: Server, socket: Socket) => void)[];
   // Added later, they would serve every connection that is refused here.
   if (own.length === 0) throw new Error("this version of Node.js is not supported: its servers have no connection listener that limits could be put before");
   server.removeAllListeners("connection");
-  return (socket) => {
-    for (const listener of own) listener.call(server, socket);
-  };
+  server.on("connection", (socket: Socket) => {
+    if (admitted(socket)) for (const listener of own) listener.call(server, socket);
+  });
 }
 
 /** A request body on its way in. */
 export interface Upload {
   /** Bytes that have come so far. */
   readonly received: () => number;
-  /** Whether it is the client that is waited for: not while we, or the upstream, have not read what is there. */
+  /** Whether we wait for the client: not while we, or the upstream, have not read what is there. */
   readonly awaited: () => boolean;
   /** Gives it up: it comes too slowly. */
   readonly tooSlow: () => void;
 }
 
 export interface Uploads {
-  /** Looks after an upload; what is returned ends that. */
+  /** Watches an upload; the function returned ends that. */
   watch(upload: Upload, leastBytesPerS: number): () => void;
 }
 
@@ -130,7 +121,8 @@ const GRACE_MS = 10_000;
 const MOST_AHEAD_MS = 60_000;
 const LOOK_MS = 1_000;
 
-interface HasDeadline extends Upload {
+interface WatchedUpload {
+  readonly upload: Upload;
   readonly leastBytesPerS: number;
   /** How long the client has been waited for, in milliseconds. */
   waitedMs: number;
@@ -142,7 +134,7 @@ interface HasDeadline extends Upload {
 
 /** One timer for all uploads, running only while there are some. */
 export function createUploads(clock: Clock): Uploads {
-  const watched = new Set<HasDeadline>();
+  const watched = new Set<WatchedUpload>();
   let timer: Timer | null = null;
   let lookedAt = 0;
   const look = () => {
@@ -150,22 +142,22 @@ export function createUploads(clock: Clock): Uploads {
     // A pause of our own, with bytes waiting in the sockets, is not held against the clients.
     const elapsed = Math.min(now - lookedAt, 2 * LOOK_MS);
     lookedAt = now;
-    for (const upload of watched) {
-      if (!upload.awaited()) continue;
-      const received = upload.received();
-      const earnedMs = ((received - upload.counted) * 1000) / upload.leastBytesPerS;
-      upload.counted = received;
-      upload.waitedMs += elapsed;
-      upload.aheadMs = Math.min(upload.aheadMs + earnedMs, MOST_AHEAD_MS) - elapsed;
-      if (upload.waitedMs <= GRACE_MS || upload.aheadMs >= 0) continue;
-      watched.delete(upload);
-      upload.tooSlow();
+    for (const entry of watched) {
+      if (!entry.upload.awaited()) continue;
+      const received = entry.upload.received();
+      const earnedMs = ((received - entry.counted) * 1000) / entry.leastBytesPerS;
+      entry.counted = received;
+      entry.waitedMs += elapsed;
+      entry.aheadMs = Math.min(entry.aheadMs + earnedMs, MOST_AHEAD_MS) - elapsed;
+      if (entry.waitedMs <= GRACE_MS || entry.aheadMs >= 0) continue;
+      watched.delete(entry);
+      entry.upload.tooSlow();
     }
     timer = watched.size > 0 ? clock.after(LOOK_MS, look) : null;
   };
   return {
-    watch({ received, awaited, tooSlow }, leastBytesPerS) {
-      const entry: HasDeadline = { received, awaited, tooSlow, leastBytesPerS, waitedMs: 0, aheadMs: 0, counted: 0 };
+    watch(upload, leastBytesPerS) {
+      const entry: WatchedUpload = { upload, leastBytesPerS, waitedMs: 0, aheadMs: 0, counted: 0 };
       watched.add(entry);
       if (timer === null) {
         lookedAt = clock.now();

@@ -17,9 +17,9 @@ import { H2Request } from "./h2_request.ts";
 import { H2Sessions } from "./h2_sessions.ts";
 import { detectProtocol } from "./h2c.ts";
 import { CLIENT_IDLE_MS, KEEP_ALIVE_MS, type Http1, type Responder } from "./http1.ts";
-import { createNodeHttp1, type NodeHttp1 } from "./http1_node.ts";
+import { NodeHttp1 } from "./http1_node.ts";
 import { createWireHttp1 } from "./http1_wire.ts";
-import { createDoor, createUploads, guard, type Door } from "./limits.ts";
+import { createConnectionLimit, createUploads, guard, type ConnectionLimit } from "./limits.ts";
 import type { Inbound, ReceiveOptions } from "./receive.ts";
 import { refuseBare } from "./socket_reply.ts";
 import { TlsServers, type TlsFiles } from "./tls.ts";
@@ -54,14 +54,14 @@ export class Listener {
   readonly onRequest: NodeHttp1["onRequest"];
   readonly onUpgrade: NodeHttp1["onUpgrade"];
   /** How many client connections are open, and how many were refused. */
-  readonly connections: Pick<Door, "open" | "refused">;
+  readonly connections: Pick<ConnectionLimit, "open" | "refused">;
   readonly #options: ListenerOptions;
   readonly #servers: Server[] = [];
   readonly #sockets = new Set<Socket>();
   /** TCP connections whose TLS handshake has not finished, by their addresses. */
   readonly #handshakes = new Map<string, Socket>();
   readonly #tls: TlsServers;
-  readonly #door: Door;
+  readonly #connectionLimit: ConnectionLimit;
   readonly #http1: { readonly wire: Http1; readonly node: NodeHttp1 };
   readonly #http2: H2Sessions;
   /** Plain connections whose protocol is not known yet. */
@@ -75,11 +75,12 @@ export class Listener {
     const { clock, log, receiving, writeBatch = new WriteBatch(), ended = ignore, join = ignore } = options;
     this.#options = options;
     this.#tls = new TlsServers(options.certificates ?? (() => NO_CERTIFICATES), clock, options.handshakeMs);
-    this.#door = createDoor(receiving, log, clock);
-    this.connections = this.#door;
+    this.#connectionLimit = createConnectionLimit(receiving, log, clock);
+    this.connections = this.#connectionLimit;
     const delivery = { clock, watch: new DeadlineTimer(clock), idleMs: CLIENT_IDLE_MS };
     const shared = { clock, log, writeBatch, delivery, receiving, answer: this.#answer, ended, join };
-    this.#http1 = { wire: createWireHttp1(shared), node: createNodeHttp1(shared) };
+    const wire = createWireHttp1(shared);
+    this.#http1 = { wire, node: new NodeHttp1(shared, wire.serve) };
     this.onRequest = this.#http1.node.onRequest;
     this.onUpgrade = this.#http1.node.onUpgrade;
     const h2Server = { ...shared, uploads: createUploads(clock) };
@@ -212,7 +213,7 @@ export class Listener {
 
   /** Whether a new TCP connection is accepted. */
   #admit(socket: Socket): boolean {
-    if (!this.#door.admit(socket)) return false;
+    if (!this.#connectionLimit.admit(socket)) return false;
     this.#sockets.add(socket);
     this.#accepted++;
     socket.once("close", () => {

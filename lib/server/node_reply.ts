@@ -1,145 +1,117 @@
 /**
- * Writes a Reply to an HTTP/1 client: head, body with back-pressure, trailers; a fault after the head destroys the connection.
- * Replies to HTTP/2 streams are `h2_respond.ts`'s, replies on bare sockets (upgrades, broken requests) `socket_reply.ts`'s.
+ * Writes a Reply on node's `ServerResponse`: head, body with back-pressure, trailers; a fault after the head destroys the connection.
  */
 import { ServerResponse, type IncomingMessage } from "node:http";
 import { Socket } from "node:net";
-import type { Duplex, Readable } from "node:stream";
-import { TLSSocket } from "node:tls";
+import type { Readable } from "node:stream";
 import type { WriteBatch } from "../base/write_batch.ts";
-import { Fault } from "../base/errors.ts";
-import { pump } from "../http/body.ts";
 import type { Call } from "../http/exchange.ts";
-import { grpcReply } from "../http/grpc.ts";
 import { pairs, withoutHeader, type HeaderList } from "../http/headers.ts";
-import { LentBody, ownBody } from "../http/lent_body.ts";
+import { LentBody } from "../http/lent_body.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
 import { Delivery, type DeliveryOptions } from "./delivery.ts";
-import { endSoon, letFlow } from "./linger.ts";
-import { hasContent, replyHeaders, replyTrailers, spoiltReply, statedLength, withLength } from "./reply_checks.ts";
+import { breakOff, endSoon, letFlow, MAX_DISCARD_MS, MAX_DISCARDED_BYTES } from "./linger.ts";
+import { bodyToSend, framingOf, replyHeaders, replyTrailers, sendableReply, statedLength, withLength } from "./reply_checks.ts";
 
-export interface RespondOptions extends DeliveryOptions {
-  /** With what a reply leaves of which all is at hand. */
-  readonly writeBatch: WriteBatch;
-  /** The body as it was given to whoever answered: the request itself, a view of it, or null where there is none. */
+export interface NodeRequest {
+  readonly request: IncomingMessage;
+  readonly response: ServerResponse;
+  readonly call: Call;
+  /** The body as plugins got it: the request itself, a view of it, or null where there is none. */
   readonly body: Readable | null;
-  /** Told that all of the reply is written, and its client has yet to take some of it. */
-  readonly heldUp: (response: ServerResponse) => void;
-  /** True when the connection ends with this reply: the gateway shuts down, or where the next request starts is in doubt. */
-  readonly lastOne: boolean;
+  /** True when the connection ends with the reply: the gateway shuts down, or where the next request starts is not certain. */
+  readonly isLast: boolean;
 }
 
-/** Sends `reply`. The call is closed when it is out, aborted when the client goes first. */
-export function respond(request: IncomingMessage, response: ServerResponse, call: Call, given: Reply, options: RespondOptions): void {
+export interface RespondOptions extends DeliveryOptions {
+  readonly writeBatch: WriteBatch;
+  /** Called when all of the reply is written and its client has yet to take some of it. */
+  readonly heldUp: (response: ServerResponse) => void;
+}
+
+/** Sends `given`. The call is closed when it is out, aborted when the client goes first. */
+export function respond(to: NodeRequest, given: Reply, options: RespondOptions): void {
+  const { request, response, call } = to;
   if (call.aborted || response.destroyed) return discard(given);
   if (response.headersSent) {
-    // Sending another reply has failed half-way: what is out cannot be taken back.
+    // Sending another reply has failed half-way, and its head has left.
     discard(given);
     return void response.destroy();
   }
-  const reply = grpcReply(call, request.rawHeaders, given);
-  const spoilt = spoiltReply(call, reply);
-  if (spoilt !== null) return respond(request, response, call, spoilt, options);
-  const sent = hasContent(request.method, reply) ? reply.body : null;
-  const lent = sent instanceof LentBody && sent.isUntouched && tellsWhenSent(response) ? sent : null;
-  const body = lent ?? ownBody(sent);
+  const reply = sendableReply(call, request.rawHeaders, given);
+  const method = request.method!;
+  const body = bodyToSend(method, reply, givesMemoryBack(response));
+  const framing = framingOf({ method, httpVersion: request.httpVersion, upgrade: null }, reply, body);
+  const headers = withLength(replyHeaders(reply, call.id), method, reply);
+  if (to.isLast) headers.push("Connection", "close");
   call.notes.status = reply.status;
-  const stream = body !== null && lent === null && !Buffer.isBuffer(body) ? body : null;
-  const length = stream === null ? 0 : statedLength(reply.headers);
-  const delimited = length !== Infinity;
-  // Without a word from the upstream on how long the body is, it is chunked, or ends with the connection for HTTP/1.0.
-  const chunked = stream !== null && request.httpVersion !== "1.0" && !delimited;
-  const headers = withLength(replyHeaders(reply, call.id), request.method, reply);
-  if (options.lastOne) headers.push("Connection", "close");
   try {
-    response.writeHead(reply.status, reply.reason, (chunked ? headers : withoutHeader(headers, "trailer")) as string[]);
+    response.writeHead(reply.status, reply.reason, (framing === "chunked" ? headers : withoutHeader(headers, "trailer")) as string[]);
   } catch (error) {
     // A plugin's head that HTTP cannot carry: nothing of it has been sent, but node has kept its reason phrase.
     response.statusMessage = "";
     discard(reply);
     const why = `the reply's head cannot be written: ${(error as Error).message}`;
-    return respond(request, response, call, problem(call, "internal", { why }), options);
+    return respond(to, problem(call, "internal", { why }), options);
   }
   if (!request.complete) request.socket.destroySoon = () => endSoon(request.socket, options.clock);
   call.notes.sent = 0;
-  if (lent !== null) {
+  if (body instanceof LentBody && body.isUntouched) {
     call.onEnd(() => {
-      if (response.writableFinished) lent.giveBack();
+      if (response.writableFinished) body.giveBack();
     });
     // At once: much of it is still in the processor's cache, and its memory is wanted back.
-    return sendWhole(request, response, call, lent.lend(), options);
+    return sendWhole(to, body.lend(), options);
   }
-  if (stream === null) {
-    const whole = Buffer.isBuffer(body) ? body : null;
-    if (whole === null) discard(reply);
-    return options.writeBatch.add(() => sendDeparting(request, response, call, whole, options));
-  }
-  call.onAbort(() => stream.destroy());
-  sendHeadSoon(stream, response);
+  if (body === null) discard(reply);
+  if (body === null || Buffer.isBuffer(body)) return options.writeBatch.add(() => sendReady(to, body, options));
+  sendHeadSoon(body, response);
   const cut = () => {
-    breakOff(request.socket, chunked || delimited ? "delimited" : "until close");
+    breakOff(request.socket, framing === "until close");
     response.destroy();
   };
   const delivery = new Delivery(call, { to: response, outlet: request.socket, cut }, options);
-  const end = {
-    passed: (bytes: number) => (call.notes.sent! += bytes),
-    done() {
-      if (chunked) addTrailers(response, replyTrailers(call, reply));
-      response.end();
-      if (delivery.ended()) options.heldUp(response);
-      finish(request, response, options);
-    },
-    broken(cause: Error | null) {
-      // The client must not take the part it has for the whole: no clean end.
-      call.fail(cause instanceof Fault ? cause.code : "upstream_reset", cause?.message ?? "the body broke off");
-      cut();
-    },
-  };
-  pump(stream, delivery, end, length);
+  delivery.stream(body, statedLength(reply.headers), () => {
+    if (framing === "chunked") addTrailers(response, replyTrailers(call, reply));
+    response.end();
+    if (delivery.ended()) options.heldUp(response);
+    finish(to, options);
+  });
 }
 
-/** All of the body, or null where there is none, with the head. */
-function sendWhole(request: IncomingMessage, response: ServerResponse, call: Call, whole: Buffer | null, options: RespondOptions): void {
+/** Sends all of the body, or null where there is none, with the head. */
+function sendWhole(to: NodeRequest, whole: Buffer | null, options: RespondOptions): void {
+  const { request, response, call } = to;
   if (whole === null) response.end();
   else {
     call.notes.sent = whole.length;
     response.end(whole);
   }
-  const { socket } = request;
-  if (socket.writableLength > 0) {
-    new Delivery(call, { to: response, outlet: socket, cut: () => void response.destroy() }, options).ended();
+  if (request.socket.writableLength > 0) {
+    new Delivery(call, { to: response, outlet: request.socket, cut: () => void response.destroy() }, options).ended();
     options.heldUp(response);
   }
-  finish(request, response, options);
+  finish(to, options);
 }
 
-/** As `sendWhole`, a moment later. */
-function sendDeparting(request: IncomingMessage, response: ServerResponse, call: Call, whole: Buffer | null, options: RespondOptions): void {
+/** Sends what was ready in the last round of the event loop. */
+function sendReady(to: NodeRequest, whole: Buffer | null, options: RespondOptions): void {
   // The client may have gone while it waited.
-  if (response.destroyed) return;
+  if (to.response.destroyed) return;
   try {
-    sendWhole(request, response, call, whole, options);
+    sendWhole(to, whole, options);
   } catch (error) {
-    // A host's own `end` may throw: what else leaves now is not to suffer for it.
-    call.fail("internal", `the reply could not be sent: ${(error as Error).message}`);
-    response.destroy();
+    // A host's own `end` may throw, and the other replies of this round must leave all the same.
+    to.call.fail("internal", `the reply could not be sent: ${(error as Error).message}`);
+    to.response.destroy();
   }
 }
 
 /**
- * Ends a connection in the middle of a body. One that is delimited is seen to be incomplete; one that lasts until the connection
- * closes would look whole, so the connection is reset instead. (TLS shows it by the missing close_notify.)
+ * Whether bytes that are written may be reused once the write has finished. A host's own server may have replaced node's `end`, or serve
+ * connections that are no sockets of node's, and may keep what it is given.
  */
-export function breakOff(socket: Duplex, body: "delimited" | "until close"): void {
-  if (body === "until close" && socket instanceof Socket && !(socket instanceof TLSSocket)) socket.resetAndDestroy();
-  else socket.destroy();
-}
-
-/**
- * Whether what it was given is nobody's when it says that it is out. A host's own server may have put an `end` of its own in the place of
- * node's, or take requests from what is no socket of node's: such a one may keep what it is given.
- */
-function tellsWhenSent(response: ServerResponse): boolean {
+function givesMemoryBack(response: ServerResponse): boolean {
   return response.end === END && response.socket instanceof Socket;
 }
 
@@ -168,32 +140,27 @@ function addTrailers(response: ServerResponse, trailers: HeaderList): void {
   }
 }
 
-/** Bytes of an unwanted request body that are read and thrown away so that the connection can go on. */
-export const MAX_DISCARDED_BYTES = 1024 * 1024;
-export const MAX_DISCARD_MS = 5_000;
-
-/** After the last byte was handed over: the client must stop sending what nobody reads. */
-function finish(request: IncomingMessage, response: ServerResponse, options: RespondOptions): void {
+/** After the last byte of the reply was handed over: discards the rest of the request, within bounds. */
+function finish({ request, response, body }: NodeRequest, { clock }: RespondOptions): void {
   const { socket } = request;
   // A view that has read a part of it would hold back the rest.
-  if (options.body !== request) options.body?.destroy();
+  if (body !== request) body?.destroy();
   if (request.complete) {
     // Left paused by its reader, it would keep the connection from being read on.
-    if (options.body !== null && !request.readableEnded) letFlow(request);
+    if (body !== null && !request.readableEnded) letFlow(request);
     return;
   }
   // Given up with its connection: nothing more comes of it, its own end included.
   if (request.closed) return;
   let discarded = 0;
-  const timer = options.clock.after(MAX_DISCARD_MS, () => socket.destroy());
-  const count = (chunk: Buffer) => {
+  const timer = clock.after(MAX_DISCARD_MS, () => socket.destroy());
+  request.on("data", (chunk: Buffer) => {
     discarded += chunk.length;
     if (discarded > MAX_DISCARDED_BYTES) socket.destroy();
-  };
-  request.on("data", count);
-  // Whoever read the body before may have left it paused.
+  });
+  // The reader of the body may have left it paused.
   letFlow(request);
-  // node gives a body up with its connection only while the reply is not out; whoever reads it has to hear of its end later too.
+  // Node gives a body up with its connection only while the reply is not out; its reader has to get its end later, too.
   const giveUp = () => void request.destroy();
   socket.once("close", giveUp);
   const over = () => {

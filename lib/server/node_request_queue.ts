@@ -1,11 +1,10 @@
 /**
- * One exchange at a time on each HTTP/1 connection: what a client pipelines waits for its turn. Answers keep their order then, and a
- * request that changes something is over before the next one is looked at (RFC 9112 §9.3.2). What an exchange is made of is
- * `listener.ts`.
+ * Serves one request at a time on each HTTP/1 connection of node's parser: pipelined requests wait. Replies keep their order, and a request
+ * that changes something is over before the next one begins (RFC 9112 §9.3.2).
  */
 import type { Duplex } from "node:stream";
 
-export interface TaskQueue {
+export interface RequestQueue {
   /** Runs `begin` once all before it on this connection are over: at once on an idle one, never on one that is ending. */
   take(socket: Duplex, begin: () => void): void;
   /** The exchange under way is over; the next one begins. */
@@ -21,35 +20,35 @@ const MAX_WAITING = 64;
  */
 const MAX_PARSED = 4_096;
 
-interface Line {
-  readonly waiting: (() => void)[];
+interface Waiting {
+  readonly requests: (() => void)[];
   /** The socket's own `resume` while it is left unread. */
   resume: (() => Duplex) | null;
 }
 
-export function createTaskQueue(): TaskQueue {
+export function createRequestQueue(): RequestQueue {
   /** Connections with an exchange under way; null while nothing waits behind it. */
-  const lines = new WeakMap<Duplex, Line | null>();
+  const connections = new WeakMap<Duplex, Waiting | null>();
   return {
     take(socket, begin) {
       if (!socket.writable) return;
-      const line = lines.get(socket);
-      if (line === undefined) {
-        lines.set(socket, null);
+      const waiting = connections.get(socket);
+      if (waiting === undefined) {
+        connections.set(socket, null);
         return begin();
       }
-      if (line === null) return void lines.set(socket, { waiting: [begin], resume: null });
-      line.waiting.push(begin);
-      if (line.waiting.length >= MAX_PARSED) socket.destroy();
-      else if (line.waiting.length >= MAX_WAITING && line.resume === null) pause(socket, line);
+      if (waiting === null) return void connections.set(socket, { requests: [begin], resume: null });
+      waiting.requests.push(begin);
+      if (waiting.requests.length >= MAX_PARSED) socket.destroy();
+      else if (waiting.requests.length >= MAX_WAITING && waiting.resume === null) pause(socket, waiting);
     },
     over(socket) {
-      const line = lines.get(socket) ?? null;
-      const begin = socket.writable ? line?.waiting.shift() : undefined;
-      if (line === null || begin === undefined) return void lines.delete(socket);
-      if (line.resume !== null && line.waiting.length === 0) {
-        socket.resume = line.resume as typeof socket.resume;
-        line.resume = null;
+      const waiting = connections.get(socket) ?? null;
+      const begin = socket.writable ? waiting?.requests.shift() : undefined;
+      if (waiting === null || begin === undefined) return void connections.delete(socket);
+      if (waiting.resume !== null && waiting.requests.length === 0) {
+        socket.resume = waiting.resume as typeof socket.resume;
+        waiting.resume = null;
         socket.resume();
       }
       begin();
@@ -61,10 +60,10 @@ export function createTaskQueue(): TaskQueue {
  * Leaves the socket unread. Node's HTTP parser resumes it at the end of each message, so it gets nothing to resume it with; one such call
  * may be waiting for the end of this tick already, and would undo a pause before it.
  */
-function pause(socket: Duplex, line: Line): void {
-  line.resume = socket.resume;
+function pause(socket: Duplex, waiting: Waiting): void {
+  waiting.resume = socket.resume;
   socket.resume = () => socket;
   process.nextTick(() => {
-    if (line.resume !== null) socket.pause();
+    if (waiting.resume !== null) socket.pause();
   });
 }

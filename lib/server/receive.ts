@@ -1,6 +1,5 @@
 /**
- * Takes a request as node parsed it and makes what the gateway works with; refuses what could be read in two ways.
- * Which route it belongs to is decided after, in `gateway/serve.ts`.
+ * Makes the gateway's own view of a request from its head: who sent it, by which scheme, and why it is refused before it is matched.
  */
 import { randomUUID } from "node:crypto";
 import type { IncomingMessage } from "node:http";
@@ -9,10 +8,10 @@ import type { Readable } from "node:stream";
 import type { TLSSocket } from "node:tls";
 import type { Clock } from "../base/clock.ts";
 import type { RequestFacts } from "../http/request_facts.ts";
+import { limitedBody } from "../http/body.ts";
 import { NO_TRAILERS } from "../http/body_reader.ts";
 import { Call } from "../http/exchange.ts";
 import { headerValue, withoutNamed, type HeaderList } from "../http/headers.ts";
-import { LimitedBody } from "../http/limited_body.ts";
 import { noCertificate, tlsFactsOf, type CertificateReader } from "./client_certificate.ts";
 import { withoutDropped, type Underscores } from "./dropped_headers.ts";
 import { malformed, readFraming, tooManyLines, type Framing, type Refusal } from "./framing.ts";
@@ -27,7 +26,7 @@ export interface Inbound extends RequestFacts {
   readonly refusal: Refusal | null;
 }
 
-/** What the gateway believes and measures by; taken from the snapshot in force. */
+/** The rules of the configuration in force. */
 export interface ReceiveOptions {
   readonly clock: Clock;
   readonly isTrusted: (address: string) => boolean;
@@ -53,40 +52,33 @@ export interface RequestHead {
   readonly framing: Framing;
 }
 
-export interface RequestContent {
-  readonly body: Readable | null;
-  /** Called when the body has ended. */
-  readonly trailers: () => HeaderList;
-}
+/** Sends an informational response (RFC 9110 §15.2) on the request's connection. */
+export type Inform = (status: number, headers: HeaderList) => void;
 
-/** An HTTP/1 request that node's parser has read. `inform` sends an informational response on its connection. */
-export function receive(
-  request: IncomingMessage,
-  options: ReceiveOptions,
-  inform: (status: number, headers: HeaderList) => void,
-): Inbound {
-  const { httpVersion, rawHeaders } = request;
+/** An HTTP/1 request that node's parser has read. */
+export function receive(request: IncomingMessage, options: ReceiveOptions, inform: Inform): Inbound {
+  const { httpVersion, rawHeaders, url } = request;
   const method = request.method!;
   const framing = readFraming(method, rawHeaders, httpVersion, options.underscores);
   const body = framing.bodyLength !== 0 && framing.upgrade === null ? boundBody(request, rawHeaders, options.limits) : null;
-  const head: RequestHead = { method, target: request.url!, httpVersion, headers: rawHeaders, framing };
-  return receiveHead(head, connectionOf(request.socket), { body, trailers: () => request.rawTrailers }, options, inform);
+  const head: RequestHead = { method, target: url!, httpVersion, headers: rawHeaders, framing };
+  return receiveHead(head, connectionOf(request.socket), body, () => request.rawTrailers, options, inform);
 }
 
-/** A request on a connection. */
+/** An HTTP/1 request, whichever codec has read it. `trailers` is called when the body has ended. */
 export function receiveHead(
   head: RequestHead,
   connection: Connection,
-  content: RequestContent,
+  body: Readable | null,
+  trailers: () => HeaderList,
   options: ReceiveOptions,
-  inform: (status: number, headers: HeaderList) => void,
+  inform: Inform,
 ): Inbound {
   const { method, target, httpVersion, framing } = head;
   const { underscores } = options;
   const kept = framing.dropsHeaders ? withoutDropped(head.headers, underscores) : head.headers;
   const headers = framing.namesOptions ? withoutNamed(kept) : kept;
   const { call, scheme, authority, clientAddress } = receiveParts(headers, connection, framing.host ?? "", options, inform);
-  const { trailers } = content;
   // Written out: an object that is spread into another was 8 % of what a small request costs.
   return {
     call,
@@ -97,8 +89,8 @@ export function receiveHead(
     target,
     httpVersion,
     headers,
-    body: content.body,
-    trailers: content.body === null ? noTrailers : () => withoutDropped(trailers(), underscores),
+    body,
+    trailers: body === null ? noTrailers : () => withoutDropped(trailers(), underscores),
     upgrade: framing.upgrade,
     refusal:
       refuseVersion(httpVersion) ??
@@ -112,13 +104,13 @@ export function noTrailers(): HeaderList {
   return NO_TRAILERS;
 }
 
-/** What every protocol's request has: identity, and who it comes from. */
+/** What requests of all protocols have: an id, and who they come from. */
 export function receiveParts(
   headers: HeaderList,
   connection: Connection,
   authority: string,
   options: ReceiveOptions,
-  inform: (status: number, headers: HeaderList) => void,
+  inform: Inform,
 ): Pick<Inbound, "call" | "scheme" | "authority" | "clientAddress"> {
   const remoteAddress = plainAddress(connection.remoteAddress);
   const trustedRemote = options.isTrusted(remoteAddress);
@@ -133,7 +125,7 @@ export function receiveParts(
   };
 }
 
-/** 414, 431 and 413 for what node lets through. */
+/** 414, 431 or 413 for a head that is larger than the limits allow. */
 export function refuseSize(target: string, headers: HeaderList, { maxUriBytes, maxHeaders, maxBodyBytes }: Limits): Refusal | null {
   if (target.length > maxUriBytes) return { code: "uri_too_long", detail: `The request target may have ${maxUriBytes} bytes.` };
   if (headers.length > maxHeaders * 2) return tooManyLines(maxHeaders);
@@ -143,7 +135,7 @@ export function refuseSize(target: string, headers: HeaderList, { maxUriBytes, m
   return null;
 }
 
-/** What `receive` refuses of headers for where they say that a message ends, and whom it is for; for a head of HTTP/1.1 without a connection. */
+/** What `receive` refuses about the framing and the host of an HTTP/1.1 request, for one that has no connection. */
 export function refuseFramingOf(headers: HeaderList): Refusal | null {
   return readFraming("", headers, "1.1").refusal;
 }
@@ -151,9 +143,9 @@ export function refuseFramingOf(headers: HeaderList): Refusal | null {
 /** For an `Expect` other than 100-continue. */
 export const UNKNOWN_EXPECTATION: Refusal = { code: "expectation_failed", detail: "The only expectation that can be met is 100-continue." };
 
-/** A body that does not say how long it is, is measured as it comes; one that does cannot be longer than it says. */
+/** A body without a Content-Length is measured as it arrives; any other cannot be longer than its Content-Length. */
 export function boundBody(body: Readable, headers: HeaderList, { maxBodyBytes }: Limits): Readable {
-  return maxBodyBytes === 0 || headerValue(headers, "content-length") !== undefined ? body : new LimitedBody(body, maxBodyBytes);
+  return maxBodyBytes === 0 || headerValue(headers, "content-length") !== undefined ? body : limitedBody(body, maxBodyBytes);
 }
 
 /** node's parser lets `HTTP/0.9` and `HTTP/2.0` pass in an HTTP/1 request line. */
@@ -188,8 +180,8 @@ function givenScheme(headers: HeaderList, own: "http" | "https"): "http" | "http
 }
 
 /**
- * Walks X-Forwarded-For from the right, over trusted proxies, to the first address nobody vouches for. An entry that is no address
- * ends the walk: what stands left of it is hearsay.
+ * Walks X-Forwarded-For from the right, over trusted proxies, to the first address that is not trusted. An entry that is no address ends the
+ * walk: nothing left of it can be believed.
  */
 function clientAddress(headers: HeaderList, remoteAddress: string, isTrusted: (address: string) => boolean): string {
   let client = remoteAddress;

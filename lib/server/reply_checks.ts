@@ -1,24 +1,36 @@
 /**
- * What every sender of replies asks of a Reply before it sends it, whatever the protocol: whether it can be sent, what its headers say,
- * whether it has a body, how long that has to be, and its trailers.
+ * Decides what is sent of a Reply, for every protocol: whether it can be sent at all, which headers, which body, and how its end is marked.
  */
 import { Fault, messageOf } from "../base/errors.ts";
 import type { Call } from "../http/exchange.ts";
+import { grpcReply } from "../http/grpc.ts";
 import { headerValue, withHeader, withoutHeader, type HeaderList } from "../http/headers.ts";
-import { LentBody } from "../http/lent_body.ts";
-import { problem, type Reply } from "../http/reply.ts";
+import { LentBody, ownBody } from "../http/lent_body.ts";
+import { discard, problem, type Reply } from "../http/reply.ts";
+import type { BodyFraming } from "./reply_text.ts";
+
+/** The reply in the form that its client understands (gRPC), or a 500 or 502 instead of one that cannot be sent. */
+export function sendableReply(call: Call, requestHeaders: HeaderList, given: Reply): Reply {
+  const reply = grpcReply(call, requestHeaders, given);
+  const instead = spoiltReply(call, reply);
+  return instead === null ? reply : grpcReply(call, requestHeaders, instead);
+}
 
 /**
- * What to send instead of a reply that cannot be sent: whose body broke off, was read by a plugin, or sent already, before anything was
- * sent, or whose Content-Length is stated twice or is no number. Null when the reply can be sent.
+ * What to send instead of a reply whose body broke off, was read by a plugin or was sent already, or whose Content-Length is stated twice
+ * or is no number. Null when the reply can be sent.
  */
-export function spoiltReply(call: Call, { body, headers }: Reply): Reply | null {
-  if (Number.isNaN(statedLength(headers))) return problem(call, "internal", { why: "the reply's Content-Length is stated twice or is no plain number" });
+export function spoiltReply(call: Call, reply: Reply): Reply | null {
+  const { body, headers } = reply;
+  if (Number.isNaN(statedLength(headers))) {
+    discard(reply);
+    return problem(call, "internal", { why: "the reply's Content-Length is stated twice or is no plain number" });
+  }
   if (body === null || Buffer.isBuffer(body)) return null;
-  // A plugin may give two clients the same reply: a second one has nothing to be sent of what the first was.
-  const isTaken = body instanceof LentBody && body.isTaken;
-  if (!body.destroyed && !body.readableDidRead && !isTaken) return null;
-  if (isTaken) return problem(call, "internal", { why: "the reply's body had been sent to another client" });
+  // A plugin may give two clients the same reply: the bytes that the first got cannot be sent to the second.
+  const isLent = body instanceof LentBody && body.isLent;
+  if (!body.destroyed && !body.readableDidRead && !isLent) return null;
+  if (isLent) return problem(call, "internal", { why: "the reply's body had been sent to another client" });
   if (body.readableEnded) return problem(call, "internal", { why: "the reply's body had been read to its end" });
   if (!body.destroyed) return problem(call, "internal", { why: "the reply's body had been read in part" });
   const cause = body.errored;
@@ -28,6 +40,29 @@ export function spoiltReply(call: Call, { body, headers }: Reply): Reply | null 
 /** Whether the reply has a body on the wire (RFC 9110 §6.4.1, §15.3.6). */
 export function hasContent(method: string | undefined, { status, body }: Reply): boolean {
   return body !== null && method !== "HEAD" && status !== 204 && status !== 205 && status !== 304;
+}
+
+/** What is sent of the body. A lent body stays one only where `mayLend`: its sender gives it back when it has left. */
+export function bodyToSend(method: string, reply: Reply, mayLend: boolean): Reply["body"] {
+  if (!hasContent(method, reply)) return null;
+  return mayLend ? reply.body : ownBody(reply.body);
+}
+
+/** How the end of `body`, what is sent of the reply's, is marked in HTTP/1 (RFC 9112 §6.3). HEAD and 304 say how long it would be. */
+export function framingOf({ method, httpVersion, upgrade }: RequestFraming, { status, headers, body: given }: Reply, body: Reply["body"]): BodyFraming {
+  if (status === 204 || status === 101) return "none";
+  if (status === 205) return 0;
+  if (given === null) return method === "HEAD" || status === 304 ? "stated" : 0;
+  if (Buffer.isBuffer(given) || given instanceof LentBody) return given.byteLength;
+  if (body === null || statedLength(headers) !== Infinity) return "stated";
+  return httpVersion === "1.0" || upgrade !== null ? "until close" : "chunked";
+}
+
+export interface RequestFraming {
+  readonly method: string;
+  readonly httpVersion: string;
+  /** The connection of a request for an upgrade ends with any other reply. */
+  readonly upgrade: string | null;
 }
 
 /** Bytes that Content-Length promises, Infinity where there is none, NaN where it is no plain number or stands there twice. */
@@ -73,7 +108,7 @@ export function withLength(headers: string[], method: string | undefined, { stat
   return withHeader(headers, "Content-Length", length) as string[];
 }
 
-/** Trailers that cannot be had are left out: the body is whole without them. */
+/** The reply's trailers. A plugin's function that fails gives none: the body is whole without them. */
 export function replyTrailers(call: Call, { trailers }: Reply): HeaderList {
   if (trailers === undefined) return NONE;
   try {

@@ -30,29 +30,16 @@ export function replyText({ status, reason, headers }: Pick<Reply, "status" | "r
   for (let i = 0; i < headers.length; i += 2) {
     const name = headers[i]!;
     let value = headers[i + 1]!;
-    switch (name.length) {
-      case 4:
-        if (name.toLowerCase() === "date") hasDate = true;
-        break;
-      case 14: {
-        if (name.toLowerCase() !== "content-length") break;
+    if (KNOWN_LENGTHS.has(name.length)) {
+      const lower = name.toLowerCase();
+      if (OWN.has(lower) || (lower === "trailer" && framing !== "chunked")) continue;
+      if (lower === "date") hasDate = true;
+      else if (lower === "content-length") {
         if (hasLength) continue;
         hasLength = true;
         if (typeof framing === "number") value = String(framing);
         else if (!DIGITS.test(value)) throw new TypeError(`the Content-Length "${value}" is not a number`);
-        break;
       }
-      case 7:
-        if (framing !== "chunked" && name.toLowerCase() === "trailer") continue;
-        if (name.toLowerCase() === "upgrade") continue;
-        break;
-      case 10:
-      case 12:
-      case 16:
-      case 17:
-        if (OWN.has(name.toLowerCase())) continue;
-        break;
-      default:
     }
     // A colon in a name would move the rest of the name into the value, which the look at the whole text cannot see.
     if (name.includes(":")) throw new TypeError(`the name of the header "${name}" has a colon`);
@@ -74,7 +61,8 @@ export function replyText({ status, reason, headers }: Pick<Reply, "status" | "r
 
 const DIGITS = /^\d+$/;
 /** Headers that the gateway sets itself. */
-const OWN = new Set(["connection", "keep-alive", "x-request-id", "proxy-connection", "transfer-encoding"]);
+const OWN = new Set(["connection", "keep-alive", "x-request-id", "proxy-connection", "transfer-encoding", "upgrade"]);
+const KNOWN_LENGTHS = new Set([...OWN, "date", "content-length", "trailer"].map((name) => name.length));
 
 /** The end of a chunked body: the last chunk and the trailers. Trailers that HTTP cannot carry are left out; the body is whole without them. */
 export function lastChunk(trailers: HeaderList): string {

@@ -1,7 +1,8 @@
 /**
- * The body of a request while it arrives on a client's connection, with back-pressure.
+ * The body of a request while it arrives on a connection of our own codec, with back-pressure and within its limit.
  */
 import { Readable } from "node:stream";
+import { Fault } from "../base/errors.ts";
 import { NO_TRAILERS } from "../http/body_reader.ts";
 import type { HeaderList } from "../http/headers.ts";
 
@@ -13,13 +14,26 @@ export interface BodySource {
 export class RequestBody extends Readable {
   /** Complete once the body has ended. */
   trailers: HeaderList = NO_TRAILERS;
+  /** Bytes that have arrived. */
+  received = 0;
   readonly #source: BodySource;
+  readonly #maxBytes: number;
 
-  constructor(source: BodySource) {
+  /** `maxBytes` 0: no limit. */
+  constructor(source: BodySource, maxBytes: number) {
     super();
     this.#source = source;
+    this.#maxBytes = maxBytes;
     // The error of a body that nobody reads must not end the process.
     this.on("error", ignore);
+  }
+
+  /** Adds what has arrived; false: the reader wants no more for now. */
+  arrived(bytes: Buffer): boolean {
+    this.received += bytes.length;
+    if (this.#maxBytes === 0 || this.received <= this.#maxBytes) return this.push(bytes);
+    this.destroy(new Fault("body_too_large", `the body has more than ${this.#maxBytes} bytes`));
+    return true;
   }
 
   override _read(): void {

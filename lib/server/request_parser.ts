@@ -1,6 +1,6 @@
 /**
  * Reads HTTP/1 requests from the bytes of one connection (RFC 9112), without any of the leniency the RFC permits: a request that two
- * readers could understand differently is refused. Answering requests is `client_connection.ts`.
+ * readers could understand differently is refused.
  *
  * ```
  *          request line and fields            body, if any
@@ -31,6 +31,32 @@ export interface RequestSink extends BodySink {
   ended(): void;
 }
 
+/** Joins the bytes that a parser has not used with those that follow. */
+export class Pieces {
+  /** Our own memory that they lie in, with room behind them; null where they lie in what was read. */
+  #memory: Buffer | null = null;
+
+  /** Memory doubles as it fills: a head in single bytes would otherwise be copied for each of them. */
+  joined(rest: Buffer, chunk: Buffer): Buffer {
+    const length = rest.length + chunk.length;
+    let memory = this.#memory;
+    let start = rest.byteOffset;
+    if (memory === null || rest.buffer !== memory.buffer || start + length > memory.length) {
+      memory = Buffer.allocUnsafeSlow(rest.length > chunk.length ? 2 * length : length);
+      memory.set(rest);
+      start = 0;
+      this.#memory = memory;
+    }
+    memory.set(chunk, start + rest.length);
+    return memory.subarray(start, start + length);
+  }
+
+  /** Everything has been used. */
+  forget(): void {
+    this.#memory = null;
+  }
+}
+
 export type HeadLimits = Pick<Limits, "maxHeaderBytes" | "maxUriBytes" | "maxHeaders">;
 
 export class RequestParser {
@@ -41,8 +67,7 @@ export class RequestParser {
   #hasSkippedLine = false;
   /** Bytes of an incomplete head that have been checked, and the part of the head that they end in. */
   #checked = 0;
-  #part: Part = "start";
-  #targetBytes = 0;
+  #part = START;
 
   constructor(sink: RequestSink) {
     this.#sink = sink;
@@ -67,8 +92,7 @@ export class RequestParser {
     this.#state = "head";
     this.#hasSkippedLine = false;
     this.#checked = 0;
-    this.#part = "start";
-    this.#targetBytes = 0;
+    this.#part = START;
   }
 
   /**
@@ -83,7 +107,7 @@ export class RequestParser {
     }
     if (!this.#isInBody) return at;
     const end = this.#body.read(chunk, at, this.#sink);
-    if (end < 0) return this.#refuse(this.#body.isTooLong ? "headers_too_large" : "bad_request", this.#body.fault!);
+    if (end < 0) return this.#refuse({ code: this.#body.isTooLong ? "headers_too_large" : "bad_request", message: this.#body.fault! });
     if (this.#body.isOver) {
       this.#state = "over";
       this.#sink.ended();
@@ -96,29 +120,32 @@ export class RequestParser {
     // A client may send one empty line before a request (RFC 9112 §2.2).
     if (chunk[0] === CR && !this.#hasSkippedLine) {
       if (chunk.length === 1) return 0;
-      if (chunk[1] !== LF) return this.#refuse("bad_request", "a line ends with CR alone");
+      if (chunk[1] !== LF) return this.#refuse({ code: "bad_request", message: "a line ends with CR alone" });
       this.#hasSkippedLine = true;
       at = 2;
-      if (chunk.length === 2) return at;
     }
-    let text = "";
-    let end = -1;
-    if (this.#checked === 0) {
-      // Most heads are short; the body behind them need not be decoded.
-      text = chunk.toString("latin1", at, Math.min(chunk.length, at + USUAL_HEAD_BYTES));
-      end = text.indexOf(HEAD_END);
+    const most = limits.maxHeaderBytes + HEAD_END_BYTES;
+    const end = Math.min(chunk.length, at + most);
+    let part = this.#part;
+    let i = at + this.#checked;
+    for (; i < end; i++) {
+      const next = NEXT[part + chunk[i]!]!;
+      if (next === part) continue;
+      if (next === REFUSED) return this.#refuse(requestLineFault(chunk.subarray(at, i), limits) ?? (part <= REQUEST_LINE_END ? BAD_LINE : BAD_FIELD));
+      if (next === WHOLE) {
+        const text = chunk.toString("latin1", at, i + 1);
+        if (!isRequestLine(text)) return this.#refuse(requestLineFault(chunk.subarray(at, i), limits)!);
+        return this.#begin(readHead(text, limits, underscores), chunk, i + 1);
+      }
+      part = next;
     }
-    if (end < 0) {
-      // The end may have begun in what was checked before.
-      const found = chunk.indexOf(HEAD_END, at + Math.max(0, this.#checked - HEAD_END.length));
-      if (found < 0) return this.#check(chunk, at, limits);
-      end = found - at;
-      if (end <= limits.maxHeaderBytes) text = chunk.toString("latin1", at, found + HEAD_END.length);
-    } else if (text.length > end + HEAD_END.length) text = text.slice(0, end + HEAD_END.length);
-    if (end > limits.maxHeaderBytes || !HEAD.test(text)) return this.#check(chunk, at, limits);
-    const head = readHead(text, limits, underscores);
-    if (!METHODS.has(head.method)) return this.#check(chunk, at, limits);
-    return this.#begin(head, chunk, at + end + HEAD_END.length);
+    // The first byte that no valid head can have decides: the fault does not depend on the pieces in which a head arrives.
+    const lineFault = this.#part > REQUEST_LINE_END ? null : requestLineFault(chunk.subarray(at, i), limits);
+    if (lineFault !== null) return this.#refuse(lineFault);
+    if (i - at === most) return this.#refuse(LARGE_HEAD);
+    this.#part = part;
+    this.#checked = i - at;
+    return at;
   }
 
   /** The body begins at `at`. */
@@ -141,28 +168,8 @@ export class RequestParser {
     return at;
   }
 
-  /**
-   * Checks byte by byte what is new of a head that is incomplete, too long or malformed. The first byte that no valid head can have decides,
-   * so the fault does not depend on the pieces in which a head arrives, and none is held beyond its limits.
-   */
-  #check(chunk: Buffer, at: number, { maxHeaderBytes, maxUriBytes }: HeadLimits): number {
-    const most = maxHeaderBytes + HEAD_END.length;
-    const end = Math.min(chunk.length, at + most);
-    for (let i = at + this.#checked; i < end; i++) {
-      const part = this.#part;
-      const next = NEXT[part][chunk[i]!];
-      if (next === undefined) return this.#refuse("bad_request", REQUEST_LINE_PARTS.has(part) ? BAD_LINE : "a header line is malformed");
-      if (next === "target" && part === "target" && ++this.#targetBytes > maxUriBytes) return this.#refuse("uri_too_long", "the request target is too long");
-      if (part === "request line end" && !isRequestLine(chunk.toString("latin1", at, i + 1))) return this.#refuse("bad_request", BAD_LINE);
-      this.#part = next;
-    }
-    if (chunk.length - at >= most) return this.#refuse("headers_too_large", "the head is too large");
-    this.#checked = chunk.length - at;
-    return at;
-  }
-
-  #refuse(code: ErrorCode, message: string): number {
-    this.fault = { code, message };
+  #refuse(fault: ParseFault): number {
+    this.fault = fault;
     return -1;
   }
 }
@@ -171,33 +178,51 @@ const CR = 0x0d;
 const LF = 0x0a;
 const SPACE = 0x20;
 const TAB = 0x09;
-const HEAD_END = "\r\n\r\n";
-const USUAL_HEAD_BYTES = 1024;
-/** Those that node's own parser knows: a method that nobody has heard of is a mistake, or an attempt to confuse a reader. */
-const METHODS: ReadonlySet<string> = new Set(http.METHODS);
+const HEAD_END_BYTES = 4;
+
+const BAD_LINE: ParseFault = { code: "bad_request", message: "this is not an HTTP/1.1 request line" };
+const LONG_TARGET: ParseFault = { code: "uri_too_long", message: "the request target is too long" };
+const BAD_FIELD: ParseFault = { code: "bad_request", message: "a header line is malformed" };
+const LARGE_HEAD: ParseFault = { code: "headers_too_large", message: "the head is too large" };
+
+/** What is wrong with the request line, or with the beginning of one; null for a valid one. */
+function requestLineFault(head: Buffer, { maxUriBytes }: HeadLimits): ParseFault | null {
+  const target = head.indexOf(SPACE) + 1;
+  const targetEnd = target === 0 ? 0 : head.indexOf(SPACE, target);
+  if ((targetEnd < 0 ? head.length : targetEnd) - target > maxUriBytes) return LONG_TARGET;
+  const end = head.indexOf(LF);
+  return end < 0 || isRequestLine(head.toString("latin1", 0, end + 1)) ? null : BAD_LINE;
+}
 
 /**
- * RFC 9112 §3, §5 without the leniency it permits: one space between the parts of the request line, CR LF at each line's end, no line folding
- * (§5.2), no white space before a colon (§5.1), no control characters in values (RFC 9110 §5.5), no version but HTTP/1.0 and HTTP/1.1. The
- * target is a path, a URL, or for OPTIONS `*` (§3.2); CONNECT's authority is refused with its method.
+ * The request line of RFC 9112 §3: one space between its parts, a version of HTTP/1.0 or HTTP/1.1, and as the target a path, a URL, or for
+ * OPTIONS `*` (§3.2). CONNECT's authority is refused with its method.
  */
 const AUTHORITY = String.raw`(?:[\w.~%!$&'()*+,;=:-]*@)?[\w.~%!$&'()*+,;=:[\]-]*`;
 const TARGET = String.raw`(?:/[\x21-\x7e]*|[A-Za-z]+://${AUTHORITY}(?:[/?][\x21-\x7e]*)?)`;
-const LINE = String.raw`(?:[A-Z][A-Z-]* ${TARGET}|OPTIONS \*|CONNECT [\x21-\x7e]+) HTTP/1\.[01]\r\n`;
-const HEAD = new RegExp(String.raw`^${LINE}(?:[!#$%&'*+.^_\x60|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n)*\r\n$`);
-const REQUEST_LINE = new RegExp(`^${LINE}$`);
+const REQUEST_LINE = new RegExp(String.raw`^(?:[A-Z][A-Z-]* ${TARGET}|OPTIONS \*|CONNECT [\x21-\x7e]+) HTTP/1\.[01]\r\n`);
+/** Those that node's own parser knows: a method that nobody has heard of is a mistake, or an attempt to confuse a reader. */
+const METHODS: ReadonlySet<string> = new Set(http.METHODS);
 
-const BAD_LINE = "this is not an HTTP/1.1 request line";
-
-function isRequestLine(line: string): boolean {
-  return REQUEST_LINE.test(line) && METHODS.has(line.slice(0, line.indexOf(" ")));
+/** Whether `text` begins with a request line. */
+function isRequestLine(text: string): boolean {
+  return REQUEST_LINE.test(text) && METHODS.has(text.slice(0, text.indexOf(" ")));
 }
 
-type Part = "start" | "method" | "target" | "version" | "request line end" | "line start" | "name" | "value" | "line end" | "head end";
-const REQUEST_LINE_PARTS: ReadonlySet<Part> = new Set(["start", "method", "target", "version", "request line end"]);
+const PARTS = ["refused", "start", "method", "target", "version", "request line end", "line start", "name", "value", "line end", "head end", "whole"] as const;
+type Part = (typeof PARTS)[number];
+const [REFUSED, START, REQUEST_LINE_END, WHOLE] = [row("refused"), row("start"), row("request line end"), row("whole")];
 
-/** The parts of a head in their order: the bytes that may follow in each, and the part that these lead to. */
-const NEXT = steps([
+/** Where the row of a part begins in `NEXT`, by which the part is known. */
+function row(part: Part): number {
+  return PARTS.indexOf(part) * 256;
+}
+
+/**
+ * The bytes that may follow in each part of a head, and the part that these lead to (RFC 9112 §3, §5): CR LF at each line's end, no line
+ * folding (§5.2), no white space before a colon (§5.1), no control characters in values (RFC 9110 §5.5).
+ */
+const GRAMMAR: readonly (readonly [part: Part, bytes: RegExp, next: Part])[] = [
   ["start", /[A-Z]/, "method"],
   ["method", /[A-Z-]/, "method"],
   ["method", / /, "target"],
@@ -213,16 +238,12 @@ const NEXT = steps([
   ["value", /[\t\x20-\x7e\x80-\xff]/, "value"],
   ["value", /\r/, "line end"],
   ["line end", /\n/, "line start"],
-  ["head end", /\n/, "head end"],
-]);
-
-function steps(grammar: readonly (readonly [part: Part, bytes: RegExp, next: Part])[]): Readonly<Record<Part, readonly (Part | undefined)[]>> {
-  const found = {} as Record<Part, (Part | undefined)[]>;
-  for (const [part, bytes, next] of grammar) {
-    found[part] ??= [];
-    for (let byte = 0; byte < 256; byte++) if (bytes.test(String.fromCharCode(byte))) found[part][byte] = next;
-  }
-  return found;
+  ["head end", /\n/, "whole"],
+];
+/** The row of the next part, at each byte in the row of a part. */
+const NEXT = new Uint16Array(PARTS.length * 256);
+for (const [part, bytes, next] of GRAMMAR) {
+  for (let byte = 0; byte < 256; byte++) if (bytes.test(String.fromCharCode(byte))) NEXT[row(part) + byte] = row(next);
 }
 
 /** Whether white space with a tab stands before `end`. */
@@ -235,7 +256,7 @@ function hasTabBefore(text: string, end: number): boolean {
 const NEVER_TABBED = new Set(["connection", "content-length", "transfer-encoding", "upgrade"]);
 const TABBED = malformed("A header about the connection or the length of the body has a tab behind its value.");
 
-/** The parts of a head that `HEAD` matches. Header lines beyond `maxHeaders` are not read: the request is refused for them. */
+/** The parts of a well-formed head. Header lines beyond `maxHeaders` are not read: the request is refused for them. */
 function readHead(text: string, { maxHeaders }: HeadLimits, underscores: Underscores): RequestHead {
   const methodEnd = text.indexOf(" ");
   const lineEnd = text.indexOf("\r\n");

@@ -40,21 +40,21 @@ const LONG = "the trailers of the message have more than 16384 bytes";
 const SIZE_LINE = "the line of a chunk's size is malformed";
 const TRAILER = "a trailer is malformed";
 
-const taken = (title: string, framing: Framing, bytes: string, read: string): BodyCase => ({ title, framing, bytes, read, fault: null });
+const accepted = (title: string, framing: Framing, bytes: string, read: string): BodyCase => ({ title, framing, bytes, read, fault: null });
 const refused = (title: string, bytes: string, read: string, fault: string): BodyCase => ({ title, framing: "chunked", bytes, read, fault });
 
 export const BODY_CASES: readonly BodyCase[] = [
-  taken("a body of known length with something behind it", 4, "goodmore", "good. +4"),
-  taken("a body of known length that has not ended", 4, "goo", "goo…"),
-  taken("a body until the connection ends", "until close", "all of it", "all of it"),
-  taken("no chunks", "chunked", "0\r\n\r\n", ""),
-  taken("chunks with something behind them", "chunked", "2\r\nab\r\n1\r\nc\r\n0\r\n\r\nrest", "abc +4"),
-  taken("a chunk of which the end is missing", "chunked", "2\r\nab", "ab…"),
-  taken("a last chunk of which the end is missing", "chunked", "0\r\n\r", "…"),
-  taken("extensions, and an upper-case size", "chunked", 'A;a;b="\\"\xe9\t"\r\n0123456789\r\n0;c=d\r\n\r\n', "0123456789"),
-  taken("trailers", "chunked", "0\r\nA:b\r\na: \t c \r\nB:\r\n\r\n", " <A|b|a|c|B|>"),
-  taken("a trailer Connection that ends nothing", "chunked", "0\r\nConnection: x\r\n\r\n", " <Connection|x>"),
-  taken("trailers of 16 KiB", "chunked", `0\r\n${`A: ${"b".repeat(1019)}\r\n`.repeat(16)}\r\n`, ` <${Array.from({ length: 16 }, () => `A|${"b".repeat(1019)}`).join("|")}>`),
+  accepted("a body of known length with something behind it", 4, "goodmore", "good. +4"),
+  accepted("a body of known length that has not ended", 4, "goo", "goo…"),
+  accepted("a body until the connection ends", "until close", "all of it", "all of it"),
+  accepted("no chunks", "chunked", "0\r\n\r\n", ""),
+  accepted("chunks with something behind them", "chunked", "2\r\nab\r\n1\r\nc\r\n0\r\n\r\nrest", "abc +4"),
+  accepted("a chunk of which the end is missing", "chunked", "2\r\nab", "ab…"),
+  accepted("a last chunk of which the end is missing", "chunked", "0\r\n\r", "…"),
+  accepted("extensions, and an upper-case size", "chunked", 'A;a;b="\\"\xe9\t"\r\n0123456789\r\n0;c=d\r\n\r\n', "0123456789"),
+  accepted("trailers", "chunked", "0\r\nA:b\r\na: \t c \r\nB:\r\n\r\n", " <A|b|a|c|B|>"),
+  accepted("a trailer Connection that ends nothing", "chunked", "0\r\nConnection: x\r\n\r\n", " <Connection|x>"),
+  accepted("trailers of 16 KiB", "chunked", `0\r\n${`A: ${"b".repeat(1019)}\r\n`.repeat(16)}\r\n`, ` <${Array.from({ length: 16 }, () => `A|${"b".repeat(1019)}`).join("|")}>`),
   refused("no size", "\r\n", "", "the size of a chunk is not a hexadecimal number"),
   refused("a size of fourteen digits", "00000000000001\r\n", "", "the size of a chunk is too large"),
   refused("a size without end", "1".repeat(20), "", "the size of a chunk is too large"),
@@ -75,7 +75,7 @@ export const BODY_CASES: readonly BodyCase[] = [
   refused("a trailer that ends with LF alone", "0\r\nA: b\n", "", TRAILER),
   refused("NUL in a trailer", "0\r\nA: \0\r\n", "", TRAILER),
   ...["Content-Length", "TRANSFER-ENCODING", "Connection", "Proxy-Connection"].map((name) =>
-    refused(`the trailer ${name}`, `0\r\n${name}: 4, close\r\n`, "", "a trailer speaks of the framing of its message or ends its connection"),
+    refused(`the trailer ${name}`, `0\r\n${name}: 4, close\r\n`, "", "a trailer is about the framing of its message or ends its connection"),
   ),
   refused("trailers of more than 16 KiB", `0\r\n${`A: ${"b".repeat(1019)}\r\n`.repeat(16)}A:\r\n`, "", LONG),
   refused("a trailer of more than 16 KiB that has not ended", `0\r\nA: ${"b".repeat(16_400)}`, "", LONG),

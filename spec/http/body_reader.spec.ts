@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { BODY_CASES, readBody } from "./body_reader.cases.ts";
 import { BodyReader, trimmed } from "../../lib/http/body_reader.ts";
 
@@ -6,7 +6,7 @@ describe.each(BODY_CASES)("$title", ({ framing, bytes, read, fault }) => {
   const all = Buffer.from(bytes, "latin1");
   const expected = { read, fault };
 
-  test("is read so in one piece, byte by byte, and however it is split in two", () => {
+  it("is read alike in one piece, byte by byte, and split in two at any place", () => {
     expect(readBody(framing, [all])).toEqual(expected);
     expect(readBody(framing, Array.from(all, (byte) => Buffer.of(byte))), "byte by byte").toEqual(expected);
     expect(readBody(framing, [all], Buffer.from("before")), "behind other bytes").toEqual(expected);
@@ -16,7 +16,7 @@ describe.each(BODY_CASES)("$title", ({ framing, bytes, read, fault }) => {
   });
 });
 
-test("one reader reads one body after another, and keeps nothing of the last", () => {
+it("reads one body after another with one reader, and keeps nothing of the last", () => {
   const reader = new BodyReader();
   const bodies: string[] = [];
   const sink = { body: (bytes: Buffer) => void bodies.push(bytes.toString()) };
@@ -32,7 +32,7 @@ test("one reader reads one body after another, and keeps nothing of the last", (
   expect(bodies).toEqual(["x", "yz"]);
 });
 
-test("a body of known length tells that it is at its end while its last bytes are given", () => {
+it("reports the end of a body of known length together with its last bytes", () => {
   const reader = new BodyReader();
   const ends: boolean[] = [];
   const sink = { body: () => void ends.push(reader.isAtEnd) };
@@ -42,7 +42,7 @@ test("a body of known length tells that it is at its end while its last bytes ar
   expect([ends, reader.isOver]).toEqual([[false, true], true]);
 });
 
-test("a body that lasts until the connection ends is over when that is said", () => {
+it("ends a body without a length when end() is called", () => {
   const reader = new BodyReader();
   const bodies: string[] = [];
   reader.begin("until close");
@@ -52,7 +52,7 @@ test("a body that lasts until the connection ends is over when that is said", ()
   expect([reader.isOver, reader.isUntilClose, bodies]).toEqual([true, false, ["ab"]]);
 });
 
-test("a whole chunk is given as it is, without a copy", () => {
+it("passes a whole chunk on without a copy", () => {
   const reader = new BodyReader();
   const chunk = Buffer.from("whole");
   for (const framing of [5, "until close"] as const) {
@@ -61,7 +61,7 @@ test("a whole chunk is given as it is, without a copy", () => {
   }
 });
 
-test("trailers that are too long are told from malformed ones", () => {
+it("reports trailers that are too long apart from malformed ones", () => {
   const reader = new BodyReader();
   reader.begin("chunked");
   expect(reader.read(Buffer.from(`0\r\nA: ${"b".repeat(17_000)}`), 0, { body() {} })).toBe(-1);
@@ -72,6 +72,6 @@ test("trailers that are too long are told from malformed ones", () => {
   expect(other.isTooLong).toBe(false);
 });
 
-test.each([["  a b\t ", "a b"], ["", ""], [" \t", ""], ["a", "a"]])("%j without white space at its ends is %j", (text, bare) => {
+it.each([["  a b\t ", "a b"], ["", ""], [" \t", ""], ["a", "a"]])("trims %j to %j", (text, bare) => {
   expect(trimmed(text, 0, text.length)).toBe(bare);
 });

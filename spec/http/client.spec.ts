@@ -49,7 +49,7 @@ describe("a request", () => {
     expect(origin.seen).toHaveLength(1);
   });
 
-  it("uses a connection again, and after a closed one another", async () => {
+  it("reuses a kept connection, and opens a new one after it has closed", async () => {
     const origin = await backend();
     const asking = client();
     for (let i = 0; i < 3; i++) await asking.ask(to(origin.port));
@@ -60,7 +60,7 @@ describe("a request", () => {
     expect(origin.connections.total).toBe(2);
   });
 
-  it("is sent again where the kept connection breaks under it, once, and only if that does no harm", async () => {
+  it("is retried once on a new connection where the kept one breaks, if the method is GET or HEAD", async () => {
     let served = 0;
     const origin = await byteBackend((socket) => {
       let nth = 0;
@@ -73,7 +73,7 @@ describe("a request", () => {
     expect(await failure(asking.ask(to(origin.port, { method: "POST", body: Buffer.from("x") })))).toBe("unreachable");
   });
 
-  it("takes no connection whose request was answered before it was read", async () => {
+  it("does not reuse a connection whose request was answered before it was read", async () => {
     const origin = await byteBackend((socket) => {
       // Nothing that has come after its first bytes is ever read.
       socket.once("data", () => void socket.pause().write("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"));
@@ -85,7 +85,7 @@ describe("a request", () => {
     expect(origin.connections).toBe(2);
   });
 
-  it("goes over HTTPS to servers that are verified, and to no others", async () => {
+  it("goes over HTTPS only to servers whose certificate is verified", async () => {
     const url = await secureServer();
     expect((await client({ tls: { ca: Buffer.from(CA.cert) } }).ask(to(0, { url }))).body.toString()).toBe("secure");
     expect(await failure(client().ask(to(0, { url })))).toBe("unreachable");
@@ -123,11 +123,11 @@ async function secureServer(options: https.ServerOptions = {}): Promise<URL> {
 }
 
 describe("a request fails", () => {
-  it("where nobody listens", async () => {
+  it("where no server listens", async () => {
     expect(await failure(client().ask(to(await closedPort())))).toBe("unreachable");
   });
 
-  it("when its time is over, be it before the head or in the middle of the body", async () => {
+  it("when its time is over, before the head or in the middle of the body", async () => {
     const clock = manualClock();
     const begun = gate();
     const silent = await rawBackend(() => begun.open());
@@ -155,7 +155,7 @@ describe("a request fails", () => {
     expect((await client().ask(to(origin.port, { maxBytes: 1025 }))).body).toHaveLength(1025);
   });
 
-  it("when it is given up, before and meanwhile; the connection goes", async () => {
+  it("when its signal aborts, before or while it is sent, and closes its connection", async () => {
     const begun = gate();
     const origin = await rawBackend(() => begun.open());
     const controller = new AbortController();
@@ -186,7 +186,7 @@ describe("a request fails", () => {
 });
 
 describe("a client that is closed", () => {
-  it("keeps no connection, lets what is under way end, and can still be asked", async () => {
+  it("keeps no connection, lets requests under way end, and still accepts new ones", async () => {
     const clock = manualClock();
     const held = gate<() => void>();
     const origin = await rawBackend((request, response) => {

@@ -1,6 +1,6 @@
 import type { ServerResponse } from "node:http";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { DeliveryQueue, type OutboxOptions } from "../../lib/http/delivery_queue.ts";
+import { DeliveryQueue, type DeliveryQueueOptions } from "../../lib/http/delivery_queue.ts";
 import { backend, gate } from "../journeys/harness.ts";
 import { manualClock } from "../support/clock.ts";
 import { closedPort, type Origin } from "../support/origin.ts";
@@ -9,7 +9,7 @@ import { eventually } from "../support/raw_client.ts";
 const TIMEOUT_MS = 60_000;
 
 /** An outbox whose batches are texts with commas between them, and a clock by hand. */
-function outbox(port: number, options: Partial<OutboxOptions> = {}) {
+function outbox(port: number, options: Partial<DeliveryQueueOptions> = {}) {
   const clock = manualClock();
   /** For how long each timer was set, in order. */
   const timers: number[] = [];
@@ -51,8 +51,8 @@ const answering = (...statuses: readonly number[]) => {
   return backend((_request, response) => void response.writeHead(statuses[nth++] ?? 200).end());
 };
 
-describe("an Outbox", () => {
-  it("sends what has come together in its time, in one batch", async () => {
+describe("a delivery queue", () => {
+  it("sends the texts of one batch time in one request", async () => {
     const server = await backend();
     const { add, clock, made } = outbox(server.port, { batchSize: 10 });
     add("a", "b");
@@ -63,7 +63,7 @@ describe("an Outbox", () => {
     expect(batches(server)).toEqual(["a,b,c"]);
   });
 
-  it("sends a full batch at once, and the rest in its time", async () => {
+  it("sends a full batch at once, and the rest after its batch time", async () => {
     const server = await backend();
     const { add, clock, timers, made } = outbox(server.port, { batchSize: 2 });
     add("a", "b", "c");
@@ -114,14 +114,14 @@ describe("an Outbox", () => {
     expect(least).toBeLessThan(2);
   });
 
-  it("has room for a text of any size where nothing waits", async () => {
+  it("accepts a text of any size where nothing waits", async () => {
     const server = await backend();
     const { add, made } = outbox(server.port, { maxCharacters: 2 });
     add("abcdef");
     await eventually(() => made.sent === 1);
   });
 
-  it("tries the same bytes again after its pauses, spread by chance, then gives them up for the next", async () => {
+  it("retries the same bytes after randomised pauses, then drops them and sends the next batch", async () => {
     const server = await answering(503, 503, 503);
     const { add, clock, timers, told, made } = outbox(server.port, { random: () => 0.25 });
     add("a", "b");
@@ -174,7 +174,7 @@ describe("an Outbox", () => {
     expect(batches(server)).toEqual(["a", "b"]);
   });
 
-  it("goes by the status of an answer whose body is too large", async () => {
+  it("decides by the status of an answer whose body is too large", async () => {
     let tries = 0;
     const server = await backend((_request, response, body) => {
       const status = body.toString() === "a" ? 400 : tries++ === 0 ? 503 : 200;
@@ -189,7 +189,7 @@ describe("an Outbox", () => {
     expect(told).toEqual([[1, "the server answered with status 400"]]);
   });
 
-  it("tries again where no answer comes in time", async () => {
+  it("retries where no answer arrives in time", async () => {
     let tries = 0;
     const server = await backend((_request, response) => void (tries++ > 0 && response.end()));
     const { add, clock, timers, made } = outbox(server.port);
@@ -202,7 +202,7 @@ describe("an Outbox", () => {
     expect(tries).toBe(2);
   });
 
-  it("tries again where nobody listens, and says why it gave up", async () => {
+  it("retries where no server listens, and reports why it gave up", async () => {
     const { add, clock, timers, told, made } = outbox(await closedPort(), { pausesMs: [1_000] });
     add("a");
     await eventually(() => timers.at(-1) === 1_000);
@@ -211,7 +211,7 @@ describe("an Outbox", () => {
     expect(told).toEqual([[1, expect.stringContaining("ECONNREFUSED")]]);
   });
 
-  it("tells of losses once in its quiet time, and of those within it when that is over", async () => {
+  it("reports losses once in quietMs, and later ones when that is over", async () => {
     const server = await answering(400, 400, 400, 200);
     const { add, clock, told, made } = outbox(server.port);
     clock.advance(10_000);
@@ -225,8 +225,8 @@ describe("an Outbox", () => {
   });
 });
 
-describe("the end of an Outbox", () => {
-  it("sends what there is over the connection that it has, and keeps none", async () => {
+describe("closing a delivery queue", () => {
+  it("sends what waits over the open connection, and keeps none", async () => {
     const server = await backend();
     const { add, made } = outbox(server.port, { batchSize: 2 });
     add("a", "b", "c", "d", "e");
@@ -236,7 +236,7 @@ describe("the end of an Outbox", () => {
     await eventually(() => server.connections.open === 0);
   });
 
-  it("waits out no pause, and makes short ones", async () => {
+  it("ends the pause under way, and makes later ones short", async () => {
     const server = await answering(503, 503);
     const { add, clock, timers, made } = outbox(server.port, { pausesMs: [50_000, 40_000] });
     add("a");
@@ -248,7 +248,7 @@ describe("the end of an Outbox", () => {
     expect(made.sent).toBe(1);
   });
 
-  it("takes 900 ms at most where the server hangs, and tells of all that is lost", async () => {
+  it("takes at most 900 ms where the server hangs, and reports all that is lost", async () => {
     const server = await backend(() => {});
     const { add, clock, told, made } = outbox(server.port);
     add("a", "b", "c");
@@ -263,7 +263,7 @@ describe("the end of an Outbox", () => {
     await eventually(() => server.connections.open === 0);
   });
 
-  it("makes no bodies of what is not sent when its time is over", async () => {
+  it("encodes nothing more when its time is over", async () => {
     const server = await backend(() => {});
     const made: number[] = [];
     const encode = (texts: readonly string[]) => (made.push(texts.length), Buffer.from("body"));
@@ -276,7 +276,7 @@ describe("the end of an Outbox", () => {
     expect([box.lost, made]).toEqual([1_000, [1]]);
   });
 
-  it("loses a batch whose body cannot be made, says why, and sends the next one", async () => {
+  it("drops a batch that cannot be encoded, reports why, and sends the next one", async () => {
     const server = await backend();
     const encode = (texts: readonly string[]) => (texts[0] === "bad" ? Promise.reject(new Error("no memory")) : Promise.resolve(Buffer.from(texts[0]!)));
     const { add, told, made } = outbox(server.port, { encode });
@@ -285,7 +285,7 @@ describe("the end of an Outbox", () => {
     expect([batches(server), told, made.lost]).toEqual([["good"], [[1, "no memory"]], 1]);
   });
 
-  it("cuts a pause off when its time is over, and says what had gone wrong", async () => {
+  it("ends a pause when its time is over, and reports what had gone wrong", async () => {
     const server = await answering(503);
     const { add, clock, timers, told, made } = outbox(server.port);
     add("a");
@@ -297,7 +297,7 @@ describe("the end of an Outbox", () => {
     expect(told).toEqual([[1, "the server answered with status 503"]]);
   });
 
-  it("leaves what is added later as long as it had, and sends it at once", async () => {
+  it("sends what is added later at once, with as much time again", async () => {
     const server = await backend((_request, response, body) => void (body.toString() !== "stuck" && response.end()));
     const { add, clock, told, made } = outbox(server.port, { batchSize: 10 });
     await made.close();
@@ -314,7 +314,7 @@ describe("the end of an Outbox", () => {
     await eventually(() => made.sent === 2);
   });
 
-  it("sends what is added in the moment in which it ends", async () => {
+  it("sends what is added at the moment in which it ends", async () => {
     const server = await backend();
     const clock = manualClock();
     let ends = 0;
@@ -331,7 +331,7 @@ describe("the end of an Outbox", () => {
     expect(batches(server)).toEqual(["a", "late"]);
   });
 
-  it("tells of what is lost later no more often than before", async () => {
+  it("reports later losses no more often than before", async () => {
     const server = await backend((_request, response) => void response.writeHead(400).end());
     const { add, clock, told, made } = outbox(server.port);
     add("a", "b");
@@ -347,7 +347,7 @@ describe("the end of an Outbox", () => {
     expect(clock.pending).toBe(0);
   });
 
-  it("needs no server where there is nothing, and may be asked for twice", async () => {
+  it("needs no server where nothing waits, and may be called twice", async () => {
     const { clock, made } = outbox(await closedPort());
     await Promise.all([made.close(), made.close()]);
     await made.close();

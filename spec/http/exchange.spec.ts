@@ -6,7 +6,7 @@ import { madeUpExchange } from "../support/exercise.ts";
 const call = () => new Call({ id: "id-1", remoteAddress: "192.0.2.1", trustedRemote: true, startedAt: 5, inform: () => {} });
 
 describe("an exchange", () => {
-  it("with() changes a copy: the original stays, all other parts are the same", () => {
+  it("is copied by with(): the original stays, and all other parts are the same", () => {
     const body = Readable.from([]);
     const exchange = madeUpExchange({ body, params: { id: "7" } });
     const before = { ...exchange };
@@ -17,7 +17,7 @@ describe("an exchange", () => {
     expect(copy.body).toBe(body);
   });
 
-  it("every part can be told from every other: none is lost in a copy", () => {
+  it("keeps every part in a copy", () => {
     const exchange = madeUpExchange();
     for (const key of Object.keys(exchange) as (keyof Exchange)[]) {
       if (key === "call") continue;
@@ -26,7 +26,7 @@ describe("an exchange", () => {
     }
   });
 
-  it("copies share one call: its id, its notes, its end", () => {
+  it("shares one call with its copies: its id, its notes, its end", () => {
     const exchange = madeUpExchange({ call: call() });
     const copy = exchange.with({ identity: "alice" });
     copy.call.notes.identity = "alice";
@@ -37,7 +37,7 @@ describe("an exchange", () => {
 });
 
 describe("a call", () => {
-  it("tells whoever asked that the client is gone, in order, once", () => {
+  it("runs onAbort callbacks once, in order, when the client disconnects", () => {
     const told: string[] = [];
     const one = call();
     one.onAbort(() => told.push("first"));
@@ -49,7 +49,7 @@ describe("a call", () => {
     expect(one.aborted).toBe(true);
   });
 
-  it("tells who asks too late at once", () => {
+  it("runs an onAbort callback at once after the client has disconnected", () => {
     const one = call();
     one.abort();
     let told = false;
@@ -57,7 +57,7 @@ describe("a call", () => {
     expect(told).toBe(true);
   });
 
-  it("tells nobody once the reply is out", () => {
+  it("runs no onAbort callback once the reply is out", () => {
     const one = call();
     let told = false;
     one.onAbort(() => (told = true));
@@ -67,7 +67,7 @@ describe("a call", () => {
     expect([told, one.aborted]).toEqual([false, false]);
   });
 
-  it.each(["close", "abort"] as const)("tells once, after %s, that it is over, and who asks too late at once", (end) => {
+  it.each(["close", "abort"] as const)("runs onEnd callbacks once after %s, and later ones at once", (end) => {
     const told: string[] = [];
     const one = call();
     one.onAbort(() => told.push("aborted"));
@@ -79,7 +79,7 @@ describe("a call", () => {
     expect(told).toEqual(end === "close" ? ["over", "late"] : ["aborted", "over", "late"]);
   });
 
-  it("tells the others although one of them throws, which only the log hears of", () => {
+  it("runs the other callbacks although one throws, and notes the error for the log", () => {
     const told: string[] = [];
     const one = call();
     const fail = () => {
@@ -94,7 +94,7 @@ describe("a call", () => {
     expect(one.notes).toMatchObject({ code: null, fault: "what a plugin does at the end of a request failed: no" });
   });
 
-  it("has a signal that follows it, whenever it is first asked for", () => {
+  it("has a signal that aborts with it, whenever it is first asked for", () => {
     const early = call();
     const { signal } = early;
     expect(signal.aborted).toBe(false);

@@ -1,4 +1,4 @@
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import type { ErrorCode } from "../../lib/base/errors.ts";
 import { Call } from "../../lib/http/exchange.ts";
 import { grpcReply } from "../../lib/http/grpc.ts";
@@ -8,7 +8,7 @@ import { problem, problemReply, type Reply } from "../../lib/http/reply.ts";
 const call = () => new Call({ id: "1", remoteAddress: "", trustedRemote: false, startedAt: 0, inform: () => {} });
 const grpc = ["content-type", "application/grpc"];
 
-test.each<[ErrorCode, number]>([
+it.each<[ErrorCode, number]>([
   ["bad_request", 13],
   ["key_missing", 16],
   ["forbidden", 7],
@@ -21,14 +21,14 @@ test.each<[ErrorCode, number]>([
   ["request_timeout", 2],
   ["body_too_large", 2],
   ["internal", 2],
-])("%s becomes grpc-status %d, in headers alone, with status 200", (code, status) => {
+])("turns %s into grpc-status %d with HTTP status 200 and no body", (code, status) => {
   const own = call();
   const reply = grpcReply(own, grpc, problem(own, code));
   expect(reply).toMatchObject({ status: 200, body: null });
   expect(reply.headers.slice(0, 4)).toEqual(["content-type", "application/grpc", "grpc-status", String(status)]);
 });
 
-test("the message is title and detail, percent-encoded; other headers stay, those of the document do not", () => {
+it("sends title and detail percent-encoded as grpc-message, and keeps headers that do not describe the document", () => {
   const own = call();
   const made = problem(own, "rate_limited", { detail: "100 % für heute\n", headers: ["Retry-After", "3"] });
   const { headers } = grpcReply(own, ["Content-Type", "application/grpc+proto"], made);
@@ -37,29 +37,29 @@ test("the message is title and detail, percent-encoded; other headers stay, thos
   expect(headerValue(headers, "content-length")).toBeUndefined();
 });
 
-test("a plugin's own error is one too", () => {
+it("turns a plugin's own error into a gRPC error", () => {
   const own = call();
   const reply = grpcReply(own, grpc, problemReply(own, { code: "teapot", status: 403, title: "No coffee" }));
   expect(reply.headers).toEqual(["content-type", "application/grpc", "grpc-status", "7", "grpc-message", "No coffee"]);
 });
 
-test.each(["application/grpc", "application/grpc+proto", "APPLICATION/GRPC+json", "application/grpc; charset=x"])("%s is gRPC", (type) => {
+it.each(["application/grpc", "application/grpc+proto", "APPLICATION/GRPC+json", "application/grpc; charset=x"])("treats %s as gRPC", (type) => {
   const own = call();
   expect(grpcReply(own, ["content-type", type], problem(own, "internal")).status).toBe(200);
 });
 
-test.each(["application/grpc-web", "application/grpc-web+proto", "application/json", "text/application/grpc"])("%s is not gRPC", (type) => {
+it.each(["application/grpc-web", "application/grpc-web+proto", "application/json", "text/application/grpc"])("does not treat %s as gRPC", (type) => {
   const own = call();
   const made = problem(own, "internal");
   expect(grpcReply(own, ["content-type", type], made)).toBe(made);
 });
 
-test("what an upstream answers stays as it is, even a problem document", () => {
+it("leaves an upstream's reply as it is, even a problem document", () => {
   const reply: Reply = { status: 503, headers: ["content-type", "application/problem+json"], body: Buffer.from("{}") };
   expect(grpcReply(call(), grpc, reply)).toBe(reply);
 });
 
-test("a plugin's answer that is no problem document stays as it is", () => {
+it("leaves a plugin's reply that is no problem document as it is", () => {
   const own = call();
   own.fail("odd");
   const reply: Reply = { status: 503, headers: ["content-type", "text/plain"], body: Buffer.from("no") };

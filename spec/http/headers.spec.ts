@@ -35,7 +35,7 @@ describe("reading", () => {
     });
   });
 
-  it("never takes a value for a name", () => {
+  it("never reads a value as a name", () => {
     expect(headerValue(["x", "host", "y", "z"], "host")).toBeUndefined();
     expect(withoutHeader(["x", "host", "host", "x"], "host")).toEqual(["x", "host"]);
   });
@@ -48,12 +48,12 @@ describe("changing", () => {
     });
   });
 
-  it("withoutHeader gives back the very list when there is nothing to drop", () => {
+  it("withoutHeader returns the same list when there is nothing to drop", () => {
     const list = ["A", "1"];
     expect(withoutHeader(list, "b")).toBe(list);
   });
 
-  it("withHeader leaves one, in the place of the first, else at the end", () => {
+  it("withHeader leaves one line, in the place of the first or at the end", () => {
     always((list, name) => {
       const pairs = pairsOf(list);
       const first = pairs.findIndex(named(name));
@@ -85,15 +85,15 @@ describe("withoutNamed (RFC 9110 §7.6.1)", () => {
     expect(withoutNamed(["Connection", value, ...fields])).toEqual([...left, ...stay]);
   });
 
-  it("looks at every line of Connection, wherever it stands", () => {
+  it("reads every line of Connection, wherever it stands", () => {
     expect(withoutNamed(["X-A", "1", "connection", "x-b", "X-B", "2", "CONNECTION", "x-a, close"])).toEqual(["CONNECTION", "close"]);
   });
 
-  it("gives back the same list where nothing is named", () => {
+  it("returns the same list where nothing is named", () => {
     for (const list of [["A", "1"], ["Connection", "keep-alive", "A", "1"], ["Connection", "Upgrade", "Upgrade", "websocket"]]) expect(withoutNamed(list)).toBe(list);
   });
 
-  it("leaves nothing that endToEnd would drop for its name", () => {
+  it("leaves nothing that endToEnd would drop because Connection names it", () => {
     always((list) => expect(endToEnd(withoutNamed(list))).toEqual(endToEnd(list)));
   });
 });

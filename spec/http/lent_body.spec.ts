@@ -1,5 +1,5 @@
 import { setImmediate as nextRound } from "node:timers/promises";
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import { LentBody, ownBody } from "../../lib/http/lent_body.ts";
 
 /** A body of `text` in memory that is overwritten as soon as it is given back. */
@@ -13,22 +13,22 @@ function lending(text: string) {
   return { body, memory, seen };
 }
 
-test("who sends it has the very bytes, until they are given back", () => {
+it("lends its sender the very bytes until they are given back", () => {
   const { body, memory, seen } = lending("abc");
   expect(body.byteLength).toBe(3);
   expect(body.isUntouched).toBe(true);
   expect(body.lend()).toBe(memory);
   expect(seen.givenBack).toBe(0);
   body.giveBack();
-  expect(body.isTaken).toBe(true);
+  expect(body.isLent).toBe(true);
   body.giveBack();
   expect(seen.givenBack).toBe(1);
 });
 
-test("what has been lent cannot be lent or read by another, and ending the stream does not give it back", async () => {
+it("cannot be lent again or read once it is lent, and keeps its memory when the stream is destroyed", async () => {
   const { body, seen } = lending("abc");
   body.lend();
-  expect(body.isTaken).toBe(true);
+  expect(body.isLent).toBe(true);
   expect(body.isUntouched).toBe(false);
   expect(() => body.lend()).toThrow("somebody reads");
   expect(() => body.own()).toThrow("somebody reads");
@@ -40,7 +40,7 @@ test("what has been lent cannot be lent or read by another, and ending the strea
   expect(seen.givenBack).toBe(0);
 });
 
-test("who reads it as a stream has bytes of his own", async () => {
+it("gives readers of the stream a copy, and its memory back", async () => {
   const { body, seen } = lending("abc");
   const chunks: Buffer[] = [];
   for await (const chunk of body) chunks.push(chunk as Buffer);
@@ -48,16 +48,16 @@ test("who reads it as a stream has bytes of his own", async () => {
   expect(seen.givenBack).toBe(1);
 });
 
-test("who asks for bytes of his own has them, and the memory is free", () => {
+it("gives a copy with own(), and its memory back", () => {
   const { body, seen } = lending("abc");
-  expect(body.isTaken).toBe(false);
+  expect(body.isLent).toBe(false);
   expect(body.own().toString()).toBe("abc");
-  expect(body.isTaken).toBe(true);
+  expect(body.isLent).toBe(true);
   expect(seen.givenBack).toBe(1);
   expect(body.isUntouched).toBe(false);
 });
 
-test.each<[string, (body: LentBody) => unknown]>([
+it.each<[string, (body: LentBody) => unknown]>([
   ["listens for its bytes", (body) => body.on("data", () => {})],
   ["waits for its end", (body) => body.once("end", () => {})],
   ["waits for somebody to read", (body) => body.on("newListener", () => {})],
@@ -68,23 +68,23 @@ test.each<[string, (body: LentBody) => unknown]>([
   ["pipes it", (body) => body.pipe(process.stderr, { end: false })],
   ["has destroyed it", (body) => body.destroy()],
   ["hears of its errors", (body) => body.on("error", () => {}).on("close", () => {})],
-])("nothing is lent where somebody %s", async (_who, touch) => {
+])("cannot be lent where somebody %s", async (_who, touch) => {
   const { body } = lending("");
   touch(body);
-  expect(body.isTaken).toBe(false);
+  expect(body.isLent).toBe(false);
   expect(body.isUntouched).toBe(false);
   expect(() => body.lend()).toThrow("somebody reads");
   await nextRound();
 });
 
-test("given up unread, it gives its memory back, and its error is nobody's", async () => {
+it("gives its memory back when it is destroyed unread, without an unhandled error", async () => {
   const { body, seen } = lending("abc");
   body.destroy(new Error("given up"));
   await nextRound();
   expect(seen.givenBack).toBe(1);
 });
 
-test("a body as its sender may keep it: a lent one as bytes of his own, one that somebody reads and any other as they are", () => {
+it("ownBody copies an untouched lent body, and returns any other body as it is", () => {
   const { body, seen } = lending("abc");
   expect(String(ownBody(body))).toBe("abc");
   expect(seen.givenBack).toBe(1);

@@ -23,7 +23,7 @@ describe("a problem (RFC 9457)", () => {
     expect(problemOf(reply)["detail"]).toBe("нет");
   });
 
-  it("carries headers of its own behind the framing ones", () => {
+  it("has the given headers behind its framing", () => {
     expect(problem(call(), "rate_limited", { headers: ["Retry-After", "3"] }).headers.slice(-2)).toEqual(["Retry-After", "3"]);
   });
 
@@ -34,7 +34,7 @@ describe("a problem (RFC 9457)", () => {
     expect(String(reply.body)).not.toContain("10.0.0.1");
   });
 
-  it("may be of a plugin's own kind", () => {
+  it("may have a plugin's own code, status and title", () => {
     const one = call();
     const reply = problemReply(one, { code: "teapot", status: 418, title: "I am a teapot" }, { detail: "short and stout" });
     expect(problemOf(reply)).toMatchObject({ status: 418, code: "teapot", title: "I am a teapot", detail: "short and stout" });

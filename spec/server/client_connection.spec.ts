@@ -1,7 +1,7 @@
 /** HTTP/1 connections of clients, byte by byte over real sockets: deadlines, pipelined requests, and connections that end early. */
 import net, { type AddressInfo } from "node:net";
 import { getDefaultHighWaterMark, PassThrough, type Readable } from "node:stream";
-import { expect, onTestFinished, test } from "vitest";
+import { expect, it, onTestFinished } from "vitest";
 import { WriteBatch } from "../../lib/base/write_batch.ts";
 import { DeadlineTimer } from "../../lib/base/deadline_timer.ts";
 import { problem, type Reply } from "../../lib/http/reply.ts";
@@ -19,6 +19,7 @@ async function serving(serve: (inbound: Inbound) => Reply | undefined, limits: P
   const clock = manualClock();
   const received: string[] = [];
   const ended: Inbound[] = [];
+  const joined: string[] = [];
   const answers: ((reply: Reply) => void)[] = [];
   const sockets: net.Socket[] = [];
   const log = { debug() {}, info() {}, warn() {}, error() {} };
@@ -35,7 +36,7 @@ async function serving(serve: (inbound: Inbound) => Reply | undefined, limits: P
       else responder.send(reply);
     },
     ended: (inbound) => void ended.push(inbound),
-    join: () => {},
+    join: (_socket, behind) => void joined.push(behind.toString("latin1")),
   });
   const server = net.createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
     sockets.push(socket);
@@ -48,12 +49,12 @@ async function serving(serve: (inbound: Inbound) => Reply | undefined, limits: P
     server.close();
     for (const socket of sockets) socket.destroy();
   });
-  return { clock, http1, port: (server.address() as AddressInfo).port, received, ended, answers, sockets };
+  return { clock, http1, port: (server.address() as AddressInfo).port, received, ended, joined, answers, sockets };
 }
 
 const fine = (): Reply => ({ status: 200, headers: [], body: Buffer.from("ok") });
 
-test.runIf(codec === "wire")("a head that arrives byte by byte is refused with 408 once headers_timeout_ms have passed since its first byte", async () => {
+it.runIf(codec === "wire")("refuses a head that arrives byte by byte with 408 once headers_timeout_ms have passed since its first byte", async () => {
   const { clock, port, sockets } = await serving(fine);
   const talk = await client(port);
   talk.send(get("/first"));
@@ -70,7 +71,7 @@ test.runIf(codec === "wire")("a head that arrives byte by byte is refused with 4
   expect(codeIn(await talk.closed())).toBe("request_timeout");
 });
 
-test.runIf(codec === "wire")("request_timeout_ms counts from the first byte of the head", async () => {
+it.runIf(codec === "wire")("counts request_timeout_ms from the first byte of the head", async () => {
   const { clock, port, sockets } = await serving(() => undefined, { requestTimeoutMs: 20_000 });
   const talk = await client(port);
   talk.send("POST /a HTTP/1.1\r\n");
@@ -82,7 +83,7 @@ test.runIf(codec === "wire")("request_timeout_ms counts from the first byte of t
   expect(codeIn(await talk.closed())).toBe("request_timeout");
 });
 
-test("pipelined requests of a client that has ended its side get no error: those that wait are not answered", async () => {
+it("answers pipelined requests of a client that has ended its side without an error, or not at all", async () => {
   const { port, ended } = await serving(fine);
   const talk = await client(port);
   talk.socket.end(get("/1") + get("/2") + get("/3"));
@@ -91,7 +92,7 @@ test("pipelined requests of a client that has ended its side get no error: those
   await eventually(() => ended.length > 0);
 });
 
-test.runIf(codec === "wire")("a streamed body that is longer than its Content-Length breaks the connection off before the surplus", async () => {
+it.runIf(codec === "wire")("closes the connection before the surplus of a streamed body that is longer than its Content-Length", async () => {
   const body = new PassThrough();
   const { port, ended } = await serving(() => ({ status: 200, headers: ["Content-Length", "4"], body }));
   const talk = await client(port);
@@ -103,7 +104,7 @@ test.runIf(codec === "wire")("a streamed body that is longer than its Content-Le
   await eventually(() => ended.length === 1);
 });
 
-test("the trailers of a request are its own, although others came before and after it on the connection", async () => {
+it("gives each request its own trailers, although others came before and after it on the connection", async () => {
   const { port, ended, answers } = await serving(({ target }) => (target === "/late" ? undefined : fine()));
   const talk = await client(port);
   const chunked = (target: string, sum: number) => `POST ${target} HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nX-Sum: ${sum}\r\n\r\n`;
@@ -117,7 +118,7 @@ test("the trailers of a request are its own, although others came before and aft
   expect(ended.map(({ trailers }) => trailers())).toEqual([["X-Sum", "1"], ["X-Sum", "2"], []]);
 });
 
-test("thousands of pipelined requests are answered once each, in their order, and a fault behind them after them", async () => {
+it("answers thousands of pipelined requests once each, in their order, and then refuses a fault behind them", async () => {
   const { port, ended } = await serving(({ target }) => ({ status: 200, headers: [], body: Buffer.from(`<${target}>`) }));
   const talk = await client(port);
   const targets = Array.from({ length: 5_000 }, (_, i) => `/${i}`);
@@ -128,7 +129,7 @@ test("thousands of pipelined requests are answered once each, in their order, an
   expect(ended).toHaveLength(5_000);
 });
 
-test.runIf(codec === "wire")("a client that goes on sending requests while one is answered is not read beyond a bound", async () => {
+it.runIf(codec === "wire")("stops reading a client that goes on sending requests while one is answered", async () => {
   const { port, sockets, answers, received } = await serving(() => undefined);
   const talk = await client(port);
   const one = get("/a", `X-Pad: ${"x".repeat(1_000)}`);
@@ -142,11 +143,11 @@ test.runIf(codec === "wire")("a client that goes on sending requests while one i
   expect(received).toHaveLength(1);
 });
 
-test.runIf(codec === "wire").each([
+it.runIf(codec === "wire").each([
   ["a header that has no end", "GET / HTTP/1.1\r\nHost: h\r\nX: ", "a", 431],
   ["a target that has no end", "GET /", "a", 414],
   ["header lines that have no end", "GET / HTTP/1.1\r\nHost: h\r\n", "A: b\r\n", 431],
-])("%s is refused when its bound is passed, while the client goes on sending", async (_title, begin, filler, status) => {
+])("refuses %s when its limit is exceeded, while the client goes on sending", async (_title, begin, filler, status) => {
   const { port, received } = await serving(fine);
   const talk = await client(port);
   talk.send(begin + filler.repeat(Math.ceil(33_000 / filler.length)));
@@ -154,7 +155,7 @@ test.runIf(codec === "wire").each([
   expect(received).toEqual([]);
 });
 
-test("a request whose bytes arrive one by one is read as one that arrives whole", async () => {
+it("reads a request whose bytes arrive one by one like one that arrives whole", async () => {
   const seen: string[] = [];
   const { port } = await serving(({ target, headers, body }) => {
     seen.push(`${target} ${headers.length / 2}`);
@@ -171,10 +172,10 @@ test("a request whose bytes arrive one by one is read as one that arrives whole"
   expect(seen).toEqual(["/a 2", "/b 1", "/c 2"]);
 });
 
-test.runIf(codec === "wire").each([
+it.runIf(codec === "wire").each([
   ["has filled the buffer of its reader, with a request behind it", 0, () => {}],
   ["has filled the buffer of its reader, who gave it up", 100_000, (body: Readable) => void body.destroy()],
-])("a client that disconnects while it waits for its reply is noticed although its upload %s", async (_title, missing, meanwhile) => {
+])("notices a client that disconnects while it waits for its reply although its upload %s", async (_title, missing, meanwhile) => {
   let inbound!: Inbound;
   const { port, sockets, received, ended } = await serving((got) => {
     inbound = got;
@@ -196,7 +197,7 @@ test.runIf(codec === "wire").each([
   expect(inbound.call.aborted).toBe(true);
 });
 
-test.runIf(codec === "wire")("1 MiB of an upload is discarded behind an early reply, whatever was discarded before it", async () => {
+it.runIf(codec === "wire")("discards 1 MiB of an upload behind an early reply, whatever was discarded before it", async () => {
   let inbound!: Inbound;
   const { port, sockets, answers, ended } = await serving((received) => {
     inbound ??= received;
@@ -219,7 +220,7 @@ test.runIf(codec === "wire")("1 MiB of an upload is discarded behind an early re
   await eventually(() => statusesIn(talk.text()).length === 2);
 });
 
-test("a body behind a request that is refused for its framing does not reset the connection", async () => {
+it("does not reset the connection for a body behind a request that is refused for its framing", async () => {
   const { port, sockets } = await serving(({ refusal, call }) => problem(call, refusal!.code));
   const talk = await client(port);
   talk.socket.allowHalfOpen = true;
@@ -237,7 +238,7 @@ test("a body behind a request that is refused for its framing does not reset the
   await eventually(() => sockets[0]!.destroyed);
 });
 
-test("a request that crosses the last reply of a drain does not reset the connection", async () => {
+it("does not reset the connection for a request that crosses the last reply of a drain", async () => {
   const { port, clock, http1, answers, sockets } = await serving(() => undefined);
   const talk = await client(port);
   talk.socket.allowHalfOpen = true;
@@ -261,7 +262,7 @@ test("a request that crosses the last reply of a drain does not reset the connec
   expect(talk.text()).toContain("Connection: close");
 });
 
-test.runIf(codec === "wire")("a drain ends a connection whose early reply left before it, once the rest of the upload has arrived", async () => {
+it.runIf(codec === "wire")("ends a connection whose early reply left before a drain once the rest of the upload has arrived", async () => {
   const { port, clock, http1, sockets, ended } = await serving(fine);
   const talk = await client(port);
   talk.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n12345");
@@ -277,7 +278,7 @@ test.runIf(codec === "wire")("a drain ends a connection whose early reply left b
   await eventually(() => sockets[0]!.destroyed);
 });
 
-test.runIf(codec === "wire")("no timer is left when a drain is cut short", async () => {
+it.runIf(codec === "wire")("leaves no timer when a drain is cut short", async () => {
   const { port, clock, http1, sockets } = await serving(fine);
   const talk = await client(port);
   talk.send(get("/1"));
@@ -289,7 +290,7 @@ test.runIf(codec === "wire")("no timer is left when a drain is cut short", async
   expect(clock.pending).toBe(0);
 });
 
-test.runIf(codec === "wire")("a connection goes on behind a body that was sent without waiting for its 100 (Continue)", async () => {
+it.runIf(codec === "wire")("reads the next request behind a body that was sent without waiting for its 100 (Continue)", async () => {
   const { port, received } = await serving(fine);
   const talk = await client(port);
   const post = "POST /a HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nhi";
@@ -298,7 +299,7 @@ test.runIf(codec === "wire")("a connection goes on behind a body that was sent w
   await eventually(() => statusesIn(talk.text()).length === 2);
 });
 
-test("an informational response of a request that is over does not reach the next request of its connection", async () => {
+it("does not send an informational response of a request that is over to the next request of its connection", async () => {
   const { port, received, answers, ended } = await serving(() => undefined);
   const talk = await client(port);
   talk.send(get("/first"));
@@ -310,4 +311,61 @@ test("an informational response of a request that is over does not reach the nex
   ended[0]!.call.inform(103, ["Link", "</of-the-first>"]);
   answers[1]!({ status: 200, headers: [], body: Buffer.from("two") });
   expect(statusesIn(await talk.until("two"))).toEqual([200, 200]);
+});
+
+const UPGRADE = ["Connection: Upgrade", "Upgrade: websocket"];
+const tunnel = () => ({ socket: new PassThrough(), head: Buffer.alloc(0), idleMs: 1 });
+
+it("leaves the socket to the tunnel behind a 101, with what the client has sent behind its request", async () => {
+  const { port, joined, ended, sockets } = await serving(() => ({ status: 101, headers: ["Connection", "Upgrade", "Upgrade", "WebSocket", "X-A", "1", "Content-Length", "3"], body: null, tunnel: tunnel() }));
+  const talk = await client(port);
+  talk.send(`${get("/", ...UPGRADE)}frames`);
+  const received = await talk.until("\r\n\r\n");
+  expect(received).toMatch(/^HTTP\/1\.1 101 Switching Protocols\r\nX-A: 1\r\nX-Request-Id: [^\r]+\r\nDate: [^\r]+\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n$/);
+  expect(joined).toEqual(["frames"]);
+  expect(ended).toEqual([]);
+  sockets[0]!.destroy();
+  await eventually(() => ended.length === 1);
+  expect(ended[0]!.call.aborted).toBe(false);
+});
+
+it("ends the connection behind a reply other than 101 to a request for a WebSocket", async () => {
+  const { port, joined } = await serving(() => ({ status: 403, reason: "Go away", headers: ["X-A", "1"], body: Buffer.from("no") }));
+  const talk = await client(port);
+  talk.send(get("/", ...UPGRADE));
+  expect(await talk.closed()).toMatch(/^HTTP\/1\.1 403 Go away\r\nX-A: 1\r\nContent-Length: 2\r\n[^]*Connection: close\r\n\r\nno$/);
+  expect(joined).toEqual([]);
+});
+
+it("replaces a 101 whose head HTTP cannot carry with 500, and gives its tunnel up", async () => {
+  const its = tunnel();
+  const { port } = await serving(() => ({ status: 101, headers: ["X-A", "b\r\nSet-Cookie: s=1"], body: null, tunnel: its }));
+  const talk = await client(port);
+  talk.send(get("/", ...UPGRADE));
+  const received = await talk.closed();
+  expect(statusesIn(received)).toEqual([500]);
+  expect(received).not.toContain("s=1");
+  expect(its.socket.destroyed).toBe(true);
+});
+
+it("gives up the tunnel of a client that disconnects while it waits for its WebSocket", async () => {
+  const { port, answers, ended } = await serving(() => undefined);
+  const talk = await client(port);
+  talk.send(get("/", ...UPGRADE));
+  await eventually(() => answers.length === 1);
+  talk.socket.end();
+  await eventually(() => ended.length === 1);
+  expect(ended[0]!.call.aborted).toBe(true);
+  const its = tunnel();
+  answers[0]!({ status: 101, headers: [], body: null, tunnel: its });
+  expect(its.socket.destroyed).toBe(true);
+});
+
+it("gives up a body whose Content-Length is stated twice", async () => {
+  const body = new PassThrough();
+  const { port } = await serving(() => ({ status: 200, headers: ["Content-Length", "4", "Content-Length", "4"], body }));
+  const talk = await client(port);
+  talk.send(get("/"));
+  expect(statusesIn(await talk.until("request_id"))).toEqual([500]);
+  expect(body.destroyed).toBe(true);
 });

@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { isHost, readFraming, type Framing } from "../../lib/server/framing.ts";
 import { HOSTS } from "./framing.cases.ts";
 
@@ -11,8 +11,8 @@ function framing(lines: readonly string[], { method = "GET", version = "1.1", ho
   return readFraming(method, flat, version);
 }
 
-describe("the length of the body", () => {
-  test.each<[title: string, headers: string[], version: string, length: Framing["bodyLength"]]>([
+describe("readFraming: the length of the body", () => {
+  it.each<[title: string, headers: string[], version: string, length: Framing["bodyLength"]]>([
     ["no length", [], "1.1", 0],
     ["a length", ["Content-Length: 5"], "1.1", 5],
     ["a length of zero", ["Content-Length: 0"], "1.1", 0],
@@ -24,7 +24,7 @@ describe("the length of the body", () => {
     expect(framing(headers, { version })).toMatchObject({ bodyLength: length, refusal: null });
   });
 
-  test.each<[title: string, headers: string[], version: string, refused: RegExp]>([
+  it.each<[title: string, headers: string[], version: string, refused: RegExp]>([
     ["two lengths", ["Content-Length: 5", "content-length: 5"], "1.1", /more than one Content-Length/],
     ["length and coding", ["Content-Length: 5", "Transfer-Encoding: chunked"], "1.1", /both/],
     ["coding and length", ["Transfer-Encoding: chunked", "Content-Length: 0"], "1.1", /both/],
@@ -44,7 +44,7 @@ describe("the length of the body", () => {
   });
 });
 
-test.each<[title: string, headers: string[], version: string, refused: boolean]>([
+it.each<[title: string, headers: string[], version: string, refused: boolean]>([
   ["one", ["Host: h"], "1.1", false],
   ["one, empty", ["Host:"], "1.1", false],
   ["none", [], "1.1", true],
@@ -52,11 +52,11 @@ test.each<[title: string, headers: string[], version: string, refused: boolean]>
   ["two", ["Host: h", "HOST: h"], "1.1", true],
   ["two in HTTP/1.0", ["Host: h", "Host: i"], "1.0", true],
   ["a bad one in HTTP/1.0", ["Host: a b"], "1.0", true],
-])("Host: %s", (_title, headers, version, refused) => {
+])("refuses a Host that is missing, repeated or invalid: %s", (_title, headers, version, refused) => {
   expect(framing(headers, { version, host: false }).refusal !== null).toBe(refused);
 });
 
-test.each<[headers: string[], version: string, isPersistent: boolean]>([
+it.each<[headers: string[], version: string, isPersistent: boolean]>([
   [[], "1.1", true],
   [["Connection: x"], "1.1", true],
   [["Connection: x, CLOSE"], "1.1", false],
@@ -69,11 +69,11 @@ test.each<[headers: string[], version: string, isPersistent: boolean]>([
   [["Connection: Keep-Alive"], "1.0", true],
   [["Connection: keep-alive;a"], "1.0", false],
   [["Connection: keep-alive, close"], "1.0", false],
-])("after %j in HTTP/%s the connection can have another request: %j", (headers, version, isPersistent) => {
+])("says whether the connection persists after %j in HTTP/%s: %j", (headers, version, isPersistent) => {
   expect(framing(headers, { version }).isPersistent).toBe(isPersistent);
 });
 
-test.each<[headers: string[], parts: { method?: string; version?: string }, asks: boolean]>([
+it.each<[headers: string[], parts: { method?: string; version?: string }, asks: boolean]>([
   [["Connection: Upgrade", "Upgrade: websocket"], {}, true],
   [["connection: keep-alive, UPGRADE", "upgrade: h2c, WebSocket"], {}, true],
   [["Connection: Upgrade", "Upgrade: h2c", "Upgrade: websocket"], {}, true],
@@ -85,25 +85,25 @@ test.each<[headers: string[], parts: { method?: string; version?: string }, asks
   [["Connection: Upgrade", "Upgrade: websockets"], {}, false],
   [["Connection: Upgrade;a", "Upgrade: websocket"], {}, false],
   [["Connection: Upgrade", "Upgrade: websocket;a"], {}, false],
-])("%j %j asks for a WebSocket: %j", (headers, parts, asks) => {
+])("says whether %j %j asks for a WebSocket: %j", (headers, parts, asks) => {
   expect(framing(headers, parts).upgrade === "websocket").toBe(asks);
 });
 
-test.each<[headers: string[], version: string, expects: Framing["expects"]]>([
+it.each<[headers: string[], version: string, expects: Framing["expects"]]>([
   [[], "1.1", "nothing"],
   [["Expect: 100-Continue"], "1.1", "continue"],
   [["Expect: x"], "1.1", "unknown"],
   [["Expect:"], "1.1", "unknown"],
   [["Expect: 100-continue", "Expect: 100-continue"], "1.1", "unknown"],
   [["Expect: 100-continue"], "1.0", "nothing"],
-])("%j in HTTP/%s expects %s", (headers, version, expects) => {
+])("reads from %j in HTTP/%s that the client expects %s", (headers, version, expects) => {
   expect(framing(headers, { version }).expects).toBe(expects);
 });
 
-test.each(["CONNECT"])("%s is refused", (method) => {
-  expect(framing([], { method }).refusal?.detail).toMatch(/no forward proxy/);
+it("refuses CONNECT", () => {
+  expect(framing([], { method: "CONNECT" }).refusal?.detail).toMatch(/no forward proxy/);
 });
 
-test.each(HOSTS)("%j may stand in Host: %j", (host, fits) => {
+it.each(HOSTS)("says whether %j may stand in Host: %j", (host, fits) => {
   expect(isHost(host)).toBe(fits);
 });

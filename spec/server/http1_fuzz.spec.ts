@@ -1,10 +1,10 @@
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import { fuzz } from "../support/http1_fuzz.ts";
 
 const CASES = 20_000;
 
 // A seed that failed stands in the title: `npm run bench -- http1_fuzz 20000 SEED` runs it again.
-test.each([14, Math.floor(Math.random() * 2 ** 31)])(`of ${CASES} random connections, ours refuses what node's parser refuses and reads the others alike (seed %d)`, { timeout: 120_000 }, (seed) => {
+it.each([14, Math.floor(Math.random() * 2 ** 31)])(`refuses what node's parser refuses and reads all else alike, on ${CASES} random connections (seed %d)`, { timeout: 120_000 }, (seed) => {
   const { cases, same, bothRefuse, stricter, defects } = fuzz(CASES, seed);
   expect(defects.join("\n\n"), `with seed ${seed}`).toBe("");
   expect(cases).toBe(CASES);

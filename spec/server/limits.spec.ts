@@ -1,6 +1,6 @@
 import net, { type AddressInfo, type Socket } from "node:net";
-import { describe, expect, onTestFinished, test } from "vitest";
-import { createDoor, createUploads, guard, type Limits, type Rules, type Upload } from "../../lib/server/limits.ts";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { createConnectionLimit, createUploads, guard, type Limits, type Rules, type Upload } from "../../lib/server/limits.ts";
 import { manualClock } from "../support/clock.ts";
 import { defaultLimits } from "../support/limits.ts";
 import { eventually } from "../support/raw_client.ts";
@@ -25,7 +25,7 @@ function door(limits: Partial<Limits>, isTrusted: Rules["isTrusted"] = () => fal
   const warnings: string[] = [];
   const log = { debug() {}, info() {}, error() {}, warn: (message: string) => void warnings.push(message) };
   const clock = manualClock();
-  const made = createDoor(() => rules, log, clock);
+  const made = createConnectionLimit(() => rules, log, clock);
   const come = (from: string | undefined) => {
     const socket = new FakeSocket(from);
     return { socket, taken: made.admit(socket) };
@@ -33,8 +33,8 @@ function door(limits: Partial<Limits>, isTrusted: Rules["isTrusted"] = () => fal
   return { door: made, rules, come, warnings, clock };
 }
 
-describe("the door", () => {
-  test("takes max_connections, resets the next, and takes one more when one has gone", async () => {
+describe("the connection limit", () => {
+  it("accepts max_connections, resets the next, and accepts one more when one has closed", async () => {
     const { door: made, come } = door({ maxConnections: 2 });
     const first = come("192.0.2.1");
     expect([first.taken, come("192.0.2.2").taken]).toEqual([true, true]);
@@ -46,7 +46,7 @@ describe("the door", () => {
     expect(come("192.0.2.3").taken).toBe(true);
   });
 
-  test.each<[title: string, first: string, second: string, third: string]>([
+  it.each<[title: string, first: string, second: string, third: string]>([
     ["an IPv4 address", "192.0.2.1", "192.0.2.1", "192.0.2.2"],
     ["an IPv4 address as a dual-stack socket says it", "192.0.2.1", "::ffff:192.0.2.1", "::ffff:192.0.2.2"],
     ["an IPv6 /64", "2001:db8::1", "2001:db8::2:2", "2001:db8:0:1::1"],
@@ -56,19 +56,19 @@ describe("the door", () => {
     expect([first, second, third].map((from) => come(from).taken)).toEqual([true, false, true]);
   });
 
-  test("counts proxies that are trusted in all, not one by one", () => {
+  it("counts connections of trusted proxies in all, but not by address", () => {
     const { come } = door({ maxConnectionsPerIp: 1, maxConnections: 3 }, (address) => address === "10.0.0.1");
     expect(["10.0.0.1", "10.0.0.1", "10.0.0.1", "10.0.0.1"].map((from) => come(from).taken)).toEqual([true, true, true, false]);
   });
 
-  test("knows of connections that came before there was a limit", () => {
+  it("counts connections that were opened before there was a limit", () => {
     const { come, rules } = door({ maxConnections: 0, maxConnectionsPerIp: 0 });
     for (let i = 0; i < 5; i++) expect(come("192.0.2.1").taken).toBe(true);
     rules.limits = { ...rules.limits, maxConnectionsPerIp: 5 };
     expect([come("192.0.2.1").taken, come("192.0.2.2").taken]).toEqual([false, true]);
   });
 
-  test("forgets a client with its last connection", async () => {
+  it("forgets an address when its last connection closes", async () => {
     const { door: made, come } = door({ maxConnectionsPerIp: 1 });
     for (let i = 0; i < 3; i++) {
       const { socket, taken } = come("192.0.2.1");
@@ -78,7 +78,7 @@ describe("the door", () => {
     }
   });
 
-  test("says so once a minute, however many come", () => {
+  it("logs refused connections once a minute, however many there are", () => {
     const { come, warnings, clock } = door({ maxConnections: 1 });
     for (let i = 0; i < 100; i++) come("192.0.2.1");
     expect(warnings).toEqual(["connections are refused: max_connections 1 is reached"]);
@@ -87,14 +87,14 @@ describe("the door", () => {
     expect(warnings).toHaveLength(2);
   });
 
-  test("takes no connection that has gone before it was accepted", () => {
+  it("does not count a connection that closed before it was accepted", () => {
     const { door: made, come } = door({});
     expect(come(undefined).taken).toBe(false);
     expect(made.open).toBe(0);
   });
 });
 
-test("a guarded server sees only what is admitted", async () => {
+it("guard hands only admitted connections to the server", async () => {
   const served: Socket[] = [];
   const server = net.createServer((socket) => void served.push(socket));
   let open = true;
@@ -117,7 +117,7 @@ test("a guarded server sees only what is admitted", async () => {
   first.destroy();
 });
 
-test("a server that has no connection listener of its own is not guarded but refused: it would serve what is not admitted", () => {
+it("guard throws for a server that has no connection listener of its own", () => {
   const server = net.createServer();
   expect(() => guard(server, () => false)).toThrow(/^this version of Node\.js is not supported/);
 });
@@ -142,7 +142,7 @@ describe("uploads", () => {
     }
   }
 
-  test("that keep to the pace go on, slower ones are given up once ten seconds are over", () => {
+  it("at the least rate go on, slower ones are given up after ten seconds", () => {
     const clock = manualClock();
     const uploads = createUploads(clock);
     const [fast, slow] = [upload(), upload()];
@@ -160,7 +160,7 @@ describe("uploads", () => {
     expect([fast.slow, slow.slow]).toEqual([false, true]);
   });
 
-  test.each([
+  it.each([
     [3_000, 30],
     [1_000_000_000, 60],
   ])("are measured on average, and may be ahead by a minute: after %d bytes in one second they may stall for %d", (bytes, seconds) => {
@@ -174,7 +174,7 @@ describe("uploads", () => {
     expect(early.slow).toBe(true);
   });
 
-  test("are not blamed for the time in which nobody reads them", () => {
+  it("are not charged for the time in which nobody reads them", () => {
     const clock = manualClock();
     const held = upload();
     createUploads(clock).watch(held, 100);
@@ -187,7 +187,7 @@ describe("uploads", () => {
     expect(held.slow).toBe(true);
   });
 
-  test("share one timer, which runs only while there are some", () => {
+  it("share one timer, which runs only while there are uploads", () => {
     const clock = manualClock();
     const uploads = createUploads(clock);
     expect(clock.pending).toBe(0);

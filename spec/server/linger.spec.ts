@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import net, { type AddressInfo, type Socket } from "node:net";
 import { PassThrough } from "node:stream";
-import { expect, onTestFinished, test } from "vitest";
+import { expect, it, onTestFinished } from "vitest";
 import { endSoon, letFlow } from "../../lib/server/linger.ts";
 import { manualClock } from "../support/clock.ts";
 import { connect, eventually } from "../support/raw_client.ts";
@@ -29,14 +29,14 @@ async function pair() {
   return { clock, talk, accepted: accepted! as Socket };
 }
 
-test("the connection closes when the client closes its side, and no timer is left", async () => {
+it("endSoon closes the connection when the client closes its side, and leaves no timer", async () => {
   const { clock, talk, accepted } = await pair();
   talk.socket.end();
   await eventually(() => accepted.destroyed);
   expect(clock.pending).toBe(0);
 });
 
-test("what the client still sends is read over, without a reset", async () => {
+it("endSoon discards what the client still sends, without a reset", async () => {
   const { talk, accepted } = await pair();
   let reset = false;
   talk.socket.on("error", () => (reset = true));
@@ -47,7 +47,7 @@ test("what the client still sends is read over, without a reset", async () => {
   expect(accepted.bytesRead).toBe(300_000);
 });
 
-test("a client that never closes is cut after a while", async () => {
+it("endSoon cuts off a client that never closes its side", async () => {
   const { clock, accepted } = await pair();
   clock.advance(4_999);
   expect(accepted.destroyed).toBe(false);
@@ -55,14 +55,14 @@ test("a client that never closes is cut after a while", async () => {
   expect(accepted.destroyed).toBe(true);
 });
 
-test("a client that sends without end is cut after a mebibyte", async () => {
+it("endSoon cuts off a client that goes on sending after 1 MiB", async () => {
   const { talk, accepted } = await pair();
   talk.socket.write(Buffer.alloc(3_000_000));
   await eventually(() => accepted.destroyed);
   expect(accepted.bytesRead).toBeLessThan(2_000_000);
 });
 
-test("a destroyed socket is left alone", () => {
+it("endSoon leaves a destroyed socket alone", () => {
   const clock = manualClock();
   const socket = new net.Socket();
   socket.destroy();
@@ -70,7 +70,7 @@ test("a destroyed socket is left alone", () => {
   expect(clock.pending).toBe(0);
 });
 
-test("a body flows to its end although its reader would hold it back", async () => {
+it("letFlow reads a body to its end although its reader pauses it", async () => {
   const body = new PassThrough({ highWaterMark: 4 });
   body.on("data", () => body.pause());
   body.write("some");

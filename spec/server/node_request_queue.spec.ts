@@ -1,16 +1,16 @@
 import { PassThrough } from "node:stream";
-import { expect, test } from "vitest";
-import { createTaskQueue } from "../../lib/server/node_request_queue.ts";
+import { expect, it } from "vitest";
+import { createRequestQueue } from "../../lib/server/node_request_queue.ts";
 
 function line() {
-  const turns = createTaskQueue();
+  const turns = createRequestQueue();
   const socket = new PassThrough();
   const begun: number[] = [];
   const take = (n: number) => turns.take(socket, () => void begun.push(n));
   return { turns, socket, begun, take };
 }
 
-test("the first begins at once, each other when the one before is over", () => {
+it("begins the first request at once, and each other one when the one before is over", () => {
   const { turns, socket, begun, take } = line();
   for (const n of [1, 2, 3]) take(n);
   expect(begun).toEqual([1]);
@@ -23,14 +23,14 @@ test("the first begins at once, each other when the one before is over", () => {
   expect(begun).toEqual([1, 2, 3, 4]);
 });
 
-test("connections do not wait for each other", () => {
+it("does not make connections wait for each other", () => {
   const { turns, begun, take } = line();
   take(1);
   turns.take(new PassThrough(), () => void begun.push(2));
   expect(begun).toEqual([1, 2]);
 });
 
-test("nothing begins on a connection that is ending", () => {
+it("begins no request on a connection that is ending", () => {
   const { turns, socket, begun, take } = line();
   take(1);
   take(2);
@@ -40,7 +40,7 @@ test("nothing begins on a connection that is ending", () => {
   expect(begun).toEqual([1]);
 });
 
-test("a connection with 64 requests waiting is not read on until they have begun, whoever resumes it", async () => {
+it("does not read a connection with 64 waiting requests until they have begun, whoever resumes it", async () => {
   const { turns, socket, take } = line();
   socket.resume();
   for (let n = 0; n < 65; n++) take(n);
@@ -56,7 +56,7 @@ test("a connection with 64 requests waiting is not read on until they have begun
   expect(socket.isPaused()).toBe(false);
 });
 
-test("a connection whose queue empties in the same tick goes on being read", async () => {
+it("goes on reading a connection whose queue empties in the same tick", async () => {
   const { turns, socket, take } = line();
   socket.resume();
   for (let n = 0; n < 65; n++) take(n);
@@ -65,7 +65,7 @@ test("a connection whose queue empties in the same tick goes on being read", asy
   expect(socket.isPaused()).toBe(false);
 });
 
-test("a connection that goes on bringing requests although it is not read is reset", () => {
+it("resets a connection that goes on delivering requests although it is paused", () => {
   const { socket, begun, take } = line();
   for (let n = 0; n <= 4_095; n++) take(n);
   expect(socket.destroyed).toBe(false);

@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { expect, onTestFinished, test } from "vitest";
+import { expect, it, onTestFinished } from "vitest";
 
 const FILES = ["lib/server/request_parser.ts", "lib/server/framing.ts", "lib/http/body_reader.ts", "lib/server/reply_text.ts"];
 const ROOT = new URL("../../", import.meta.url);
@@ -55,7 +55,7 @@ async function neverRun(coverages: readonly Coverage[], file: string): Promise<{
   return { blocks: ranges.length, missed };
 }
 
-test("the cases of request_parser, framing, body_reader and reply_text take every branch of these files", { timeout: 60_000 }, async () => {
+it("the cases of request_parser, framing, body_reader and reply_text take every branch of these files", { timeout: 60_000 }, async () => {
   const coverages = await recorded();
   const found = await Promise.all(FILES.map((file) => neverRun(coverages, file)));
   expect(found.flatMap(({ missed }) => missed)).toEqual([]);

@@ -1,5 +1,5 @@
 import type { IncomingMessage } from "node:http";
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { cidrSet } from "../../lib/base/cidr.ts";
 import { receive, refuseSize } from "../../lib/server/receive.ts";
 import { manualClock } from "../support/clock.ts";
@@ -28,7 +28,7 @@ const trusted = cidrSet(["10.0.0.0/8", "2001:db8:1::/48"]);
 const options = { clock: manualClock(), isTrusted: (address: string) => trusted.has(address), limits: defaultLimits };
 const received = (headers: readonly string[], parts: Parts = {}) => receive(request(headers, parts), options, () => {});
 
-test("what a head says of its framing decides whether there is a body, and whether it is refused", () => {
+it("gives a body, or a refusal, by the framing of the head", () => {
   expect(received(["Host: h"])).toMatchObject({ body: null, refusal: null });
   expect(received(["Host: h", "Content-Length: 0"])).toMatchObject({ body: null, refusal: null });
   expect(received(["Host: h", "Content-Length: 5"])).toMatchObject({ body: expect.anything(), refusal: null });
@@ -36,14 +36,14 @@ test("what a head says of its framing decides whether there is a body, and wheth
   for (const version of ["0.9", "2.0"]) expect(received(["Host: h"], { version }).refusal?.detail).toMatch(/version/);
 });
 
-test("a WebSocket request has no body, and may say so", () => {
+it("accepts a request for a WebSocket with Content-Length: 0, and refuses one with a body", () => {
   const asks = ["Host: h", "Connection: Upgrade", "Upgrade: websocket"];
   expect(received(asks)).toMatchObject({ body: null, refusal: null, upgrade: "websocket" });
   expect(received([...asks, "Content-Length: 0"]).refusal).toBeNull();
   expect(received([...asks, "Content-Length: 1"])).toMatchObject({ body: null, refusal: { code: "bad_request" } });
 });
 
-test.each<[title: string, target: string, headers: readonly string[], code: string | null]>([
+it.each<[title: string, target: string, headers: readonly string[], code: string | null]>([
   ["a target of the bound", "/" + "x".repeat(63), [], null],
   ["a target beyond it", "/" + "x".repeat(64), [], "uri_too_long"],
   ["as many header lines as allowed", "/", ["a", "1", "b", "2"], null],
@@ -56,12 +56,12 @@ test.each<[title: string, target: string, headers: readonly string[], code: stri
   expect(refuseSize(target, headers, limits)?.code ?? null).toBe(code);
 });
 
-test("without max_body_bytes no length is too large", () => {
+it("accepts every length without max_body_bytes", () => {
   expect(refuseSize("/", ["Content-Length", "9".repeat(30)], defaultLimits)).toBeNull();
 });
 
-describe("who it comes from", () => {
-  test.each<[title: string, remote: string | undefined, chain: string[], client: string]>([
+describe("the client of a request", () => {
+  it.each<[title: string, remote: string | undefined, chain: string[], client: string]>([
     ["nobody trusted", "192.0.2.1", ["X-Forwarded-For: 1.2.3.4"], "192.0.2.1"],
     ["a trusted proxy", "10.0.0.1", ["X-Forwarded-For: 1.2.3.4"], "1.2.3.4"],
     ["a trusted proxy that says nothing", "10.0.0.1", [], "10.0.0.1"],
@@ -79,7 +79,7 @@ describe("who it comes from", () => {
     expect(received(["Host: h", ...chain], { remote }).clientAddress).toBe(client);
   });
 
-  test("scheme and id are the connection's own, unless a trusted proxy says them", () => {
+  it("takes scheme and id from a trusted proxy's headers, and from nobody else's", () => {
     const headers = ["Host: h", "X-Forwarded-Proto: https", "X-Request-Id: given"];
     expect(received(headers)).toMatchObject({ scheme: "http" });
     expect(received(headers).call.id).not.toBe("given");

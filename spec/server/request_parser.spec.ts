@@ -1,12 +1,12 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { RequestParser } from "../../lib/server/request_parser.ts";
 import { defaultLimits } from "../support/limits.ts";
-import { readPieces, spelt } from "../support/request_reading.ts";
+import { readPieces, asText } from "../support/request_reading.ts";
 import { CASES, type Case } from "./request_parser.cases.ts";
 
 function read(pieces: Iterable<Buffer>, { limits }: Case) {
   const { requests, end } = readPieces(pieces, { ...defaultLimits, ...limits });
-  return { reads: requests.map(spelt), end };
+  return { reads: requests.map(asText), end };
 }
 
 const BEFORE = "POST /before HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nT: u\r\n\r\n";
@@ -22,7 +22,7 @@ function splits(bytes: Buffer): number[] {
 }
 
 describe.each([...new Set(CASES.map(({ rule }) => rule))])("%s", (rule) => {
-  test.each(CASES.filter((each) => each.rule === rule))("$title: $end", (each) => {
+  it.each(CASES.filter((each) => each.rule === rule))("$title: $end", (each) => {
     const bytes = Buffer.from(each.bytes, "latin1");
     const expected = { reads: [...each.reads], end: each.end };
     expect(read([bytes], each)).toEqual(expected);
@@ -50,7 +50,7 @@ function refusedAfter(begin: string, filler: string): { bytes: number; code: str
   throw new Error("nothing was refused");
 }
 
-test.each<[title: string, begin: string, filler: string, bytes: number, code: string]>([
+it.each<[title: string, begin: string, filler: string, bytes: number, code: string]>([
   ["a control character at the start", "", "\x16\x03\x01", 1, "bad_request"],
   ["a method in lower case", "", "get / ", 1, "bad_request"],
   ["a version that is none", "GET / HTTX", "", 10, "bad_request"],
@@ -64,11 +64,11 @@ test.each<[title: string, begin: string, filler: string, bytes: number, code: st
   ["a method without end", "", "A", 204, "headers_too_large"],
   ["a head without end", "GET / HTTP/1.1\r\n", "A: b\r\n", 204, "headers_too_large"],
   ["a value without end", "GET / HTTP/1.1\r\nA:", "b", 204, "headers_too_large"],
-])("%s is refused at the byte that decides, before the head has ended", (_title, begin, filler, bytes, code) => {
+])("refuses %s at the byte that decides, before the head has ended", (_title, begin, filler, bytes, code) => {
   expect(refusedAfter(begin, filler)).toEqual({ bytes, code });
 });
 
-test("a head of 1 MiB is looked at once, in whatever pieces it arrives", () => {
+it("looks at each byte of a head of 1 MiB once, in whatever pieces it arrives", () => {
   const limits = { ...defaultLimits, maxHeaderBytes: 1_048_576, maxUriBytes: 1_048_576, maxHeaders: 10_000 };
   for (const filler of [`X-A: ${"b".repeat(1_000_000)}\r\n`, "a:\r\n".repeat(9_000)]) {
     const head = Buffer.from(`GET /${"a".repeat(40_000)} HTTP/1.1\r\nHost: h\r\n${filler}\r\n`, "latin1");
@@ -81,7 +81,7 @@ test("a head of 1 MiB is looked at once, in whatever pieces it arrives", () => {
   }
 });
 
-test("of a head with more lines than allowed, no more than those are kept", () => {
+it("keeps no more header lines than max_headers of a head that it refuses for them", () => {
   const limits = { ...defaultLimits, maxHeaderBytes: 1_048_576 };
   let lines = 0;
   const parser = new RequestParser({

@@ -9,7 +9,7 @@ import type { Limits } from "../../lib/server/limits.ts";
 import type { RequestHead } from "../../lib/server/receive.ts";
 import { defaultLimits } from "./limits.ts";
 import { random, type Random } from "./random.ts";
-import { readPieces, refusalOf, spelt, type Reading, type Taken } from "./request_reading.ts";
+import { readPieces, refusalOf, asText, type Reading, type AcceptedRequest } from "./request_reading.ts";
 
 export interface Tally {
   cases: number;
@@ -53,7 +53,7 @@ function disagreement(ours: Reading, nodes: Reading): string | null {
   for (const [i, request] of ours.requests.entries()) {
     const other = nodes.requests[i];
     if (other === undefined) return `ours accepts request ${i}, node's does not`;
-    if (spelt(request) !== spelt(other)) return `request ${i} is read in two ways`;
+    if (asText(request) !== asText(other)) return `request ${i} is read in two ways`;
   }
   if (ours.end.startsWith("refused")) return null;
   if (nodes.end.startsWith("refused")) return ours.end === "waits" ? null : `node's refuses what ours accepts (${nodes.why})`;
@@ -76,7 +76,7 @@ function stillWaits(pieces: readonly Buffer[]): string | null {
 const TAILS = ["\r\n\r\n", "\n\r\n", "0\r\n\r\n", `${"x".repeat(40_000)}\r\n\r\n`].map((text) => Buffer.from(text, "latin1"));
 
 function shown({ requests, end, why, begun }: Reading): string {
-  return [...requests.map(spelt), begun === "" ? "" : `begun ${begun}`, end, why].filter((text) => text !== "").map((text) => JSON.stringify(text)).join(", ");
+  return [...requests.map(asText), begun === "" ? "" : `begun ${begun}`, end, why].filter((text) => text !== "").map((text) => JSON.stringify(text)).join(", ");
 }
 
 // node's own parser.
@@ -111,7 +111,7 @@ function methodNumber(name: string): number {
 
 /** Reads a connection by llhttp and by what `lib/server/http1_node.ts` asks of a head that llhttp has read. */
 export function readByNode(pieces: Iterable<Buffer>, limits: Limits): Reading {
-  const requests: Taken[] = [];
+  const requests: AcceptedRequest[] = [];
   let end = null as Reading["end"] | null;
   let why = "";
   let head = null as RequestHead | null;
@@ -190,7 +190,7 @@ export function readByNode(pieces: Iterable<Buffer>, limits: Limits): Reading {
       break;
     }
   }
-  const begun = head === null || end !== null ? "" : spelt({ ...head, body, trailers: [] });
+  const begun = head === null || end !== null ? "" : asText({ ...head, body, trailers: [] });
   return { requests, end: end ?? (isInMessage ? "waits" : "idle"), why, begun };
 }
 

@@ -2,11 +2,11 @@
 import { noCertificate } from "../../lib/server/client_certificate.ts";
 import type { Limits } from "../../lib/server/limits.ts";
 import { receiveHead, type RequestHead } from "../../lib/server/receive.ts";
-import { RequestParser } from "../../lib/server/request_parser.ts";
+import { Pieces, RequestParser } from "../../lib/server/request_parser.ts";
 import { manualClock } from "./clock.ts";
 
 /** A request that was accepted, with its body and trailers as far as they have been read. */
-export interface Taken {
+export interface AcceptedRequest {
   readonly method: string;
   readonly target: string;
   readonly httpVersion: string;
@@ -16,7 +16,7 @@ export interface Taken {
 }
 
 export interface Reading {
-  readonly requests: readonly Taken[];
+  readonly requests: readonly AcceptedRequest[];
   /**
    * How the connection is left: between two requests, in the middle of one, after its last request, behind an upgrade with these bytes, or
    * with a refusal of this code.
@@ -24,22 +24,21 @@ export interface Reading {
   readonly end: "idle" | "waits" | "last" | `upgraded ${string}` | `refused ${string}`;
   /** Why the last request was refused. */
   readonly why: string;
-  /** As `spelt`: the request of which the body has not ended, as far as it has been read; "" where there is none. */
+  /** As `asText`: the request of which the body has not ended, as far as it has been read; "" where there is none. */
   readonly begun: string;
 }
 
 /** Why a head is refused by what both codecs ask of it, or null. */
 export function refusalOf(head: RequestHead, limits: Limits): { readonly code: string; readonly detail: string } | null {
-  return receiveHead(head, connection, NO_CONTENT, { clock, isTrusted: () => false, limits }, () => {}).refusal;
+  return receiveHead(head, connection, null, () => [], { clock, isTrusted: () => false, limits }, () => {}).refusal;
 }
 
 const connection = { remoteAddress: "192.0.2.1", encrypted: false, certificate: noCertificate, tlsVersion: null };
 const clock = manualClock();
-const NO_CONTENT = { body: null, trailers: () => [] };
 
 /** Reads a connection as `client_connection.ts` does: bytes that were not used come again with the next piece. */
 export function readPieces(pieces: Iterable<Buffer>, limits: Limits): Reading {
-  const requests: Taken[] = [];
+  const requests: AcceptedRequest[] = [];
   let end = null as Reading["end"] | null;
   let why = "";
   let head = null as RequestHead | null;
@@ -68,6 +67,7 @@ export function readPieces(pieces: Iterable<Buffer>, limits: Limits): Reading {
     body: (bytes) => void (body += bytes.toString("latin1")),
     ended: () => complete(parser.trailers),
   });
+  const unused = new Pieces();
   let rest: Buffer = NOTHING;
   let isFirst = true;
   for (const piece of pieces) {
@@ -75,7 +75,7 @@ export function readPieces(pieces: Iterable<Buffer>, limits: Limits): Reading {
       if (end.startsWith("upgraded")) end = `${end}${piece.toString("latin1")}` as Reading["end"];
       continue;
     }
-    rest = rest.length === 0 ? piece : Buffer.concat([rest, piece]);
+    rest = rest.length === 0 ? piece : unused.joined(rest, piece);
     while (rest.length > 0 && end === null) {
       if (parser.isOver) {
         parser.next();
@@ -90,15 +90,16 @@ export function readPieces(pieces: Iterable<Buffer>, limits: Limits): Reading {
       rest = rest.subarray(used);
       if (!parser.isOver) break;
     }
+    if (rest.length === 0) unused.forget();
     if ((end as Reading["end"] | null) === "upgraded ") end = `upgraded ${rest.toString("latin1")}`;
   }
   const isIdle = parser.isOver || (isFirst && rest.length === 0 && head === null && requests.length === 0);
-  const begun = head === null || end !== null ? "" : spelt({ ...head, body, trailers: [] });
+  const begun = head === null || end !== null ? "" : asText({ ...head, body, trailers: [] });
   return { requests, end: end ?? (isIdle ? "idle" : "waits"), why, begun };
 }
 
 /** `GET /a 1.1 Host|h` and what follows: ` {body}` unless there is none, ` <trailers>` unless there are none. */
-export function spelt({ method, target, httpVersion, headers, body, trailers }: Taken): string {
+export function asText({ method, target, httpVersion, headers, body, trailers }: AcceptedRequest): string {
   return `${method} ${target} ${httpVersion} ${headers.join("|")}${body === "" ? "" : ` {${body}}`}${trailers.length === 0 ? "" : ` <${trailers.join("|")}>`}`;
 }
 

@@ -1,0 +1,89 @@
+import { once } from "node:events";
+import { PassThrough, Readable } from "node:stream";
+import { describe, expect, it } from "vitest";
+import { Fault } from "../../lib/base/errors.ts";
+import { limitedBody } from "../../lib/http/body.ts";
+
+async function read(body: Readable): Promise<string> {
+  let text = "";
+  for await (const chunk of body) text += (chunk as Buffer).toString();
+  return text;
+}
+
+describe("limitedBody", () => {
+  it("passes a body of exactly the bound, to its end", async () => {
+    const source = new PassThrough();
+    source.write("hello ");
+    source.end("world");
+    expect(await read(limitedBody(source, 11))).toBe("hello world");
+  });
+
+  it("breaks off with body_too_large one byte beyond the bound, and leaves the source alone", async () => {
+    const source = new PassThrough();
+    source.write("hello ");
+    source.write("worlds");
+    const failure = await read(limitedBody(source, 11)).catch((error: unknown) => error);
+    expect(failure).toBeInstanceOf(Fault);
+    expect((failure as Fault).code).toBe("body_too_large");
+    expect(source.destroyed).toBe(false);
+    expect(source.listenerCount("data")).toBe(0);
+  });
+
+  it("gives nothing of a chunk that exceeds the bound", async () => {
+    const source = Readable.from([Buffer.from("fits"), Buffer.from("does not")]);
+    const body = limitedBody(source, 6);
+    const seen: string[] = [];
+    body.on("data", (chunk: Buffer) => seen.push(chunk.toString()));
+    await new Promise((resolve) => body.once("close", resolve));
+    expect(seen).toEqual(["fits"]);
+  });
+
+  it("reads nothing of the source before it is read itself, and no more than is read", async () => {
+    let given = 0;
+    const source = new Readable({
+      highWaterMark: 1000,
+      read() {
+        given++;
+        this.push(Buffer.alloc(1000));
+      },
+    });
+    const body = limitedBody(source, 1e9);
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(given).toBe(0);
+    body.once("readable", () => {});
+    await once(body, "readable");
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(given).toBeGreaterThan(0);
+    expect(given).toBeLessThan(200);
+    body.destroy();
+  });
+
+  it.each([
+    ["before it is read", "the body was read or destroyed before it was sent"],
+    ["while it is read", "the body broke off"],
+  ])("breaks off with a source that is destroyed %s", async (when, message) => {
+    const source = new PassThrough();
+    const body = limitedBody(source, 10);
+    if (when === "while it is read") {
+      source.write("part");
+      body.resume();
+      await once(body, "data");
+      source.destroy();
+    } else {
+      source.destroy();
+      body.resume();
+    }
+    const [error] = (await once(body, "error")) as [Error];
+    expect(error.message).toBe(message);
+  });
+
+  it("passes an error of the source on, which does not end the process where nobody listens", async () => {
+    const source = new PassThrough();
+    const body = limitedBody(source, 10);
+    body.resume();
+    await new Promise((resolve) => setImmediate(resolve));
+    source.destroy(new Error("reset"));
+    await new Promise((resolve) => body.once("close", resolve));
+    expect(body.errored?.message).toBe("reset");
+  });
+});
