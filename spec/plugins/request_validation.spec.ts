@@ -2,6 +2,8 @@ import { PassThrough, Readable } from "node:stream";
 import { describe, expect, it } from "vitest";
 import { Fault } from "../../lib/base/errors.ts";
 import { Call, type Exchange, type ExchangeParts } from "../../lib/http/exchange.ts";
+import { nodeFrom, parseJson } from "../../lib/config/json.ts";
+import { INVALID } from "../../lib/config/schema.ts";
 import { requestValidation } from "../../lib/plugins/request_validation.ts";
 import { manualClock } from "../support/clock.ts";
 import { atOnce, checked, exercise, instance, madeUpExchange, madeUpTools, plainReply, problemOf } from "../support/exercise.ts";
@@ -333,6 +335,18 @@ describe("configuration", () => {
     const query = { maxProperties: 0 };
     expect((await ask({ query }, { query: "" })).reply).toBe(plainReply);
     expect((await ask({ query }, { query: "?a" })).violations).toEqual(["query : expected at most 0 properties"]);
+  });
+
+  it("a schema is shown as it is written", () => {
+    const body = { $ref: "#/$defs/node", $defs: { node: { type: "object", enum: [null, 1.5, { a: [true] }] } } };
+    expect(requestValidation.schema.show(nodeFrom({ body }))).toMatchObject({ body });
+  });
+
+  it("an error is reported where it stands in the text: an unknown keyword at its name, a wrong value at the value", () => {
+    const issues: { position: unknown }[] = [];
+    const { node } = parseJson('{"body": {\n "tpye": "string",\n "minLength": -1 } }');
+    expect(requestValidation.schema.check(node!, [], { issues, sources: {} } as never)).toBe(INVALID);
+    expect(issues.map(({ position }) => position)).toEqual([{ line: 2, column: 2 }, { line: 3, column: 15 }]);
   });
 
   it("max_bytes is 1 MiB unless given", () => {

@@ -1,15 +1,16 @@
 import { describe, expect, it } from "vitest";
-import { nodeFrom } from "../../lib/config/json.ts";
-import { Run, TooMuchWork, Work } from "../../lib/plugins/json_run.ts";
-import { jsonSchemaField, type CompiledSchema } from "../../lib/plugins/json_schema.ts";
-import { checked } from "../support/exercise.ts";
+import { formatPath } from "../../lib/config/json.ts";
+import { compileJsonSchema, Run, TooMuchWork, Work, type CompiledSchema } from "../../lib/json_schema/json_schema.ts";
 
-const field = jsonSchemaField("A schema.");
+function problems(schema: unknown): string[] {
+  const made = compileJsonSchema(schema);
+  return "check" in made ? [] : made.map(({ at, message }) => `${formatPath(at)}: ${message}`);
+}
 
 function compiled(schema: unknown): CompiledSchema {
-  const { value, issues } = checked(field, schema);
-  if (value === null) throw new Error(issues.join("\n"));
-  return value;
+  const made = compileJsonSchema(schema);
+  if (!("check" in made)) throw new Error(problems(schema).join("\n"));
+  return made;
 }
 
 function violations(schema: unknown, value: unknown, most = 50): string[] {
@@ -232,24 +233,24 @@ describe("what a schema asks for takes bounded work", () => {
   });
 });
 
-describe("shapes, for texts", () => {
+describe("the types that a schema states for a property", () => {
   it("are what properties say of their types, through references", () => {
-    const { shapeOf } = compiled({ $ref: "#/$defs/q", $defs: { q: { properties: { n: { $ref: "#/$defs/n" }, l: { type: "array", items: { $ref: "#/$defs/n" } } }, additionalProperties: { type: "boolean" } }, n: { type: ["integer", "null"] } } });
-    expect(shapeOf("n")).toEqual({ types: ["integer", "null"], itemTypes: null });
-    expect(shapeOf("l")).toEqual({ types: ["array"], itemTypes: ["integer", "null"] });
-    expect(shapeOf("x")).toEqual({ types: ["boolean"], itemTypes: null });
-    expect(compiled(true).shapeOf("x")).toEqual({ types: null, itemTypes: null });
+    const { typesOf } = compiled({ $ref: "#/$defs/q", $defs: { q: { properties: { n: { $ref: "#/$defs/n" }, l: { type: "array", items: { $ref: "#/$defs/n" } } }, additionalProperties: { type: "boolean" } }, n: { type: ["integer", "null"] } } });
+    expect(typesOf("n")).toEqual({ types: ["integer", "null"], itemTypes: null });
+    expect(typesOf("l")).toEqual({ types: ["array"], itemTypes: ["integer", "null"] });
+    expect(typesOf("x")).toEqual({ types: ["boolean"], itemTypes: null });
+    expect(compiled(true).typesOf("x")).toEqual({ types: null, itemTypes: null });
   });
 
   it("beside a reference, under patterns, and in each of allOf, in a circle too", () => {
-    const { shapeOf } = compiled({
+    const { typesOf } = compiled({
       $ref: "#/$defs/common",
       properties: { page: { $ref: "#/$defs/least", type: "integer" } },
       allOf: [{ properties: { size: { allOf: [{ type: "number" }] } } }, { patternProperties: { "^is_": { type: "boolean" } } }],
       additionalProperties: { type: "array", items: { allOf: [{ type: "integer" }] } },
       $defs: { common: { properties: { all: { type: "boolean" }, self: { $ref: "#" } } }, least: { minimum: 1 } },
     });
-    expect(["page", "all", "size", "is_new", "self", "x"].map(shapeOf).map(({ types, itemTypes }) => [types, itemTypes])).toEqual([
+    expect(["page", "all", "size", "is_new", "self", "x"].map(typesOf).map(({ types, itemTypes }) => [types, itemTypes])).toEqual([
       [["integer"], null],
       [["boolean"], null],
       [["number"], null],
@@ -262,7 +263,7 @@ describe("shapes, for texts", () => {
 
 describe("configuration", () => {
   it.each<[unknown, RegExp]>([
-    [1, /expected a JSON Schema, found 1/],
+    [1, /expected a schema: an object, true or false, found 1/],
     [{ tpye: "string" }, /^tpye: is no keyword that is known here; did you mean "type"\?/],
     [{ properties: { a: { unevaluatedProperties: false } } }, /^properties\.a\.unevaluatedProperties: is no keyword that is known here/],
     [{ type: "int" }, /^type: expected one of null, boolean, integer, number, string, array, object, found "int"/],
@@ -295,17 +296,12 @@ describe("configuration", () => {
     [{ properties: { a: { $defs: {} } } }, /^properties\.a\.\$defs: stands at the top of a schema only/],
     [{ $schema: "http://json-schema.org/draft-07/schema#" }, /^\$schema: is not that of draft 2020-12/],
   ])("%j is an error", (schema, message) => {
-    const { issues } = checked(field, schema);
-    expect(issues.length).toBe(1);
-    expect(issues[0]).toMatch(message);
+    expect(problems(schema).length).toBe(1);
+    expect(problems(schema)[0]).toMatch(message);
   });
 
   it("annotations say nothing, and all errors are told at once", () => {
-    expect(checked(field, { $schema: "https://json-schema.org/draft/2020-12/schema", $comment: "c", title: "t", description: "d", default: 1, examples: [1], deprecated: true, readOnly: true, writeOnly: false }).issues).toEqual([]);
-    expect(checked(field, { type: "x", properties: { a: { minimum: "1" } }, foo: 1 }).issues.length).toBe(3);
-  });
-
-  it("is shown as it is written", () => {
-    expect(field.show(nodeFrom(tree))).toEqual(tree);
+    expect(problems({ $schema: "https://json-schema.org/draft/2020-12/schema", $comment: "c", title: "t", description: "d", default: 1, examples: [1], deprecated: true, readOnly: true, writeOnly: false })).toEqual([]);
+    expect(problems({ type: "x", properties: { a: { minimum: "1" } }, foo: 1 }).length).toBe(3);
   });
 });

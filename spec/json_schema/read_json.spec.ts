@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { readJson } from "../../lib/plugins/json_text.ts";
+import { readJson } from "../../lib/json_schema/read_json.ts";
 import { random } from "../support/random.ts";
 
 function whole(bytes: Buffer) {

@@ -1,0 +1,139 @@
+/**
+ * JSON Schema, draft 2020-12: compiles a schema once into a function that reports everything that is wrong with a value. An unknown keyword
+ * is an error.
+ *
+ * Clients choose the values, so the time a check takes is bounded: patterns never backtrack (`linear_pattern.ts`), and each run has a
+ * budget of steps that `$ref` and choices multiplied cannot exceed. Long checks pause, so that the event loop serves others meanwhile.
+ */
+import { suggest } from "../base/suggest.ts";
+import { KEYWORDS, RULES } from "./keywords.ts";
+import { propertyTypes, type TextTypes } from "./property_types.ts";
+import type { Check, Done, Run } from "./run.ts";
+import { SchemaReader, type Problem } from "./schema_reader.ts";
+import { definitionPath, described, isObject, pointerStep, valueAt, type Path } from "./values.ts";
+
+export { readJson } from "./read_json.ts";
+export { Run, TooMuchWork, Work, type Done, type Violation } from "./run.ts";
+export type { Problem, TextTypes };
+
+export interface CompiledSchema {
+  /** Adds what is wrong with the value to `run`; a promise if it had to pause. Throws, or rejects with, `TooMuchWork`. */
+  readonly check: (value: unknown, run: Run) => Done;
+  /** The types that the schema allows for a property: values of a query or header arrive as text. */
+  readonly typesOf: (property: string) => TextTypes;
+}
+
+/** Compiles a schema, given as `JSON.parse` returns it, or returns everything that is wrong with it. */
+export function compileJsonSchema(root: unknown): CompiledSchema | readonly Problem[] {
+  const compiler = new Compiler(root);
+  const check = compiler.compile();
+  if (compiler.problems.length > 0) return compiler.problems;
+  return { check: (value, run) => check(value, "", run), typesOf: propertyTypes(root) };
+}
+
+class Compiler {
+  readonly problems: Problem[] = [];
+  readonly #root: unknown;
+  readonly #definitions = new Map<string, { check: Check }>();
+  /** References that lead to others without a step into the value: a circle of them would never end. */
+  readonly #edges = new Map<string, Set<string>>();
+
+  constructor(root: unknown) {
+    this.#root = root;
+  }
+
+  compile(): Check {
+    const check = this.#definition([]);
+    if (isObject(this.#root) && this.#root.$defs !== undefined) {
+      // Errors are reported in unused definitions, too.
+      if (isObject(this.#root.$defs)) for (const name of Object.keys(this.#root.$defs)) this.#definition(["$defs", name]);
+      else this.#report(["$defs"], `expected an object of schemas, found ${described(this.#root.$defs)}`);
+    }
+    const circular = [...this.#edges.keys()].find((reference) => this.#leadsTo(reference, reference, new Set()));
+    if (circular !== undefined) this.#report([], `"$ref" leads in a circle: ${circular} refers to itself before it comes to anything within the value`);
+    return check;
+  }
+
+  #leadsTo(from: string, to: string, seen: Set<string>): boolean {
+    for (const next of this.#edges.get(from) ?? []) {
+      if (next === to) return true;
+      if (seen.has(next)) continue;
+      seen.add(next);
+      if (this.#leadsTo(next, to, seen)) return true;
+    }
+    return false;
+  }
+
+  /** Compiles the root or a definition once; it may refer to itself. */
+  #definition(path: Path): Check {
+    const name = path.length === 0 ? "#" : `#/$defs/${pointerStep(String(path[1]))}`;
+    let definition = this.#definitions.get(name);
+    if (definition === undefined) {
+      definition = { check: PASS };
+      this.#definitions.set(name, definition);
+      this.#edges.set(name, new Set());
+      definition.check = this.#schema(valueAt(this.#root, path), path, name);
+    }
+    const found = definition;
+    return (value, pointer, run) => found.check(value, pointer, run);
+  }
+
+  /** `sameValue` is the definition being compiled, as long as its subschemas apply to the same value; null deeper in the value. */
+  #schema(given: unknown, at: Path, sameValue: string | null): Check {
+    if (given === true) return PASS;
+    if (given === false) return (_value, pointer, run) => run.add(pointer, "may not be there");
+    if (!isObject(given)) {
+      this.#report(at, `expected a schema: an object, true or false, found ${described(given)}`);
+      return PASS;
+    }
+    this.#checkKeywords(given, at);
+    const reader = new SchemaReader(given, at, {
+      report: (where, message) => this.#report(where, message),
+      compile: (subschema, where, isSameValue) => this.#schema(subschema, where, isSameValue ? sameValue : null),
+    });
+    const checks = [this.#reference(reader, sameValue), ...RULES.map((rule) => rule(reader))].filter((check) => check !== undefined);
+    return (value, pointer, run) => {
+      run.spendOn(value);
+      return run.work.isDue ? run.work.pause().then(() => inTurn(checks, value, pointer, run, 0)) : inTurn(checks, value, pointer, run, 0);
+    };
+  }
+
+  #checkKeywords(schema: object, at: Path): void {
+    for (const [keyword, value] of Object.entries(schema)) {
+      const report = (message: string) => void this.problems.push({ at: [...at, keyword], message, isAtKey: true });
+      if (!KEYWORDS.includes(keyword) && !ANNOTATIONS.includes(keyword)) {
+        const nearest = suggest(keyword, KEYWORDS);
+        report(`is no keyword that is known here${nearest === undefined ? ` (known: ${KEYWORDS.join(", ")})` : `; did you mean "${nearest}"?`}`);
+      } else if (keyword === "$defs" && at.length > 0) report("stands at the top of a schema only");
+      else if (keyword === "$schema" && !DRAFT.test(String(value))) report("is not that of draft 2020-12");
+    }
+  }
+
+  #reference(reader: SchemaReader, sameValue: string | null): Check | undefined {
+    const reference = reader.text("$ref");
+    if (reference === undefined) return undefined;
+    const path = definitionPath(reference);
+    if (path === null || valueAt(this.#root, path) === undefined) {
+      return reader.report(["$ref"], `"$ref" leads nowhere: write "#" or "#/$defs/NAME" with a name that is there`);
+    }
+    if (sameValue !== null) this.#edges.get(sameValue)!.add(path.length === 0 ? "#" : `#/$defs/${pointerStep(String(path[1]))}`);
+    return this.#definition(path);
+  }
+
+  #report(at: Path, message: string): void {
+    this.problems.push({ at, message });
+  }
+}
+
+/** Keywords that do not constrain values. */
+const ANNOTATIONS = ["$schema", "$comment", "$defs", "title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"];
+const DRAFT = /^https:\/\/json-schema\.org\/draft\/2020-12\/schema#?$/;
+
+const PASS: Check = () => {};
+
+function inTurn(checks: readonly Check[], value: unknown, pointer: string, run: Run, from: number): Done {
+  for (let i = from; i < checks.length && !run.isFull; i++) {
+    const done = checks[i]!(value, pointer, run);
+    if (done !== undefined) return done.then(() => inTurn(checks, value, pointer, run, i + 1));
+  }
+}
