@@ -39,7 +39,6 @@ export {
   type ReloadCause,
   type Reloaded,
 } from "./gateway/gateway.ts";
-export type { MetricsFormat } from "./observe/exposition.ts";
 export type { Figures, GatewayStats, Point, ServiceStats, StatsExtent, TryFigures } from "./observe/stats.ts";
 export type { InjectRequest, InjectResponse } from "./gateway/inject.ts";
 export type { TlsFiles } from "./server/tls.ts";

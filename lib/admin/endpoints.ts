@@ -11,8 +11,7 @@ import type { HeaderList } from "../http/headers.ts";
 import { allowedHosts, HOST_NOT_ALLOWED } from "../http/allowed_hosts.ts";
 import { createOriginalClients, type OriginalClients } from "../http/original_clients.ts";
 import { problemDocument } from "../http/reply.ts";
-import { METRICS_TYPES } from "../observe/exposition.ts";
-import { metricsFormat } from "./metrics_format.ts";
+import { METRICS_TYPE } from "../observe/exposition.ts";
 import { createCors } from "./cors.ts";
 import { createEvents } from "./events.ts";
 import { createLogin } from "./login.ts";
@@ -128,11 +127,10 @@ export function createEndpoints(options: AnswersOptions): Answers {
 
   /** Also to those who bring their credentials each time: scrapers have no place for a cookie. */
   async function metrics(request: IncomingMessage, id: string): Promise<Answer> {
-    const { accept, authorization, cookie } = request.headers;
+    const { authorization, cookie } = request.headers;
     const refused = sessions.live(cookie) || sessions.borne(authorization) ? null : await refusedLogin(request, id, SCRAPER_CHALLENGE);
     if (refused !== null) return refused;
-    const format = metricsFormat(accept);
-    return { status: 200, headers: ["Content-Type", METRICS_TYPES[format], "Vary", "Accept"], body: source.metrics(format) };
+    return { status: 200, headers: ["Content-Type", METRICS_TYPE], body: source.metrics() };
   }
 
   /** Null: the request bears the administrator's credentials. */

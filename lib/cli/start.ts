@@ -122,7 +122,7 @@ function openAdmin(settings: Settings, own: NonNullable<Settings["admin"]>, { ga
         health: () => gateway.health,
         stats: (extent) => gateway.recentStats(extent),
         explain: (question, secrets) => gateway.explain(question, secrets),
-        metrics: (format) => gateway.metricsStream(format),
+        metrics: () => gateway.metricsStream(),
         reload,
       },
     });

@@ -2,7 +2,7 @@
  * Every family of metrics that the gateway tells of itself, from what it has counted and how it is at this moment.
  * Counting is `observe/metrics.ts`, the text `observe/exposition.ts`.
  */
-import type { Family, Labels } from "../observe/exposition.ts";
+import type { Family, Histogram, Labels } from "../observe/exposition.ts";
 import { pluginLabels, type Metrics, type RouteMeter } from "../observe/metrics.ts";
 import { gauge } from "../observe/process.ts";
 import type { Recent } from "../observe/recent.ts";
@@ -65,7 +65,7 @@ export function families({ status, metrics, connections, limiters, spans, fleets
     gauge("edge_gateway_config_last_reload_success_timestamp_seconds", help.loadedAt, loadedAt / 1000),
     { name: "edge_gateway_tls_certificate_expiry_timestamp_seconds", type: "gauge", help: help.certificates, samples: certificates },
     ...(spans === null ? [] : spanFamilies(spans)),
-    { name: "edge_gateway_build_info", type: "info", help: "What runs.", samples: [[["version", version, "node_version", process.version], 1]] },
+    { name: "edge_gateway_build_info", type: "gauge", help: "What runs.", samples: [[["version", version, "node_version", process.version], 1]] },
   ];
 }
 
@@ -106,8 +106,8 @@ function* triesOf({ services }: Metrics): Samples<{ readonly recent: Recent }> {
 }
 
 /** Most routes of a large configuration are quiet, and a histogram is long. */
-function* timedOf(all: Samples<{ readonly recent: Recent }>): Samples<Recent> {
-  for (const [labels, { recent }] of all) if (recent.isTimed) yield [labels, recent];
+function* timedOf(all: Samples<{ readonly recent: Recent }>): Samples<Histogram> {
+  for (const [labels, { recent: { counts, sumMs } }] of all) if (counts !== null) yield [labels, { counts, sumMs }];
 }
 
 function* requestsOf(routes: Samples<RouteMeter>): Samples<number> {
@@ -115,7 +115,7 @@ function* requestsOf(routes: Samples<RouteMeter>): Samples<number> {
 }
 
 function* refusalsOf(routes: Samples<RouteMeter>): Samples<number> {
-  for (const [labels, meter] of routes) for (const [code, { count }] of meter.refusals) yield [[...labels, "code", code], count];
+  for (const [labels, meter] of routes) for (const [code, count] of meter.refusals ?? []) yield [[...labels, "code", code], count];
 }
 
 function* limitedOf(routes: Samples<RouteMeter>): Samples<number> {

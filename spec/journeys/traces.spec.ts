@@ -381,7 +381,7 @@ describe("a collector", () => {
     expect(performance.now() - before).toBeLessThan(1_900);
     const lost = lines.filter(({ message }) => message === "spans of traces were lost");
     expect(lost).toMatchObject([{ level: "warn", spans: 2 * many, error: expect.stringContaining("ECONNREFUSED") as string }]);
-    const metrics = readMetrics(gateway.metrics("openmetrics"), "openmetrics");
+    const metrics = readMetrics(gateway.metrics());
     expect(metrics.one("edge_gateway_trace_spans_dropped_total")).toBe(2 * many);
     expect(metrics.one("edge_gateway_trace_spans_exported_total")).toBe(0);
   });
@@ -402,7 +402,7 @@ describe("a collector", () => {
     const { gateway, port, flushed } = await traced(oneService(origin.port), { clock: manualClock() });
     await ask(port, { path: "/a/x" });
     expect(await flushed()).toHaveLength(2);
-    expect(readMetrics(gateway.metrics(), "prometheus").one("edge_gateway_trace_spans_exported_total")).toBe(2);
+    expect(readMetrics(gateway.metrics()).one("edge_gateway_trace_spans_exported_total")).toBe(2);
   });
 
   test("gets the headers, the name and the resource that are set", async () => {

@@ -3,7 +3,7 @@ import type { ConfigInput } from "../../lib/config/model.ts";
 import { createGateway, type Gateway, type TryFigures } from "../../lib/index.ts";
 import type { Notes } from "../../lib/http/exchange.ts";
 import { Metrics, type MetricsPlan } from "../../lib/observe/metrics.ts";
-import { BUCKETS, Recent, Sum, TIME_BUCKETS } from "../../lib/observe/recent.ts";
+import { BUCKETS, Recent, Tally, TIME_BUCKETS } from "../../lib/observe/recent.ts";
 import { Stats } from "../../lib/observe/stats.ts";
 import { manualClock, type ManualClock } from "../support/clock.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
@@ -26,13 +26,11 @@ describe("times in buckets", () => {
     const { next: random } = seeded(7);
     for (let round = 0; round < 50; round++) {
       const times = Array.from({ length: 1 + Math.floor(random() * 300) }, () => Math.exp(Math.log(0.1) + random() * Math.log(1e6)));
-      const recent = new Recent();
-      const sum = new Sum();
-      for (const ms of times) {
-        recent.requests++;
-        recent.time(ms);
-      }
-      if (random() < 0.5) recent.roll();
+      const steps = { current: 0 };
+      const recent = new Recent(steps);
+      const sum = new Tally();
+      for (const ms of times) recent.count(false, false, ms);
+      if (random() < 0.5) steps.current++;
       recent.addTo(sum, "window");
       times.sort((a, b) => a - b);
       for (const share of [0.01, 0.5, 0.95, 0.99, 1]) {
@@ -44,46 +42,48 @@ describe("times in buckets", () => {
 
   it("counts below each bound of Prometheus what is not above it, exactly, over all steps and in the one under way", () => {
     const { next: random } = seeded(11);
-    const recent = new Recent();
+    const steps = { current: 0 };
+    const recent = new Recent(steps);
     const times: number[] = [];
     for (const bound of BUCKETS) for (const factor of [0.9, 1 - 1e-9, 1, 1 + 1e-9, 1.1]) times.push(bound * 1000 * factor);
     for (let i = 0; i < 2_000; i++) times.push(Math.exp(Math.log(0.01) + random() * Math.log(1e7)));
     for (const [i, ms] of times.entries()) {
-      recent.requests++;
-      recent.time(ms);
-      if (i % 100 === 99) recent.roll();
+      recent.count(false, false, ms);
+      if (i % 100 === 99) steps.current++;
     }
     let below = 0;
-    for (const [i, bound] of BUCKETS.entries()) expect([bound, (below += recent.counts[i]!)]).toEqual([bound, times.filter((ms) => ms <= bound * 1000).length]);
-    expect(below + recent.counts.at(-1)!).toBe(times.length);
+    for (const [i, bound] of BUCKETS.entries()) expect([bound, (below += recent.counts![i]!)]).toEqual([bound, times.filter((ms) => ms <= bound * 1000).length]);
+    expect(below + recent.counts!.at(-1)!).toBe(times.length);
     expect(recent.sumMs).toBeCloseTo(times.reduce((sum, ms) => sum + ms, 0), 3);
   });
 
   it("keeps what Prometheus counts when its last request has left the window", () => {
-    const recent = new Recent();
-    recent.requests++;
-    recent.time(7);
-    for (let i = 0; i < 20; i++) recent.roll();
-    expect([recent.isActive, recent.isTimed, recent.counts.reduce((sum, count) => sum + count, 0)]).toEqual([false, true, 1]);
+    const steps = { current: 0 };
+    const recent = new Recent(steps);
+    recent.count(false, false, 7);
+    steps.current += 20;
+    expect([recent.isActive, recent.counts!.reduce((sum, count) => sum + count, 0)]).toEqual([false, 1]);
   });
 
   it("what is shorter or longer than all of them is in the first or the last one", () => {
     const recent = new Recent();
-    const sum = new Sum();
-    recent.requests = 4;
-    for (const ms of [0, 0.01, 1e9, Infinity]) recent.time(ms);
+    const sum = new Tally();
+    for (const ms of [0, 0.01, 1e9, Infinity]) recent.count(false, false, ms);
     recent.addTo(sum, "step");
     expect([sum.quantile(0.5), sum.quantile(1)]).toEqual([0.0664, 1_020_000]);
     expect(TIME_BUCKETS).toBe(207);
   });
 
-  it("nothing has no quantile, and a quiet route holds nothing once its last request has left the window", () => {
-    const recent = new Recent();
-    expect([recent.isActive, new Sum().quantile(0.5)]).toEqual([false, null]);
-    recent.requests++;
-    for (let i = 0; i < 11; i++) recent.roll();
-    expect(recent.isActive).toBe(true);
-    recent.roll();
+  it("without times there is no quantile, and a route is inactive once its last request has left the window", () => {
+    const steps = { current: 0 };
+    const recent = new Recent(steps);
+    expect([recent.isActive, new Tally().quantile(0.5)]).toEqual([false, null]);
+    recent.count(false, false, 1);
+    for (let i = 0; i < 11; i++) {
+      steps.current++;
+      expect(recent.isActive).toBe(true);
+    }
+    steps.current++;
     expect(recent.isActive).toBe(false);
   });
 });
@@ -198,38 +198,23 @@ describe("the end of a step", () => {
       routes.get(route)!.ended("GET", { status: 200, code: null, route, attempts: 1, meter: null } as unknown as Notes, ms);
       meter.tried("u", ms, 200);
     };
-    const unended = () => [...routes.values()].filter(({ recent }) => recent.requests > 0).length;
-    return { clock, stats, count, unended };
+    return { clock, stats, count, routes };
   }
 
-  it("is spread over turns of the event loop, a hundred routes each, and what comes meanwhile is counted once", () => {
-    const { clock, stats, count, unended } = manyRoutes();
+  it("looks at no route: each one ends its step at its next request or reading, and every request counts once", () => {
+    const { clock, stats, count, routes } = manyRoutes();
     for (const { name } of ROUTES) count(name, 10);
-    const left: number[] = [];
-    clock.advance(4_999);
-    for (let ms = 0; ms < 6; ms++) {
-      clock.advance(1);
-      left.push(unended());
-    }
-    expect(left).toEqual([351, 251, 151, 51, 0, 0]); // the first turn begins with what had no route
-    clock.advance(4_000);
+    const looked: string[] = [];
+    for (const { recent } of routes.values()) recent.addTo = () => void looked.push("route");
+    clock.advance(9_000);
+    expect(looked).toEqual([]);
+    for (const { recent } of routes.values()) delete (recent as Partial<Recent>).addTo;
     for (const name of ["r0", "r449"]) count(name, 20);
-    const { history, point, total } = stats.read("all", NONE);
-    expect([history.map(({ requests }) => requests), point.requests, Math.round(total.requestsPerS * 9.005 * 10)]).toEqual([[450], 2, 4520]);
-    expect(clock.pending).toBe(1);
-  });
-
-  it("is brought to its end for whoever reads in the middle of it", () => {
-    const { clock, stats, count, unended } = manyRoutes();
-    for (const { name } of ROUTES) count(name, 10);
-    clock.advance(5_000);
-    for (const name of ["r0", "r449"]) count(name, 10);
-    expect(unended()).toBe(352);
     const { history, point, total, services } = stats.read("all", NONE);
-    expect([history.map(({ requests }) => requests), point.requests]).toEqual([[451], 1]);
-    expect(Math.round(total.requestsPerS * 5)).toBe(452);
-    expect(services[0]!.routes.reduce((sum, { requestsPerS }) => sum + requestsPerS, 0)).toBeCloseTo(452 / 5);
-    expect(services[0]!.upstreams[0]!.requestsPerS).toBeCloseTo(452 / 5);
+    expect([history.map(({ requests }) => requests), point.requests, Math.round(total.requestsPerS * 9)]).toEqual([[450], 2, 452]);
+    expect(services[0]!.routes.reduce((sum, { requestsPerS }) => sum + requestsPerS, 0)).toBeCloseTo(452 / 9);
+    expect(services[0]!.upstreams[0]!.requestsPerS).toBeCloseTo(452 / 9);
+    expect(clock.pending).toBe(1);
   });
 
   it("leaves the same figures for those who read each second and those who read once", () => {
