@@ -10,7 +10,7 @@ import type { RequestFacts } from "../http/request_facts.ts";
 import type { Call } from "../http/exchange.ts";
 import { headerValue } from "../http/headers.ts";
 import { redactedPath } from "../http/redact.ts";
-import { traceIdOf } from "./traceparent.ts";
+import { traceIdOf } from "./trace_context.ts";
 
 /** `now` is monotonic, `wall` milliseconds since 1970. The line ends with its newline. */
 export type LineFormat = (entry: RequestFacts, now: number, wall: number) => string;

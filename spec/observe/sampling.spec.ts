@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { TRACES_SAMPLERS, type TracesSampler } from "../../lib/config/tracing.ts";
-import { createIds } from "../../lib/observe/ids.ts";
+import { createIds } from "../../lib/observe/trace_context.ts";
 import { createSampler } from "../../lib/observe/sampling.ts";
 
 const LOW = "ffffffffffffffffff00000000000001";
