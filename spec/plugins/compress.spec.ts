@@ -296,6 +296,6 @@ describe("a stream", () => {
     const body = ask(reply([], source)).body as Readable;
     source.destroy();
     await eventually(() => body.destroyed);
-    expect(body.errored?.message).toBe("the body broke off");
+    expect(body.errored).toMatchObject({ code: "ERR_STREAM_PREMATURE_CLOSE" });
   });
 });
