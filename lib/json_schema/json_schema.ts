@@ -6,21 +6,28 @@
  * budget of steps that `$ref` and choices multiplied cannot exceed. Long checks pause, so that the event loop serves others meanwhile.
  */
 import { suggest } from "../base/suggest.ts";
-import { KEYWORDS, RULES } from "./keywords.ts";
+import { KEYWORDS, type Subject } from "./keywords.ts";
 import { propertyTypes, type TextTypes } from "./property_types.ts";
 import type { Check, Done, Run } from "./run.ts";
-import { SchemaReader, type Problem } from "./schema_reader.ts";
 import { definitionPath, described, isObject, pointerStep, valueAt, type Path } from "./values.ts";
 
 export { readJson } from "./read_json.ts";
 export { Run, TooMuchWork, Work, type Done, type Violation } from "./run.ts";
-export type { Problem, TextTypes };
+export type { TextTypes };
 
 export interface CompiledSchema {
   /** Adds what is wrong with the value to `run`; a promise if it had to pause. Throws, or rejects with, `TooMuchWork`. */
   readonly check: (value: unknown, run: Run) => Done;
   /** The types that the schema allows for a property: values of a query or header arrive as text. */
   readonly typesOf: (property: string) => TextTypes;
+}
+
+export interface Problem {
+  /** In the schema. */
+  readonly at: Path;
+  readonly message: string;
+  /** The keyword itself is wrong, not its value. */
+  readonly isAtKey?: boolean;
 }
 
 /** Compiles a schema, given as `JSON.parse` returns it, or returns everything that is wrong with it. */
@@ -66,7 +73,7 @@ class Compiler {
 
   /** Compiles the root or a definition once; it may refer to itself. */
   #definition(path: Path): Check {
-    const name = path.length === 0 ? "#" : `#/$defs/${pointerStep(String(path[1]))}`;
+    const name = nameOf(path);
     let definition = this.#definitions.get(name);
     if (definition === undefined) {
       definition = { check: PASS };
@@ -86,37 +93,49 @@ class Compiler {
       this.#report(at, `expected a schema: an object, true or false, found ${described(given)}`);
       return PASS;
     }
-    this.#checkKeywords(given, at);
-    const reader = new SchemaReader(given, at, {
-      report: (where, message) => this.#report(where, message),
-      compile: (subschema, where, isSameValue) => this.#schema(subschema, where, isSameValue ? sameValue : null),
-    });
-    const checks = [this.#reference(reader, sameValue), ...RULES.map((rule) => rule(reader))].filter((check) => check !== undefined);
+    const subject: Subject = {
+      schema: given,
+      report: (path, message) => this.#report([...at, ...path], message),
+      expected: (path, expected) => {
+        this.#report([...at, ...path], `expected ${expected}, found ${described(path.reduce<any>((found, step) => found[step], given))}`);
+        return false;
+      },
+      compile: (path, appliesTo) =>
+        this.#schema(path.reduce<any>((found, step) => found[step], given), [...at, ...path], appliesTo === "part" ? null : sameValue),
+    };
+    this.#checkNames(given, at);
+    const checks: Check[] = [];
+    const reference = given.$ref === undefined ? undefined : this.#reference(given.$ref, subject, sameValue);
+    if (reference !== undefined) checks.push(reference);
+    for (const [keyword, { isValid, check: make }] of Object.entries(KEYWORDS)) {
+      const value = given[keyword];
+      const check = value !== undefined && isValid(value, [keyword], subject) ? make?.(value, subject, keyword) : undefined;
+      if (check !== undefined) checks.push(check);
+    }
     return (value, pointer, run) => {
       run.spendOn(value);
       return run.work.isDue ? run.work.pause().then(() => inTurn(checks, value, pointer, run, 0)) : inTurn(checks, value, pointer, run, 0);
     };
   }
 
-  #checkKeywords(schema: object, at: Path): void {
+  #checkNames(schema: object, at: Path): void {
     for (const [keyword, value] of Object.entries(schema)) {
       const report = (message: string) => void this.problems.push({ at: [...at, keyword], message, isAtKey: true });
-      if (!KEYWORDS.includes(keyword) && !ANNOTATIONS.includes(keyword)) {
-        const nearest = suggest(keyword, KEYWORDS);
-        report(`is no keyword that is known here${nearest === undefined ? ` (known: ${KEYWORDS.join(", ")})` : `; did you mean "${nearest}"?`}`);
+      if (!CONSTRAINTS.includes(keyword) && !ANNOTATIONS.includes(keyword)) {
+        const nearest = suggest(keyword, CONSTRAINTS);
+        report(`is no keyword that is known here${nearest === undefined ? ` (known: ${CONSTRAINTS.join(", ")})` : `; did you mean "${nearest}"?`}`);
       } else if (keyword === "$defs" && at.length > 0) report("stands at the top of a schema only");
       else if (keyword === "$schema" && !DRAFT.test(String(value))) report("is not that of draft 2020-12");
     }
   }
 
-  #reference(reader: SchemaReader, sameValue: string | null): Check | undefined {
-    const reference = reader.text("$ref");
-    if (reference === undefined) return undefined;
-    const path = definitionPath(reference);
+  #reference(given: unknown, subject: Subject, sameValue: string | null): Check | undefined {
+    const path = typeof given === "string" ? definitionPath(given) : null;
     if (path === null || valueAt(this.#root, path) === undefined) {
-      return reader.report(["$ref"], `"$ref" leads nowhere: write "#" or "#/$defs/NAME" with a name that is there`);
+      subject.report(["$ref"], `"$ref" leads nowhere: write "#" or "#/$defs/NAME" with a name that is there`);
+      return undefined;
     }
-    if (sameValue !== null) this.#edges.get(sameValue)!.add(path.length === 0 ? "#" : `#/$defs/${pointerStep(String(path[1]))}`);
+    if (sameValue !== null) this.#edges.get(sameValue)!.add(nameOf(path));
     return this.#definition(path);
   }
 
@@ -125,6 +144,11 @@ class Compiler {
   }
 }
 
+function nameOf(path: Path): string {
+  return path.length === 0 ? "#" : `#/$defs/${pointerStep(String(path[1]))}`;
+}
+
+const CONSTRAINTS = ["$ref", ...Object.keys(KEYWORDS)];
 /** Keywords that do not constrain values. */
 const ANNOTATIONS = ["$schema", "$comment", "$defs", "title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"];
 const DRAFT = /^https:\/\/json-schema\.org\/draft\/2020-12\/schema#?$/;

@@ -1,70 +1,122 @@
 /**
- * The keywords of JSON Schema that constrain values: each rule turns one of them, with the keywords that go with it, into a check.
+ * The table of the JSON Schema keywords that constrain values: the form that each keyword's value must have, and the check it becomes.
  */
 import { FORMATS } from "./formats.ts";
+import { linearPattern, type LinearPattern } from "./linear_pattern.ts";
 import { andThen, countOf, eachOf, type Check, type Done, type Run } from "./run.ts";
-import type { SchemaReader } from "./schema_reader.ts";
-import { canonical, countCharacters, countValues, isMultipleOf, isObject, isOfType, pointerStep, shortJson, typeName, TYPE_NAMES } from "./values.ts";
+import { canonical, countCharacters, countValues, isMultipleOf, isObject, isOfType, pointerStep, shortJson, typeName, TYPE_NAMES, type Path } from "./values.ts";
 
-/** Nothing where the schema does not have the keyword, or has it with a wrong value, which it then reports. */
-type Rule = (schema: SchemaReader) => Check | undefined;
+/** The schema object that is being compiled. */
+export interface Subject {
+  readonly schema: Readonly<Record<string, unknown>>;
+  /** Paths start at this object. */
+  readonly report: (path: Path, message: string) => void;
+  readonly expected: (path: Path, expected: string) => false;
+  /** Compiles the subschema at this path, for the same value or a part of it. */
+  readonly compile: (path: Path, appliesTo: "same value" | "part") => Check;
+}
 
-export const KEYWORDS: readonly string[] = [
-  "$ref", "type", "enum", "const", "multipleOf", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength", "pattern",
-  "format", "items", "prefixItems", "minItems", "maxItems", "uniqueItems", "contains", "minContains", "maxContains", "properties", "required",
-  "additionalProperties", "patternProperties", "propertyNames", "minProperties", "maxProperties", "dependentRequired", "allOf", "anyOf", "oneOf", "not",
-  "if", "then", "else",
-];
+interface Keyword {
+  /** Reports a value of the wrong form, and returns false. */
+  readonly isValid: (given: any, path: Path, subject: Subject) => boolean;
+  /** Absent for a keyword that another one reads. */
+  readonly check?: (given: any, subject: Subject, keyword: string) => Check | undefined;
+}
+
+type Form = Keyword["isValid"];
+
+const form = (expected: string, fits: (given: unknown) => boolean): Form => (given, path, subject) => fits(given) || subject.expected(path, expected);
+const NUMBER = form("a number", Number.isFinite);
+const POSITIVE = form("a number above 0", (given) => Number.isFinite(given) && (given as number) > 0);
+const COUNT = form("an integer ≥ 0", (given) => Number.isSafeInteger(given) && (given as number) >= 0);
+const BOOLEAN = form("true or false", (given) => typeof given === "boolean");
+const NAMES = form("an array of names", (given) => Array.isArray(given) && given.every((name) => typeof name === "string"));
+const LIST = form("an array with at least one value", (given) => Array.isArray(given) && given.length > 0);
+const SCHEMAS = form("an array with at least one schema", (given) => Array.isArray(given) && given.length > 0);
+const NAMED_SCHEMAS = form("an object of schemas", isObject);
+const FORMAT = form(`one of ${Object.keys(FORMATS).join(", ")}`, (given) => typeof given === "string" && Object.hasOwn(FORMATS, given));
+const TYPE = form(`one of ${Object.keys(TYPE_NAMES).join(", ")}`, (given) => typeof given === "string" && Object.hasOwn(TYPE_NAMES, given));
+const TYPES: Form = (given, path, subject) => {
+  if (!Array.isArray(given)) return TYPE(given, path, subject);
+  return given.length === 0 ? subject.expected(path, "at least one type") : given.every((each, i) => TYPE(each, [...path, i], subject));
+};
+const LISTS_OF_NAMES: Form = (given, path, subject) =>
+  isObject(given) ? Object.entries(given).every(([name, names]) => NAMES(names, [...path, name], subject)) : subject.expected(path, "an object of lists of names");
+const PATTERN: Form = (given, path, subject) => (typeof given === "string" ? isPattern(given, path, subject) : subject.expected(path, "a string"));
+const PATTERN_SCHEMAS: Form = (given, path, subject) =>
+  NAMED_SCHEMAS(given, path, subject) && Object.keys(given as object).every((source) => isPattern(source, [...path, source], subject));
+/** Reported where the subschema is compiled. */
+const SCHEMA: Form = () => true;
 
 /** In the order in which a value is checked; `$ref` goes before all of them. */
-export const RULES: readonly Rule[] = [
-  type,
-  (schema) => (schema.value("const") === undefined ? undefined : equals([schema.value("const")], shortJson(schema.value("const"), 80))),
-  enumeration,
-  numberRule("minimum", (limit) => [`at least ${limit}`, (value) => value >= limit]),
-  numberRule("maximum", (limit) => [`at most ${limit}`, (value) => value <= limit]),
-  numberRule("exclusiveMinimum", (limit) => [`more than ${limit}`, (value) => value > limit]),
-  numberRule("exclusiveMaximum", (limit) => [`less than ${limit}`, (value) => value < limit]),
-  numberRule("multipleOf", (step) => [`a multiple of ${step}`, isMultipleOf(step)]),
-  sizeRule("Length", ["character", "characters"], (value, least, most) => (typeof value === "string" ? countCharacters(value, least, most) : null)),
-  pattern,
-  format,
-  sizeRule("Items", ["item", "items"], (value) => (Array.isArray(value) ? value.length : null)),
-  (schema) => (schema.boolean("uniqueItems") === true ? checkUnique : undefined),
-  items,
-  contains,
-  sizeRule("Properties", ["property", "properties"], (value, _least, _most, run) => (isObject(value) ? run.namesOf(value).length : null)),
-  required,
-  dependentRequired,
-  properties,
-  propertyNames,
-  (schema) => allOf(schema.subschemas("allOf", "same value")),
-  choice("anyOf", 1, (fitting, of) => (fitting === 0 ? `fits none of the ${of} forms that are allowed` : null)),
-  choice("oneOf", Infinity, (fitting, of) => (fitting === 1 ? null : `fits ${fitting === 0 ? "none" : fitting} of the ${of} forms of which it has to fit one`)),
-  not,
-  conditional,
-];
+export const KEYWORDS: Readonly<Record<string, Keyword>> = {
+  type: { isValid: TYPES, check: type },
+  const: { isValid: () => true, check: (given) => equals([given], shortJson(given, 80)) },
+  enum: { isValid: LIST, check: enumeration },
+  minimum: { isValid: NUMBER, check: (limit) => numbers(`at least ${limit}`, (value) => value >= limit) },
+  maximum: { isValid: NUMBER, check: (limit) => numbers(`at most ${limit}`, (value) => value <= limit) },
+  exclusiveMinimum: { isValid: NUMBER, check: (limit) => numbers(`more than ${limit}`, (value) => value > limit) },
+  exclusiveMaximum: { isValid: NUMBER, check: (limit) => numbers(`less than ${limit}`, (value) => value < limit) },
+  multipleOf: { isValid: POSITIVE, check: (step) => numbers(`a multiple of ${step}`, isMultipleOf(step)) },
+  minLength: { isValid: COUNT, check: (limit) => size("least", limit, "character", "characters", (value) => lengthOf(value, limit)) },
+  maxLength: { isValid: COUNT, check: (limit) => size("most", limit, "character", "characters", (value) => lengthOf(value, limit + 1)) },
+  pattern: { isValid: PATTERN, check: pattern },
+  format: { isValid: FORMAT, check: format },
+  minItems: { isValid: COUNT, check: (limit) => size("least", limit, "item", "items", (value) => (Array.isArray(value) ? value.length : null)) },
+  maxItems: { isValid: COUNT, check: (limit) => size("most", limit, "item", "items", (value) => (Array.isArray(value) ? value.length : null)) },
+  uniqueItems: { isValid: BOOLEAN, check: (given) => (given === true ? checkUnique : undefined) },
+  prefixItems: { isValid: SCHEMAS, check: firstOf(["prefixItems", "items"], items) },
+  items: { isValid: SCHEMA, check: firstOf(["prefixItems", "items"], items) },
+  contains: { isValid: SCHEMA, check: contains },
+  minContains: { isValid: COUNT },
+  maxContains: { isValid: COUNT },
+  minProperties: { isValid: COUNT, check: (limit) => size("least", limit, "property", "properties", propertyCount) },
+  maxProperties: { isValid: COUNT, check: (limit) => size("most", limit, "property", "properties", propertyCount) },
+  required: { isValid: NAMES, check: (names) => objects((value, pointer, run) => requireAll(names, value, pointer, run, "is required")) },
+  dependentRequired: { isValid: LISTS_OF_NAMES, check: dependentRequired },
+  properties: { isValid: NAMED_SCHEMAS, check: firstOf(["properties", "patternProperties", "additionalProperties"], members) },
+  patternProperties: { isValid: PATTERN_SCHEMAS, check: firstOf(["properties", "patternProperties", "additionalProperties"], members) },
+  additionalProperties: { isValid: SCHEMA, check: firstOf(["properties", "patternProperties", "additionalProperties"], members) },
+  propertyNames: { isValid: SCHEMA, check: propertyNames },
+  allOf: { isValid: SCHEMAS, check: allOf },
+  anyOf: { isValid: SCHEMAS, check: choice(1, (fitting, of) => (fitting === 0 ? `fits none of the ${of} forms that are allowed` : null)) },
+  oneOf: {
+    isValid: SCHEMAS,
+    check: choice(Infinity, (fitting, of) => (fitting === 1 ? null : `fits ${fitting === 0 ? "none" : fitting} of the ${of} forms of which it has to fit one`)),
+  },
+  not: { isValid: SCHEMA, check: not },
+  if: { isValid: SCHEMA, check: conditional },
+  then: { isValid: needsIf },
+  else: { isValid: needsIf },
+};
 
-function type(schema: SchemaReader): Check | undefined {
-  const given = schema.value("type");
-  if (given === undefined) return undefined;
-  const types = [given].flat() as string[];
-  types.forEach((name, i) => {
-    if (typeof name !== "string" || !Object.hasOwn(TYPE_NAMES, name)) schema.expected(`one of ${Object.keys(TYPE_NAMES).join(", ")}`, "type", ...(Array.isArray(given) ? [i] : []));
-  });
-  if (types.length === 0) return schema.expected("at least one type", "type");
+function isPattern(source: string, path: Path, subject: Subject): boolean {
+  const compiled = linearPattern(source);
+  if (typeof compiled === "string") subject.report(path, `the pattern ${compiled}`);
+  return typeof compiled !== "string";
+}
+
+function needsIf(_given: unknown, _path: Path, subject: Subject): boolean {
+  if (subject.schema.if === undefined) subject.report([], '"then" and "else" need an "if" beside them');
+  return true;
+}
+
+/** One check for several keywords: made for the first of them that the schema has. */
+function firstOf(keywords: readonly string[], make: (subject: Subject) => Check) {
+  return (_given: unknown, subject: Subject, keyword: string) => (keywords.find((each) => subject.schema[each] !== undefined) === keyword ? make(subject) : undefined);
+}
+
+function type(given: string | readonly string[]): Check {
+  const types = [given].flat();
   const expected = types.map((name) => TYPE_NAMES[name]).join(" or ");
   return (value, pointer, run) => {
     if (!types.some((name) => isOfType(value, name))) run.add(pointer, `expected ${expected}, found ${typeName(value)}`);
   };
 }
 
-function enumeration(schema: SchemaReader): Check | undefined {
-  const choices = schema.value("enum");
-  if (choices === undefined) return undefined;
-  if (!Array.isArray(choices) || choices.length === 0) return schema.expected("an array with at least one value", "enum");
-  const shown = choices.slice(0, 20).map((each) => shortJson(each, 80)).join(", ");
-  return equals(choices, `one of ${shown}${choices.length > 20 ? ", …" : ""}`);
+function enumeration(choices: readonly unknown[]): Check {
+  const shown = choices.slice(0, 20).map((each) => shortJson(each, 80));
+  return equals(choices, `one of ${shown.join(", ")}${choices.length > 20 ? ", …" : ""}`);
 }
 
 function equals(allowed: readonly unknown[], expected: string): Check {
@@ -77,45 +129,37 @@ function equals(allowed: readonly unknown[], expected: string): Check {
   };
 }
 
-function numberRule(keyword: string, make: (limit: number) => readonly [expected: string, fits: (value: number, run: Run) => boolean]): Rule {
-  return (schema) => {
-    const limit = schema.number(keyword);
-    if (limit === undefined) return undefined;
-    if (keyword === "multipleOf" && limit <= 0) return schema.expected("a number above 0", keyword);
-    const [expected, fits] = make(limit);
-    return (value, pointer, run) => {
-      if (typeof value === "number" && !fits(value, run)) run.add(pointer, `expected ${expected}`);
-    };
+function numbers(expected: string, fits: (value: number, run: Run) => boolean): Check {
+  return (value, pointer, run) => {
+    if (typeof value === "number" && !fits(value, run)) run.add(pointer, `expected ${expected}`);
   };
 }
 
-/** `minLength` and `maxLength` and the like. `sizeOf` returns null for values of another type. */
-function sizeRule(of: string, [one, many]: readonly [string, string], sizeOf: (value: unknown, least: number, most: number, run: Run) => number | null): Rule {
-  return (schema) => {
-    const [least = 0, most = Infinity] = [schema.count(`min${of}`), schema.count(`max${of}`)];
-    if (least === 0 && most === Infinity) return undefined;
-    return (value, pointer, run) => {
-      const size = sizeOf(value, least, most, run);
-      if (size === null || (size >= least && size <= most)) return;
-      const limit = size < least ? least : most;
-      run.add(pointer, `expected at ${size < least ? "least" : "most"} ${limit} ${limit === 1 ? one : many}${of === "Items" ? `, found ${size}` : ""}`);
-    };
+/** `sizeOf` returns null for values of another type. */
+function size(bound: "least" | "most", limit: number, one: string, many: string, sizeOf: (value: unknown, run: Run) => number | null): Check {
+  return (value, pointer, run) => {
+    const found = sizeOf(value, run);
+    if (found === null || (bound === "least" ? found >= limit : found <= limit)) return;
+    run.add(pointer, `expected at ${bound} ${limit} ${limit === 1 ? one : many}${one === "item" ? `, found ${found}` : ""}`);
   };
 }
 
-function pattern(schema: SchemaReader): Check | undefined {
-  const source = schema.text("pattern");
-  const compiled = source === undefined ? undefined : schema.pattern(source, "pattern");
-  if (compiled === undefined) return undefined;
+function lengthOf(value: unknown, enough: number): number | null {
+  return typeof value === "string" ? countCharacters(value, enough) : null;
+}
+
+function propertyCount(value: unknown, run: Run): number | null {
+  return isObject(value) ? run.namesOf(value).length : null;
+}
+
+function pattern(source: string): Check {
+  const compiled = linearPattern(source) as LinearPattern;
   const report = (matches: boolean, pointer: string, run: Run) => (matches ? undefined : run.add(pointer, `does not match the pattern ${source}`));
   return (value, pointer, run) =>
     typeof value === "string" ? andThen(compiled.test(value, run.work), (matches) => report(matches, pointer, run)) : undefined;
 }
 
-function format(schema: SchemaReader): Check | undefined {
-  const name = schema.text("format");
-  if (name === undefined) return undefined;
-  if (!Object.hasOwn(FORMATS, name)) return schema.expected(`one of ${Object.keys(FORMATS).join(", ")}`, "format");
+function format(name: string): Check {
   const { expected, fits } = FORMATS[name]!;
   return (value, pointer, run) => {
     if (typeof value === "string" && !fits(value)) run.add(pointer, `expected ${expected}`);
@@ -139,19 +183,17 @@ const checkUnique: Check = (value, pointer, run) => {
   });
 };
 
-function items(schema: SchemaReader): Check | undefined {
-  const first = schema.subschemas("prefixItems", "part");
-  const rest = schema.subschema("items", "part");
-  if (first.length === 0 && rest === undefined) return undefined;
+function items({ schema, compile }: Subject): Check {
+  const first = ((schema.prefixItems ?? []) as unknown[]).map((_item, i) => compile(["prefixItems", i], "part"));
+  const rest = schema.items === undefined ? undefined : compile(["items"], "part");
   return (value, pointer, run) =>
     Array.isArray(value) ? eachOf(value.length, run, (i) => (first[i] ?? rest)?.(value[i], `${pointer}/${i}`, run)) : undefined;
 }
 
-function contains(schema: SchemaReader): Check | undefined {
-  const contained = schema.subschema("contains", "part");
-  const least = schema.count("minContains") ?? 1;
-  const most = schema.count("maxContains") ?? Infinity;
-  if (contained === undefined) return undefined;
+function contains(_given: unknown, { schema, compile }: Subject): Check {
+  const contained = compile(["contains"], "part");
+  const least = (schema.minContains ?? 1) as number;
+  const most = (schema.maxContains ?? Infinity) as number;
   const expected = (limit: number, verb: string, found: number) => `${limit} item${limit === 1 ? "" : "s"} of the kind that it ${verb} contain, found ${found}`;
   return (value, pointer, run) => {
     if (!Array.isArray(value)) return;
@@ -162,49 +204,39 @@ function contains(schema: SchemaReader): Check | undefined {
   };
 }
 
-function required(schema: SchemaReader): Check | undefined {
-  const names = schema.names("required");
-  if (names.length === 0) return undefined;
-  return (value, pointer, run) => {
-    if (!isObject(value)) return;
-    for (const name of names) if (!Object.hasOwn(value, name)) run.add(`${pointer}/${pointerStep(name)}`, "is required");
-  };
+function objects(check: (value: Readonly<Record<string, unknown>>, pointer: string, run: Run) => Done): Check {
+  return (value, pointer, run) => (isObject(value) ? check(value, pointer, run) : undefined);
 }
 
-function dependentRequired(schema: SchemaReader): Check | undefined {
-  const rules = schema.object("dependentRequired", "an object of lists of names").map(([name]) => [name, schema.names("dependentRequired", name)] as const);
-  if (rules.length === 0) return undefined;
-  return (value, pointer, run) => {
-    if (!isObject(value)) return;
-    for (const [name, others] of rules) {
-      if (!Object.hasOwn(value, name)) continue;
-      for (const other of others) if (!Object.hasOwn(value, other)) run.add(`${pointer}/${pointerStep(other)}`, `is required beside ${JSON.stringify(name)}`);
-    }
-  };
+function requireAll(names: readonly string[], value: object, pointer: string, run: Run, message: string): void {
+  for (const name of names) if (!Object.hasOwn(value, name)) run.add(`${pointer}/${pointerStep(name)}`, message);
+}
+
+function dependentRequired(given: Readonly<Record<string, readonly string[]>>): Check {
+  const rules = Object.entries(given);
+  return objects((value, pointer, run) => {
+    for (const [name, others] of rules) if (Object.hasOwn(value, name)) requireAll(others, value, pointer, run, `is required beside ${JSON.stringify(name)}`);
+  });
 }
 
 /** `properties`, `patternProperties`, and `additionalProperties` for what neither of them names. */
-function properties(schema: SchemaReader): Check | undefined {
-  const named = new Map(schema.namedSubschemas("properties"));
-  const patterns = schema.namedSubschemas("patternProperties").flatMap(([source, check]) => {
-    const compiled = schema.pattern(source, "patternProperties", source);
-    return compiled === undefined ? [] : [{ pattern: compiled, check }];
-  });
-  const others = schema.subschema("additionalProperties", "part");
-  if (named.size === 0 && patterns.length === 0 && others === undefined) return undefined;
-  const additional: Check | undefined = schema.value("additionalProperties") === false ? (_value, at, run) => run.add(at, "is not a known property") : others;
+function members({ schema, compile }: Subject): Check {
+  const namesIn = (keyword: string) => Object.keys(schema[keyword] ?? {});
+  const named = new Map(namesIn("properties").map((name) => [name, compile(["properties", name], "part")]));
+  const patterns = namesIn("patternProperties").map((source) => ({ pattern: linearPattern(source), check: compile(["patternProperties", source], "part") }));
+  const others = schema.additionalProperties === undefined ? undefined : compile(["additionalProperties"], "part");
+  const additional: Check | undefined = schema.additionalProperties === false ? (_value, at, run) => run.add(at, "is not a known property") : others;
   const byPatterns = (name: string, isNamed: boolean, member: unknown, at: string, run: Run): Done => {
     let isKnown = isNamed;
     const matching = eachOf(patterns.length, run, (i) =>
-      andThen(patterns[i]!.pattern.test(name, run.work), (matches) => {
+      andThen((patterns[i]!.pattern as LinearPattern).test(name, run.work), (matches) => {
         isKnown ||= matches;
         return matches ? patterns[i]!.check(member, at, run) : undefined;
       }),
     );
     return andThen(matching, () => (isKnown ? undefined : additional?.(member, at, run)));
   };
-  return (value, pointer, run) => {
-    if (!isObject(value)) return;
+  return objects((value, pointer, run) => {
     const names = run.namesOf(value);
     return eachOf(names.length, run, (i) => {
       const name = names[i]!;
@@ -213,30 +245,28 @@ function properties(schema: SchemaReader): Check | undefined {
       if (patterns.length === 0) return (own ?? additional)?.(value[name], at, run);
       return andThen(own?.(value[name], at, run), () => byPatterns(name, own !== undefined, value[name], at, run));
     });
-  };
+  });
 }
 
-function propertyNames(schema: SchemaReader): Check | undefined {
-  const check = schema.subschema("propertyNames", "part");
-  if (check === undefined) return undefined;
-  return (value, pointer, run) => {
-    if (!isObject(value)) return;
+function propertyNames(_given: unknown, { compile }: Subject): Check {
+  const check = compile(["propertyNames"], "part");
+  return objects((value, pointer, run) => {
     const names = run.namesOf(value);
     return eachOf(names.length, run, (i) =>
       andThen(run.fits(check, names[i]), (fits) => (fits ? undefined : run.add(`${pointer}/${pointerStep(names[i]!)}`, "has a name that is not allowed"))),
     );
-  };
+  });
 }
 
-function allOf(all: readonly Check[]): Check | undefined {
-  return all.length === 0 ? undefined : (value, pointer, run) => eachOf(all.length, run, (i) => all[i]!(value, pointer, run));
+function allOf(given: readonly unknown[], { compile }: Subject): Check {
+  const all = given.map((_schema, i) => compile(["allOf", i], "same value"));
+  return (value, pointer, run) => eachOf(all.length, run, (i) => all[i]!(value, pointer, run));
 }
 
 /** `verdict` gets how many of the forms fit, up to `enough`, and returns what is wrong with that number. */
-function choice(keyword: string, enough: number, verdict: (fitting: number, of: number) => string | null): Rule {
-  return (schema) => {
-    const forms = schema.subschemas(keyword, "same value");
-    if (forms.length === 0) return undefined;
+function choice(enough: number, verdict: (fitting: number, of: number) => string | null): NonNullable<Keyword["check"]> {
+  return (given: readonly unknown[], { compile }, keyword) => {
+    const forms = given.map((_schema, i) => compile([keyword, i], "same value"));
     return (value, pointer, run) =>
       andThen(countOf(forms.length, enough, (i) => run.fits(forms[i]!, value)), (fitting) => {
         const wrong = verdict(fitting, forms.length);
@@ -245,18 +275,12 @@ function choice(keyword: string, enough: number, verdict: (fitting: number, of: 
   };
 }
 
-function not(schema: SchemaReader): Check | undefined {
-  const check = schema.subschema("not", "same value");
-  if (check === undefined) return undefined;
+function not(_given: unknown, { compile }: Subject): Check {
+  const check = compile(["not"], "same value");
   return (value, pointer, run) => andThen(run.fits(check, value), (fits) => (fits ? run.add(pointer, "has a form that is not allowed") : undefined));
 }
 
-function conditional(schema: SchemaReader): Check | undefined {
-  const condition = schema.subschema("if", "same value");
-  const consequence = schema.subschema("then", "same value");
-  const otherwise = schema.subschema("else", "same value");
-  if (condition !== undefined) {
-    return (value, pointer, run) => andThen(run.fits(condition, value), (fits) => (fits ? consequence : otherwise)?.(value, pointer, run));
-  }
-  return consequence === undefined && otherwise === undefined ? undefined : schema.report([], '"then" and "else" need an "if" beside them');
+function conditional(_given: unknown, { schema, compile }: Subject): Check {
+  const [condition, consequence, otherwise] = ["if", "then", "else"].map((keyword) => (schema[keyword] === undefined ? undefined : compile([keyword], "same value")));
+  return (value, pointer, run) => andThen(run.fits(condition!, value), (fits) => (fits ? consequence : otherwise)?.(value, pointer, run));
 }

@@ -99,9 +99,9 @@ export function countValues(value: unknown, limit: number): number {
   return count;
 }
 
-/** Counts code points; UTF-16 units where that leads to the same verdict about `least` and `most`. */
-export function countCharacters(text: string, least: number, most: number): number {
-  if (text.length < least || text.length > most * 2 || (text.length <= most && text.length >= least * 2)) return text.length;
+/** Counts code points, exactly as far as it matters for `enough`. */
+export function countCharacters(text: string, enough: number): number {
+  if (text.length < enough || text.length > enough * 2) return text.length;
   let count = 0;
   for (let i = 0; i < text.length; i += text.codePointAt(i)! > 0xffff ? 2 : 1) count++;
   return count;
