@@ -12,7 +12,7 @@ import type { Check, Done, Run } from "./run.ts";
 import { definitionPath, described, isObject, pointerStep, valueAt, type Path } from "./values.ts";
 
 export { readJson } from "./read_json.ts";
-export { Run, TooMuchWork, Work, type Done, type Violation } from "./run.ts";
+export { eachOf, Run, TooMuchWork, Work, type Done } from "./run.ts";
 export type { TextTypes };
 
 export interface CompiledSchema {

@@ -5,6 +5,8 @@ import type { NextTimeSlice } from "../base/time_slices.ts";
 import type { Meter } from "./linear_pattern.ts";
 
 export interface Violation {
+  /** The part of the request, as in `Run.part`. */
+  readonly in: string;
   /** JSON Pointer (RFC 6901); "" is the whole value. */
   readonly at: string;
   readonly message: string;
@@ -52,6 +54,8 @@ const MOST_OVERRUN = 500_000;
 
 /** Collects the violations of one value. */
 export class Run {
+  /** Names what is being checked in the violations that are added. */
+  part = "";
   readonly work: Work;
   readonly #most: number;
   readonly #violations: Violation[] | null;
@@ -90,7 +94,7 @@ export class Run {
   add(at: string, message: string): void {
     if (this.isFull) return;
     this.#found++;
-    this.#violations?.push({ at: at.length > MAX_POINTER ? `${at.slice(0, MAX_POINTER)}…` : at, message });
+    this.#violations?.push({ in: this.part, at: at.length > MAX_POINTER ? `${at.slice(0, MAX_POINTER)}…` : at, message });
   }
 
   /** Whether the value fits; its violations are not reported. */

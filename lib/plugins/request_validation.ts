@@ -13,9 +13,9 @@ import { describeNode, nodeAt, positionAt, type Json, type JsonNode } from "../c
 import { INVALID, integer, object, optional, report, withDefault, type Schema } from "../config/schema.ts";
 import { pump } from "../http/body.ts";
 import type { Exchange } from "../http/exchange.ts";
-import { hasToken, headerValue, headerValues, withoutHeader, type HeaderList } from "../http/headers.ts";
+import { hasToken, headerValue, headerValues, withoutHeader } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import { compileJsonSchema, readJson, Run, TooMuchWork, Work, type CompiledSchema, type Done, type TextTypes, type Violation } from "../json_schema/json_schema.ts";
+import { compileJsonSchema, eachOf, readJson, Run, TooMuchWork, Work, type CompiledSchema, type Done, type TextTypes } from "../json_schema/json_schema.ts";
 import { definePlugin } from "./plugin.ts";
 
 const schema = object(
@@ -91,10 +91,6 @@ function plain(node: JsonNode): Json {
   }
 }
 
-interface NamedViolation extends Violation {
-  readonly in: "body" | "query" | "headers";
-}
-
 /** `body` is null where one is missing, undefined where there need not be one. */
 type PartCheck = (exchange: Exchange, body: Buffer | null | undefined, run: Run) => Done;
 
@@ -102,13 +98,10 @@ export const requestValidation = definePlugin({
   name: "request_validation",
   schema,
   create({ body: bodySchema, query, headers, maxBytes }, { clock }) {
-    const parts: (readonly [NamedViolation["in"], PartCheck])[] = [];
+    const parts: (readonly [part: "body" | "query" | "headers", check: PartCheck])[] = [];
     if (query !== undefined) parts.push(["query", (exchange, _body, run) => checkQuery(exchange.query, query, run)]);
     if (headers !== undefined) parts.push(["headers", (exchange, _body, run) => headers.check(headersObject(exchange, headers), run)]);
-    if (bodySchema !== undefined) {
-      parts.push(["headers", (exchange, body, run) => contentViolations(exchange.headers, body).forEach(({ at, message }) => run.add(at, message))]);
-      parts.push(["body", (exchange, body, run) => (contentViolations(exchange.headers, body).length > 0 ? undefined : checkBody(body, bodySchema, run))]);
-    }
+    if (bodySchema !== undefined) parts.push(["body", (exchange, body, run) => (body === undefined ? undefined : checkBody(exchange, body, bodySchema, run))]);
     const nextSlice = createTimeSlices();
     let heldBytes = 0;
 
@@ -116,10 +109,21 @@ export const requestValidation = definePlugin({
     const refusal = (exchange: Exchange, body: Buffer | null | undefined): Reply | null | Promise<Reply | null> => {
       const pause = () => (exchange.call.aborted ? Promise.reject(new TooMuchWork()) : nextSlice());
       const run = new Run(MOST_VIOLATIONS, new Work(mostSteps(exchange, body, headers !== undefined), pause));
-      const found: NamedViolation[] = [];
-      const done = checkParts(parts, exchange, body, run, found);
-      const verdict = () => (found.length === 0 ? null : violationsReply(exchange, found));
-      return done === undefined ? verdict() : done.then(verdict);
+      const verdict = () => (run.violations.length === 0 ? null : violationsReply(exchange, run));
+      const giveUp = (error: unknown) => {
+        if (!(error instanceof TooMuchWork)) throw error;
+        run.add("", "takes too long to check");
+      };
+      try {
+        const done = eachOf(parts.length, run, (i) => {
+          run.part = parts[i]![0];
+          return parts[i]![1](exchange, body, run);
+        });
+        if (done !== undefined) return done.catch(giveUp).then(verdict);
+      } catch (error) {
+        giveUp(error);
+      }
+      return verdict();
     };
 
     const withBody = async (exchange: Exchange, body: Readable, next: (exchange: Exchange) => Reply | Promise<Reply>): Promise<Reply> => {
@@ -174,38 +178,10 @@ function mostSteps({ query, headers }: Exchange, body: Buffer | null | undefined
   return Math.min(LEAST_WORK + bytes * WORK_PER_BYTE, MOST_WORK);
 }
 
-/** Checks one part after the other, and adds their violations to `found`. */
-function checkParts(
-  parts: readonly (readonly [NamedViolation["in"], PartCheck])[],
-  exchange: Exchange,
-  body: Buffer | null | undefined,
-  run: Run,
-  found: NamedViolation[],
-): Done {
-  if (parts.length === 0) return undefined;
-  const [[where, check], ...others] = parts as [(typeof parts)[number], ...typeof parts];
-  const before = run.violations.length;
-  const goOn = () => {
-    for (const violation of run.violations.slice(before)) found.push({ in: where, ...violation });
-    return checkParts(others, exchange, body, run, found);
-  };
-  const giveUp = (error: unknown) => {
-    if (!(error instanceof TooMuchWork)) throw error;
-    found.push({ in: where, at: "", message: "takes too long to check" });
-  };
-  let done: Done;
-  try {
-    done = check(exchange, body, run);
-  } catch (error) {
-    return giveUp(error);
-  }
-  return done === undefined ? goOn() : done.then(goOn, giveUp);
-}
-
-function violationsReply(exchange: Exchange, violations: readonly NamedViolation[]): Reply {
+function violationsReply({ call }: Exchange, { violations }: Run): Reply {
   const count = violations.length;
   const detail = `The request has ${count >= MOST_VIOLATIONS ? `at least ${count}` : count} violation${count === 1 ? "" : "s"} of the form that is asked for.`;
-  return problem(exchange.call, "request_invalid", { detail, members: { violations } });
+  return problem(call, "request_invalid", { detail, members: { violations } });
 }
 
 /** The chunks of a body, or what `take` returned for the chunk at which reading stopped: the server disposes of the rest. */
@@ -242,34 +218,31 @@ function wholeBody<Stop>(body: Readable, clock: Clock, take: (bytes: number) => 
   });
 }
 
-function contentViolations(headers: HeaderList, body: Buffer | null | undefined): Violation[] {
-  if (body === undefined || body === null || body.length === 0) return [];
-  const found: Violation[] = [];
-  const types = headerValues(headers, "content-type");
-  if (types.length !== 1 || !isJson(types[0]!)) found.push({ at: "/content-type", message: "expected application/json, or a type that ends with +json, in UTF-8" });
-  if (headerValues(headers, "content-encoding").some((coding) => coding.toLowerCase() !== "identity")) {
-    found.push({ at: "/content-encoding", message: "may not be there: the body has to come as it is" });
-  }
-  return found;
-}
-
 function isJson(contentType: string): boolean {
   const [type = "", ...parameters] = contentType.split(";").map((part) => part.trim().toLowerCase());
   if (type !== "application/json" && !(type.startsWith("application/") && type.endsWith("+json"))) return false;
   return parameters.every((parameter) => !parameter.startsWith("charset") || parameter === "charset=utf-8" || parameter === 'charset="utf-8"');
 }
 
-function checkBody(body: Buffer | null | undefined, schema: CompiledSchema, run: Run): Done {
-  if (body === undefined) return undefined;
+function checkBody({ headers }: Exchange, body: Buffer | null, schema: CompiledSchema, run: Run): Done {
   if (body === null || body.length === 0) return run.add("", "is required");
+  const types = headerValues(headers, "content-type");
+  const isCalledJson = types.length === 1 && isJson(types[0]!);
+  const isEncoded = headerValues(headers, "content-encoding").some((coding) => coding.toLowerCase() !== "identity");
+  if (!isCalledJson || isEncoded) {
+    run.part = "headers";
+    if (!isCalledJson) run.add("/content-type", "expected application/json, or a type that ends with +json, in UTF-8");
+    if (isEncoded) run.add("/content-encoding", "may not be there: the body has to come as it is");
+    return undefined;
+  }
   const reading = readJson(body);
-  const goOn = (): Done => {
+  const resume = (): Done => {
     const { done, value: read } = reading.next();
-    if (done !== true) return run.work.pause().then(goOn);
+    if (done !== true) return run.work.pause().then(resume);
     if ("problem" in read) run.add(read.at, read.problem);
     else return schema.check(read.value, run);
   };
-  return goOn();
+  return resume();
 }
 
 /** Names and values are encoded as in HTML forms (URL Standard §5.1). */
