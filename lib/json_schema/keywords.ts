@@ -4,7 +4,8 @@
 import { FORMATS } from "./formats.ts";
 import { linearPattern, type LinearPattern } from "./linear_pattern.ts";
 import { andThen, countOf, eachOf, type Check, type Done, type Run } from "./run.ts";
-import { canonical, countCharacters, countValues, isMultipleOf, isObject, isOfType, pointerStep, shortJson, typeName, TYPE_NAMES, type Path } from "./values.ts";
+import * as values from "./values.ts";
+import { isObject, pointerStep, type Path } from "./values.ts";
 
 /** The schema object that is being compiled. */
 export interface Subject {
@@ -25,7 +26,10 @@ interface Keyword {
 
 type Form = Keyword["isValid"];
 
-const form = (expected: string, fits: (given: unknown) => boolean): Form => (given, path, subject) => fits(given) || subject.expected(path, expected);
+const form =
+  (expected: string, fits: (given: unknown) => boolean): Form =>
+  (given, path, subject) =>
+    fits(given) || subject.expected(path, expected);
 const NUMBER = form("a number", Number.isFinite);
 const POSITIVE = form("a number above 0", (given) => Number.isFinite(given) && (given as number) > 0);
 const COUNT = form("an integer ≥ 0", (given) => Number.isSafeInteger(given) && (given as number) >= 0);
@@ -35,14 +39,17 @@ const LIST = form("an array with at least one value", (given) => Array.isArray(g
 const SCHEMAS = form("an array with at least one schema", (given) => Array.isArray(given) && given.length > 0);
 const NAMED_SCHEMAS = form("an object of schemas", isObject);
 const FORMAT = form(`one of ${Object.keys(FORMATS).join(", ")}`, (given) => typeof given === "string" && Object.hasOwn(FORMATS, given));
-const TYPE = form(`one of ${Object.keys(TYPE_NAMES).join(", ")}`, (given) => typeof given === "string" && Object.hasOwn(TYPE_NAMES, given));
+const TYPE = form(`one of ${Object.keys(values.TYPE_NAMES).join(", ")}`, (given) => typeof given === "string" && Object.hasOwn(values.TYPE_NAMES, given));
 const TYPES: Form = (given, path, subject) => {
   if (!Array.isArray(given)) return TYPE(given, path, subject);
   return given.length === 0 ? subject.expected(path, "at least one type") : given.every((each, i) => TYPE(each, [...path, i], subject));
 };
 const LISTS_OF_NAMES: Form = (given, path, subject) =>
-  isObject(given) ? Object.entries(given).every(([name, names]) => NAMES(names, [...path, name], subject)) : subject.expected(path, "an object of lists of names");
-const PATTERN: Form = (given, path, subject) => (typeof given === "string" ? isPattern(given, path, subject) : subject.expected(path, "a string"));
+  isObject(given)
+    ? Object.entries(given).every(([name, names]) => NAMES(names, [...path, name], subject))
+    : subject.expected(path, "an object of lists of names");
+const PATTERN: Form = (given, path, subject) =>
+  typeof given === "string" ? isPattern(given, path, subject) : subject.expected(path, "a string");
 const PATTERN_SCHEMAS: Form = (given, path, subject) =>
   NAMED_SCHEMAS(given, path, subject) && Object.keys(given as object).every((source) => isPattern(source, [...path, source], subject));
 /** Reported where the subschema is compiled. */
@@ -51,13 +58,13 @@ const SCHEMA: Form = () => true;
 /** In the order in which a value is checked; `$ref` goes before all of them. */
 export const KEYWORDS: Readonly<Record<string, Keyword>> = {
   type: { isValid: TYPES, check: type },
-  const: { isValid: () => true, check: (given) => equals([given], shortJson(given, 80)) },
+  const: { isValid: () => true, check: (given) => equals([given], values.shortJson(given, 80)) },
   enum: { isValid: LIST, check: enumeration },
   minimum: { isValid: NUMBER, check: (limit) => numbers(`at least ${limit}`, (value) => value >= limit) },
   maximum: { isValid: NUMBER, check: (limit) => numbers(`at most ${limit}`, (value) => value <= limit) },
   exclusiveMinimum: { isValid: NUMBER, check: (limit) => numbers(`more than ${limit}`, (value) => value > limit) },
   exclusiveMaximum: { isValid: NUMBER, check: (limit) => numbers(`less than ${limit}`, (value) => value < limit) },
-  multipleOf: { isValid: POSITIVE, check: (step) => numbers(`a multiple of ${step}`, isMultipleOf(step)) },
+  multipleOf: { isValid: POSITIVE, check: (step) => numbers(`a multiple of ${step}`, values.isMultipleOf(step)) },
   minLength: { isValid: COUNT, check: (limit) => size("least", limit, "character", "characters", (value) => lengthOf(value, limit)) },
   maxLength: { isValid: COUNT, check: (limit) => size("most", limit, "character", "characters", (value) => lengthOf(value, limit + 1)) },
   pattern: { isValid: PATTERN, check: pattern },
@@ -79,11 +86,8 @@ export const KEYWORDS: Readonly<Record<string, Keyword>> = {
   additionalProperties: { isValid: SCHEMA, check: firstOf(["properties", "patternProperties", "additionalProperties"], members) },
   propertyNames: { isValid: SCHEMA, check: propertyNames },
   allOf: { isValid: SCHEMAS, check: allOf },
-  anyOf: { isValid: SCHEMAS, check: choice(1, (fitting, of) => (fitting === 0 ? `fits none of the ${of} forms that are allowed` : null)) },
-  oneOf: {
-    isValid: SCHEMAS,
-    check: choice(Infinity, (fitting, of) => (fitting === 1 ? null : `fits ${fitting === 0 ? "none" : fitting} of the ${of} forms of which it has to fit one`)),
-  },
+  anyOf: { isValid: SCHEMAS, check: anyOf },
+  oneOf: { isValid: SCHEMAS, check: oneOf },
   not: { isValid: SCHEMA, check: not },
   if: { isValid: SCHEMA, check: conditional },
   then: { isValid: needsIf },
@@ -103,28 +107,31 @@ function needsIf(_given: unknown, _path: Path, subject: Subject): boolean {
 
 /** One check for several keywords: made for the first of them that the schema has. */
 function firstOf(keywords: readonly string[], make: (subject: Subject) => Check) {
-  return (_given: unknown, subject: Subject, keyword: string) => (keywords.find((each) => subject.schema[each] !== undefined) === keyword ? make(subject) : undefined);
+  return (_given: unknown, subject: Subject, keyword: string): Check | undefined => {
+    const first = keywords.find((each) => subject.schema[each] !== undefined);
+    return first === keyword ? make(subject) : undefined;
+  };
 }
 
 function type(given: string | readonly string[]): Check {
   const types = [given].flat();
-  const expected = types.map((name) => TYPE_NAMES[name]).join(" or ");
+  const expected = types.map((name) => values.TYPE_NAMES[name]).join(" or ");
   return (value, pointer, run) => {
-    if (!types.some((name) => isOfType(value, name))) run.add(pointer, `expected ${expected}, found ${typeName(value)}`);
+    if (!types.some((name) => values.isOfType(value, name))) run.add(pointer, `expected ${expected}, found ${values.typeName(value)}`);
   };
 }
 
 function enumeration(choices: readonly unknown[]): Check {
-  const shown = choices.slice(0, 20).map((each) => shortJson(each, 80));
+  const shown = choices.slice(0, 20).map((each) => values.shortJson(each, 80));
   return equals(choices, `one of ${shown.join(", ")}${choices.length > 20 ? ", …" : ""}`);
 }
 
 function equals(allowed: readonly unknown[], expected: string): Check {
-  const texts = new Set(allowed.map((each) => canonical(each)));
-  const largest = Math.max(...allowed.map((each) => countValues(each, Infinity)));
+  const texts = new Set(allowed.map((each) => values.canonical(each)));
+  const largest = Math.max(...allowed.map((each) => values.countValues(each, Infinity)));
   return (value, pointer, run) => {
     // A large value is not written out only to find that it is not a small one.
-    const isEqual = countValues(value, largest) <= largest && texts.has(canonical(value, run));
+    const isEqual = values.countValues(value, largest) <= largest && texts.has(values.canonical(value, run));
     if (!isEqual) run.add(pointer, `expected ${expected}`);
   };
 }
@@ -145,7 +152,7 @@ function size(bound: "least" | "most", limit: number, one: string, many: string,
 }
 
 function lengthOf(value: unknown, enough: number): number | null {
-  return typeof value === "string" ? countCharacters(value, enough) : null;
+  return typeof value === "string" ? values.countCharacters(value, enough) : null;
 }
 
 function propertyCount(value: unknown, run: Run): number | null {
@@ -154,9 +161,10 @@ function propertyCount(value: unknown, run: Run): number | null {
 
 function pattern(source: string): Check {
   const compiled = linearPattern(source) as LinearPattern;
-  const report = (matches: boolean, pointer: string, run: Run) => (matches ? undefined : run.add(pointer, `does not match the pattern ${source}`));
-  return (value, pointer, run) =>
-    typeof value === "string" ? andThen(compiled.test(value, run.work), (matches) => report(matches, pointer, run)) : undefined;
+  return (value, pointer, run) => {
+    if (typeof value !== "string") return undefined;
+    return andThen(compiled.test(value, run.work), (matches) => (matches ? undefined : run.add(pointer, `does not match the pattern ${source}`)));
+  };
 }
 
 function format(name: string): Check {
@@ -172,7 +180,7 @@ const checkUnique: Check = (value, pointer, run) => {
   let isRepeated = false;
   return eachOf(value.length, run, (i) => {
     if (isRepeated) return;
-    const text = canonical(value[i], run);
+    const text = values.canonical(value[i], run);
     const first = seen.get(text);
     if (first === undefined) seen.set(text, i);
     else {
@@ -194,7 +202,8 @@ function contains(_given: unknown, { schema, compile }: Subject): Check {
   const contained = compile(["contains"], "part");
   const least = (schema.minContains ?? 1) as number;
   const most = (schema.maxContains ?? Infinity) as number;
-  const expected = (limit: number, verb: string, found: number) => `${limit} item${limit === 1 ? "" : "s"} of the kind that it ${verb} contain, found ${found}`;
+  const expected = (limit: number, verb: string, found: number) =>
+    `${limit} item${limit === 1 ? "" : "s"} of the kind that it ${verb} contain, found ${found}`;
   return (value, pointer, run) => {
     if (!Array.isArray(value)) return;
     return andThen(countOf(value.length, Infinity, (i) => run.fits(contained, value[i])), (found) => {
@@ -215,7 +224,9 @@ function requireAll(names: readonly string[], value: object, pointer: string, ru
 function dependentRequired(given: Readonly<Record<string, readonly string[]>>): Check {
   const rules = Object.entries(given);
   return objects((value, pointer, run) => {
-    for (const [name, others] of rules) if (Object.hasOwn(value, name)) requireAll(others, value, pointer, run, `is required beside ${JSON.stringify(name)}`);
+    for (const [name, others] of rules) {
+      if (Object.hasOwn(value, name)) requireAll(others, value, pointer, run, `is required beside ${JSON.stringify(name)}`);
+    }
   });
 }
 
@@ -223,13 +234,16 @@ function dependentRequired(given: Readonly<Record<string, readonly string[]>>): 
 function members({ schema, compile }: Subject): Check {
   const namesIn = (keyword: string) => Object.keys(schema[keyword] ?? {});
   const named = new Map(namesIn("properties").map((name) => [name, compile(["properties", name], "part")]));
-  const patterns = namesIn("patternProperties").map((source) => ({ pattern: linearPattern(source), check: compile(["patternProperties", source], "part") }));
+  const patterns = namesIn("patternProperties").map((source) => {
+    return { pattern: linearPattern(source) as LinearPattern, check: compile(["patternProperties", source], "part") };
+  });
   const others = schema.additionalProperties === undefined ? undefined : compile(["additionalProperties"], "part");
-  const additional: Check | undefined = schema.additionalProperties === false ? (_value, at, run) => run.add(at, "is not a known property") : others;
+  const unknown: Check = (_value, at, run) => run.add(at, "is not a known property");
+  const additional = schema.additionalProperties === false ? unknown : others;
   const byPatterns = (name: string, isNamed: boolean, member: unknown, at: string, run: Run): Done => {
     let isKnown = isNamed;
     const matching = eachOf(patterns.length, run, (i) =>
-      andThen((patterns[i]!.pattern as LinearPattern).test(name, run.work), (matches) => {
+      andThen(patterns[i]!.pattern.test(name, run.work), (matches) => {
         isKnown ||= matches;
         return matches ? patterns[i]!.check(member, at, run) : undefined;
       }),
@@ -253,7 +267,9 @@ function propertyNames(_given: unknown, { compile }: Subject): Check {
   return objects((value, pointer, run) => {
     const names = run.namesOf(value);
     return eachOf(names.length, run, (i) =>
-      andThen(run.fits(check, names[i]), (fits) => (fits ? undefined : run.add(`${pointer}/${pointerStep(names[i]!)}`, "has a name that is not allowed"))),
+      andThen(run.fits(check, names[i]), (fits) => {
+        if (!fits) run.add(`${pointer}/${pointerStep(names[i]!)}`, "has a name that is not allowed");
+      }),
     );
   });
 }
@@ -263,24 +279,33 @@ function allOf(given: readonly unknown[], { compile }: Subject): Check {
   return (value, pointer, run) => eachOf(all.length, run, (i) => all[i]!(value, pointer, run));
 }
 
-/** `verdict` gets how many of the forms fit, up to `enough`, and returns what is wrong with that number. */
-function choice(enough: number, verdict: (fitting: number, of: number) => string | null): NonNullable<Keyword["check"]> {
-  return (given: readonly unknown[], { compile }, keyword) => {
-    const forms = given.map((_schema, i) => compile([keyword, i], "same value"));
-    return (value, pointer, run) =>
-      andThen(countOf(forms.length, enough, (i) => run.fits(forms[i]!, value)), (fitting) => {
-        const wrong = verdict(fitting, forms.length);
-        if (wrong !== null) run.add(pointer, wrong);
-      });
-  };
+function anyOf(given: readonly unknown[], { compile }: Subject): Check {
+  const forms = given.map((_schema, i) => compile(["anyOf", i], "same value"));
+  return (value, pointer, run) =>
+    andThen(countOf(forms.length, 1, (i) => run.fits(forms[i]!, value)), (fitting) => {
+      if (fitting === 0) run.add(pointer, `fits none of the ${forms.length} forms that are allowed`);
+    });
+}
+
+function oneOf(given: readonly unknown[], { compile }: Subject): Check {
+  const forms = given.map((_schema, i) => compile(["oneOf", i], "same value"));
+  return (value, pointer, run) =>
+    andThen(countOf(forms.length, Infinity, (i) => run.fits(forms[i]!, value)), (fitting) => {
+      if (fitting !== 1) run.add(pointer, `fits ${fitting === 0 ? "none" : fitting} of the ${forms.length} forms of which it has to fit one`);
+    });
 }
 
 function not(_given: unknown, { compile }: Subject): Check {
   const check = compile(["not"], "same value");
-  return (value, pointer, run) => andThen(run.fits(check, value), (fits) => (fits ? run.add(pointer, "has a form that is not allowed") : undefined));
+  return (value, pointer, run) =>
+    andThen(run.fits(check, value), (fits) => {
+      if (fits) run.add(pointer, "has a form that is not allowed");
+    });
 }
 
 function conditional(_given: unknown, { schema, compile }: Subject): Check {
-  const [condition, consequence, otherwise] = ["if", "then", "else"].map((keyword) => (schema[keyword] === undefined ? undefined : compile([keyword], "same value")));
-  return (value, pointer, run) => andThen(run.fits(condition!, value), (fits) => (fits ? consequence : otherwise)?.(value, pointer, run));
+  const condition = compile(["if"], "same value");
+  const consequence = schema.then === undefined ? undefined : compile(["then"], "same value");
+  const otherwise = schema.else === undefined ? undefined : compile(["else"], "same value");
+  return (value, pointer, run) => andThen(run.fits(condition, value), (fits) => (fits ? consequence : otherwise)?.(value, pointer, run));
 }

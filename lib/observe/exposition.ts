@@ -71,7 +71,8 @@ function histogram(name: string, labels: string, { counts, sumMs }: Histogram): 
 }
 
 function sample(name: string, labels: string, value: number): string {
-  return `${name}${labels === "" ? "" : `{${labels}}`} ${Number.isFinite(value) ? value : String(value).replace(/^(-?)Infinity/, (_, sign) => `${sign || "+"}Inf`)}\n`;
+  const text = Number.isFinite(value) || Number.isNaN(value) ? String(value) : value > 0 ? "+Inf" : "-Inf";
+  return `${name}${labels === "" ? "" : `{${labels}}`} ${text}\n`;
 }
 
 function labelsText(labels: Labels): string {

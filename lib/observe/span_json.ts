@@ -40,8 +40,9 @@ export function spanText(span: FinishedSpan): string {
 
 /** Makes the body of an export request from the texts of spans. */
 export function batchWriter(resource: Readonly<Record<string, string>>): (spans: readonly string[]) => Buffer {
+  const attributes = Object.entries(resource).flatMap(([name, value]) => [jsonText(name).slice(1, -1), value]);
   const before =
-    `{"resourceSpans":[{"resource":{"attributes":[${attributesText(Object.entries(resource).flatMap(([name, value]) => [jsonText(name).slice(1, -1), value]))}]},` +
+    `{"resourceSpans":[{"resource":{"attributes":[${attributesText(attributes)}]},` +
     `"scopeSpans":[{"scope":{"name":"edge-gateway","version":${quoted(version)}},"spans":[`;
   return (spans) => Buffer.from(`${before}${spans.join(",")}],"schemaUrl":"${CONVENTIONS}"}]}]}`);
 }

@@ -5,14 +5,16 @@
  * refusal is a 401 with WWW-Authenticate: Bearer (RFC 6750 §3), without `error` when there was no token.
  */
 import { isTime, splitJwt, type JwtClaims } from "../base/jwt.ts";
-import { anyOf, array, boolean, file, INVALID, integer, number, object, oneOf, optional, record, report, string, withDefault, type Infer, type Schema } from "../config/schema.ts";
+import { anyOf, array, boolean, file, integer, number, object, oneOf, optional, record, string, withDefault } from "../config/schema.ts";
+import { INVALID, report, type Infer, type Schema } from "../config/schema.ts";
 import { CLIENT_TLS } from "../config/model.ts";
 import type { Call, Exchange } from "../http/exchange.ts";
 import { quotedString, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { claimReader, listText } from "./claims.ts";
 import { JwksSource } from "./jwks_source.ts";
-import { ALGORITHM_NAMES, candidates, isHmac, isSignedBy, keysOf, publicKey, secretKey, unfitness, type Algorithm, type KeySet } from "./jwt_keys.ts";
+import { ALGORITHM_NAMES, candidates, isHmac, isSignedBy, keysOf, publicKey, secretKey, unfitness } from "./jwt_keys.ts";
+import type { Algorithm, KeySet } from "./jwt_keys.ts";
 import { checkTls, clientTls, headerName, hostOf, httpUrl, vouchingFor } from "./outside.ts";
 import { definePlugin, type Tools } from "./plugin.ts";
 import { TOKEN_PLACE, tokenReader } from "./token_place.ts";

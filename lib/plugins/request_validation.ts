@@ -15,7 +15,8 @@ import { pump } from "../http/body.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { hasToken, headerValue, headerValues, withoutHeader } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import { compileJsonSchema, eachOf, readJson, Run, TooMuchWork, Work, type CompiledSchema, type Done, type TextTypes } from "../json_schema/json_schema.ts";
+import { compileJsonSchema, eachOf, readJson, Run, TooMuchWork, Work } from "../json_schema/json_schema.ts";
+import type { CompiledSchema, Done, TextTypes } from "../json_schema/json_schema.ts";
 import { definePlugin } from "./plugin.ts";
 
 const schema = object(
@@ -61,7 +62,9 @@ function jsonSchema(describe: string): Schema<WrittenSchema, boolean | { readonl
     describe,
     kinds: ["object", "boolean"],
     check(node, at, context) {
-      if (node.kind !== "object" && node.kind !== "boolean") return report(context, at, node, `expected a JSON Schema, found ${describeNode(node)}`);
+      if (node.kind !== "object" && node.kind !== "boolean") {
+        return report(context, at, node, `expected a JSON Schema, found ${describeNode(node)}`);
+      }
       const written = plain(node);
       const compiled = compileJsonSchema(written);
       if ("check" in compiled) return { ...compiled, written };
@@ -101,7 +104,7 @@ export const requestValidation = definePlugin({
     const parts: (readonly [part: "body" | "query" | "headers", check: PartCheck])[] = [];
     if (query !== undefined) parts.push(["query", (exchange, _body, run) => checkQuery(exchange.query, query, run)]);
     if (headers !== undefined) parts.push(["headers", (exchange, _body, run) => headers.check(headersObject(exchange, headers), run)]);
-    if (bodySchema !== undefined) parts.push(["body", (exchange, body, run) => (body === undefined ? undefined : checkBody(exchange, body, bodySchema, run))]);
+    if (bodySchema !== undefined) parts.push(["body", (exchange, body, run) => checkBody(exchange, body, bodySchema, run)]);
     const nextSlice = createTimeSlices();
     let heldBytes = 0;
 
@@ -143,7 +146,9 @@ export const requestValidation = definePlugin({
         });
         if (typeof read === "function") return read();
         const refused = await refusal(exchange, received === 0 && BODILESS.has(exchange.method) ? undefined : Buffer.concat(read));
-        return refused ?? (await next(exchange.with({ body: Readable.from(read, { objectMode: false }), headers: withoutHeader(exchange.headers, "expect") })));
+        if (refused !== null) return refused;
+        const again = Readable.from(read, { objectMode: false });
+        return await next(exchange.with({ body: again, headers: withoutHeader(exchange.headers, "expect") }));
       } finally {
         heldBytes -= received;
       }
@@ -224,7 +229,8 @@ function isJson(contentType: string): boolean {
   return parameters.every((parameter) => !parameter.startsWith("charset") || parameter === "charset=utf-8" || parameter === 'charset="utf-8"');
 }
 
-function checkBody({ headers }: Exchange, body: Buffer | null, schema: CompiledSchema, run: Run): Done {
+function checkBody({ headers }: Exchange, body: Buffer | null | undefined, schema: CompiledSchema, run: Run): Done {
+  if (body === undefined) return undefined;
   if (body === null || body.length === 0) return run.add("", "is required");
   const types = headerValues(headers, "content-type");
   const isCalledJson = types.length === 1 && isJson(types[0]!);

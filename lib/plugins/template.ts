@@ -15,7 +15,7 @@ import { claimReader, listText } from "./claims.ts";
 /** Returns the value for one exchange. */
 export type Template = (exchange: Exchange) => string;
 
-/** A header's value, in UTF-8; control characters of requests become "?". `secret`: literal text in it is hidden where configurations are shown. */
+/** A header's value, in UTF-8; control characters of requests become "?". `secret`: configurations are shown without its literal text. */
 export function headerTemplate(describe: string, secret = false): Schema<Template, string> {
   return templateSchema(describe, compileHeader, secret);
 }
@@ -169,7 +169,7 @@ function utf8(text: string): string {
   return NOT_PLAIN.test(text) ? Buffer.from(text, "utf8").toString("latin1") : text;
 }
 
-/** Blanks around a value are not part of it (RFC 9110 §5.5), and HTTP/2 refuses them. `trim` would also cut 0xA0, the last byte of "à" in UTF-8. */
+/** Blanks around a value are not part of it (RFC 9110 §5.5). `trim` would also cut 0xA0, the last byte of "à" in UTF-8. */
 function trimmed(text: string): string {
   let start = 0;
   let end = text.length;
