@@ -25,11 +25,11 @@ describe("createSampler", () => {
     expect([sampler(null, LOW), sampler(null, HIGH), sampler(parent(true), LOW), sampler(parent(false), LOW)]).toEqual(expected);
   });
 
-  it("has every name that OpenTelemetry has for those without a remote configuration", () => {
+  it("knows every sampler of OpenTelemetry that needs no remote configuration", () => {
     expect(TRACES_SAMPLERS.map((name) => typeof createSampler(name, 1))).toEqual(Array(6).fill("function"));
   });
 
-  it.each([0.01, 0.25, 0.9])("records a share of %d, and a greater share records those of a smaller one as well", (ratio) => {
+  it.each([0.01, 0.25, 0.9])("records a share of %d, and a greater share includes the traces of a smaller one", (ratio) => {
     const ids = createIds();
     const [smaller, greater] = [createSampler("traceidratio", ratio), createSampler("traceidratio", ratio * 1.1)];
     const traces = Array.from({ length: 20_000 }, () => ids.trace());

@@ -34,7 +34,7 @@ describe("spanText", () => {
     });
   });
 
-  it("leaves out what there is not", () => {
+  it("leaves out absent values", () => {
     const { parentSpanId, traceState, flags, attributes } = read({ parentId: null, parent: "local", tracestate: null, attributes: attributesText(["a", null]) });
     expect({ parentSpanId, traceState, flags, attributes }).toEqual({ parentSpanId: null, traceState: null, flags: 0x101, attributes: {} });
   });
@@ -47,7 +47,7 @@ describe("spanText", () => {
     [1_767_225_600_000.001_5, "1767225600000001"],
     [1_767_225_600_000.999_2, "1767225600000999"],
     [1_767_225_600_009.5, "1767225600009500"],
-  ])("tells %d ms to the microsecond", (startMs, begins) => {
+  ])("writes %d ms to the microsecond", (startMs, begins) => {
     expect(String(read({ startMs, endMs: startMs }).start).slice(0, 16)).toBe(begins);
   });
 

@@ -22,7 +22,7 @@ async function timed(config: ConfigInput): Promise<{ gateway: Gateway; port: num
 const routeOf = (gateway: Gateway, name: string) => gateway.stats.services[0]!.routes.find((route) => route.name === name);
 
 describe("times in buckets", () => {
-  it("any quantile of any times is at most 6.25 % (and the rounding to three digits) away from the true one", () => {
+  it("give every quantile within 6.25 % of the true one, apart from rounding to three digits", () => {
     const { next: random } = seeded(7);
     for (let round = 0; round < 50; round++) {
       const times = Array.from({ length: 1 + Math.floor(random() * 300) }, () => Math.exp(Math.log(0.1) + random() * Math.log(1e6)));
@@ -40,7 +40,7 @@ describe("times in buckets", () => {
     }
   });
 
-  it("counts below each bound of Prometheus what is not above it, exactly, over all steps and in the one under way", () => {
+  it("count exactly the times up to each of Prometheus' bounds, over past steps and the current one", () => {
     const { next: random } = seeded(11);
     const steps = { current: 0 };
     const recent = new Recent(steps);
@@ -57,7 +57,7 @@ describe("times in buckets", () => {
     expect(recent.sumMs).toBeCloseTo(times.reduce((sum, ms) => sum + ms, 0), 3);
   });
 
-  it("keeps what Prometheus counts when its last request has left the window", () => {
+  it("keep Prometheus' counts after the last request has left the window", () => {
     const steps = { current: 0 };
     const recent = new Recent(steps);
     recent.count(false, false, 7);
@@ -65,7 +65,7 @@ describe("times in buckets", () => {
     expect([recent.isActive, recent.counts!.reduce((sum, count) => sum + count, 0)]).toEqual([false, 1]);
   });
 
-  it("what is shorter or longer than all of them is in the first or the last one", () => {
+  it("put times shorter or longer than all bounds into the first or the last bucket", () => {
     const recent = new Recent();
     const sum = new Tally();
     for (const ms of [0, 0.01, 1e9, Infinity]) recent.count(false, false, ms);
@@ -74,7 +74,7 @@ describe("times in buckets", () => {
     expect(TIME_BUCKETS).toBe(207);
   });
 
-  it("without times there is no quantile, and a route is inactive once its last request has left the window", () => {
+  it("have no quantile without times, and a route is inactive once its last request has left the window", () => {
     const steps = { current: 0 };
     const recent = new Recent(steps);
     expect([recent.isActive, new Tally().quantile(0.5)]).toEqual([false, null]);
@@ -89,7 +89,7 @@ describe("times in buckets", () => {
 });
 
 describe("figures of the last minute", () => {
-  it("by route, by upstream and in all: rates, errors, limits and times", async () => {
+  it("have rates, errors, rate limits and times by route, by upstream and in total", async () => {
     const clock = manualClock();
     const { port } = await backend((request, response) => {
       clock.advance(20);
@@ -114,7 +114,7 @@ describe("figures of the last minute", () => {
     expect(total.p50Ms).toBeGreaterThan(18);
   });
 
-  it("a try that got no answer is an error of its upstream", async () => {
+  it("count a try without an answer as an error of its upstream", async () => {
     const { gateway, clock } = await timed(named(await closedPort(), "r"));
     await gateway.inject({ path: "/a/r" });
     clock.advance(10_000);
@@ -122,7 +122,7 @@ describe("figures of the last minute", () => {
     expect([routes[0]!.errorsPerS, upstreams[0]!.errorsPerS]).toEqual([0.1, 0.1]);
   });
 
-  it("what is older than a minute is gone, and all routes and upstreams are told, those that were quiet with nothing", async () => {
+  it("leave out requests older than a minute, and include quiet routes and upstreams with zeros", async () => {
     const { port } = await backend();
     const { gateway, clock } = await timed(named(port, "one", "two"));
     await gateway.inject({ path: "/a/one" });
@@ -136,7 +136,7 @@ describe("figures of the last minute", () => {
     expect([...routes, ...upstreams].map(({ requestsPerS, p50Ms }) => [requestsPerS, p50Ms])).toEqual([[0, null], [0, null], [0, null]]);
   });
 
-  it("only what was active, and no history, where that is asked for", async () => {
+  it("have only active routes and no history if asked for "active"", async () => {
     const { port } = await backend();
     const { gateway, clock } = await timed(named(port, "one", "two"));
     expect(gateway.recentStats("active")).toMatchObject({ services: [], history: [] });
@@ -149,7 +149,7 @@ describe("figures of the last minute", () => {
     expect(gateway.recentStats().services).toEqual([]);
   });
 
-  it("in flight are those of each route and upstream that are not over, also over a reload, and refused ones are over", async () => {
+  it("have the requests in flight of each route and upstream, also over a reload, without refused ones", async () => {
     const held = await backend((request, response) => void (request.url === "/one" ? null : response.end()));
     const { gateway, port, clock } = await timed(named(held.port, "one", "two"));
     const client = await connect(port);
@@ -170,7 +170,7 @@ describe("figures of the last minute", () => {
     expect(inFlight()).toEqual([0, 0, 0, 0, 0]);
   });
 
-  it("live through reloads under names that stay, and those that come back begin anew", async () => {
+  it("continue over reloads for names that stay, and start from 0 for names that come back", async () => {
     const { port } = await backend();
     const { gateway, clock } = await timed(named(port, "one", "two"));
     for (const path of ["/a/one", "/a/two"]) await gateway.inject({ path });
@@ -217,7 +217,7 @@ describe("the end of a step", () => {
     expect(clock.pending).toBe(1);
   });
 
-  it("leaves the same figures for those who read each second and those who read once", () => {
+  it("gives the same figures to a reader of each second and to a reader of once in 37 seconds", () => {
     const { next: random } = seeded(11);
     const [often, once] = [manyRoutes(), manyRoutes()];
     for (const { clock } of [often, once]) clock.advance(500);
@@ -234,7 +234,7 @@ describe("the end of a step", () => {
 });
 
 describe("the history", () => {
-  it("is of steps of 5 s that begin at full ones, with the counts of all requests, and holds 15 minutes", async () => {
+  it("has steps of 5 s that begin at multiples of 5 s, with the counts of all requests, for 15 minutes", async () => {
     const { port } = await backend();
     const clock = manualClock();
     clock.advance(3_000);
@@ -254,7 +254,7 @@ describe("the history", () => {
     expect(later.history.every(({ at }, i, all) => at === later.point.at - (all.length - i) * 5_000)).toBe(true);
   });
 
-  it("has no gap where the event loop was held up: what was counted meanwhile is that step's", async () => {
+  it("has no gap after a blocked event loop: requests counted meanwhile belong to the first step", async () => {
     const { port } = await backend();
     const manual = manualClock();
     let late = 0;
@@ -266,7 +266,7 @@ describe("the history", () => {
     expect(gateway.stats.point.at).toBe(Date.UTC(2026, 0, 1, 0, 0, 15));
   });
 
-  it("no timer runs before anything is asked of the gateway, nor after its end, and never two", () => {
+  it("has no timer before the first request, none after the end, and never two", () => {
     const clock = manualClock();
     const stats = new Stats(clock, new Metrics());
     const pending: number[] = [clock.pending];
