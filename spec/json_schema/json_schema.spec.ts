@@ -103,13 +103,13 @@ const CASES: readonly [schema: unknown, fits: readonly unknown[], not: readonly 
   [{ format: "uri" }, ["https://example.com/a?b#c", "urn:isbn:1", "mailto:a@b.c"], ["/a", "//a/b", "https://a b", "http://[", "a", "https://x/%zz"]],
 ];
 
-describe("a value fits, or does not", () => {
+describe("a schema accepts and refuses values", () => {
   it.each(CASES.map(([schema, fits, not]) => [JSON.stringify(schema), schema, fits, not] as const))("%s", (_text, schema, fits, not) => {
     for (const value of fits) expect([value, violations(schema, value)]).toEqual([value, []]);
     for (const value of not) expect([value, violations(schema, value).length > 0]).toEqual([value, true]);
   });
 
-  it.each(CASES.map(([schema, fits, not]) => [JSON.stringify(schema), schema, fits, not] as const))("with the same words when it is looked at in slices: %s", async (_text, schema, fits, not) => {
+  it.each(CASES.map(([schema, fits, not]) => [JSON.stringify(schema), schema, fits, not] as const))("with the same violations when the check pauses: %s", async (_text, schema, fits, not) => {
     for (const value of [...fits, ...not]) {
       const { found, pauses } = await violationsInSlices(schema, value);
       expect([value, found]).toEqual([value, violations(schema, value)]);
@@ -118,7 +118,7 @@ describe("a value fits, or does not", () => {
   });
 });
 
-describe("long work pauses", () => {
+describe("a long check pauses", () => {
   it.each<[string, unknown, unknown]>([
     ["items", { items: { type: "integer" } }, Array(100_000).fill(1)],
     ["items among forms", { items: { anyOf: [...Array<object>(12).fill({ type: "object" }), { type: "integer" }] } }, Array(10_000).fill(1)],
@@ -147,14 +147,14 @@ describe("long work pauses", () => {
     expect(longest).toBeLessThan(what === "members" || what === "names" ? 110_000 : 50_000);
   });
 
-  it("ends when the pause is refused", async () => {
+  it("and ends when the pause is rejected", async () => {
     const run = new Run(50, new Work(10_000_000, () => Promise.reject(new Error("enough"))));
     await expect(compiled({ items: { type: "integer" } }).check(Array(100_000).fill(1), run)).rejects.toThrow("enough");
   });
 });
 
-describe("everything that is wrong is told", () => {
-  it("each with its place and what was expected, never with the value", () => {
+describe("violations", () => {
+  it("have their place and what was expected, never the value", () => {
     const schema = {
       type: "object",
       properties: {
@@ -178,13 +178,13 @@ describe("everything that is wrong is told", () => {
     ]);
   });
 
-  it("of choices, how many fitted", () => {
+  it("of choices tell how many forms fit", () => {
     expect(violations({ anyOf: [{ type: "string" }, { type: "null" }] }, 1)).toEqual([": fits none of the 2 forms that are allowed"]);
     expect(violations({ oneOf: [true, true, false] }, 1)).toEqual([": fits 2 of the 3 forms of which it has to fit one"]);
     expect(violations({ not: {} }, 1)).toEqual([": has a form that is not allowed"]);
   });
 
-  it("up to a bound, and long names are cut", () => {
+  it("are limited in number, and long names are cut", () => {
     expect(violations({ items: false }, Array(1000).fill(0), 7).length).toBe(7);
     expect(violations(false, 1, 0)).toEqual([]);
     const [long] = violations({ additionalProperties: false }, { ["k".repeat(5_000)]: 1 });
@@ -192,10 +192,10 @@ describe("everything that is wrong is told", () => {
   });
 });
 
-describe("what a schema asks for takes bounded work", () => {
+describe("the work for a value is bounded", () => {
   const work = (schema: unknown, value: unknown, left: number) => new Promise((resolve) => resolve(compiled(schema).check(value, new Run(50, workFor(left)))));
 
-  it("choices within choices that multiply at each level are given up", async () => {
+  it("so choices within choices that multiply at each level are given up", async () => {
     const doubling = { $ref: "#/$defs/a", $defs: { a: { anyOf: [{ items: { $ref: "#/$defs/a" }, maxItems: 0 }, { items: { $ref: "#/$defs/a" }, minItems: 5 }, { type: "string" }] } } };
     const both = { $ref: "#/$defs/a", $defs: { a: { oneOf: [{ items: { $ref: "#/$defs/a" } }, { items: { $ref: "#/$defs/a" } }] } } };
     let nested: unknown = [];
@@ -204,13 +204,13 @@ describe("what a schema asks for takes bounded work", () => {
     await work(doubling, nested, 100_000).catch((error: unknown) => expect(error).toBeInstanceOf(TooMuchWork));
   });
 
-  it("what cannot pause is given up sooner: one huge value that is compared with others", async () => {
+  it("and sooner for work that cannot pause, such as comparing one huge value", async () => {
     await expect(work({ uniqueItems: true }, [Array(600_000).fill(1), 2], 10_000_000)).rejects.toBeInstanceOf(TooMuchWork);
     await work({ uniqueItems: true }, [Array(100_000).fill(1), 2], 10_000_000);
     await work({ enum: [[1, [2]]] }, Array(600_000).fill(1), 100_000);
   });
 
-  it("so are long texts under a pattern of many ways, and large values that are compared", async () => {
+  it("for long texts under a complex pattern, and for large values that are compared", async () => {
     await expect(work({ pattern: "(a|b|c|[a-z]|\\w){50}!" }, "a".repeat(10_000), 100_000)).rejects.toBeInstanceOf(TooMuchWork);
     await expect(work({ uniqueItems: true }, Array.from({ length: 1_000 }, (_, i) => [i]), 100)).rejects.toBeInstanceOf(TooMuchWork);
   });
@@ -223,18 +223,18 @@ describe("what a schema asks for takes bounded work", () => {
     ["names that are counted", { minProperties: 1 }, Object.fromEntries(Array.from({ length: 5_000 }, (_, i) => [`k${i}`, i]))],
     ["numbers whose digits are divided", { items: { multipleOf: 0.5 } }, Array(300).fill(1e308)],
     ["items that are gone through", { items: true }, Array(100_000).fill(0)],
-  ])("what is long costs more at every look: %s", async (_what, schema, value) => {
+  ])("long values cost more steps: %s", async (_what, schema, value) => {
     await expect(work(schema, value, 5_000)).rejects.toBeInstanceOf(TooMuchWork);
     await work(schema, value, 25_000);
   });
 
-  it("a thousand objects need a few steps each", async () => {
+  it("and a thousand objects need a few steps each", async () => {
     await work({ items: { type: "object", properties: { id: { type: "integer" } } } }, Array.from({ length: 1_000 }, (_, id) => ({ id })), 3_100);
   });
 });
 
 describe("the types that a schema states for a property", () => {
-  it("are what properties say of their types, through references", () => {
+  it("come from properties, through references", () => {
     const { typesOf } = compiled({ $ref: "#/$defs/q", $defs: { q: { properties: { n: { $ref: "#/$defs/n" }, l: { type: "array", items: { $ref: "#/$defs/n" } } }, additionalProperties: { type: "boolean" } }, n: { type: ["integer", "null"] } } });
     expect(typesOf("n")).toEqual({ types: ["integer", "null"], itemTypes: null });
     expect(typesOf("l")).toEqual({ types: ["array"], itemTypes: ["integer", "null"] });
@@ -242,7 +242,7 @@ describe("the types that a schema states for a property", () => {
     expect(compiled(true).typesOf("x")).toEqual({ types: null, itemTypes: null });
   });
 
-  it("beside a reference, under patterns, and in each of allOf, in a circle too", () => {
+  it("come from beside a reference, from patterns and from each of allOf, also in a circle", () => {
     const { typesOf } = compiled({
       $ref: "#/$defs/common",
       properties: { page: { $ref: "#/$defs/least", type: "integer" } },
@@ -300,7 +300,7 @@ describe("configuration", () => {
     expect(problems(schema)[0]).toMatch(message);
   });
 
-  it("annotations say nothing, and all errors are told at once", () => {
+  it("annotations are accepted, and all errors are reported at once", () => {
     expect(problems({ $schema: "https://json-schema.org/draft/2020-12/schema", $comment: "c", title: "t", description: "d", default: 1, examples: [1], deprecated: true, readOnly: true, writeOnly: false })).toEqual([]);
     expect(problems({ type: "x", properties: { a: { minimum: "1" } }, foo: 1 }).length).toBe(3);
   });

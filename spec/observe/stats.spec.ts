@@ -136,7 +136,7 @@ describe("figures of the last minute", () => {
     expect([...routes, ...upstreams].map(({ requestsPerS, p50Ms }) => [requestsPerS, p50Ms])).toEqual([[0, null], [0, null], [0, null]]);
   });
 
-  it("have only active routes and no history if asked for "active"", async () => {
+  it("have only active routes and no history if asked for the active ones", async () => {
     const { port } = await backend();
     const { gateway, clock } = await timed(named(port, "one", "two"));
     expect(gateway.recentStats("active")).toMatchObject({ services: [], history: [] });
