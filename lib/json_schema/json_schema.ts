@@ -88,7 +88,7 @@ class Compiler {
   /** `sameValue` is the definition being compiled, as long as its subschemas apply to the same value; null deeper in the value. */
   #schema(given: unknown, at: Path, sameValue: string | null): Check {
     if (given === true) return PASS;
-    if (given === false) return (_value, pointer, run) => run.add(pointer, "may not be there");
+    if (given === false) return (_value, pointer, run) => run.add(pointer, "is not allowed");
     if (!isObject(given)) {
       this.#report(at, `expected a schema: an object, true or false, found ${described(given)}`);
       return PASS;
@@ -123,9 +123,9 @@ class Compiler {
       const report = (message: string) => void this.problems.push({ at: [...at, keyword], message, isAtKey: true });
       if (!CONSTRAINTS.includes(keyword) && !ANNOTATIONS.includes(keyword)) {
         const nearest = suggest(keyword, CONSTRAINTS);
-        report(`is no keyword that is known here${nearest === undefined ? ` (known: ${CONSTRAINTS.join(", ")})` : `; did you mean "${nearest}"?`}`);
-      } else if (keyword === "$defs" && at.length > 0) report("stands at the top of a schema only");
-      else if (keyword === "$schema" && !DRAFT.test(String(value))) report("is not that of draft 2020-12");
+        report(`is not a known keyword${nearest === undefined ? ` (known: ${CONSTRAINTS.join(", ")})` : `; did you mean "${nearest}"?`}`);
+      } else if (keyword === "$defs" && at.length > 0) report("is allowed only at the top of a schema");
+      else if (keyword === "$schema" && !DRAFT.test(String(value))) report("has to name draft 2020-12");
     }
   }
 

@@ -55,7 +55,7 @@ function* ambiguity(text: string): Generator<void, Refused | null> {
         const key = raw.includes("\\") ? (JSON.parse(text.slice(start, i + 1)) as string) : raw;
         const level = levels.at(-1)!;
         level.at = key;
-        if (level.keys!.has(key)) return { at: pointer(levels), problem: "stands there twice" };
+        if (level.keys!.has(key)) return { at: pointer(levels), problem: "is a duplicate key" };
         level.keys!.add(key);
         break;
       }

@@ -59,13 +59,13 @@ export class LineWriter {
     try {
       fd = open(path);
     } catch (error) {
-      this.#log.error("the access log cannot be opened anew; lines still go to the old file", { file: path, error: whyUnwritable(error) });
+      this.#log.error("the access log cannot be reopened; lines still go to the old file", { file: path, error: whyUnwritable(error) });
       return;
     }
     if (this.#nextFd !== null) close(this.#nextFd, ignore);
     this.#nextFd = fd;
     if (!this.#isWriting) this.#replaceFile();
-    this.#log.info("the access log has been opened anew", { file: path });
+    this.#log.info("the access log has been reopened", { file: path });
   }
 
   /** Resolves when all lines are written and the file is closed. Closes once: by the next call, the number may be another file's. */

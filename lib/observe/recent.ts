@@ -104,7 +104,7 @@ export class Recent {
   /** The step of `#current`. */
   #step: number;
   #current = new Tally();
-  /** Earlier steps of the window: together, and those that were not quiet, oldest first. Null when there is none. */
+  /** Earlier steps of the window with requests, oldest first, and their sum; null if there is none. */
   #past: { readonly together: Tally; readonly steps: { readonly step: number; readonly counts: Packed }[] } | null = null;
 
   constructor(steps: StepCounter = { current: 0 }) {

@@ -311,7 +311,7 @@ const REFUSALS = {
   incomplete: ["token_invalid", "The access token lacks a claim that is required here."],
   issuer: ["token_invalid", "The access token is not from the issuer that is trusted here."],
   audience: ["token_invalid", "The access token is not for here."],
-  claims: ["token_invalid", "The access token does not say what is required here."],
+  claims: ["token_invalid", "The access token has a claim with a value that is not accepted here."],
   unfit: ["token_invalid", "The access token has a claim that cannot be passed on."],
   "no keys": ["auth_unavailable", "The access token cannot be verified at the moment."],
 } as const;

@@ -43,7 +43,7 @@ export function unfitness(key: KeyObject, algorithm: Algorithm): string | undefi
       if (type !== "rsa" && !(type === "rsa-pss" && kind.family === "pss")) return `is no RSA key, which ${algorithm} needs`;
       if (details.modulusLength! < MIN_RSA_BITS) return `has ${details.modulusLength} bits: RSA keys need at least ${MIN_RSA_BITS}`;
       if (type === "rsa-pss" && details.hashAlgorithm !== undefined && details.hashAlgorithm !== kind.hash) {
-        return `is for ${details.hashAlgorithm}, which is not that of ${algorithm}`;
+        return `is for ${details.hashAlgorithm}, which is not the hash of ${algorithm}`;
       }
       return undefined;
     case "ec":
@@ -56,7 +56,7 @@ export function unfitness(key: KeyObject, algorithm: Algorithm): string | undefi
 /** RFC 7518 §3.3. */
 const MIN_RSA_BITS = 2048;
 
-/** Whether the signature is that of `signed`; the key fits the algorithm. Never throws. */
+/** Verifies the signature of `signed` with a key that fits the algorithm. Never throws. */
 export function isSignedBy(key: KeyObject, algorithm: Algorithm, signed: string, signature: Buffer): boolean {
   const kind = ALGORITHMS[algorithm];
   if (kind.family === "hmac") {
@@ -84,7 +84,7 @@ export function isSignedBy(key: KeyObject, algorithm: Algorithm, signed: string,
 
 export interface NamedKey {
   readonly id: string | null;
-  /** Algorithms for which the key may be used, of those that are accepted. */
+  /** The accepted algorithms for which the key may be used. */
   readonly algorithms: readonly Algorithm[];
   readonly key: KeyObject;
 }

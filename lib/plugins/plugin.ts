@@ -81,9 +81,10 @@ export function definePlugin<S extends Schema<unknown>>(plugin: Plugin<S>): Plug
 
 /** The instances of a route in the order in which they run: as written, except that those that store replies run after the last guard. */
 export function runningOrder<T extends { readonly kind: Pick<AnyPlugin, "guards" | "stores"> }>(written: readonly T[]): readonly T[] {
-  const behind = written.findLastIndex(({ kind }) => kind.guards) + 1;
-  const stores = written.slice(0, behind).filter(({ kind }) => kind.stores);
-  return stores.length === 0 ? written : [...written.slice(0, behind).filter(({ kind }) => !kind.stores), ...stores, ...written.slice(behind)];
+  const afterGuards = written.findLastIndex(({ kind }) => kind.guards) + 1;
+  const guarded = written.slice(0, afterGuards);
+  const stores = guarded.filter(({ kind }) => kind.stores);
+  return stores.length === 0 ? written : [...guarded.filter(({ kind }) => !kind.stores), ...stores, ...written.slice(afterGuards)];
 }
 
 /** Folds middlewares around a handler: the first one in the list sees the request first and the reply last. */

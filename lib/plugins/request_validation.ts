@@ -101,10 +101,7 @@ export const requestValidation = definePlugin({
   name: "request_validation",
   schema,
   create({ body: bodySchema, query, headers, maxBytes }, { clock }) {
-    const parts: (readonly [part: "body" | "query" | "headers", check: PartCheck])[] = [];
-    if (query !== undefined) parts.push(["query", (exchange, _body, run) => checkQuery(exchange.query, query, run)]);
-    if (headers !== undefined) parts.push(["headers", (exchange, _body, run) => headers.check(headersObject(exchange, headers), run)]);
-    if (bodySchema !== undefined) parts.push(["body", (exchange, body, run) => checkBody(exchange, body, bodySchema, run)]);
+    const parts = partChecks(query, headers, bodySchema);
     const nextSlice = createTimeSlices();
     let heldBytes = 0;
 
@@ -183,6 +180,14 @@ function mostSteps({ query, headers }: Exchange, body: Buffer | null | undefined
   return Math.min(LEAST_WORK + bytes * WORK_PER_BYTE, MOST_WORK);
 }
 
+function partChecks(query: CompiledSchema | undefined, headers: CompiledSchema | undefined, bodySchema: CompiledSchema | undefined) {
+  const parts: (readonly [part: "query" | "headers" | "body", check: PartCheck])[] = [];
+  if (query !== undefined) parts.push(["query", (exchange, _body, run) => checkQuery(exchange.query, query, run)]);
+  if (headers !== undefined) parts.push(["headers", (exchange, _body, run) => headers.check(headersObject(exchange, headers), run)]);
+  if (bodySchema !== undefined) parts.push(["body", (exchange, body, run) => checkBody(exchange, body, bodySchema, run)]);
+  return parts;
+}
+
 function violationsReply({ call }: Exchange, { violations }: Run): Reply {
   const count = violations.length;
   const detail = `The request has ${count >= MOST_VIOLATIONS ? `at least ${count}` : count} violation${count === 1 ? "" : "s"} of the form that is asked for.`;
@@ -238,7 +243,7 @@ function checkBody({ headers }: Exchange, body: Buffer | null | undefined, schem
   if (!isCalledJson || isEncoded) {
     run.part = "headers";
     if (!isCalledJson) run.add("/content-type", "expected application/json, or a type that ends with +json, in UTF-8");
-    if (isEncoded) run.add("/content-encoding", "may not be there: the body has to come as it is");
+    if (isEncoded) run.add("/content-encoding", "is not allowed: send the body unencoded");
     return undefined;
   }
   const reading = readJson(body);

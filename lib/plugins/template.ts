@@ -37,7 +37,7 @@ interface Placeholder {
   readonly read: (exchange: Exchange) => string;
 }
 
-/** Compiles, or says what is wrong. */
+/** Compiles, or returns what is wrong. */
 type Compile = (parts: readonly Part[]) => Template | string;
 
 function templateSchema(describe: string, compile: Compile, secret = false): Schema<Template, string> {
@@ -74,17 +74,17 @@ function partsOf(node: JsonNode & { kind: "string" }, at: Path, context: CheckCo
     if (last !== undefined && "text" in last) parts[parts.length - 1] = { text: last.text + text };
     else if (text !== "") parts.push({ text });
   };
-  let behind = 0;
+  let end = 0;
   for (const match of value.matchAll(TOKEN)) {
     const [written, variable, brace, param, star] = match;
-    add(value.slice(behind, match.index));
-    behind = match.index + written.length;
+    add(value.slice(end, match.index));
+    end = match.index + written.length;
     if (variable !== undefined) {
       const found = brace === "" ? "a placeholder that begins with ${ lacks its closing brace" : variableNamed(variable);
       if (typeof found === "string") problems.push(found);
       else parts.push(found);
     } else if (param !== undefined) {
-      const wrong = star === "" ? unknownParam(param, params) : `${written} is spelt {${param}} here`;
+      const wrong = star === "" ? unknownParam(param, params) : `${written} is written {${param}} here`;
       if (wrong !== undefined) problems.push(wrong);
       else parts.push({ written, of: "param", read: ({ params: given }) => (Object.hasOwn(given, param) ? given[param]! : "") });
     } else if (hasReference(written) && !written.startsWith("$$")) {
@@ -93,7 +93,7 @@ function partsOf(node: JsonNode & { kind: "string" }, at: Path, context: CheckCo
       add(text);
     } else add(written.startsWith("$$") ? written.slice(1) : written.slice(1, -1));
   }
-  add(value.slice(behind));
+  add(value.slice(end));
   for (const message of problems) report(context, at, node, message);
   return problems.length > 0 ? INVALID : parts;
 }
@@ -203,7 +203,7 @@ function compileLocation(parts: readonly Part[]): Template | string {
 }
 
 const STANDS_FOR_SOMETHING = "\0";
-/** Behind more slashes than two, browsers still look for a host. */
+/** After more than two slashes, browsers still look for a host. */
 const START = /^(?:\/(?!\/)|(?:https?:)?\/\/[^/?#]|\0)/i;
 const IN_AUTHORITY = /^(?:https?:)?\/\/[^/?#]*$/i;
 const NOT_URI = /[^\x21-\x7e]|["<>\\^`{|}]/;
@@ -216,7 +216,7 @@ function whyMisplaced({ of, written }: Placeholder, before: string): string | un
   }
   if (before === "") return `${written} would choose where to redirect: write "/" or a whole "https://host/" before it`;
   if (!IN_AUTHORITY.test(before) || (of === "host" && before.endsWith("//"))) return undefined;
-  return `${written} would choose the host to redirect to: behind "//" only \${request.host} may stand`;
+  return `${written} would choose the host to redirect to: after "//" only \${request.host} is allowed`;
 }
 
 function locationPiece({ of, read }: Placeholder, inQuery: boolean): Template {
@@ -228,7 +228,7 @@ function locationPiece({ of, read }: Placeholder, inQuery: boolean): Template {
   return (exchange) => escapedUri(read(exchange)).replace(reserved, percent);
 }
 
-/** What cannot stand in a URL percent-encoded, a byte a character. */
+/** Percent-encodes what is not allowed in a URL; one character is one byte. */
 export function escapedUri(text: string): string {
   return NOT_URI.test(text) ? text.replace(/[^\x21-\x7e]|["<>\\^`{|}]/g, percent) : text;
 }

@@ -264,8 +264,8 @@ describe("the types that a schema states for a property", () => {
 describe("configuration", () => {
   it.each<[unknown, RegExp]>([
     [1, /expected a schema: an object, true or false, found 1/],
-    [{ tpye: "string" }, /^tpye: is no keyword that is known here; did you mean "type"\?/],
-    [{ properties: { a: { unevaluatedProperties: false } } }, /^properties\.a\.unevaluatedProperties: is no keyword that is known here/],
+    [{ tpye: "string" }, /^tpye: is not a known keyword; did you mean "type"\?/],
+    [{ properties: { a: { unevaluatedProperties: false } } }, /^properties\.a\.unevaluatedProperties: is not a known keyword/],
     [{ type: "int" }, /^type: expected one of null, boolean, integer, number, string, array, object, found "int"/],
     [{ type: ["string", 1] }, /^type\[1\]: expected one of/],
     [{ type: [] }, /^type: expected at least one type/],
@@ -293,8 +293,8 @@ describe("configuration", () => {
     [{ $defs: { a: { anyOf: [{ $ref: "#/$defs/b" }] }, b: { not: { $ref: "#/$defs/a" } } } }, /leads in a circle: #\/\$defs\/a/],
     [{ $defs: { a: { type: "x" } } }, /^\$defs\.a\.type: expected one of/],
     [{ $defs: [] }, /^\$defs: expected an object of schemas/],
-    [{ properties: { a: { $defs: {} } } }, /^properties\.a\.\$defs: stands at the top of a schema only/],
-    [{ $schema: "http://json-schema.org/draft-07/schema#" }, /^\$schema: is not that of draft 2020-12/],
+    [{ properties: { a: { $defs: {} } } }, /^properties\.a\.\$defs: is allowed only at the top of a schema/],
+    [{ $schema: "http://json-schema.org/draft-07/schema#" }, /^\$schema: has to name draft 2020-12/],
   ])("%j is an error", (schema, message) => {
     expect(problems(schema).length).toBe(1);
     expect(problems(schema)[0]).toMatch(message);

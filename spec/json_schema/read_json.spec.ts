@@ -43,7 +43,7 @@ describe("readJson", () => {
     ['{"a\\\\":1,"a\\\\":2}', "/a\\"],
     ['{"__proto__":1,"__proto__":2}', "/__proto__"],
   ])("refuses a duplicate key: %s", (text, at) => {
-    expect(read(text)).toEqual({ at, problem: "stands there twice" });
+    expect(read(text)).toEqual({ at, problem: "is a duplicate key" });
   });
 
   it.each(['{"a":"a","b":"a"}', '[{"a":1},{"a":1}]', '{"a":{"a":{"a":1}}}', '{"a":["a","a"],"A":"a"}', '{"x":"\\\\","y":"x"}'])("accepts the same text in other places: %s", (text) => {

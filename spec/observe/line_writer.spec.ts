@@ -100,7 +100,7 @@ describe("a LineWriter", () => {
     lines.write("new\n");
     await lines.close();
     expect([text(`${path}.1`), text(path)]).toEqual(["old\n", "new\n"]);
-    expect(said()).toEqual([["info", "the access log has been opened anew", undefined]]);
+    expect(said()).toEqual([["info", "the access log has been reopened", undefined]]);
   });
 
   it("finishes the current write in the old file when its path is reopened, however often", async () => {
@@ -126,7 +126,7 @@ describe("a LineWriter", () => {
     lines.write("a\n");
     await lines.close();
     expect(text(`${path}.1`)).toBe("a\n");
-    expect(said()).toEqual([["error", "the access log cannot be opened anew; lines still go to the old file", undefined]]);
+    expect(said()).toEqual([["error", "the access log cannot be reopened; lines still go to the old file", undefined]]);
   });
 
   it.each([["/nowhere/at/all/access.log"], ["/"]])("throws when %s cannot be opened", (path) => {

@@ -113,7 +113,7 @@ describe("configuration", () => {
     ["${claim.}", /is not known here/],
     ["${request.id", /a placeholder that begins with \$\{ lacks its closing brace/],
     ["${env:NOPE}", /\$\{env:NOPE\} cannot be resolved/],
-    ["{rest*}", /\{rest\*\} is spelt \{rest\} here/],
+    ["{rest*}", /\{rest\*\} is written \{rest\} here/],
     ["a\nb", /holds a control character or line break/],
   ])("%j is an error", (text, message) => {
     const { issues } = checked(header, text);
