@@ -55,6 +55,9 @@ const PATTERN_SCHEMAS: Form = (given, path, subject) =>
 /** Reported where the subschema is compiled. */
 const SCHEMA: Form = () => true;
 
+const ITEMS = firstOf(["prefixItems", "items"], items);
+const MEMBERS = firstOf(["properties", "patternProperties", "additionalProperties"], members);
+
 /** In the order in which a value is checked; `$ref` goes before all of them. */
 export const KEYWORDS: Readonly<Record<string, Keyword>> = {
   type: { isValid: TYPES, check: type },
@@ -72,8 +75,8 @@ export const KEYWORDS: Readonly<Record<string, Keyword>> = {
   minItems: { isValid: COUNT, check: (limit) => size("least", limit, "item", "items", (value) => (Array.isArray(value) ? value.length : null)) },
   maxItems: { isValid: COUNT, check: (limit) => size("most", limit, "item", "items", (value) => (Array.isArray(value) ? value.length : null)) },
   uniqueItems: { isValid: BOOLEAN, check: (given) => (given === true ? checkUnique : undefined) },
-  prefixItems: { isValid: SCHEMAS, check: firstOf(["prefixItems", "items"], items) },
-  items: { isValid: SCHEMA, check: firstOf(["prefixItems", "items"], items) },
+  prefixItems: { isValid: SCHEMAS, check: ITEMS },
+  items: { isValid: SCHEMA, check: ITEMS },
   contains: { isValid: SCHEMA, check: contains },
   minContains: { isValid: COUNT },
   maxContains: { isValid: COUNT },
@@ -81,9 +84,9 @@ export const KEYWORDS: Readonly<Record<string, Keyword>> = {
   maxProperties: { isValid: COUNT, check: (limit) => size("most", limit, "property", "properties", propertyCount) },
   required: { isValid: NAMES, check: (names) => objects((value, pointer, run) => requireAll(names, value, pointer, run, "is required")) },
   dependentRequired: { isValid: LISTS_OF_NAMES, check: dependentRequired },
-  properties: { isValid: NAMED_SCHEMAS, check: firstOf(["properties", "patternProperties", "additionalProperties"], members) },
-  patternProperties: { isValid: PATTERN_SCHEMAS, check: firstOf(["properties", "patternProperties", "additionalProperties"], members) },
-  additionalProperties: { isValid: SCHEMA, check: firstOf(["properties", "patternProperties", "additionalProperties"], members) },
+  properties: { isValid: NAMED_SCHEMAS, check: MEMBERS },
+  patternProperties: { isValid: PATTERN_SCHEMAS, check: MEMBERS },
+  additionalProperties: { isValid: SCHEMA, check: MEMBERS },
   propertyNames: { isValid: SCHEMA, check: propertyNames },
   allOf: { isValid: SCHEMAS, check: allOf },
   anyOf: { isValid: SCHEMAS, check: anyOf },
