@@ -4,7 +4,7 @@
 import type { NextTimeSlice } from "../base/time_slices.ts";
 import type { Meter } from "./linear_pattern.ts";
 
-export interface Violation {
+interface Violation {
   /** The part of the request, as in `Run.part`. */
   readonly in: string;
   /** JSON Pointer (RFC 6901); "" is the whole value. */

@@ -23,7 +23,7 @@ export interface AccessLogSettings {
   readonly file?: string | undefined;
 }
 
-export interface AccessLogOptions {
+interface AccessLogOptions {
   /** Gets whole lines, each with its newline, several at once under load. Null: without a file, nothing is logged. */
   readonly sink: ((lines: string) => void) | null;
   readonly clock: Clock;

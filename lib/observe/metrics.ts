@@ -100,18 +100,17 @@ export interface MetricsPlan {
   readonly plugins: Map<string, PluginMeter>;
 }
 
-/** Labels of a plugin instance: kind, level, service, route, and `id` or, without one, its place among its kind ("1", "2", …). */
-export type PluginLabels = readonly string[];
-
-export interface PluginPlace {
+interface PluginPlace {
   readonly name: string;
   readonly level: string;
   readonly service: string | null;
   readonly route: string | null;
+  /** `id` or, without one, its place among its kind ("1", "2", …). */
   readonly id: string;
 }
 
-export function pluginLabels({ name, level, service, route, id }: PluginPlace): PluginLabels {
+/** Names and values in turn. */
+export function pluginLabels({ name, level, service, route, id }: PluginPlace): readonly string[] {
   return ["plugin", name, "level", level, "service", service ?? "", "route", route ?? "", "id", id];
 }
 
@@ -140,8 +139,8 @@ export class Metrics {
     return this.#services;
   }
 
-  *plugins(): Iterable<readonly [labels: PluginLabels, meter: PluginMeter]> {
-    for (const [key, meter] of this.#plugins) yield [JSON.parse(key) as PluginLabels, meter];
+  *plugins(): Iterable<readonly [labels: readonly string[], meter: PluginMeter]> {
+    for (const [key, meter] of this.#plugins) yield [JSON.parse(key) as readonly string[], meter];
   }
 
   /** Adds a plugin instance to the plan. Two with the same labels are counted together. */

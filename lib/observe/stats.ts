@@ -64,7 +64,7 @@ export interface ServiceStats {
 /** "active": without the history, and without routes and upstreams that have no request in the window and none in flight. */
 export type StatsExtent = "all" | "active";
 
-export interface InFlight {
+interface InFlight {
   readonly total: number;
   /** Requests under way at an upstream of a service. */
   upstream(service: string, id: string): number;

@@ -19,12 +19,12 @@ import { attributesText, spanText, type FinishedSpan } from "./span_json.ts";
 import { createIds, parentOf, tracestateOf, type Ids, type RemoteParent } from "./trace_context.ts";
 
 /** The plugin instance that a span is for. */
-export interface TracedPlugin {
+interface TracedPlugin {
   readonly name: string;
   readonly scope: { readonly level: string; readonly id: string | null };
 }
 
-export interface TracerOptions {
+interface TracerOptions {
   readonly clock: Clock;
   readonly sampler: Sampler;
   /** Gets finished spans. */

@@ -11,7 +11,7 @@ import { keysOf, type Algorithm, type KeySet } from "./jwt_keys.ts";
 import { hostOf } from "./outside.ts";
 import type { KeptState } from "./plugin.ts";
 
-export interface JwksSourceOptions {
+interface JwksSourceOptions {
   readonly url: string;
   readonly algorithms: readonly Algorithm[];
   readonly clock: Clock;

@@ -82,7 +82,7 @@ export function isSignedBy(key: KeyObject, algorithm: Algorithm, signed: string,
   }
 }
 
-export interface NamedKey {
+interface NamedKey {
   readonly id: string | null;
   /** The accepted algorithms for which the key may be used. */
   readonly algorithms: readonly Algorithm[];

@@ -12,7 +12,7 @@ export const TOKEN_PLACE = string({
 });
 
 /** Returns the token; undefined when there is none, null when there are different ones. */
-export type TokenReader = (exchange: Exchange) => string | undefined | null;
+type TokenReader = (exchange: Exchange) => string | undefined | null;
 
 export function tokenReader(places: readonly string[]): TokenReader {
   const readers = places.map(readerOf);
