@@ -30,7 +30,6 @@ export type { GatewayStatus, LastReload, PluginFaults, ReloadCause, Reloaded } f
 export type { ShownCertificate, Warning, WarningCode } from "./gateway/status.ts";
 export { ConfigError } from "./gateway/configuration.ts";
 export type { Gateway, GatewayHealth, GatewayOptions, ListenOptions } from "./gateway/gateway.ts";
-export type { MetricsFormat } from "./observe/exposition.ts";
 export type { Figures, GatewayStats, Point, ServiceStats, StatsExtent, TryFigures } from "./observe/stats.ts";
 export type { InjectRequest, InjectResponse } from "./gateway/inject.ts";
 export type { TlsFiles } from "./server/tls.ts";

@@ -11,6 +11,7 @@ const FLOORS: Readonly<Record<string, number>> = {
   "lib/http": 1,
   "lib/config": 1,
   "lib/store": 1,
+  "lib/json_schema": 1,
   "lib/server": 2,
   "lib/route": 2,
   "lib/plugins": 2,

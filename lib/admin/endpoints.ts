@@ -5,10 +5,10 @@ import type { Clock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { allowedHosts, HOST_NOT_ALLOWED } from "../http/allowed_hosts.ts";
-import { headerValue, tokens, type HeaderList } from "../http/headers.ts";
+import { headerValue, type HeaderList } from "../http/headers.ts";
 import { isForeign } from "../http/own_pages.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import { METRICS_TYPES, type MetricsFormat } from "../observe/exposition.ts";
+import { METRICS_TYPE } from "../observe/exposition.ts";
 import type { Inbound } from "../server/receive.ts";
 import { EventStreams } from "./events.ts";
 import { Login } from "./login.ts";
@@ -170,8 +170,7 @@ export class Endpoints {
     const hasToken = this.#sessions.hasCookie(headers) || this.#sessions.hasBearer(headers);
     const refused = hasToken ? null : await this.#refuseLogin(inbound, SCRAPER_CHALLENGE);
     if (refused !== null) return refused;
-    const format = metricsFormat(headers);
-    return { status: 200, headers: ["Content-Type", METRICS_TYPES[format], "Vary", "Accept"], body: this.#options.source.metrics(format) };
+    return { status: 200, headers: ["Content-Type", METRICS_TYPE], body: this.#options.source.metrics() };
   }
 
   #streamEvents({ call, headers, method }: Inbound): Reply {
@@ -225,28 +224,6 @@ function targetOf(target: string): { readonly path: string | null; readonly auth
   const [prefix = "", authority] = /^https?:\/\/([^/?]+)/i.exec(target) ?? [];
   const path = target.slice(prefix.length).split("?", 1)[0]!;
   return { path: path.startsWith("/") ? path : null, ...(authority !== undefined && { authority }) };
-}
-
-/**
- * By the Accept header (RFC 9110 §12.5.1): OpenMetrics where it is accepted by name and not less than the Prometheus text format, which
- * every other client gets.
- */
-export function metricsFormat(headers: HeaderList): MetricsFormat {
-  let open = 0;
-  /** The quality of the text format by how it was named; the most specific name counts. */
-  const plain: { exact?: number; type?: number; any?: number } = {};
-  for (const range of tokens(headers, "accept")) {
-    const [type, ...parameters] = range.split(";").map((part) => part.trim());
-    const value = (start: string) => parameters.find((each) => each.startsWith(start))?.slice(start.length).replace(/^"(.*)"$/, "$1");
-    const version = value("version=");
-    const quality = value("q=") ?? "1";
-    const wanted = /^(?:0(?:\.\d{0,3})?|1(?:\.0{0,3})?)$/.test(quality) ? Number(quality) : 0;
-    if (type === "application/openmetrics-text" && (version ?? "1.0.0") === "1.0.0") open = Math.max(open, wanted);
-    else if (type === "text/plain" && (version ?? "0.0.4") === "0.0.4") plain.exact = Math.max(plain.exact ?? 0, wanted);
-    else if (type === "text/*") plain.type = wanted;
-    else if (type === "*/*") plain.any = wanted;
-  }
-  return open > 0 && open >= (plain.exact ?? plain.type ?? plain.any ?? 0) ? "openmetrics" : "prometheus";
 }
 
 function retryAfter(ms: number): HeaderList {

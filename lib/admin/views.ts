@@ -3,7 +3,6 @@
  */
 import type { Readable } from "node:stream";
 import { MASK } from "../config/references.ts";
-import type { MetricsFormat } from "../observe/exposition.ts";
 import type { Figures, GatewayStats, Point, StatsExtent, TryFigures } from "../observe/stats.ts";
 import type { Explanation, Question } from "../gateway/explain.ts";
 import type { GatewayHealth, GatewayStatus, LastReload } from "../gateway/gateway.ts";
@@ -20,8 +19,8 @@ export interface AdminSource {
   health(): GatewayHealth;
   stats(extent: StatsExtent): GatewayStats;
   explain(question: Question, secrets: Secrets): Explanation;
-  metrics(format: MetricsFormat): Readable;
-  /** Reloads as a change of the file does. */
+  metrics(): Readable;
+  /** Reloads as a change of the file does, and tells what became of it. */
   reload(): Promise<LastReload>;
 }
 

@@ -108,7 +108,7 @@ function openAdmin(settings: Settings, { gateway, tls, reload, log }: AdminParts
         health: () => gateway.health,
         stats: (extent) => gateway.recentStats(extent),
         explain: (question, secrets) => gateway.explain(question, secrets),
-        metrics: (format) => gateway.metricsStream(format),
+        metrics: () => gateway.metricsStream(),
         reload,
       },
     });

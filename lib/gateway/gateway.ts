@@ -10,7 +10,7 @@ import type { Json } from "../config/json.ts";
 import type { ConfigInput } from "../config/model.ts";
 import { tracingProblem, type TracingSettings } from "../config/tracing.ts";
 import { AccessLog } from "../observe/access_log.ts";
-import { exposition, expositionStream, type Family, type MetricsFormat } from "../observe/exposition.ts";
+import { exposition, expositionStream, type Family } from "../observe/exposition.ts";
 import { whyUnwritable } from "../observe/line_writer.ts";
 import { Metrics } from "../observe/metrics.ts";
 import { OtlpExporter } from "../observe/otlp.ts";
@@ -214,14 +214,14 @@ export class Gateway {
     return explain(question, secrets === "shown" ? this.shownConfig : this.maskedConfig, this.#reported);
   }
 
-  /** All metrics at this moment as text: Prometheus' format 0.0.4, or OpenMetrics 1.0. With thousands of busy routes it takes a while. */
-  metrics(format: MetricsFormat = "prometheus"): string {
-    return exposition(this.#families(), format);
+  /** All metrics at this moment in Prometheus' text format 0.0.4. With thousands of busy routes it takes a while. */
+  metrics(): string {
+    return exposition(this.#families());
   }
 
   /** The same as a stream, which lets requests through between its slices and waits for a slow reader. */
-  metricsStream(format: MetricsFormat = "prometheus"): Readable {
-    return expositionStream(this.#families(), format);
+  metricsStream(): Readable {
+    return expositionStream(this.#families());
   }
 
   #families(): readonly Family[] {

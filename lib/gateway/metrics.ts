@@ -2,7 +2,7 @@
  * The families of metrics that a gateway exposes, from what it has counted and from its state at this moment.
  */
 import { version } from "../base/version.ts";
-import type { Family, Labels } from "../observe/exposition.ts";
+import type { Family, Histogram, Labels } from "../observe/exposition.ts";
 import { pluginLabels, type Metrics, type RouteMeter } from "../observe/metrics.ts";
 import { gauge } from "../observe/process.ts";
 import type { Recent } from "../observe/recent.ts";
@@ -50,7 +50,7 @@ export function families(source: ReportSource, own: { readonly notAfter: number 
     { name: "edge_gateway_tls_certificate_expiry_timestamp_seconds", type: "gauge", help: HELP.certificates, samples: certificates },
     ...(spans === null ? [] : [counter("edge_gateway_trace_spans_exported_total", HELP.exported, [[[], spans.exported]])]),
     ...(spans === null ? [] : [counter("edge_gateway_trace_spans_dropped_total", "Spans of traces that were lost.", [[[], spans.dropped]])]),
-    { name: "edge_gateway_build_info", type: "info", help: "What runs.", samples: [[["version", version, "node_version", process.version], 1]] },
+    { name: "edge_gateway_build_info", type: "gauge", help: "What runs.", samples: [[["version", version, "node_version", process.version], 1]] },
   ];
 }
 
@@ -90,8 +90,8 @@ function* triesOf({ services }: Metrics): Samples<{ readonly recent: Recent }> {
 }
 
 /** Most routes of a large configuration have no requests, and a histogram is long. */
-function* timed(all: Samples<{ readonly recent: Recent }>): Samples<Recent> {
-  for (const [labels, { recent }] of all) if (recent.isTimed) yield [labels, recent];
+function* timed(all: Samples<{ readonly recent: Recent }>): Samples<Histogram> {
+  for (const [labels, { recent: { counts, sumMs } }] of all) if (counts !== null) yield [labels, { counts, sumMs }];
 }
 
 function* aboveZero<T>(all: Samples<T>, read: (meter: T) => number): Samples<number> {
@@ -105,7 +105,7 @@ function* requestsOf(metrics: Metrics): Samples<number> {
 }
 
 function* refusalsOf(metrics: Metrics): Samples<number> {
-  for (const [labels, { refusals }] of routesOf(metrics)) for (const [code, { count }] of refusals) yield [[...labels, "code", code], count];
+  for (const [labels, { refusals }] of routesOf(metrics)) for (const [code, count] of refusals ?? []) yield [[...labels, "code", code], count];
 }
 
 function* limitedOf(metrics: Metrics): Samples<number> {

@@ -1,6 +1,5 @@
 /**
- * A line for each request that is to be logged, by the settings in force. What a line holds is `access_line.ts`, how lines come together
- * and get into a file `line_writer.ts`.
+ * The access log: decides which requests get a line, and where the lines go.
  */
 import type { Readable } from "node:stream";
 import type { Clock } from "../base/clock.ts";
@@ -18,14 +17,14 @@ export interface AccessLogSettings {
   readonly format: "json" | "combined";
   /** Share of the requests that get a line, 0–1. */
   readonly sample: number;
-  /** Paths without one: exact, or what they begin with before a final `*`. */
+  /** Paths that get no line: exact paths, or prefixes that end with `*`. */
   readonly exclude: readonly string[];
   /** Absolute path; without it lines go to `sink`. */
   readonly file?: string | undefined;
 }
 
-export interface AccessLogOptions {
-  /** Gets whole lines, each with its newline, several at once under load. Null: they go nowhere where no file is named. */
+interface AccessLogOptions {
+  /** Gets whole lines, each with its newline, several at once under load. Null: without a file, nothing is logged. */
   readonly sink: ((lines: string) => void) | null;
   readonly clock: Clock;
   readonly log: Log;
@@ -40,7 +39,7 @@ export class AccessLog {
   #line: LineFormat = jsonLines();
   #excluded: (target: string) => boolean = nothing;
   #file: LineWriter | null = null;
-  /** For the sink, until the event loop comes round. */
+  /** For the sink, until the end of this turn of the event loop. */
   #held = "";
   #isStarted = false;
 
@@ -50,8 +49,8 @@ export class AccessLog {
   }
 
   /**
-   * Uses these settings for requests that end from now on. Throws the system's error, and changes nothing, when their file cannot be
-   * opened. Before `start` the file is neither opened nor created: its permissions are checked.
+   * Uses these settings for requests that end from now on. Throws the system's error, and changes nothing, when the file cannot be opened.
+   * Before `start` the file is not opened; its permissions are checked.
    */
   adopt(settings: AccessLogSettings): void {
     const path = fileOf(settings);
@@ -67,23 +66,23 @@ export class AccessLog {
     return this.#isStarted;
   }
 
-  /** Opens the file, where there is one and it is not open yet. Throws the system's error when it cannot be opened. */
+  /** Opens the file, if one is set and not open. Throws the system's error when it cannot be opened. */
   start(): void {
     this.#isStarted = true;
     const path = fileOf(this.#settings);
     if (path !== undefined && this.#file === null) this.#open(path);
   }
 
-  /** A request has come: whether it is to be logged is decided by the settings in force now. */
+  /** A request has come: the current settings decide whether it is logged. */
   begin({ call: { notes }, body, upgrade }: { readonly call: Call; readonly body: Readable | null; readonly upgrade: string | null }): void {
     notes.logged = this.#settings.enabled && (this.#file !== null || this.#options.sink !== null);
-    // What comes behind an upgrade is counted where it goes. Metrics count as well.
+    // Bytes after an upgrade are counted by the tunnel. Metrics use the count too.
     if (upgrade !== null) return;
     notes.received = 0;
     if (body !== null) countBytes(body, (bytes) => (notes.received! += bytes));
   }
 
-  /** Notes a request that was finished at `now`, by the clock. */
+  /** A request has ended at `now`. */
   write(entry: RequestFacts, now: number): void {
     const { sample } = this.#settings;
     if (!entry.call.notes.logged || this.#excluded(entry.target)) return;
@@ -94,7 +93,7 @@ export class AccessLog {
     this.#held += line;
   }
 
-  /** Hands over what is held back for the sink. */
+  /** Passes the held lines to the sink. */
   readonly flush = (): void => {
     if (this.#held === "") return;
     const lines = this.#held;
@@ -102,7 +101,7 @@ export class AccessLog {
     this.#options.sink?.(lines);
   };
 
-  /** Opens the file anew, after it has been renamed. */
+  /** Opens the file again, after it has been renamed. */
   reopen(): void {
     this.#file?.reopen();
   }
@@ -126,13 +125,13 @@ function fileOf({ enabled, file }: AccessLogSettings): string | undefined {
   return enabled ? file : undefined;
 }
 
-/** What the gateway or an upstream did wrong is logged however few others are, also when the head with its 200 was out already. */
+/** Faults of the gateway or an upstream are logged whatever `sample` is, also when the 200 had been sent already. */
 function isFailure({ status, code, fault }: Notes): boolean {
   if (status !== null && status >= 500) return true;
   return fault !== null && (status === null || status < 400) && ERRORS[code as ErrorCode]?.side !== "client";
 }
 
-/** By the target as sent: what is spelt in another way is logged. */
+/** Compares the target as it was sent: another spelling of the path is logged. */
 function matcher(patterns: readonly string[]): (target: string) => boolean {
   if (patterns.length === 0) return nothing;
   const exact = new Set(patterns.filter((pattern) => !pattern.endsWith("*")));

@@ -1,25 +1,21 @@
 /**
- * Appends lines to a file or a pipe without ever holding up or breaking those that write them: one write at a time goes on in the
- * background, each with what has come together in a moment. What a line says is `access_line.ts`.
+ * Appends lines to a file or pipe without blocking or failing its callers: one write at a time runs in the background, each with the lines
+ * of the last 50 ms.
  */
 import { accessSync, close, constants, openSync, statSync, write } from "node:fs";
 import { dirname } from "node:path";
 import type { Clock, Timer } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 
-/** A file by its path, or what is open already and stays so: `{ fd: 1 }`. */
+/** A file by its path, or one that is open and stays open: `{ fd: 1 }`. */
 export type LineTarget = { readonly path: string } | { readonly fd: number };
 
-/** Lines wait this long for others, or until about so many bytes have come: a write for each would cost more than all else about it. */
+/** Lines wait this long for others, or until this many characters have come: a write for each would cost more than making it. */
 const HOLD_MS = 50;
-const BATCH_BYTES = 64 * 1024;
-/** So many characters are encoded together. Strings of a whole batch would be carried about by the collector meanwhile. */
-const PIECE_CHARACTERS = 8 * 1024;
-/** A batch, and the piece with which it gets full. */
-const BUFFER_BYTES = BATCH_BYTES + 4 * PIECE_CHARACTERS;
-/** What may wait while the disk or the reader is behind; lines beyond it are lost. In characters. */
+const BATCH_CHARACTERS = 64 * 1024;
+/** Lines wait while the disk or the reader is slow, up to this many characters; further lines are lost. */
 const MOST_HELD = 8 * 1024 * 1024;
-/** How long after a full pipe was met it is tried again. */
+/** Pause before a full pipe is tried again. */
 const RETRY_MS = 20;
 
 export class LineWriter {
@@ -27,20 +23,14 @@ export class LineWriter {
   readonly #log: Log;
   readonly #clock: Clock;
   #fd: number;
-  /** Takes over once the write under way is through. */
+  /** Replaces `#fd` after the current write. */
   #nextFd: number | null = null;
-  /** Gets what is encoded, from FIRST to `#filled`. */
-  #buffer: Buffer | null = null;
-  #filled = FIRST;
-  /** The other one, which is being written or free. */
-  #other: Buffer | null = null;
-  /** What is not encoded yet; all in the buffer came before it. */
   #held = "";
   #isWriting = false;
   #holding: Timer | null = null;
   /** The last write ended inside a line. */
   #isTorn = false;
-  /** Lines lost since it was said that they are; null while all goes well. */
+  /** Lines lost since the loss was logged; null while none is lost. */
   #lost: number | null = null;
   #whenIdle: (() => void)[] = [];
   #closing: Promise<void> | null = null;
@@ -56,13 +46,12 @@ export class LineWriter {
   /** Whole lines, each with its newline. */
   write(lines: string): void {
     if (this.#closing !== null) return this.#lose(linesIn(lines), "the file has been closed");
-    if (this.#filled + this.#held.length + lines.length > MOST_HELD) return this.#lose(linesIn(lines), "they come faster than they can be written");
+    if (this.#held.length + lines.length > MOST_HELD) return this.#lose(linesIn(lines), "they come faster than they can be written");
     this.#held += lines;
-    if (this.#held.length >= PIECE_CHARACTERS) this.#encode();
     if (!this.#isWriting) this.#startSoon();
   }
 
-  /** Opens the path anew, for whoever has renamed the file; what is open stays when that fails. */
+  /** Opens the path again, after the file has been renamed. If that fails, the open file stays. */
   reopen(): void {
     if ("fd" in this.#target) return;
     const { path } = this.#target;
@@ -70,93 +59,64 @@ export class LineWriter {
     try {
       fd = open(path);
     } catch (error) {
-      this.#log.error("the access log cannot be opened anew; lines still go to the old file", { file: path, error: whyUnwritable(error) });
+      this.#log.error("the access log cannot be reopened; lines still go to the old file", { file: path, error: whyUnwritable(error) });
       return;
     }
     if (this.#nextFd !== null) close(this.#nextFd, ignore);
     this.#nextFd = fd;
-    if (!this.#isWriting) this.#exchange();
-    this.#log.info("the access log has been opened anew", { file: path });
+    if (!this.#isWriting) this.#replaceFile();
+    this.#log.info("the access log has been reopened", { file: path });
   }
 
-  /**
-   * Resolves when what was given before is written, and the file closed. Asked for again it is the same end: the number of a file that
-   * was closed may be another file's by now.
-   */
+  /** Resolves when all lines are written and the file is closed. Closes once: by the next call, the number may be another file's. */
   close(): Promise<void> {
     return (this.#closing ??= this.#close());
   }
 
   async #close(): Promise<void> {
-    if (!this.#isWriting && this.#holdsAny) this.#start();
+    if (!this.#isWriting && this.#held !== "") this.#start();
     if (this.#isWriting) await new Promise<void>((resolve) => this.#whenIdle.push(resolve));
-    this.#exchange();
+    this.#replaceFile();
     if ("path" in this.#target) close(this.#fd, ignore);
   }
 
-  get #holdsAny(): boolean {
-    return this.#filled > FIRST || this.#held !== "";
-  }
-
   #startSoon(): void {
-    if (this.#filled + this.#held.length >= BATCH_BYTES) this.#start();
+    if (this.#held.length >= BATCH_CHARACTERS) this.#start();
     else this.#holding ??= this.#clock.after(HOLD_MS, () => this.#start());
-  }
-
-  /** Leaves them as they are where they might not fit in. */
-  #encode(): void {
-    if (this.#held.length * MOST_BYTES > BUFFER_BYTES - this.#filled) return;
-    this.#buffer ??= emptyBuffer();
-    this.#filled += this.#buffer.write(this.#held, this.#filled);
-    this.#held = "";
   }
 
   #start(): void {
     this.#holding?.cancel();
     this.#holding = null;
     this.#isWriting = true;
-    this.#encode();
-    const { bytes, end } = this.#taken();
-    this.#put(bytes, this.#isTorn ? 0 : FIRST, end);
+    const bytes = Buffer.from(this.#isTorn ? `\n${this.#held}` : this.#held);
+    this.#held = "";
+    this.#put(bytes, 0);
   }
 
-  /** What has come together, or the first of it, with FIRST before it. */
-  #taken(): { readonly bytes: Buffer; readonly end: number } {
-    if (this.#buffer === null || this.#filled === FIRST) {
-      const bytes = Buffer.from(`\n${this.#held}`);
-      this.#held = "";
-      return { bytes, end: bytes.length };
-    }
-    const taken = { bytes: this.#buffer, end: this.#filled };
-    this.#buffer = this.#other;
-    this.#other = taken.bytes;
-    this.#filled = FIRST;
-    return taken;
-  }
-
-  #put(bytes: Buffer, from: number, end: number): void {
-    write(this.#fd, bytes, from, end - from, null, (error, written) => {
-      if (error?.code === "EAGAIN") return void this.#clock.after(RETRY_MS, () => this.#put(bytes, from, end));
-      if (error === null && from + written < end) return this.#put(bytes, from + written, end);
+  #put(bytes: Buffer, from: number): void {
+    write(this.#fd, bytes, from, bytes.length - from, null, (error, written) => {
+      if (error?.code === "EAGAIN") return void this.#clock.after(RETRY_MS, () => this.#put(bytes, from));
+      if (error === null && from + written < bytes.length) return this.#put(bytes, from + written);
       if (error === null) this.#recover();
-      else this.#lose(linesIn(bytes.toString("latin1", Math.max(from, FIRST), end)), error.message);
-      const last = bytes[(error === null ? end : from) - 1];
+      else this.#lose(linesIn(bytes.toString("latin1", Math.max(from, this.#isTorn ? 1 : 0))), error.message);
+      const last = bytes[(error === null ? bytes.length : from) - 1];
       if (last !== undefined) this.#isTorn = last !== NEWLINE;
-      this.#goOn();
+      this.#finishWrite();
     });
   }
 
-  #goOn(): void {
-    this.#exchange();
-    if (this.#holdsAny && this.#whenIdle.length > 0) return this.#start();
+  #finishWrite(): void {
+    this.#replaceFile();
+    if (this.#held !== "" && this.#whenIdle.length > 0) return this.#start();
     this.#isWriting = false;
-    if (this.#holdsAny) return this.#startSoon();
+    if (this.#held !== "") return this.#startSoon();
     const waiting = this.#whenIdle;
     this.#whenIdle = [];
     for (const run of waiting) run();
   }
 
-  #exchange(): void {
+  #replaceFile(): void {
     if (this.#nextFd === null) return;
     close(this.#fd, ignore);
     this.#fd = this.#nextFd;
@@ -164,7 +124,7 @@ export class LineWriter {
     this.#isTorn = false;
   }
 
-  /** Said once, however long it lasts: a full disk must not fill the other log too. */
+  /** Logged once, however long it lasts: a full disk must not fill the other log too. */
   #lose(lines: number, why: string): void {
     if (this.#lost === null) this.#log.error("lines of the access log are lost", { ...this.#place, error: why });
     this.#lost = (this.#lost ?? 0) + lines;
@@ -181,17 +141,16 @@ export class LineWriter {
   }
 }
 
-/**
- * Throws the system's error when lines could not be appended to this path. Opens and creates nothing: opening and closing a pipe would
- * end it for its reader.
- */
+const NEWLINE = 0x0a;
+
+/** Throws the system's error when the path cannot be written. Does not open it: that would end a pipe for its reader. */
 export function checkWritable(path: string): void {
   const existing = statSync(path, { throwIfNoEntry: false });
   if (existing?.isDirectory() === true) throw Object.assign(new Error("it is a folder"), { code: "EISDIR" });
   accessSync(existing === undefined ? dirname(path) : path, constants.W_OK);
 }
 
-/** Why a file cannot be opened, in words. */
+/** The reason for an error of `open` in plain words. */
 export function whyUnwritable(error: unknown): string {
   const { code, message } = error as NodeJS.ErrnoException;
   if (code === "ENOENT" || code === "ENOTDIR") return "there is no such folder";
@@ -200,22 +159,9 @@ export function whyUnwritable(error: unknown): string {
   return code === "ENXIO" ? "it is a pipe that nobody reads" : message;
 }
 
-const NEWLINE = 0x0a;
-/** Where lines begin: behind a newline, which is written as well when the line before was torn. */
-const FIRST = 1;
-/** That a UTF-16 code unit takes in UTF-8. */
-const MOST_BYTES = 3;
-
-/** Readable by the owner and its group. A pipe that nobody reads is an error, not a wait. */
+/** For the owner and its group to read. Without a reader a pipe is an error (O_NONBLOCK), and not a wait. */
 function open(path: string): number {
   return openSync(path, constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | constants.O_NONBLOCK, 0o640);
-}
-
-/** Memory of its own, so that a part that is never filled is never taken. */
-function emptyBuffer(): Buffer {
-  const buffer = Buffer.allocUnsafeSlow(BUFFER_BYTES);
-  buffer[0] = NEWLINE;
-  return buffer;
 }
 
 function linesIn(text: string): number {

@@ -1,74 +1,66 @@
 /**
- * Counts and times requests and tries: what every request passes on its way is a few additions, and allocates nothing once its kind
- * has been seen. Whatever is counted goes by the names of the configuration. As text it is written in `exposition.ts`.
+ * Counts and times requests and tries under the names of the configuration: a few additions per request, without an allocation once its
+ * kind of request has been seen.
  */
 import { ERRORS, type ErrorCode } from "../base/errors.ts";
 import type { CacheResult, Meter, Notes } from "../http/exchange.ts";
 import { PluginMeter } from "./plugin_meter.ts";
-import { Recent } from "./recent.ts";
+import { Recent, type StepCounter } from "./recent.ts";
 
-export interface Cell {
-  count: number;
-}
-
-/** Other methods are counted together: clients make them up. */
+/** Other methods are counted together: clients can invent them. */
 export const METHODS: readonly string[] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"];
 
 const METHOD_INDEX = new Map(METHODS.map((method, i) => [method, i]));
 /** Above every status. */
 const SPAN = 1_000;
 const HIGHEST_STATUS = 599;
-/** Plugins of a host may bring codes of their own, and make them up as well. */
+/** Plugins of an embedder may have error codes of their own, without end. */
 const MOST_CODES = 64;
 
-const NO_CELLS: ReadonlyMap<string, Cell> = new Map();
-
-/** What is known of the requests of one route. */
+/** The requests of one route. */
 export class RouteMeter implements Meter {
-  readonly recent = new Recent();
+  readonly recent: Recent;
   rateLimited = 0;
-  /** Requests that were given this route and are not over. */
+  /** Requests of this route that are not over. */
   inFlight = 0;
-  /** Of bodies, as the access log has them. */
+  /** Bytes of bodies, as in the access log. */
   receivedBytes = 0;
   sentBytes = 0;
-  /** Requests that a cache looked at, by what it did; null as long as there were none. */
+  /** Requests that a cache looked at, by result. Null, like the maps below, while empty: most routes of a large configuration are quiet. */
   cached: Map<CacheResult, number> | null = null;
-  /** Both null as long as they would be empty, as in `Recent`. */
-  #requests: Map<number, Cell> | null = null;
-  #refusals: Map<string, Cell> | null = null;
+  /** Requests refused by plugins, by error code. */
+  refusals: Map<string, number> | null = null;
+  #requests: Map<number, number> | null = null;
+  readonly #total: Recent;
 
-  /** By the code of the error. */
-  get refusals(): ReadonlyMap<string, Cell> {
-    return this.#refusals ?? NO_CELLS;
+  /** `total` counts the requests of all routes. */
+  constructor(steps: StepCounter = { current: 0 }, total = new Recent(steps)) {
+    this.recent = new Recent(steps);
+    this.#total = total;
   }
 
   ended(method: string, notes: Notes, ms: number): void {
     const { status, code, received, sent, cache } = notes;
-    const { recent } = this;
     if (received !== null) this.receivedBytes += received;
     if (sent !== null) this.sentBytes += sent;
-    if (cache !== null) {
-      const cached = (this.cached ??= new Map<CacheResult, number>());
-      cached.set(cache, (cached.get(cache) ?? 0) + 1);
-    }
+    if (cache !== null) increment((this.cached ??= new Map<CacheResult, number>()), cache);
     if (notes.meter === this) this.inFlight--;
-    recent.requests++;
-    if (status !== null && status >= 500) recent.errors++;
+    const isError = status !== null && status >= 500;
+    const isLimited = code === "rate_limited";
+    if (isLimited) this.rateLimited++;
+    // A WebSocket lasts as long as people keep it open, which would hide how long requests take.
+    const timed = status === 101 ? null : ms;
+    this.recent.count(isError, isLimited, timed);
+    this.#total.count(isError, isLimited, timed);
     const known = METHOD_INDEX.get(method) ?? METHODS.length;
-    const key = known * SPAN + (status === null ? 0 : status > HIGHEST_STATUS ? HIGHEST_STATUS + 1 : status);
-    const requests = (this.#requests ??= new Map<number, Cell>());
-    const cell = requests.get(key);
-    if (cell === undefined) requests.set(key, { count: 1 });
-    else cell.count++;
-    // A WebSocket lasts as long as people keep it open: among requests it would hide how long those take.
-    if (status !== 101) recent.time(ms);
+    const bounded = status === null ? 0 : status > HIGHEST_STATUS ? HIGHEST_STATUS + 1 : status;
+    increment((this.#requests ??= new Map<number, number>()), known * SPAN + bounded);
     if (code !== null) this.#failed(code, notes);
   }
 
-  /** Each kind of request that there was. */
+  /** Counts by method and status. */
   *requests(): Iterable<readonly [method: string, code: string, count: number]> {
-    for (const [key, { count }] of this.#requests ?? []) {
+    for (const [key, count] of this.#requests ?? []) {
       const status = key % SPAN;
       const code = status === 0 ? "none" : status > HIGHEST_STATUS ? "other" : String(status);
       yield [METHODS[Math.floor(key / SPAN)] ?? "other", code, count];
@@ -76,31 +68,24 @@ export class RouteMeter implements Meter {
   }
 
   #failed(code: string, { route, attempts }: Notes): void {
-    if (code === "rate_limited") {
-      this.rateLimited++;
-      this.recent.limited++;
-    }
     if (route === null || attempts > 0 || code === "internal" || ERRORS[code as ErrorCode]?.side === "upstream") return;
-    const refusals = (this.#refusals ??= new Map<string, Cell>());
-    const name = refusals.has(code) || refusals.size < MOST_CODES ? code : "other";
-    const cell = refusals.get(name);
-    if (cell === undefined) refusals.set(name, { count: 1 });
-    else cell.count++;
+    const refusals = (this.refusals ??= new Map<string, number>());
+    increment(refusals, refusals.has(code) || refusals.size < MOST_CODES ? code : "other");
   }
 }
 
-/** What is known of the tries of one service's upstreams. */
+function increment<Key>(counts: Map<Key, number>, key: Key): void {
+  counts.set(key, (counts.get(key) ?? 0) + 1);
+}
+
+/** The tries of one service's upstreams. */
 export class ServiceMeter {
   retries = 0;
   readonly upstreams = new Map<string, Recent>();
 
-  /** `status` is that of the answer; null: there was none. */
+  /** `status`: null without a response. */
   tried(upstream: string, ms: number, status: number | null): void {
-    const recent = this.upstreams.get(upstream);
-    if (recent === undefined) return;
-    recent.requests++;
-    if (status === null || status >= 500) recent.errors++;
-    recent.time(ms);
+    this.upstreams.get(upstream)?.count(status === null || status >= 500, false, ms);
   }
 
   retried(): void {
@@ -108,25 +93,24 @@ export class ServiceMeter {
   }
 }
 
-/** What one configuration counts; the names are filled in while it is compiled. */
+/** The meters of one configuration, filled in while it is compiled. */
 export interface MetricsPlan {
   readonly services: Map<string, ServicePlan>;
-  /** By their labels, as JSON. */
+  /** Keyed by their labels as JSON. */
   readonly plugins: Map<string, PluginMeter>;
 }
 
-/** Labels of a plugin instance: kind, level, service, route, and `id` or, without one, its place among its kind ("1", "2", …). */
-export type PluginLabels = readonly string[];
-
-export interface PluginPlace {
+interface PluginPlace {
   readonly name: string;
   readonly level: string;
   readonly service: string | null;
   readonly route: string | null;
+  /** `id` or, without one, its place among its kind ("1", "2", …). */
   readonly id: string;
 }
 
-export function pluginLabels({ name, level, service, route, id }: PluginPlace): PluginLabels {
+/** Names and values in turn. */
+export function pluginLabels({ name, level, service, route, id }: PluginPlace): readonly string[] {
   return ["plugin", name, "level", level, "service", service ?? "", "route", route ?? "", "id", id];
 }
 
@@ -143,8 +127,11 @@ interface Names {
 }
 
 export class Metrics {
-  /** Of requests for which no route was found, or looked for. */
-  readonly unrouted = new RouteMeter();
+  readonly steps: StepCounter = { current: 0 };
+  /** All requests. */
+  readonly total = new Recent(this.steps);
+  /** Requests for which no route was found, or looked for. */
+  readonly unrouted = new RouteMeter(this.steps, this.total);
   #services: MetricsPlan["services"] = new Map();
   #plugins: MetricsPlan["plugins"] = new Map();
 
@@ -152,12 +139,11 @@ export class Metrics {
     return this.#services;
   }
 
-  /** The labels of each plugin instance, and what is known of it. */
-  *plugins(): Iterable<readonly [labels: PluginLabels, meter: PluginMeter]> {
-    for (const [key, meter] of this.#plugins) yield [JSON.parse(key) as PluginLabels, meter];
+  *plugins(): Iterable<readonly [labels: readonly string[], meter: PluginMeter]> {
+    for (const [key, meter] of this.#plugins) yield [JSON.parse(key) as readonly string[], meter];
   }
 
-  /** As `plan`, for a plugin instance. Two of a kind that bear the same labels are counted together. */
+  /** Adds a plugin instance to the plan. Two with the same labels are counted together. */
   planPlugin(place: PluginPlace, { plugins }: MetricsPlan): PluginMeter {
     const key = JSON.stringify(pluginLabels(place));
     const meter = plugins.get(key) ?? this.#plugins.get(key) ?? new PluginMeter();
@@ -165,25 +151,25 @@ export class Metrics {
     return meter;
   }
 
-  /** Names that are there go on counting. */
+  /** Adds a service to the plan. Meters are kept for names that are known. */
   plan(service: Names, { services }: MetricsPlan): ServicePlan {
     const known = this.#services.get(service.name);
     const planned: ServicePlan = {
       meter: known?.meter ?? new ServiceMeter(),
       upstreams: new Set(service.upstreams.map(({ id }) => id)),
-      routes: new Map(service.routes.map(({ name }) => [name, known?.routes.get(name) ?? new RouteMeter()])),
+      routes: new Map(service.routes.map(({ name }) => [name, known?.routes.get(name) ?? new RouteMeter(this.steps, this.total)])),
     };
     services.set(service.name, planned);
     return planned;
   }
 
-  /** A configuration comes into force: what it does not name goes. */
+  /** A configuration takes effect: meters for names that it does not have are dropped. */
   adopt({ services, plugins }: MetricsPlan): void {
     this.#services = services;
     this.#plugins = plugins;
     for (const { meter, upstreams } of services.values()) {
       for (const id of meter.upstreams.keys()) if (!upstreams.has(id)) meter.upstreams.delete(id);
-      for (const id of upstreams) if (!meter.upstreams.has(id)) meter.upstreams.set(id, new Recent());
+      for (const id of upstreams) if (!meter.upstreams.has(id)) meter.upstreams.set(id, new Recent(this.steps));
     }
   }
 }

@@ -1,6 +1,5 @@
 /**
- * Sends spans to a collector by OTLP/HTTP in JSON, in batches: whatever becomes of them, requests neither wait for it nor fail by it. How
- * spans are spelt is `span_json.ts`, which there are `trace.ts`, waiting and trying again `http/delivery_queue.ts`.
+ * Sends spans to a collector in batches (OTLP/HTTP in JSON). Requests never wait for the collector, nor fail because of it.
  */
 import { promisify } from "node:util";
 import { gzip } from "node:zlib";
@@ -20,7 +19,7 @@ export interface OtlpOptions {
 }
 
 export class OtlpExporter implements SpanSink {
-  readonly #outbox: DeliveryQueue;
+  readonly #queue: DeliveryQueue;
   #isOver = false;
 
   constructor({ settings, clock, log, random = Math.random }: OtlpOptions) {
@@ -28,18 +27,18 @@ export class OtlpExporter implements SpanSink {
     const encode = batchWriter({ "service.name": serviceName, ...resource });
     const coding = compression === "gzip" ? ["Content-Encoding", "gzip"] : [];
     const url = new URL(settings.url);
-    this.#outbox = new DeliveryQueue({
+    this.#queue = new DeliveryQueue({
       clock,
       request: { url, method: "POST", headers: ["Content-Type", "application/json", ...coding, ...Object.entries(headers).flat()], timeoutMs },
       tls: { ca },
       receiver: "the collector",
-      // In a thread of node's pool: a batch may have megabytes.
+      // Asynchronous, on Node's threads: a batch may have megabytes.
       encode: compression === "gzip" ? (texts) => promisify(gzip)(encode(texts)) : encode,
       batchSize: 512,
       batchMs: 1_000,
       maxTexts: 8_192,
       maxCharacters: 16 * 1024 * 1024,
-      // Those that wait are about to go.
+      // The waiting spans are about to be sent.
       whenFull: "lose newest",
       isTransient: (status) => TRANSIENT.has(status),
       pausesMs: [1_000, 2_000, 4_000, 8_000],
@@ -50,36 +49,36 @@ export class OtlpExporter implements SpanSink {
     });
   }
 
-  /** Spans that the collector has taken. */
+  /** Spans that the collector accepted. */
   get exported(): number {
-    return this.#outbox.sent;
+    return this.#queue.sent;
   }
 
-  /** Spans that were lost: there was no room, or the collector did not take them. */
+  /** Spans that were lost for lack of room, or that the collector did not accept. */
   get dropped(): number {
-    return this.#outbox.lost;
+    return this.#queue.lost;
   }
 
   get isFull(): boolean {
-    return this.#isOver || this.#outbox.isFull;
+    return this.#isOver || this.#queue.isFull;
   }
 
   add(text: string): void {
-    if (this.#isOver) this.#outbox.lose(1, "the gateway has ended");
-    else this.#outbox.add(text);
+    if (this.#isOver) this.#queue.lose(1, "the gateway has ended");
+    else this.#queue.add(text);
   }
 
-  /** Sends what there is, within a second; what is left then is lost, and so is what comes later. */
+  /** Sends the waiting spans, within a second; the rest is lost, and so are spans added later. */
   async close(): Promise<void> {
-    await this.#outbox.close();
+    await this.#queue.close();
     this.#isOver = true;
   }
 }
 
-/** OTLP §"Failures": all other statuses would be the same the next time. */
+/** Statuses after which a retry may help (OTLP §"Failures"). */
 const TRANSIENT = new Set([429, 502, 503, 504]);
 
-/** What a collector did not take of a batch that it took otherwise (OTLP §"Partial Success"). */
+/** The spans that a collector rejected of a batch that it accepted (OTLP §"Partial Success"). */
 function partialSuccess(body: Buffer): Rejected {
   const text = body.toString();
   if (!text.includes("rejectedSpans") && !text.includes("rejected_spans")) return { count: 0, why: "" };

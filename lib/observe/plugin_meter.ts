@@ -1,6 +1,6 @@
 /**
- * Times what plugin instances do with requests: from the moment one gets a request until the next one or the upstream does, or until it
- * answers itself. What it does with replies on their way back is not in it: spans (`trace.ts`) have that.
+ * Measures the time plugin instances spend on requests: from when an instance gets a request until the next one or the upstream gets it, or
+ * until it answers. Time spent on replies is not included; spans (`trace.ts`) have it.
  */
 import type { Clock } from "../base/clock.ts";
 import type { Notes, PluginTime } from "../http/exchange.ts";
@@ -11,7 +11,7 @@ export class PluginMeter implements PluginTime {
   ms = 0;
 }
 
-/** Costs a look at the clock and two additions a request. */
+/** Costs a reading of the clock and two additions per request. */
 export function metered(meter: PluginMeter, middleware: Middleware, clock: Clock): Middleware {
   return (next) => {
     const handler = middleware(next);
@@ -28,7 +28,7 @@ export function metered(meter: PluginMeter, middleware: Middleware, clock: Clock
   };
 }
 
-/** What plugins hand requests on to in the end. */
+/** The handler after the last plugin. */
 export function endPluginTime(handler: Handler, clock: Clock): Handler {
   return (exchange) => {
     stopPluginTime(exchange.call.notes, clock.now());
@@ -36,7 +36,7 @@ export function endPluginTime(handler: Handler, clock: Clock): Handler {
   };
 }
 
-/** The plugin that has the request, if one has, is done with it at `now`. */
+/** Ends the time of the plugin that has the request, if there is one. */
 export function stopPluginTime(notes: Notes, now: number): void {
   if (notes.plugin === null) return;
   notes.plugin.ms += now - notes.pluginFrom;

@@ -1,5 +1,5 @@
 /**
- * Figures of the process itself: time, memory, open files, and how late the event loop is. What the gateway does is `metrics.ts`.
+ * Metrics of the process: CPU time, memory, open files, and the delay of the event loop.
  */
 import { readdirSync } from "node:fs";
 import { monitorEventLoopDelay, type IntervalHistogram } from "node:perf_hooks";
@@ -8,18 +8,18 @@ import type { Family } from "./exposition.ts";
 
 export interface ProcessFigures {
   families(): readonly Family[];
-  /** Measures no more. */
+  /** Stops measuring. */
   close(): void;
 }
 
-/** Between two looks at the event loop, in milliseconds. */
+/** Between two measurements of the event loop, in milliseconds. */
 const RESOLUTION_MS = 20;
-/** Several may ask in turn: each gets the figures of this long at least, but for the first. */
+/** With several scrapers, each gets the figures of at least this time; only the first scrape gets less. */
 const LEAST_WINDOW_MS = 10_000;
 
-/** The event loop is watched from the first question on: who never asks pays nothing. */
+/** Measures the event loop from the first scrape on. */
 export function createProcessFigures(clock: Clock): ProcessFigures {
-  // Made when it is asked for: node counts it among what keeps a process busy, enabled or not.
+  // Made at the first scrape: even while disabled, it counts as an active resource of the process.
   let delay: IntervalHistogram | null = null;
   let since: number | null = null;
   let isClosed = false;
@@ -48,7 +48,7 @@ export function createProcessFigures(clock: Clock): ProcessFigures {
       const { rss, heapTotal, heapUsed, external } = process.memoryUsage();
       const files = openFiles();
       return [
-        { ...gauge("process_cpu_seconds_total", "Processor time used, the system's for it included.", (user + system) / 1e6), type: "counter" },
+        gauge("process_cpu_seconds_total", "Processor time used, the system's for it included.", (user + system) / 1e6, "counter"),
         gauge("process_start_time_seconds", "When the process began, in seconds since 1970.", Math.round(performance.timeOrigin) / 1000),
         gauge("process_resident_memory_bytes", "Memory that the process occupies.", rss),
         gauge("process_heap_bytes", "Size of the JavaScript heap.", heapTotal),
@@ -65,14 +65,14 @@ export function createProcessFigures(clock: Clock): ProcessFigures {
   };
 }
 
-export function gauge(name: string, help: string, value: number): Family & { readonly type: "gauge" } {
-  return { name, help, type: "gauge", samples: [[[], value]] } as Family & { readonly type: "gauge" };
+export function gauge(name: string, help: string, value: number, type: "gauge" | "counter" = "gauge"): Family {
+  return { name, help, type, samples: [[[], value]] };
 }
 
-/** Null where the system does not tell. */
+/** Null where the system has no /proc. */
 function openFiles(): number | null {
   try {
-    return readdirSync("/proc/self/fd").length - 1; // the listing's own
+    return readdirSync("/proc/self/fd").length - 1; // without the one of this listing
   } catch {
     return null;
   }

@@ -1,19 +1,17 @@
 /**
- * Spells finished spans, and batches of them, as OTLP's JSON has them: ids in hexadecimal, 64-bit integers as strings, enums as numbers
- * (opentelemetry-proto, trace/v1; OTLP §"JSON Protobuf Encoding"). What a span says is `trace.ts`, sending is `otlp.ts`.
- *
- * Put together by hand where a request is over, so that what waits is text and holds nothing of the request.
+ * Writes finished spans as OTLP in JSON: ids in hexadecimal, 64-bit integers as strings, enums as numbers (opentelemetry-proto, trace/v1;
+ * OTLP §"JSON Protobuf Encoding"). A span becomes text when it ends, so that a waiting batch holds nothing of its request.
  */
+import { jsonText } from "../base/log.ts";
 import { version } from "../base/version.ts";
 import { quoted } from "./access_line.ts";
-
 
 export interface FinishedSpan {
   readonly traceId: string;
   readonly spanId: string;
   /** Null for the first span of a trace. */
   readonly parentId: string | null;
-  /** Whether the parent is somebody else's span. */
+  /** "remote": the parent is a span of the client. */
   readonly parent: "local" | "remote";
   readonly tracestate: string | null;
   readonly name: string;
@@ -30,7 +28,7 @@ const KINDS = { internal: 1, server: 2, client: 3 };
 
 export function spanText(span: FinishedSpan): string {
   const { traceId, spanId, parentId, tracestate, kind, attributes } = span;
-  // Bits 0–7 are those of traceparent, then whether it is known that the parent is remote, and whether it is.
+  // Bits 0–7 are the flags of traceparent; bit 8: it is known whether the parent is remote; bit 9: it is.
   const flags = span.parent === "remote" ? 0x301 : 0x101;
   return (
     `{"traceId":"${traceId}","spanId":"${spanId}"${parentId === null ? "" : `,"parentSpanId":"${parentId}"`}` +
@@ -40,35 +38,31 @@ export function spanText(span: FinishedSpan): string {
   );
 }
 
-/** Makes the body of an export request from the texts of its spans. */
+/** Makes the body of an export request from the texts of spans. */
 export function batchWriter(resource: Readonly<Record<string, string>>): (spans: readonly string[]) => Buffer {
+  const attributes = Object.entries(resource).flatMap(([name, value]) => [jsonText(name).slice(1, -1), value]);
   const before =
-    `{"resourceSpans":[{"resource":{"attributes":[${attributesText(Object.entries(resource).flatMap(([name, value]) => [keyOf(name), value]))}]},` +
+    `{"resourceSpans":[{"resource":{"attributes":[${attributesText(attributes)}]},` +
     `"scopeSpans":[{"scope":{"name":"edge-gateway","version":${quoted(version)}},"spans":[`;
   return (spans) => Buffer.from(`${before}${spans.join(",")}],"schemaUrl":"${CONVENTIONS}"}]}]}`);
 }
 
-/** Which version of the semantic conventions the names of the attributes are of. */
+/** The version of the semantic conventions that the attribute names follow. */
 const CONVENTIONS = "https://opentelemetry.io/schemas/1.27.0";
 
-/** Takes keys, as `keyOf` gives them, and values in turn; a null value is left out. */
+/** Takes names, which hold nothing to escape, and values in turn; a null value is left out. */
 export function attributesText(attributes: readonly (string | number | null)[]): string {
   let text = "";
   for (let i = 0; i < attributes.length; i += 2) {
     const value = attributes[i + 1]!;
     if (value === null) continue;
-    const key = text === "" ? (attributes[i] as string) : `,${attributes[i]}`;
-    text += typeof value === "number" ? `${key}{"intValue":"${value}"}}` : `${key}{"stringValue":${quoted(value)}}}`;
+    text += `${text === "" ? "" : ","}{"key":"${attributes[i]}","value":`;
+    text += typeof value === "number" ? `{"intValue":"${value}"}}` : `{"stringValue":${quoted(value)}}}`;
   }
   return text;
 }
 
-/** The name of an attribute as it stands in the text: spelt once, for names are known beforehand. */
-export function keyOf(name: string): string {
-  return `{"key":${quoted(name)},"value":`;
-}
-
-/** As a number, the nanoseconds since 1970 would not be exact. */
+/** A number would not hold the nanoseconds since 1970 exactly. */
 function nanoseconds(ms: number): string {
   const whole = Math.floor(ms);
   return `${whole}${String(Math.floor((ms - whole) * 1e6)).padStart(6, "0")}`;

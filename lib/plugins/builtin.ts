@@ -1,5 +1,5 @@
 /**
- * The plugin kinds that every gateway knows. An embedder's own kinds are added by `gateway/`.
+ * The built-in plugin kinds.
  */
 import { acl } from "./acl.ts";
 import { basicAuth } from "./basic_auth.ts";
@@ -22,22 +22,6 @@ import { responseCache } from "./cache/response_cache.ts";
 import { responseHeaders } from "./response_headers.ts";
 
 export const builtinPlugins: readonly AnyPlugin[] = [
-  keyAuth,
-  rateLimit,
-  mtls,
-  jwt,
-  forwardAuth,
-  httpLog,
-  basicAuth,
-  acl,
-  botProtection,
-  cors,
-  requestSizeLimit,
-  requestTermination,
-  requestHeaders,
-  responseHeaders,
-  redirect,
-  compress,
-  responseCache,
-  requestValidation,
+  keyAuth, rateLimit, mtls, jwt, forwardAuth, httpLog, basicAuth, acl, botProtection, cors, requestSizeLimit, requestTermination, requestHeaders,
+  responseHeaders, redirect, compress, responseCache, requestValidation,
 ];

@@ -1,7 +1,5 @@
 /**
- * Keeps a plugin's fault to its own request, and reports which plugin of a chain it was. Logging and counting faults is `gateway/`.
- *
- * A reply that passes through a plugin as it came costs a comparison.
+ * Composes the plugins of a route into one handler. A plugin's fault ends its own request only, and is reported with the plugin's name.
  */
 import { byteStream } from "../http/body.ts";
 import type { Call, Exchange } from "../http/exchange.ts";
@@ -9,7 +7,7 @@ import type { Handler, Middleware } from "../http/handler.ts";
 import { discard, faultReply, isClientFault, isReply, type Reply } from "../http/reply.ts";
 import { fold, type Scope } from "./plugin.ts";
 
-/** One instance in the chain of a route. */
+/** One plugin instance of a route. */
 export interface Link {
   /** Its kind. */
   readonly name: string;
@@ -17,12 +15,12 @@ export interface Link {
   readonly middleware: Middleware;
 }
 
-/** Told of every plugin that was at fault, with what it threw. */
+/** Called for every fault of a plugin, with what it threw. */
 export type OnFault = (link: Link, call: Call, error: unknown) => void;
 
 /**
- * Folds like `fold`, so that a fault costs its own request only: what a plugin throws, rejects with, or gives in the place of a Reply becomes
- * the reply to its own request where it happens. The plugins around it see that reply like any other, and add what they add to all.
+ * Folds the plugins around `innermost`. Whatever a plugin throws, rejects with or returns instead of a Reply becomes an error reply at that
+ * place: the plugins around it see this reply like any other. A reply that a plugin passes on unchanged costs one comparison.
  */
 export function composeChain(links: readonly Link[], innermost: Handler, onFault: OnFault): Handler {
   if (links.length === 0) return innermost;
@@ -51,7 +49,7 @@ export function composeChain(links: readonly Link[], innermost: Handler, onFault
       } catch (error) {
         returned = replyTo(exchange, error);
       }
-      // Whoever returns what the handler within has just returned has only passed it on.
+      // The plugin has passed on what the next handler returned.
       if (returned === call.passed) return returned;
       const own =
         returned instanceof Promise
@@ -71,7 +69,7 @@ export function composeChain(links: readonly Link[], innermost: Handler, onFault
   });
 }
 
-/** A body of a plugin's own may be no stream of bytes. */
+/** A plugin's own body may yield something other than bytes. */
 function withSafeBody(reply: Reply): Reply {
   const { body } = reply;
   if (body === null || Buffer.isBuffer(body)) return reply;

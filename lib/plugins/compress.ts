@@ -1,12 +1,9 @@
 /**
- * The plugin kind `compress`: encodes replies with zstd, Brotli or gzip, as the client accepts them (RFC 9110 §12.5.3, §8.4). It refuses
- * nothing; how bytes go through an encoder is `compressed_body.ts`.
+ * The plugin kind `compress`: encodes replies with zstd, Brotli or gzip, as the client accepts (RFC 9110 §12.5.3, §8.4).
  *
- * Reads Accept-Encoding and Cache-Control of the request, and of the reply what says whether it may be encoded. Left as they are: replies
- * that are encoded already, `no-transform` from either side (RFC 9111 §5.2), parts (206, Content-Range), 204, 205, whatever has
- * a digest, types that are not listed, known lengths below `min_bytes`, upgrades. What is encoded loses Content-Length and Accept-Ranges
- * and its ETag is weak, since it is no longer byte for byte the same (RFC 9110 §8.8.1); what might have been says so in Vary. Replies
- * without the body, to HEAD and 304, say of it what GET would (§9.3.2, §15.4.5).
+ * Not encoded: replies with an encoding or a digest, `no-transform` of request or reply (RFC 9111 §5.2), partial content, 204, 205, types
+ * that are not listed, lengths below `min_bytes`, upgrades. An encoded reply loses Content-Length and Accept-Ranges, and its ETag becomes
+ * weak (RFC 9110 §8.8.1); every reply that could be encoded gets Vary. Replies to HEAD and 304 have the headers of the GET (§9.3.2, §15.4.5).
  */
 import { array, integer, object, string, withDefault } from "../config/schema.ts";
 import type { Exchange } from "../http/exchange.ts";
@@ -39,21 +36,11 @@ export const compress = definePlugin({
   schema,
   create({ minBytes, types }) {
     const isListed = typeMatcher(types);
-    const chosen = new Map<string, Coding | null>();
-    const choose = (accepted: string): Coding | null => {
-      let coding = chosen.get(accepted);
-      if (coding === undefined) {
-        coding = choice(accepted);
-        // Clients say the same few things; what a hostile one makes up is not kept.
-        if (chosen.size < MAX_REMEMBERED && accepted.length <= MAX_REMEMBERED_LENGTH) chosen.set(accepted, coding);
-      }
-      return coding;
-    };
     const answer = (exchange: Exchange, reply: Reply): Reply => {
       if (!mayEncode(reply, minBytes, isListed)) return reply;
       const varied = withVary(reply.headers);
       const accepted = headerValues(exchange.headers, "accept-encoding");
-      const coding = accepted.length === 0 ? null : choose(accepted.join(","));
+      const coding = accepted.length === 0 ? null : choice(accepted.join(","));
       const encoded = coding === null ? null : encode(exchange, reply, varied, coding);
       return encoded ?? { ...reply, headers: varied };
     };
@@ -65,10 +52,7 @@ export const compress = definePlugin({
   },
 });
 
-const MAX_REMEMBERED = 100;
-const MAX_REMEMBERED_LENGTH = 100;
-
-/** Whether the reply would be encoded for some client. A 304 tells caches of the same Vary as the reply that it stands for. */
+/** Whether the reply would be encoded for some client. A 304 has the same Vary as the reply that it confirms. */
 function mayEncode({ status, headers, body }: Reply, minBytes: number, isListed: (type: string) => boolean): boolean {
   if (status < 200 || status === 204 || status === 205 || status === 206) return false;
   const type = headerValue(headers, "content-type");
@@ -81,7 +65,7 @@ function mayEncode({ status, headers, body }: Reply, minBytes: number, isListed:
   return length === undefined || Number(length) >= minBytes;
 }
 
-/** Headers that speak of the very bytes of the content: Content-Range (RFC 9110 §14.4) and digests (RFC 9530, RFC 3230, RFC 1864). */
+/** Headers that describe the exact bytes of the content: Content-Range (RFC 9110 §14.4) and digests (RFC 9530, RFC 3230, RFC 1864). */
 const FIXED = ["content-range", "content-digest", "repr-digest", "digest", "content-md5"];
 
 function forbids(headers: HeaderList): boolean {
@@ -93,12 +77,12 @@ function withVary(headers: HeaderList): HeaderList {
   return names.includes("*") || names.includes("accept-encoding") ? headers : withAddedHeader(headers, "Vary", "Accept-Encoding");
 }
 
-/** Null where it is better left alone. */
+/** Null where the reply should stay as it is. */
 function encode(exchange: Exchange, reply: Reply, headers: HeaderList, coding: Coding): Reply | null {
   const { body } = reply;
   if (reply.status === 304) return isOfEncoded(exchange.headers, headers) ? { ...reply, headers: withWeakTag(headers) } : null;
   if (exchange.method === "HEAD" && !Buffer.isBuffer(body)) {
-    // GET may have a length that is too short, where none is said.
+    // Without a length, the reply to GET may be too short to be encoded.
     return hasHeader(headers, "content-length") ? { ...reply, headers: encodedHeaders(headers, coding) } : null;
   }
   if (body === null) return null;
@@ -108,13 +92,13 @@ function encode(exchange: Exchange, reply: Reply, headers: HeaderList, coding: C
     if (smaller.length >= body.length) return null;
     return { ...reply, headers: [...encodedHeaders(headers, coding), "Content-Length", String(smaller.length)], body: smaller };
   }
-  // It has broken off already, or somebody has read it: whoever sends it finds out.
+  // Broken off, or read already: the server reports it when it sends the reply.
   if (body.destroyed || body.readableEnded) return null;
   const flushes = !hasHeader(headers, "content-length");
   return { ...reply, headers: encodedHeaders(headers, coding), body: compressStream(body, coding, flushes) };
 }
 
-/** Whether a 304 is for a client that asked about what had been encoded: a strong tag would be that of other bytes. */
+/** Whether a 304 answers a question about an encoded reply: a strong tag would be that of other bytes. */
 function isOfEncoded(asked: HeaderList, headers: HeaderList): boolean {
   const etag = headerValue(headers, "etag");
   return etag?.startsWith('"') === true && headerValues(asked, "if-none-match").some((value) => value.includes(`W/${etag}`));
@@ -127,43 +111,27 @@ function withWeakTag(headers: HeaderList): HeaderList {
 function encodedHeaders(headers: HeaderList, coding: Coding): HeaderList {
   const result: string[] = [];
   for (let i = 0; i < headers.length; i += 2) {
-    const name = headers[i]!;
+    const name = headers[i]!.toLowerCase();
     const value = headers[i + 1]!;
-    switch (name.toLowerCase()) {
-      case "content-length":
-      case "content-encoding":
-      case "accept-ranges":
-        break;
-      case "etag":
-        result.push(name, value.startsWith('"') ? `W/${value}` : value);
-        break;
-      default:
-        result.push(name, value);
-    }
+    if (name === "content-length" || name === "content-encoding" || name === "accept-ranges") continue;
+    result.push(headers[i]!, name === "etag" && value.startsWith('"') ? `W/${value}` : value);
   }
   result.push("Content-Encoding", coding);
   return result;
 }
 
 function typeMatcher(types: readonly string[]): (contentType: string) => boolean {
-  const exact = new Set<string>();
-  const kinds = new Set<string>();
-  const suffixes = new Set<string>();
-  for (const type of types) {
-    if (type.startsWith("+")) suffixes.add(type);
-    else if (type.endsWith("/*")) kinds.add(type.slice(0, -1));
-    else exact.add(type);
-  }
+  const exact = new Set(types);
   return (contentType) => {
     const semicolon = contentType.indexOf(";");
     const type = (semicolon < 0 ? contentType : contentType.slice(0, semicolon)).trim().toLowerCase();
-    if (exact.has(type) || kinds.has(type.slice(0, type.indexOf("/") + 1))) return true;
     const plus = type.lastIndexOf("+");
-    return plus > 0 && suffixes.has(type.slice(plus));
+    if (plus === 0) return false;
+    return exact.has(type) || exact.has(`${type.slice(0, type.indexOf("/"))}/*`) || (plus > 0 && exact.has(type.slice(plus)));
   };
 }
 
-/** The coding that an Accept-Encoding likes best, ours first among equals; null where it likes none, or likes none better than them all. */
+/** The coding with the greatest weight in Accept-Encoding, the first of ours among equals; null for none, or if `identity` weighs more. */
 export function choice(accepted: string): Coding | null {
   const weights = new Map<string, number>();
   for (const item of accepted.toLowerCase().split(",")) {
@@ -183,7 +151,7 @@ export function choice(accepted: string): Coding | null {
   return (weights.get("identity") ?? 0) > most ? null : best;
 }
 
-/** 1 without `q`; null for what is no weight (RFC 9110 §12.4.2). */
+/** 1 without `q`; null for an invalid one (RFC 9110 §12.4.2). */
 function weightOf(parameters: readonly string[]): number | null {
   for (const parameter of parameters) {
     if (parameter.startsWith("q=")) return WEIGHT.test(parameter) ? Number(parameter.slice(2)) : null;

@@ -1,10 +1,8 @@
 /**
- * Bodies that are compressed on their way: streams with back-pressure both ways, and small buffers at once.
- * Which bodies are, and what their headers say, is `compress.ts`.
+ * Compresses bodies: streams with back-pressure, and small buffers at once.
  */
-import type { Readable, Transform } from "node:stream";
+import { pipeline, type Readable, type Transform } from "node:stream";
 import zlib from "node:zlib";
-import { pump, sinkOf } from "../http/body.ts";
 
 export type Coding = "zstd" | "br" | "gzip";
 
@@ -15,7 +13,7 @@ interface Encoder extends Transform {
 interface Algorithm {
   readonly stream: () => Encoder;
   readonly sync: (bytes: Buffer) => Buffer;
-  /** Lets everything out that has come so far. */
+  /** The kind of flush that emits everything received so far. */
   readonly flush: number;
 }
 
@@ -28,7 +26,7 @@ const zstd = zlib as unknown as {
   readonly constants: { readonly ZSTD_e_flush: number };
 };
 
-/** Quality 11, Brotli's own default, is for what is compressed once; windows of 256 KiB keep what a connection holds small. */
+/** Brotli's default quality 11 is for static files; a window of 256 KiB keeps the memory of a connection small. */
 const BROTLI = { params: { [constants.BROTLI_PARAM_QUALITY]: 4, [constants.BROTLI_PARAM_LGWIN]: 18, [constants.BROTLI_PARAM_MODE]: constants.BROTLI_MODE_TEXT } };
 
 const ALGORITHMS: { readonly [coding in Coding]?: Algorithm } = {
@@ -39,10 +37,10 @@ const ALGORITHMS: { readonly [coding in Coding]?: Algorithm } = {
   gzip: { stream: () => zlib.createGzip(), sync: (bytes) => zlib.gzipSync(bytes), flush: constants.Z_SYNC_FLUSH },
 };
 
-/** Those that this Node has, the best first. */
+/** The codings of this Node, the best first. */
 export const CODINGS = Object.keys(ALGORITHMS) as readonly Coding[];
 
-/** Longer buffers go through a stream, on Node's own threads: here they would hold up everybody else. */
+/** Longer buffers are compressed as a stream on Node's threads: they would block the event loop. */
 export const MAX_SYNC_BYTES = 16 * 1024;
 
 export function compressBuffer(bytes: Buffer, coding: Coding): Buffer {
@@ -50,37 +48,31 @@ export function compressBuffer(bytes: Buffer, coding: Coding): Buffer {
 }
 
 /**
- * The source compressed, read no faster than it is taken. With `flushes`, whatever has come is let out as soon as the source pauses. When
- * either end breaks off, so does the other, and the encoder's memory is freed.
+ * Compresses the source, which is read no faster than the result. With `flushes`, received bytes are emitted as soon as the source pauses.
+ * When either end breaks off, the other one is destroyed, and the encoder's memory is freed.
  */
 export function compressStream(source: Readable | Buffer, coding: Coding, flushes = false): Readable {
   const { stream, flush } = ALGORITHMS[coding]!;
   const encoder = stream();
-  // It may break off before anybody listens: whoever sends it looks at its state.
+  // It may break off before anybody listens: the server looks at its state.
   encoder.on("error", ignore);
   if (Buffer.isBuffer(source)) {
     encoder.end(source);
     return encoder;
   }
   if (flushes) flushPauses(source, encoder, flush);
-  pump(source, sinkOf(encoder), {
-    done: () => encoder.end(),
-    broken: (cause) => void encoder.destroy(cause ?? new Error("the body broke off")),
-  });
-  encoder.once("close", () => {
-    if (!source.readableEnded) source.destroy();
-  });
+  pipeline(source, encoder, ignore);
   return encoder;
 }
 
-/** Flushes once a turn of the event loop has brought no more, and never while the encoder is behind: then more is there already. */
+/** Flushes after a turn of the event loop without further bytes, and never while the encoder has more to do in any case. */
 function flushPauses(source: Readable, encoder: Encoder, kind: number): void {
-  let held = false;
+  let hasUnflushed = false;
   let scheduled = false;
   const look = () => {
     scheduled = false;
-    if (!held || encoder.writableNeedDrain || encoder.writableEnded || encoder.destroyed) return;
-    held = false;
+    if (!hasUnflushed || encoder.writableNeedDrain || encoder.writableEnded || encoder.destroyed) return;
+    hasUnflushed = false;
     encoder.flush(kind);
   };
   const schedule = () => {
@@ -89,7 +81,7 @@ function flushPauses(source: Readable, encoder: Encoder, kind: number): void {
     setImmediate(look);
   };
   source.on("data", () => {
-    held = true;
+    hasUnflushed = true;
     schedule();
   });
   encoder.on("drain", schedule);

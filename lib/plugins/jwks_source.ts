@@ -1,43 +1,35 @@
 /**
- * The keys of an issuer, fetched from its `jwks_uri` when the first token asks for them, and again when they are old or a token names
- * one that is not among them. An issuer that is away is asked less and less often; until it is back the keys that it last gave hold.
+ * Fetches the keys of an issuer from its `jwks_uri`: for the first token, when they are old, and when a token names an unknown one. While
+ * the issuer fails, it is asked less and less often, and its last keys stay valid.
  */
 import { hash } from "node:crypto";
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import { HttpClient, type ClientTls } from "../http/client.ts";
 import type { Call } from "../http/exchange.ts";
-import { KeySet, keysOf, type Algorithm } from "./jwt_keys.ts";
+import { keysOf, type Algorithm, type KeySet } from "./jwt_keys.ts";
 import { hostOf } from "./endpoint.ts";
 import type { KeptState } from "./plugin.ts";
 
-/** Where a verifier has its keys from. */
-export interface KeySource {
-  /** Those at hand; null when there are none yet. */
-  current(): KeySet | null;
-  /** Resolves with those of another look, or with what there is when that fails; null when it is too early for one. */
-  more(call: Call): Promise<KeySet | null> | null;
-}
-
-export interface JwksSourceOptions {
+interface JwksSourceOptions {
   readonly url: string;
   readonly algorithms: readonly Algorithm[];
   readonly clock: Clock;
   readonly log: Log;
   /** Names the plugin in the log. */
   readonly plugin: string;
-  /** For HTTPS. Default: the issuer is verified against the system's CA certificates. */
+  /** Default: the issuer is verified against the system's CA certificates. */
   readonly tls?: ClientTls | undefined;
 }
 
-export class JwksSource implements KeySource, KeptState {
+export class JwksSource implements KeptState {
   readonly #options: JwksSourceOptions;
   readonly #client: HttpClient;
   #keys: KeySet | null = null;
-  /** What the keys were made from, as a digest. */
-  #identity = "";
+  /** SHA-256 of the text that the keys were read from. */
+  #digest = "";
   #fetchedAt = -Infinity;
-  /** Not before then, whatever is asked. */
+  /** No fetch before then. */
   #nextAt = -Infinity;
   #failures = 0;
   #fetching: { readonly done: Promise<void>; readonly controller: AbortController } | null = null;
@@ -49,12 +41,14 @@ export class JwksSource implements KeySource, KeptState {
     this.#client = new HttpClient({ clock: options.clock, maxConnections: 1, tls: options.tls });
   }
 
+  /** The keys at hand; null when there are none yet. */
   current(): KeySet | null {
     const now = this.#options.clock.now();
     if (this.#keys !== null && !this.#isClosed && now - this.#fetchedAt >= REFRESH_MS && now >= this.#nextAt) this.#fetch();
     return this.#keys;
   }
 
+  /** Resolves with the keys of another fetch, or with those at hand when it fails; null when it is too early for a fetch. */
   more(call: Call): Promise<KeySet | null> | null {
     if (this.#fetching === null && this.#options.clock.now() < this.#nextAt) return null;
     const { done } = this.#fetch();
@@ -65,7 +59,7 @@ export class JwksSource implements KeySource, KeptState {
         if (isOver) return;
         isOver = true;
         this.#waiting--;
-        this.#letGo();
+        this.#abortUnawaited();
         resolve(this.#keys);
       };
       void done.then(over);
@@ -73,21 +67,21 @@ export class JwksSource implements KeySource, KeptState {
     });
   }
 
-  /** A fetch on which nobody waits ends; requests under way still get their keys. */
+  /** Ends a fetch that nobody waits for; requests that wait still get their keys. */
   close(): void {
     this.#isClosed = true;
-    this.#letGo();
+    this.#abortUnawaited();
     this.#client.close();
   }
 
-  #letGo(): void {
+  #abortUnawaited(): void {
     if (this.#isClosed && this.#waiting === 0) this.#fetching?.controller.abort();
   }
 
   #fetch(): { readonly done: Promise<void> } {
     if (this.#fetching !== null) return this.#fetching;
     const controller = new AbortController();
-    const done = this.#take(controller.signal).finally(() => {
+    const done = this.#fetchKeys(controller.signal).finally(() => {
       this.#fetching = null;
     });
     this.#fetching = { done, controller };
@@ -95,18 +89,18 @@ export class JwksSource implements KeySource, KeptState {
   }
 
   /** Never rejects. */
-  async #take(signal: AbortSignal): Promise<void> {
+  async #fetchKeys(signal: AbortSignal): Promise<void> {
     const { url, algorithms, clock, log, plugin } = this.#options;
     try {
       const headers = ["Accept", "application/jwk-set+json, application/json"];
       const { status, body } = await this.#client.ask({ url: new URL(url), headers, timeoutMs: TIMEOUT_MS, maxBytes: MAX_BYTES, signal });
       if (status !== 200) throw new Error(`it answered with status ${status}`);
-      const identity = hash("sha256", body);
-      if (identity !== this.#identity || this.#keys === null) {
+      const digest = hash("sha256", body);
+      if (digest !== this.#digest || this.#keys === null) {
         const keys = keysOf(body.toString(), algorithms);
         if (typeof keys === "string") throw new Error(`its answer ${keys}`);
-        this.#keys = new KeySet(keys);
-        this.#identity = identity;
+        this.#keys = keys;
+        this.#digest = digest;
       }
       if (this.#failures > 0) log.info("jwt has keys from its issuer again", { plugin, host: hostOf(url) });
       this.#failures = 0;
@@ -121,9 +115,9 @@ export class JwksSource implements KeySource, KeptState {
   }
 }
 
-/** Keys are asked for again when they are as old as this. */
+/** Age at which keys are fetched again. */
 const REFRESH_MS = 10 * 60_000;
-/** Between two fetches, however many tokens name unknown keys: nobody can make the gateway flood the issuer. */
+/** Between two fetches, however many tokens name unknown keys: clients cannot make the gateway flood the issuer. */
 const MIN_INTERVAL_MS = 10_000;
 const FIRST_BACKOFF_MS = 1_000;
 const MOST_BACKOFF_MS = 60_000;

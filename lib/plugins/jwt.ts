@@ -1,35 +1,20 @@
 /**
- * The plugin kind `jwt`: lets a request pass when it presents a signed token (RFC 7519, RFC 7515) of the right issuer, for here, in its
- * time. How signatures are verified is `jwt_keys.ts`, how an issuer's keys are fetched `jwks_source.ts`.
+ * The plugin kind `jwt`: lets a request pass with a signed token (RFC 7519, RFC 7515) of the right issuer and audience that is valid now.
  *
- * Where the token is read is `token_place.ts`. What a token says about how to verify it is never followed, as RFC 8725 advises: algorithms and keys come from the configuration,
- * `crit` is refused. A refusal is a 401 with WWW-Authenticate: Bearer (RFC 6750 §3), without `error` when there was no token.
+ * The configuration alone decides about algorithms and keys, and `crit` is refused (RFC 8725): the token has no say in how it is verified. A
+ * refusal is a 401 with WWW-Authenticate: Bearer (RFC 6750 §3), without `error` when there was no token.
  */
 import { isTime, splitJwt, type JwtClaims } from "../base/jwt.ts";
-import {
-  anyOf,
-  array,
-  boolean,
-  file,
-  integer,
-  number,
-  object,
-  oneOf,
-  optional,
-  record,
-  report,
-  string,
-  withDefault,
-  INVALID,
-  type Infer,
-  type Schema,
-} from "../config/schema.ts";
+import { anyOf, array, boolean, file, integer, number, object, oneOf, optional, record, string, withDefault } from "../config/schema.ts";
+import { INVALID, report, type Infer, type Schema } from "../config/schema.ts";
 import { CLIENT_TLS } from "../config/model.ts";
-import type { Exchange } from "../http/exchange.ts";
+import type { Call, Exchange } from "../http/exchange.ts";
 import { quotedString, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
-import { JwksSource, type KeySource } from "./jwks_source.ts";
-import { ALGORITHM_NAMES, isHmac, isSignedBy, keysOf, KeySet, publicKey, secretKey, soleKey, unfitness, type Algorithm } from "./jwt_keys.ts";
+import { claimReader, listText } from "./claims.ts";
+import { JwksSource } from "./jwks_source.ts";
+import { ALGORITHM_NAMES, candidates, isHmac, isSignedBy, keysOf, publicKey, secretKey, unfitness } from "./jwt_keys.ts";
+import type { Algorithm, KeySet } from "./jwt_keys.ts";
 import { checkTls, clientTls, headerName, hostOf, httpUrl, headerReplacer } from "./endpoint.ts";
 import { definePlugin, type Tools } from "./plugin.ts";
 import { TOKEN_PLACE, tokenReader } from "./token_place.ts";
@@ -87,11 +72,11 @@ const fields = object(
       const [field, wrong] = keysProblem(value, algorithms);
       if (wrong !== undefined) complain(wrong, field);
       if (value.exp === "optional" && value.require.includes("exp")) complain('is in "require": leave it out of one of them', "exp");
-      const toldAs = new Map<string, string>();
+      const headerOf = new Map<string, string>();
       for (const [claim, header] of Object.entries(value.claimsToHeaders ?? {})) {
-        const other = toldAs.get(header.toLowerCase());
+        const other = headerOf.get(header.toLowerCase());
         if (other !== undefined) complain(`is the header of ${other} already: the upstream could not tell them apart`, "claims_to_headers", claim);
-        toldAs.set(header.toLowerCase(), claim);
+        headerOf.set(header.toLowerCase(), claim);
       }
     },
   },
@@ -113,7 +98,7 @@ function algorithmsOf({ alg, algs }: Pick<Config, "alg" | "algs">): readonly Alg
   return algs ?? [alg!];
 }
 
-/** The field that holds the key, and what is wrong with it. */
+/** The field with the key, and what is wrong with it. */
 function keysProblem({ secret, publicKey: pem, jwksFile }: Config, algorithms: readonly Algorithm[]): [string, string | undefined] {
   if (jwksFile !== undefined) {
     const keys = keysOf(jwksFile.content.toString(), algorithms);
@@ -160,43 +145,43 @@ export const jwt = definePlugin({
   },
 });
 
-function keySource(config: Config, algorithms: readonly Algorithm[], tools: Tools): KeySource {
+function keySource(config: Config, algorithms: readonly Algorithm[], tools: Tools): Pick<JwksSource, "current" | "more"> {
   const { secret, publicKey: pem, jwksFile, jwksUri } = config;
   if (jwksUri !== undefined) {
     const { clock, log, scope } = tools;
     const { protocol, hostname } = new URL(jwksUri);
     if (protocol === "http:" && !LOOPBACK.test(hostname)) {
-      log.warn("jwt fetches keys over plain HTTP: anybody on the way can exchange them", { plugin: scope.key, host: hostOf(jwksUri) });
+      log.warn("jwt fetches keys over plain HTTP: anybody on the way can replace them", { plugin: scope.key, host: hostOf(jwksUri) });
     }
     const tls = clientTls(config.tls);
     return tools.keep("keys", { jwksUri, algorithms, tls }, () => new JwksSource({ url: jwksUri, algorithms, clock, log, plugin: scope.key, tls }));
   }
-  // The schema has looked at all of them.
-  const keys =
-    jwksFile !== undefined ? new KeySet(keysOf(jwksFile.content.toString(), algorithms) as KeySet["keys"])
-    : soleKey((secret === undefined ? publicKey(pem!) : secretKey(secret)) as Exclude<ReturnType<typeof publicKey>, string>, algorithms);
-  return { current: () => keys, more: () => null };
+  // The schema has checked all of them: none is an error text.
+  type Key = Exclude<ReturnType<typeof publicKey>, string>;
+  const sole = () => [{ id: null, algorithms, key: (secret === undefined ? publicKey(pem!) : secretKey(secret)) as Key }];
+  const keys = jwksFile === undefined ? sole() : (keysOf(jwksFile.content.toString(), algorithms) as KeySet);
+  return { current: () => keys, more: (_call: Call) => null };
 }
 
 const LOOPBACK = /^(localhost|127\.[\d.]+|\[::1\])$/;
 
-/** What is believed of a token. */
+/** What a valid token says. */
 interface Verified {
   readonly claims: JwtClaims;
   readonly identity: string | null;
-  /** What the upstream is told. */
+  /** For the upstream. */
   readonly headers: HeaderList;
   /** Milliseconds since 1970; Infinity when it never ends. */
   readonly expiresAt: number;
-  /** By which it was verified. */
+  /** The set that verified it. */
   readonly keys: KeySet;
 }
 
 type Verdict = Verified | keyof typeof REFUSALS;
 
 /**
- * Verifying a signature is expensive, and clients send one token many times: tokens that were right are remembered as long as the keys
- * are the same. What the header says is checked first, also while there are no keys: nobody fetches keys for a token that is refused anyway.
+ * Verifying a signature is expensive, and clients send one token many times: valid tokens are remembered as long as the keys stay the same.
+ * The token's header is checked before keys are fetched: a token that is refused in any case causes no fetch.
  */
 function verifier(config: Config, algorithms: readonly Algorithm[], { clock, keep, verdicts }: Tools): (token: string, keys: KeySet | null) => Verdict {
   const remembered = keep("verdicts", config, () => verdicts.part<Verified>());
@@ -219,14 +204,14 @@ function verifier(config: Config, algorithms: readonly Algorithm[], { clock, kee
     if (header.kid !== undefined && typeof header.kid !== "string") return "malformed";
     if (keys === null) return "no keys";
     const id = header.kid ?? null;
-    const candidates = keys.candidates(name, id);
-    if (!candidates.some(({ key }) => isSignedBy(key, name, signed, signature))) {
-      // One that names a key we have is forged, or broken. With any other, there may be a key that we have not seen yet.
-      return candidates.some((key) => key.id !== null && key.id === id) ? "signature" : "unknown key";
+    const tried = candidates(keys, name, id);
+    if (!tried.some(({ key }) => isSignedBy(key, name, signed, signature))) {
+      // A token that names a known key is forged or broken. For any other, the issuer may have a new key.
+      return tried.some((key) => key.id !== null && key.id === id) ? "signature" : "unknown key";
     }
     const claims = parts.claims();
     if (claims === null) return "malformed";
-    const bytes = freeze(claims);
+    const bytes = freeze(claims) * BYTES_PER_VALUE + token.length * BYTES_PER_CHARACTER;
     const verdict = examine(claims, now, keys);
     if (typeof verdict !== "string" && token.length <= MAX_REMEMBERED_TOKEN) remembered.set(token, verdict, bytes);
     return verdict;
@@ -245,49 +230,41 @@ function mediaType(text: string): string {
   return lower.includes("/") ? lower : `application/${lower}`;
 }
 
-/** Freezes claims throughout, since all requests with one token share them; gives an estimate of their bytes, the headers' included. */
+/** Freezes claims throughout, since all requests with one token share them; returns how many values there are. */
 function freeze(claims: JwtClaims): number {
-  let bytes = 0;
-  const waiting: unknown[] = [claims];
-  while (waiting.length > 0) {
-    const value = waiting.pop();
-    bytes += 48;
-    if (typeof value === "string") bytes += value.length * 4;
-    if (typeof value !== "object" || value === null) continue;
-    Object.freeze(value);
-    for (const [name, member] of Object.entries(value)) {
-      bytes += name.length;
-      waiting.push(member);
-    }
-  }
-  return bytes;
+  const found: unknown[] = [claims];
+  for (const value of found) if (typeof value === "object" && value !== null) found.push(...Object.values(Object.freeze(value)));
+  return found.length;
 }
 
 /** In characters. */
 const MAX_TOKEN = 16 * 1024;
 const MAX_REMEMBERED_TOKEN = 4 * 1024;
+/** An estimate of the memory that claims and headers take. */
+const BYTES_PER_VALUE = 48;
+const BYTES_PER_CHARACTER = 4;
 
-/** Looks at the claims of a token whose signature holds. */
+/** Checks the claims of a token whose signature is valid. */
 function examiner(config: Config): (claims: JwtClaims, now: number, keys: KeySet) => Verdict {
   const leewayMs = config.leewayS * 1000;
   const issuers = listOf(config.iss);
   const audiences = listOf(config.aud);
-  const demands = Object.entries(config.claims ?? {}).map(([name, wanted]) => ({ at: placeOf(name), wanted: listOf(wanted)! }));
-  const told = Object.entries(config.claimsToHeaders ?? {}).map(([name, header]) => ({ at: placeOf(name), header }));
-  const required = [...(config.exp === "required" ? ["exp"] : []), ...config.require].map(placeOf);
+  const demands = Object.entries(config.claims ?? {}).map(([name, wanted]) => ({ name, read: claimReader(name), wanted: listOf(wanted)! }));
+  const forwarded = Object.entries(config.claimsToHeaders ?? {}).map(([name, header]) => ({ read: claimReader(name), header }));
+  const required = [...(config.exp === "required" ? ["exp"] : []), ...config.require].map(claimReader);
   return (claims, now, keys) => {
     const { exp, nbf, iat } = claims;
     if (![exp, nbf, iat].every((time) => time === undefined || isTime(time))) return "malformed";
     const expiresAt = isTime(exp) ? exp * 1000 + leewayMs : Infinity;
     if (now >= expiresAt) return "expired";
     if ((isTime(nbf) && now < nbf * 1000 - leewayMs) || (isTime(iat) && now < iat * 1000 - leewayMs)) return "early";
-    if (required.some((at) => claimAt(claims, at) === undefined)) return "incomplete";
+    if (required.some((read) => read(claims) === undefined)) return "incomplete";
     if (issuers !== null && !issuers.includes(claims.iss as string)) return "issuer";
-    if (audiences !== null && !audiences.some((one) => (Array.isArray(claims.aud) ? claims.aud.includes(one) : claims.aud === one))) return "audience";
-    if (!demands.every(({ at, wanted }) => holdsAll(claimAt(claims, at), wanted, at.name))) return "claims";
+    if (audiences !== null && !audiences.some((each) => (Array.isArray(claims.aud) ? claims.aud.includes(each) : claims.aud === each))) return "audience";
+    if (!demands.every(({ name, read, wanted }) => holdsAll(read(claims), wanted, name))) return "claims";
     const headers: string[] = [];
-    for (const { at, header } of told) {
-      const value = headerText(claimAt(claims, at));
+    for (const { read, header } of forwarded) {
+      const value = headerText(read(claims));
       if (value === null) return "unfit";
       if (value !== undefined) headers.push(header, value);
     }
@@ -300,43 +277,18 @@ function listOf<T>(value: T | readonly T[] | undefined): readonly T[] | null {
   return value === undefined ? null : Array.isArray(value) ? (value as readonly T[]) : [value as T];
 }
 
-interface Place {
-  readonly name: string;
-  /** The name at its dots, or null when it has none. */
-  readonly path: readonly string[] | null;
-}
-
-function placeOf(name: string): Place {
-  return { name, path: name.includes(".") ? name.split(".") : null };
-}
-
-/** A claim by its name; else, where the name has dots, what stands that deep: `realm_access.roles`. */
-function claimAt(claims: JwtClaims, { name, path }: Place): unknown {
-  if (Object.hasOwn(claims, name)) return claims[name] ?? undefined;
-  if (path === null) return undefined;
-  let value: unknown = claims;
-  for (const step of path) {
-    if (typeof value !== "object" || value === null || !Object.hasOwn(value, step)) return undefined;
-    value = (value as Record<string, unknown>)[step];
-  }
-  return value ?? undefined;
-}
-
-/** `scope` is one text of several words (RFC 8693 §4.2). */
+/** `scope` is one text with several values (RFC 8693 §4.2). */
 function holdsAll(claim: unknown, wanted: readonly unknown[], name: string): boolean {
   const held: readonly unknown[] = Array.isArray(claim) ? claim : name === "scope" && typeof claim === "string" ? [claim, ...claim.split(" ")] : [claim];
-  return wanted.every((one) => held.includes(one));
+  return wanted.every((each) => held.includes(each));
 }
 
-/**
- * A claim as a header carries it: beyond ASCII in UTF-8, a list with commas, those within its items as %2C; undefined when there is
- * none, null when it cannot be carried: objects, control characters.
- */
+/** A claim as the value of a header, in UTF-8; undefined without the claim, null for objects and control characters. */
 function headerText(claim: unknown): string | null | undefined {
   if (claim === undefined) return undefined;
   const items = Array.isArray(claim) ? (claim as unknown[]) : [claim];
   if (!items.every((item) => typeof item === "string" || typeof item === "number" || typeof item === "boolean")) return null;
-  const written = Array.isArray(claim) ? items.map((item) => String(item).replaceAll("%", "%25").replaceAll(",", "%2C")).join(",") : String(claim);
+  const written = Array.isArray(claim) ? listText(items.map(String)) : String(claim);
   if (CONTROL.test(written)) return null;
   return BEYOND_ASCII.test(written) ? Buffer.from(written).toString("latin1") : written;
 }
@@ -344,7 +296,7 @@ function headerText(claim: unknown): string | null | undefined {
 const CONTROL = /[\x00-\x1f\x7f]/;
 const BEYOND_ASCII = /[^\x00-\x7f]/;
 
-/** What a client is told of each refusal, and the code it gets. */
+/** Error code and detail of each refusal. */
 const REFUSALS = {
   missing: ["token_missing", "Send an access token."],
   ambiguous: ["token_invalid", "There is more than one access token."],
@@ -359,7 +311,7 @@ const REFUSALS = {
   incomplete: ["token_invalid", "The access token lacks a claim that is required here."],
   issuer: ["token_invalid", "The access token is not from the issuer that is trusted here."],
   audience: ["token_invalid", "The access token is not for here."],
-  claims: ["token_invalid", "The access token does not say what is required here."],
+  claims: ["token_invalid", "The access token has a claim with a value that is not accepted here."],
   unfit: ["token_invalid", "The access token has a claim that cannot be passed on."],
   "no keys": ["auth_unavailable", "The access token cannot be verified at the moment."],
 } as const;

@@ -1,17 +1,7 @@
 /**
- * Keys and signatures of JWTs: which key fits which algorithm (RFC 7518 §3, RFC 8037 §3.1), and what a JSON Web Key Set holds
- * (RFC 7517). Where keys come from, and what a token says, is left to `jwt.ts` and `jwks_source.ts`.
+ * Keys and signatures of JWTs: which key fits which algorithm (RFC 7518 §3, RFC 8037 §3.1), and JSON Web Key Sets (RFC 7517).
  */
-import {
-  constants,
-  createHmac,
-  createPublicKey,
-  createSecretKey,
-  timingSafeEqual,
-  verify,
-  type JsonWebKey,
-  type KeyObject,
-} from "node:crypto";
+import { constants, createHmac, createPublicKey, createSecretKey, timingSafeEqual, verify, type JsonWebKey, type KeyObject } from "node:crypto";
 
 /** Algorithms by name; "none" is not among them. */
 const ALGORITHMS = {
@@ -38,7 +28,7 @@ export function isHmac(algorithm: Algorithm): boolean {
   return ALGORITHMS[algorithm].family === "hmac";
 }
 
-/** Completes "the key …"; undefined when it can verify signatures of this algorithm. */
+/** Why the key cannot verify signatures of this algorithm, to complete "the key …"; undefined if it can. */
 export function unfitness(key: KeyObject, algorithm: Algorithm): string | undefined {
   const kind = ALGORITHMS[algorithm];
   const { asymmetricKeyType: type, asymmetricKeyDetails: details = {} } = key;
@@ -53,7 +43,7 @@ export function unfitness(key: KeyObject, algorithm: Algorithm): string | undefi
       if (type !== "rsa" && !(type === "rsa-pss" && kind.family === "pss")) return `is no RSA key, which ${algorithm} needs`;
       if (details.modulusLength! < MIN_RSA_BITS) return `has ${details.modulusLength} bits: RSA keys need at least ${MIN_RSA_BITS}`;
       if (type === "rsa-pss" && details.hashAlgorithm !== undefined && details.hashAlgorithm !== kind.hash) {
-        return `is for ${details.hashAlgorithm}, which is not that of ${algorithm}`;
+        return `is for ${details.hashAlgorithm}, which is not the hash of ${algorithm}`;
       }
       return undefined;
     case "ec":
@@ -66,7 +56,7 @@ export function unfitness(key: KeyObject, algorithm: Algorithm): string | undefi
 /** RFC 7518 §3.3. */
 const MIN_RSA_BITS = 2048;
 
-/** Whether the signature is that of `signed`; the key fits the algorithm. Never throws. */
+/** Verifies the signature of `signed` with a key that fits the algorithm. Never throws. */
 export function isSignedBy(key: KeyObject, algorithm: Algorithm, signed: string, signature: Buffer): boolean {
   const kind = ALGORITHMS[algorithm];
   if (kind.family === "hmac") {
@@ -87,53 +77,39 @@ export function isSignedBy(key: KeyObject, algorithm: Algorithm, signed: string,
         return verify(null, data, key, signature);
     }
   } catch {
-    // What OpenSSL will not even look at is no signature.
+    // OpenSSL throws for signatures of a wrong form.
     return false;
   }
 }
 
-export interface NamedKey {
+interface NamedKey {
   readonly id: string | null;
-  /** Algorithms for which the key may be used, of those that are accepted. */
+  /** The accepted algorithms for which the key may be used. */
   readonly algorithms: readonly Algorithm[];
   readonly key: KeyObject;
 }
 
-/** Keys that do not change; another set is another object. */
-export class KeySet {
-  readonly keys: readonly NamedKey[];
+/** Never changed: another set is another array. */
+export type KeySet = readonly NamedKey[];
 
-  constructor(keys: readonly NamedKey[]) {
-    this.keys = keys;
-  }
-
-  /**
-   * The keys that may have signed a token with this header: that of its `kid`, else those without a name; all, a few at most, when
-   * it names none.
-   */
-  candidates(algorithm: Algorithm, id: string | null): readonly NamedKey[] {
-    const fitting = this.keys.filter(({ algorithms }) => algorithms.includes(algorithm));
-    if (id === null) return fitting.slice(0, MAX_TRIED);
-    const named = fitting.filter((key) => key.id === id);
-    return (named.length > 0 ? named : fitting.filter((key) => key.id === null)).slice(0, MAX_TRIED);
-  }
+/** The keys that may have signed a token: those named by its `kid`, else those without a name; without `kid` all, but only a few. */
+export function candidates(keys: KeySet, algorithm: Algorithm, id: string | null): readonly NamedKey[] {
+  const fitting = keys.filter(({ algorithms }) => algorithms.includes(algorithm));
+  if (id === null) return fitting.slice(0, MAX_TRIED);
+  const named = fitting.filter((key) => key.id === id);
+  return (named.length > 0 ? named : fitting.filter((key) => key.id === null)).slice(0, MAX_TRIED);
 }
 
 /** Each costs as much as a whole verification. */
 const MAX_TRIED = 8;
 
-/** The only key there is: whatever `kid` a token names. */
-export function soleKey(key: KeyObject, algorithms: readonly Algorithm[]): KeySet {
-  return new KeySet([{ id: null, algorithms, key }]);
-}
-
-/** A public key as the secret is the classic mistake: then everybody who knows it can sign. */
+/** A public key given as the secret is the classic mistake: everybody who knows it could sign. */
 export function secretKey(secret: string): KeyObject | string {
   if (/-----BEGIN |^\s*(ssh|ecdsa)-/.test(secret)) return "is a key pair's key or a certificate: give a random secret, or \"public_key\" and its algorithm";
   return createSecretKey(Buffer.from(secret));
 }
 
-/** A public key, or the key of a certificate, in PEM form; a string says what is wrong, without repeating any of it. */
+/** A public key, or that of a certificate, in PEM form; or what is wrong, without quoting any of it. */
 export function publicKey(pem: string): KeyObject | string {
   if (/-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----/.test(pem)) return "is a private key: give the public one (openssl pkey -pubout)";
   try {
@@ -144,12 +120,18 @@ export function publicKey(pem: string): KeyObject | string {
 }
 
 /**
- * The keys of a JSON Web Key Set that can verify one of these algorithms; a string says why there are none. Keys for other uses, of
- * other kinds and with mistakes are passed over, as RFC 7517 §5 wants it.
+ * The keys of a JSON Web Key Set that can verify one of these algorithms, or why there are none. Keys for other uses, of unknown types and
+ * with mistakes are ignored (RFC 7517 §5).
  */
-export function keysOf(text: string, algorithms: readonly Algorithm[]): readonly NamedKey[] | string {
-  const entries = entriesOf(text);
-  if (typeof entries === "string") return entries;
+export function keysOf(text: string, algorithms: readonly Algorithm[]): KeySet | string {
+  let set: { readonly keys?: unknown } | null;
+  try {
+    set = JSON.parse(text) as typeof set;
+  } catch {
+    return "is not JSON";
+  }
+  const entries = set?.keys;
+  if (!Array.isArray(entries)) return 'is not a JSON Web Key Set: it has no array "keys"';
   if (entries.length > MAX_KEYS) return `holds more than ${MAX_KEYS} keys`;
   const keys = entries.flatMap((entry) => namedKey(entry, algorithms) ?? []);
   return keys.length > 0 ? keys : `holds no key that can verify ${algorithms.join(" or ")}`;
@@ -157,23 +139,12 @@ export function keysOf(text: string, algorithms: readonly Algorithm[]): readonly
 
 const MAX_KEYS = 100;
 
-function entriesOf(text: string): readonly unknown[] | string {
-  let set: unknown;
-  try {
-    set = JSON.parse(text);
-  } catch {
-    return "is not JSON";
-  }
-  const keys = typeof set === "object" && set !== null ? (set as { keys?: unknown }).keys : undefined;
-  return Array.isArray(keys) ? (keys as unknown[]) : 'is not a JSON Web Key Set: it has no array "keys"';
-}
-
 function namedKey(entry: unknown, accepted: readonly Algorithm[]): NamedKey | null {
   if (typeof entry !== "object" || entry === null) return null;
   const { kid, use, key_ops: operations, alg, kty, ...parts } = entry as Record<string, unknown>;
   if (use !== undefined && use !== "sig") return null;
   if (operations !== undefined && !(Array.isArray(operations) && operations.includes("verify"))) return null;
-  // Symmetric keys ("oct") are secrets, which stand in no set that is handed out.
+  // Symmetric keys ("oct") are secrets and do not belong in a public set.
   const members = PUBLIC_MEMBERS[kty as string];
   if (members === undefined) return null;
   try {

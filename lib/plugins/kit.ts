@@ -1,13 +1,12 @@
 /**
- * What a plugin's author needs, as one value: a module that is loaded from a file gets it handed, so that it needs no import of the package.
- * How such a module is found and loaded is `gateway/`.
+ * The functions for plugin authors as one value: a plugin module gets it as an argument, so that it need not import the package.
  */
 import * as schema from "../config/schema.ts";
 import { hasHeader, headerValue, headerValues, withAddedHeader, withHeader, withoutHeader } from "../http/headers.ts";
 import { discard, problem, problemReply } from "../http/reply.ts";
 import { definePlugin, type AnyPlugin } from "./plugin.ts";
 
-/** Everything in it is also exported by the package under the same name. */
+/** The package exports all of them under the same names, too. */
 export const kit = Object.freeze({
   definePlugin,
   schema,
@@ -24,10 +23,10 @@ export const kit = Object.freeze({
 
 export type PluginKit = typeof kit;
 
-/** What a module exports as its default. */
+/** The default export of a plugin module. */
 export type PluginModuleExport = AnyPlugin | readonly AnyPlugin[] | ((kit: PluginKit) => AnyPlugin | readonly AnyPlugin[] | Promise<AnyPlugin | readonly AnyPlugin[]>);
 
-/** Undefined when it is one; else what it lacks, for its author. */
+/** What a plugin lacks, for its author; undefined if nothing. */
 export function kindProblem(value: unknown): string | undefined {
   if (typeof value !== "object" || value === null) return "a plugin is an object with name, schema and create";
   const { name, schema: own, create, takes, ...roles } = value as Partial<Record<keyof AnyPlugin, unknown>>;

@@ -1,5 +1,5 @@
 /**
- * What a plugin is, and how a route's plugins are folded into one handler. The built-in kinds are listed in `builtin.ts`.
+ * The interface of a plugin kind, and the order in which the plugins of a route run.
  */
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
@@ -8,7 +8,7 @@ import type { Infer, Schema } from "../config/schema.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
 import type { Counters } from "../store/counters.ts";
 
-/** Where an instance stands in the configuration. */
+/** The place of an instance in the configuration. */
 export interface Scope {
   readonly level: "global" | "service" | "route";
   /** Names the instance across reloads: level, service, route, and the plugin's id or its place among its kind. */
@@ -19,7 +19,7 @@ export interface Scope {
   readonly route: string | null;
 }
 
-/** What a plugin may use besides its configuration: all state comes from here, module scope holds constants only. */
+/** What a plugin may use besides its configuration. All state comes from here; module scope holds constants only. */
 export interface Tools {
   readonly clock: Clock;
   readonly log: Log;
@@ -28,62 +28,63 @@ export interface Tools {
   readonly gatewayName: string;
   readonly scope: Scope;
   /**
-   * What an instance holds beyond one configuration: connections, a queue, a cache. Gives what was made before under `name` as long as
-   * the instance stays (see `scope.key`) and `settings` are the same as JSON, else what `make` gives; what no configuration in force
-   * holds any more is closed, and so is everything at the end of the gateway.
+   * State that survives reloads: connections, a queue, a cache. Returns what was made before under `name` as long as the instance stays
+   * (see `scope.key`) and `settings` are the same as JSON, else what `make` returns. State that no active configuration uses is closed, and
+   * so is all state when the gateway closes.
    */
   keep<T extends KeptState>(name: string, settings: unknown, make: () => T): T;
   /**
-   * Memory for what is expensive to find out again, such as a signature that was right: one bound of bytes for all instances of a gateway.
-   * To be used by `keep("verdicts", config, () => verdicts.part())`, so that it is given back.
+   * A cache for results that are expensive, such as verified signatures: one limit in bytes for all instances of a gateway. Use
+   * `keep("verdicts", config, () => verdicts.part())`, so that its memory is released.
    */
   readonly verdicts: SharedMemory;
 }
 
 export interface KeptState {
-  /** Must not throw. The end of the gateway waits for its promise, for a second at most. */
+  /** Must not throw. The closing gateway waits for its promise, for a second at most. */
   close(): void | Promise<void>;
 }
 
 /**
- * A plugin kind. `create` runs once per instance when a configuration is compiled; the function it returns wraps the rest of the
- * chain. A plugin refuses by returning a Reply (`problem(exchange.call, "forbidden")`) and throws only for faults, which become
- * a 500 there: `next` itself neither throws nor rejects. One that only looks at the request returns `next(exchange)` without awaiting. A
- * plugin that replaces a Reply must discard the old one.
+ * A plugin kind. `create` runs once per instance when a configuration is compiled; the function that it returns wraps the rest of the chain.
+ * A plugin refuses by returning a Reply (`problem(exchange.call, "forbidden")`) and throws only for faults, which become a 500; `next` itself
+ * neither throws nor rejects. A plugin that only reads the request returns `next(exchange)` without awaiting. A plugin that replaces a reply
+ * must discard the old one.
  */
 export interface Plugin<S extends Schema<unknown> = Schema<unknown>> {
-  /** The `name` by which configurations ask for it; lower-case letters, digits and underscores. */
+  /** The `name` in configurations; lower-case letters, digits and underscores. */
   readonly name: string;
   /** Describes `config`: validator, defaults and JSON Schema in one. */
   readonly schema: S;
   /**
-   * "cors" preflights are let through to it although the route does not list OPTIONS: whoever says so answers them, or lets them pass on
-   * purpose. Default: they get 405.
+   * CORS preflights reach it although the route does not list OPTIONS: it answers them, or passes them on deliberately. Default: they get
+   * 405.
    */
   readonly takes?: "preflights";
-  /** Whether it decides who may ask: by credentials, address or whatever else. Default: it does not. */
+  /** Whether it decides who may send requests: by credentials, address or otherwise. Default: false. */
   readonly guards?: boolean;
   /**
-   * Whether it stores replies and answers others from them. Wherever an instance is written, it runs behind the last guard of its route, so
-   * that nobody whom a guard has not admitted is answered from memory. A kind cannot guard and store. Default: it does not.
+   * Whether it stores replies to answer later requests. It runs after the last guard of its route, wherever it is configured, so that only
+   * admitted clients get stored replies. A kind cannot both guard and store. Default: false.
    */
   readonly stores?: boolean;
   create(config: Infer<S>, tools: Tools): Middleware;
 }
 
-/** A plugin kind whatever its configuration: what lists of kinds hold. */
+/** A plugin kind with any configuration. */
 export type AnyPlugin = Plugin<Schema<any>>;
 
-/** Checks nothing at run time: gives `create` its config type from the schema. */
+/** Types `create` by the schema; checks nothing at run time. */
 export function definePlugin<S extends Schema<unknown>>(plugin: Plugin<S>): Plugin<S> {
   return plugin;
 }
 
-/** The enabled instances of a route in the order in which they run: as written, but those that store replies behind the last guard. */
+/** The instances of a route in the order in which they run: as written, except that those that store replies run after the last guard. */
 export function runningOrder<T extends { readonly kind: Pick<AnyPlugin, "guards" | "stores"> }>(written: readonly T[]): readonly T[] {
-  const behind = written.findLastIndex(({ kind }) => kind.guards) + 1;
-  const stores = written.slice(0, behind).filter(({ kind }) => kind.stores);
-  return stores.length === 0 ? written : [...written.slice(0, behind).filter(({ kind }) => !kind.stores), ...stores, ...written.slice(behind)];
+  const afterGuards = written.findLastIndex(({ kind }) => kind.guards) + 1;
+  const guarded = written.slice(0, afterGuards);
+  const stores = guarded.filter(({ kind }) => kind.stores);
+  return stores.length === 0 ? written : [...guarded.filter(({ kind }) => !kind.stores), ...stores, ...written.slice(afterGuards)];
 }
 
 /** Folds middlewares around a handler: the first one in the list sees the request first and the reply last. */

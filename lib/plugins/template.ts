@@ -1,31 +1,28 @@
 /**
- * Values of a configuration with placeholders: `{param}` of the route's pattern, `${request.id}`, `${client.ip}`, `${claim.sub}` and
- * the like. Compiled once, when the configuration is read; what comes from outside is made safe for where the value goes.
- * Which header or Location that is, is said by the kinds that use them.
+ * Configured texts with placeholders: `{param}` of the route's pattern, `${request.id}`, `${client.ip}`, `${claim.sub}` and others. Compiled
+ * once; values from requests are escaped for the place where they are used.
  *
- * `${env:…}` and `${file:…}` are resolved first, and what they stand for is not looked into again. `{{x}}` and `$${x}` stand for `{x}` and
- * `${x}` themselves; braces around anything but a name are text. What is not there, a claim or a parameter, is empty.
+ * `${env:…}` and `${file:…}` are resolved first, and placeholders in them are plain text. `{{x}}` and `$${x}` stand for `{x}` and `${x}`;
+ * braces around anything but a name are plain text. A claim or parameter that is absent is empty.
  */
 import { suggest } from "../base/suggest.ts";
 import { nodeAt, type JsonNode, type Path } from "../config/json.ts";
 import { hasReference, maskLiterals, resolveReferences } from "../config/references.ts";
 import { conceal, INVALID, report, string, type CheckContext, type Invalid, type Schema } from "../config/schema.ts";
 import type { Exchange } from "../http/exchange.ts";
+import { claimReader, listText } from "./claims.ts";
 
-/** Gives the value for one exchange; "" when nothing of it is there. */
+/** Returns the value for one exchange. */
 export type Template = (exchange: Exchange) => string;
 
-/**
- * A header's value: a single line of text. Text beyond ASCII goes out in UTF-8, control characters become "?". `secret`: text that stands
- * in it itself is nobody's but the receiver's.
- */
+/** A header's value, in UTF-8; control characters of requests become "?". `secret`: configurations are shown without its literal text. */
 export function headerTemplate(describe: string, secret = false): Schema<Template, string> {
   return templateSchema(describe, compileHeader, secret);
 }
 
 /**
- * What a Location holds (RFC 9110 §10.2.2): a path from "/" on, or an http(s) URL. Nothing that comes from outside chooses the host, except
- * `${request.host}`, the host that was asked for without its port; claims and the like are percent-encoded.
+ * The value of Location (RFC 9110 §10.2.2): a path that starts with "/", or an http(s) URL. No value of a request chooses the host, except
+ * `${request.host}`, the requested host without its port. Claims and the like are percent-encoded.
  */
 export function locationTemplate(describe: string): Schema<Template, string> {
   return templateSchema(describe, compileLocation);
@@ -36,12 +33,11 @@ type Part = { readonly text: string } | Placeholder;
 interface Placeholder {
   /** As it is written: `{id}`, `${claim.sub}`. */
   readonly written: string;
-  readonly name: string;
   readonly of: "param" | "path" | "host" | "other";
   readonly read: (exchange: Exchange) => string;
 }
 
-/** Compiles, or says what is wrong. */
+/** Compiles, or returns what is wrong. */
 type Compile = (parts: readonly Part[]) => Template | string;
 
 function templateSchema(describe: string, compile: Compile, secret = false): Schema<Template, string> {
@@ -49,19 +45,19 @@ function templateSchema(describe: string, compile: Compile, secret = false): Sch
   return {
     ...text,
     check(node, at, context): Template | Invalid {
-      if (node.kind !== "string" || node.value === "") return text.check(node, at, context) === INVALID ? INVALID : empty;
+      if (node.kind !== "string" || node.value === "") return text.check(node, at, context) === INVALID ? INVALID : () => "";
       if (secret && holdsText(node.value)) conceal(node, at, context, maskLiterals);
       const parts = partsOf(node, at, context);
       if (parts === INVALID) return INVALID;
       const made = compile(parts);
       if (typeof made !== "string") return made;
-      // The complaint may quote the text, so it is for texts without secrets only.
+      // The message may quote the text, so texts with secrets get another one.
       return report(context, at, node, hasReference(node.value) ? "what the reference stands for does not fit here" : made);
     },
   };
 }
 
-/** Whether there is more in it than placeholders, which tell nobody what they stand for. */
+/** Whether there is more in it than placeholders, which do not show their values. */
 function holdsText(value: string): boolean {
   return value.replace(TOKEN, (written) => (/^(?:\$\$|\{\{)/.test(written) ? written : "")).trim() !== "";
 }
@@ -78,26 +74,26 @@ function partsOf(node: JsonNode & { kind: "string" }, at: Path, context: CheckCo
     if (last !== undefined && "text" in last) parts[parts.length - 1] = { text: last.text + text };
     else if (text !== "") parts.push({ text });
   };
-  let behind = 0;
+  let end = 0;
   for (const match of value.matchAll(TOKEN)) {
     const [written, variable, brace, param, star] = match;
-    add(value.slice(behind, match.index));
-    behind = match.index + written.length;
+    add(value.slice(end, match.index));
+    end = match.index + written.length;
     if (variable !== undefined) {
       const found = brace === "" ? "a placeholder that begins with ${ lacks its closing brace" : variableNamed(variable);
       if (typeof found === "string") problems.push(found);
       else parts.push(found);
     } else if (param !== undefined) {
-      const wrong = star === "" ? unknownParam(param, params) : `${written} is spelt {${param}} here`;
+      const wrong = star === "" ? unknownParam(param, params) : `${written} is written {${param}} here`;
       if (wrong !== undefined) problems.push(wrong);
-      else parts.push({ written, name: param, of: "param", read: (exchange) => own(exchange.params, param) ?? "" });
+      else parts.push({ written, of: "param", read: ({ params: given }) => (Object.hasOwn(given, param) ? given[param]! : "") });
     } else if (hasReference(written) && !written.startsWith("$$")) {
       const { text, problems: unresolved } = resolveReferences(written, context.sources);
       problems.push(...unresolved);
       add(text);
     } else add(written.startsWith("$$") ? written.slice(1) : written.slice(1, -1));
   }
-  add(value.slice(behind));
+  add(value.slice(end));
   for (const message of problems) report(context, at, node, message);
   return problems.length > 0 ? INVALID : parts;
 }
@@ -114,11 +110,10 @@ const VARIABLES: Readonly<Record<string, { readonly of?: "path" | "host"; readon
 function variableNamed(name: string): Placeholder | string {
   const written = `\${${name}}`;
   if (name.startsWith("claim.") && name.length > 6) {
-    const claim = name.slice(6);
-    const steps = claim.split(".");
-    return { written, name, of: "other", read: ({ claims }) => (claims === null ? "" : claimText(own(claims, claim) ?? descend(claims, steps))) };
+    const readClaim = claimReader(name.slice(6));
+    return { written, of: "other", read: ({ claims }) => (claims === null ? "" : claimText(readClaim(claims))) };
   }
-  if (Object.hasOwn(VARIABLES, name)) return { written, name, of: "other", ...VARIABLES[name]! };
+  if (Object.hasOwn(VARIABLES, name)) return { written, of: "other", ...VARIABLES[name]! };
   const known = [...Object.keys(VARIABLES), "claim.sub"];
   const dot = name.indexOf(".");
   const group = dot > 0 ? suggest(name.slice(0, dot), ["claim", "param"]) : undefined;
@@ -135,7 +130,7 @@ function unknownParam(name: string, params: readonly string[] | null): string | 
   return `{${name}} is no placeholder of this route's path${help}`;
 }
 
-/** The placeholders of the route that a plugin stands at; null where it stands further out, or the patterns cannot be read. */
+/** The parameters of the plugin's route; null for a plugin of a service or all services, or when the patterns cannot be read. */
 function routeParams(at: Path, { root, sources }: CheckContext): readonly string[] | null {
   if (root === undefined || at[0] !== "services" || at[2] !== "routes") return null;
   const texts = [nodeAt(root, [...at.slice(0, 2), "base_path"]), nodeAt(root, [...at.slice(0, 4), "path"])];
@@ -149,24 +144,9 @@ function routeParams(at: Path, { root, sources }: CheckContext): readonly string
   return names;
 }
 
-/** Never what an object inherits: `constructor` is no claim. */
-function own(object: object, name: string): any {
-  return Object.hasOwn(object, name) ? (object as Record<string, unknown>)[name] : undefined;
-}
-
-function descend(claims: object, steps: readonly string[]): unknown {
-  let found: unknown = claims;
-  for (const step of steps) {
-    if (typeof found !== "object" || found === null) return undefined;
-    found = own(found, step);
-  }
-  return found;
-}
-
-/** A list is joined by commas; a comma within an item must not pass for another item. */
 function claimText(claim: unknown): string {
   if (claim === undefined || claim === null) return "";
-  if (Array.isArray(claim)) return claim.map((item) => claimText(item).replace(/[%,]/g, (c) => (c === "," ? "%2C" : "%25"))).join(",");
+  if (Array.isArray(claim)) return listText(claim.map(claimText));
   return typeof claim === "object" ? JSON.stringify(claim) : String(claim);
 }
 
@@ -189,14 +169,13 @@ function utf8(text: string): string {
   return NOT_PLAIN.test(text) ? Buffer.from(text, "utf8").toString("latin1") : text;
 }
 
-/** Blanks around a value are no part of it (RFC 9110 §5.5), and HTTP/2 refuses them. */
+/** Blanks around a value are not part of it (RFC 9110 §5.5). `trim` would also cut 0xA0, the last byte of "à" in UTF-8. */
 function trimmed(text: string): string {
   let start = 0;
   let end = text.length;
   while (start < end && isBlank(text.charCodeAt(start))) start++;
-  // Not what else JavaScript takes for a space: 0xA0 ends the UTF-8 of "à".
   while (end > start && isBlank(text.charCodeAt(end - 1))) end--;
-  return end - start === text.length ? text : text.slice(start, end);
+  return text.slice(start, end);
 }
 
 function isBlank(code: number): boolean {
@@ -220,41 +199,36 @@ function compileLocation(parts: readonly Part[]): Template | string {
     }
   }
   if (!START.test(before)) return 'expected a path that starts with "/" or a URL that starts with "http://" or "https://"';
-  return joined(pieces, before.startsWith("//") ? same : withoutDoubleSlash);
+  return joined(pieces, before.startsWith("//") ? (text) => text : withoutDoubleSlash);
 }
 
 const STANDS_FOR_SOMETHING = "\0";
-/** Behind more slashes than two, browsers still look for a host. */
+/** After more than two slashes, browsers still look for a host. */
 const START = /^(?:\/(?!\/)|(?:https?:)?\/\/[^/?#]|\0)/i;
 const IN_AUTHORITY = /^(?:https?:)?\/\/[^/?#]*$/i;
 const NOT_URI = /[^\x21-\x7e]|["<>\\^`{|}]/;
 
 function whyMisplaced({ of, written }: Placeholder, before: string): string | undefined {
-  // It begins with a slash: behind another one the first segment would be a host, behind a host the path begins.
+  // A path starts with a slash: after another slash, its first segment would be read as a host.
   if (of === "path") {
     if (before.endsWith("/") && (before === "/" || IN_AUTHORITY.test(before))) return `${written} starts with a slash: leave out the one before it`;
     return undefined;
   }
   if (before === "") return `${written} would choose where to redirect: write "/" or a whole "https://host/" before it`;
   if (!IN_AUTHORITY.test(before) || (of === "host" && before.endsWith("//"))) return undefined;
-  return `${written} would choose the host to redirect to: behind "//" only \${request.host} may stand`;
+  return `${written} would choose the host to redirect to: after "//" only \${request.host} is allowed`;
 }
 
 function locationPiece({ of, read }: Placeholder, inQuery: boolean): Template {
-  switch (of) {
-    case "host":
-      return (exchange) => escapedUri(read(exchange));
-    case "param":
-    case "path":
-      // Percent-encoded as it was matched; in a query, more characters have a meaning.
-      return inQuery ? (exchange) => escapedUri(read(exchange)).replace(/[&+=;#?]/g, percent) : (exchange) => escapedUri(read(exchange)).replace(/[?#]/g, percent);
-    case "other":
-      // Half a surrogate pair has no encoding.
-      return (exchange) => encodeURIComponent(Buffer.from(read(exchange), "utf8").toString("utf8"));
-  }
+  // Half a surrogate pair has no encoding.
+  if (of === "other") return (exchange) => encodeURIComponent(Buffer.from(read(exchange), "utf8").toString("utf8"));
+  if (of === "host") return (exchange) => escapedUri(read(exchange));
+  // A param or path is percent-encoded as it was matched; in a query, more characters have a meaning.
+  const reserved = inQuery ? /[&+=;#?]/g : /[?#]/g;
+  return (exchange) => escapedUri(read(exchange)).replace(reserved, percent);
 }
 
-/** What cannot stand in a URL percent-encoded, a byte a character. */
+/** Percent-encodes what is not allowed in a URL; one character is one byte. */
 export function escapedUri(text: string): string {
   return NOT_URI.test(text) ? text.replace(/[^\x21-\x7e]|["<>\\^`{|}]/g, percent) : text;
 }
@@ -264,13 +238,9 @@ function percent(character: string): string {
   return code > 0xff ? encodeURIComponent(Buffer.from(character, "utf8").toString("utf8")) : `%${code.toString(16).toUpperCase().padStart(2, "0")}`;
 }
 
-/** A parameter that is not there must not leave two slashes in front, behind which a host would be read. */
+/** An absent parameter must not leave two slashes in front, after which a host would be read. */
 function withoutDoubleSlash(text: string): string {
   return text.startsWith("//") ? text.replace(/^\/+/, "/") : text;
-}
-
-function same(text: string): string {
-  return text;
 }
 
 function joined(pieces: readonly (string | Template)[], finish: (text: string) => string): Template {
@@ -278,17 +248,9 @@ function joined(pieces: readonly (string | Template)[], finish: (text: string) =
     const constant = finish(pieces.join(""));
     return () => constant;
   }
-  if (pieces.length === 1) {
-    const only = pieces[0] as Template;
-    return (exchange) => finish(only(exchange));
-  }
   return (exchange) => {
     let text = "";
     for (const piece of pieces) text += typeof piece === "string" ? piece : piece(exchange);
     return finish(text);
   };
-}
-
-function empty(): string {
-  return "";
 }

@@ -1,5 +1,5 @@
 /**
- * Reads a token from where the configuration says that it stands: the header Authorization (RFC 6750 §2.1), a cookie or the query.
+ * Reads an access token from the configured places: the header Authorization (RFC 6750 §2.1), a cookie or the query.
  */
 import { string } from "../config/schema.ts";
 import type { Exchange } from "../http/exchange.ts";
@@ -11,12 +11,11 @@ export const TOKEN_PLACE = string({
   describe: "A place to look for the token.",
 });
 
-/** Gives the token; undefined when there is none, null when there are several. */
-export type TokenReader = (exchange: Exchange) => string | undefined | null;
+/** Returns the token; undefined when there is none, null when there are different ones. */
+type TokenReader = (exchange: Exchange) => string | undefined | null;
 
 export function tokenReader(places: readonly string[]): TokenReader {
   const readers = places.map(readerOf);
-  if (readers.length === 1) return readers[0]!;
   return (exchange) => {
     for (const read of readers) {
       const found = read(exchange);
@@ -29,18 +28,18 @@ export function tokenReader(places: readonly string[]): TokenReader {
 function readerOf(place: string): TokenReader {
   if (place === "header") return ({ headers }) => bearerToken(headers);
   const name = place.slice(place.indexOf(":") + 1);
-  if (place.startsWith("cookie:")) return ({ headers }) => theOne(cookies(headers, name));
-  return ({ query }) => (query.includes(name) || query.includes("%") ? theOne(new URLSearchParams(query).getAll(name)) : undefined);
+  if (place.startsWith("cookie:")) return ({ headers }) => onlyOne(cookies(headers, name));
+  return ({ query }) => (query.includes(name) || query.includes("%") ? onlyOne(new URLSearchParams(query).getAll(name)) : undefined);
 }
 
-/** The upstream might read another one than we do. */
-function theOne(found: readonly string[]): string | undefined | null {
+/** With several, the upstream could read another one than the gateway. */
+function onlyOne(found: readonly string[]): string | undefined | null {
   if (found.length === 0 || found[0] === "") return found.length > 1 ? null : undefined;
   return found.length === 1 || found.every((each) => each === found[0]) ? found[0] : null;
 }
 
 function bearerToken(headers: HeaderList): string | undefined | null {
-  const value = theOne(headerValues(headers, "authorization"));
+  const value = onlyOne(headerValues(headers, "authorization"));
   if (value === undefined || value === null) return value;
   if (value.length < 8 || value.slice(0, 7).toLowerCase() !== "bearer ") return undefined;
   return value.slice(7).trim() || undefined;

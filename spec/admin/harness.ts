@@ -145,7 +145,7 @@ export const source: AdminSource = {
   health: () => HEALTH,
   stats: () => STATS,
   explain: () => EXPLANATION,
-  metrics: (format) => Readable.from([`# ${format}\n`]),
+  metrics: () => Readable.from(["# metrics\n"]),
   reload: () => Promise.resolve(TAKEN),
 };
 

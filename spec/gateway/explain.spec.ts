@@ -155,7 +155,7 @@ describe("asking", () => {
     for (const url of ["/a/x", "/nowhere", "/a/%2e"]) own.explain({ method: "GET", url });
     expect([runs, seen.length, own.inFlight, own.stats.total.inFlight, own.stats.point.requests]).toEqual([0, 0, 0, 0, 0]);
     expect(own.stats.services[0]!.routes.map(({ inFlight }) => inFlight)).toEqual([0, 0]);
-    expect(readMetrics(own.metrics(), "prometheus").all("edge_gateway_http_requests_total")).toEqual([]);
+    expect(readMetrics(own.metrics()).all("edge_gateway_http_requests_total")).toEqual([]);
     for (const headers of [{ "Content-Length": "5" }, { "transfer-encoding": "chunked" }]) expect(own.explain({ method: "POST", url: "/a/x", headers }).outcome).toBe("matched");
   });
 

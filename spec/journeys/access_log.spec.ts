@@ -30,7 +30,7 @@ describe("a program with global.access_log.file", () => {
     await ask(port, { path: "/a/renamed" });
     await eventually(() => paths(`${file}.1`).length === 2);
     child.kill("SIGUSR1");
-    await says("the access log has been opened anew");
+    await says("the access log has been reopened");
     await ask(port, { path: "/a/after" });
     child.kill("SIGTERM");
     const { code, stdout, stderr } = await ended;

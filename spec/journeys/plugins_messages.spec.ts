@@ -4,7 +4,7 @@ import { once } from "node:events";
 import http from "node:http";
 import type { ClientHttp2Session, IncomingHttpHeaders, OutgoingHttpHeaders } from "node:http2";
 import zlib from "node:zlib";
-import { describe, expect, it, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import type { ConfigInput } from "../../lib/index.ts";
 import { HANDSHAKE } from "../gateway/plugins.ts";
 import { oneService, running } from "../support/gateway.ts";
@@ -331,7 +331,7 @@ describe("request_validation", () => {
     expect(new Set(origin.seen.map(({ body }) => body.toString()))).toEqual(new Set(['{"id":1}']));
   });
 
-  test("WebSockets pass, their query having been looked at", async () => {
+  it("WebSockets pass, their query having been looked at", async () => {
     const origin = await byteBackend((socket) =>
       socket.on("data", () => void socket.write("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n")),
     );

@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { createGateway, definePlugin, schema, type ConfigInput, type GatewayOptions, type TracingSettings } from "../../lib/index.ts";
 import { collector, type Collector, type ReadSpan } from "../support/collector.ts";
 import { manualClock } from "../support/clock.ts";
@@ -46,7 +46,7 @@ async function traced(config: ConfigInput, { tracing, ...options }: Partial<Omit
 }
 
 describe("a request with a valid traceparent", () => {
-  test("is continued: the same trace id, and the upstream gets the id of its try as parent", async () => {
+  it("continues the trace: the same trace id, and the upstream gets the id of its try as parent", async () => {
     const origin = await backend();
     const { port, flushed, lines } = await traced(oneService(origin.port));
     await ask(port, { path: "/a/x", headers: { traceparent: SAMPLED, tracestate: "vendor=opaque" } });
@@ -59,7 +59,7 @@ describe("a request with a valid traceparent", () => {
     expect(lines()).toMatchObject([{ trace_id: TRACE }]);
   });
 
-  test("and unsampled, is told nowhere, and its flags are passed on with a new parent id", async () => {
+  it("exports no span if unsampled, and passes the flags on with a new parent id", async () => {
     const origin = await backend();
     const { port, flushed } = await traced(oneService(origin.port));
     for (let i = 0; i < 2; i++) await ask(port, { path: "/a/x", headers: { traceparent: UNSAMPLED, tracestate: "v=1" } });
@@ -72,7 +72,7 @@ describe("a request with a valid traceparent", () => {
 });
 
 describe("a request without a valid traceparent", () => {
-  test.each<[string, readonly string[]]>([
+  it.each<[string, readonly string[]]>([
     ["none", []],
     ["one of zeros", ["traceparent", `00-${"0".repeat(32)}-${PARENT}-01`]],
     ["one in upper case", ["traceparent", SAMPLED.toUpperCase()]],
@@ -90,7 +90,7 @@ describe("a request without a valid traceparent", () => {
     expect(lines()).toMatchObject([{ trace_id: sent.traceId }]);
   });
 
-  test("is not told of with always_off, and the upstream hears that", async () => {
+  it("exports no span with always_off, and passes that decision to the upstream", async () => {
     const origin = await backend();
     const { port, flushed } = await traced(oneService(origin.port), { tracing: { sampler: "always_off" } });
     expect(await ask(port, { path: "/a/x" })).toMatchObject({ status: 200 });
@@ -100,7 +100,7 @@ describe("a request without a valid traceparent", () => {
 });
 
 describe("without tracing", () => {
-  test("traceparent and tracestate pass as they came, valid or not", async () => {
+  it("passes traceparent and tracestate on unchanged, valid or not", async () => {
     const origin = await backend();
     const { port } = await running(oneService(origin.port));
     await ask(port, { path: "/a/x", headers: ["Traceparent", "what", "tracestate", "a", "TraceState", "b"] });
@@ -111,8 +111,8 @@ describe("without tracing", () => {
   });
 });
 
-describe("what spans say", () => {
-  test("of a request and its try, by the conventions for HTTP, in time and within each other", async () => {
+describe("spans", () => {
+  it("describe a request and its try by the conventions for HTTP, with times within each other", async () => {
     const origin = await backend((_request, response) => void response.writeHead(201).end("made"));
     const { port, flushed, collector: to } = await traced(oneService(origin.port, { routes: [{ name: "item", path: "/items/{id}" }] }));
     const before = BigInt(Date.now() - 1) * 1_000_000n;
@@ -154,7 +154,7 @@ describe("what spans say", () => {
     expect(to.exports[0]!.resource).toEqual({ "service.name": "edge-gateway" });
   });
 
-  test("has neither API keys nor tokens, wherever a client puts them", async () => {
+  it("contain neither API keys nor tokens, wherever a client puts them", async () => {
     const origin = await backend();
     const config = oneService(origin.port, { plugins: [{ name: "key_auth", config: { key: "hush-key" } }] });
     const { port, flushed, collector: to } = await traced(config);
@@ -168,7 +168,7 @@ describe("what spans say", () => {
     for (const { text } of to.exports) expect(text).not.toMatch(/hush|eyJ/);
   });
 
-  test("of methods that clients make up: _OTHER, and the name in an attribute", async () => {
+  it("name an unknown method _OTHER, and have the original in an attribute", async () => {
     const origin = await backend();
     const { port, flushed } = await traced(oneService(origin.port));
     await ask(port, { method: "PURGE", path: "/a/x" });
@@ -177,7 +177,7 @@ describe("what spans say", () => {
     expect(server[0]!.attributes).toMatchObject({ "http.request.method": "_OTHER", "http.request.method_original": "PURGE" });
   });
 
-  test("of requests that no route takes, and of one that cannot be read: their status, and no route", async () => {
+  it("have the status and no route for requests without a route, and for one that cannot be parsed", async () => {
     const { port, flushed } = await traced(oneService(await closedPort()));
     await ask(port, { path: "/none" });
     await ask(port, { path: "/a/%zz" });
@@ -190,8 +190,8 @@ describe("what spans say", () => {
   });
 });
 
-describe("retries", () => {
-  test("each has a span and a parent id of its own", async () => {
+describe("spans of retries", () => {
+  it("have an own span and parent id for each try", async () => {
     const failing = await backend((_request, response) => void response.writeHead(503).end());
     const fine = await backend();
     const config = oneService([failing.port, fine.port], { retries: { on: [503] }, health: { passive: { max_failures: 0 } } });
@@ -207,7 +207,7 @@ describe("retries", () => {
     expect(server[0]).toMatchObject({ failed: false, attributes: { "http.response.status_code": 200n } });
   });
 
-  test("that all fail: every try says why, and so does the request", async () => {
+  it("have the error of each failed try, and of the request if all fail", async () => {
     const { port, flushed } = await traced(oneService([await closedPort(), await closedPort()], { retries: {} }));
     await ask(port, { path: "/a/x" });
     const { server, tries } = byKind(await flushed());
@@ -219,10 +219,10 @@ describe("retries", () => {
   });
 });
 
-describe("plugins", () => {
+describe("spans of plugins", () => {
   const route = [{ name: "key_auth", id: "mine", config: { key: "k" } }, { name: "rate_limit", config: { limit_min: 100 } }];
 
-  test("each instance has a span, within that of the one around it, and the try stands in the innermost", async () => {
+  it("nest by the order of the instances, with the try in the innermost", async () => {
     const origin = await backend();
     const { port, flushed } = await traced(oneService(origin.port, { plugins: route }, { plugins: [{ name: "bot_protection" }] }));
     await ask(port, { path: "/a/x", headers: { apiKey: "k", "User-Agent": "spec/1" } });
@@ -234,7 +234,7 @@ describe("plugins", () => {
     expect([bots!.end >= auth!.end, auth!.end >= limit!.end, limit!.end >= tries[0]!.end]).toEqual([true, true, true]);
   });
 
-  test("that refuse: status 401, no upstream span, and no span of those further in", async () => {
+  it("end at the plugin that refuses: status 401, and no span of later plugins or the upstream", async () => {
     const origin = await backend();
     const { port, flushed } = await traced(oneService(origin.port, { plugins: route }));
     expect((await ask(port, { path: "/a/x" })).status).toBe(401);
@@ -245,7 +245,7 @@ describe("plugins", () => {
     expect(tries).toEqual([]);
   });
 
-  test.each(["at once", "later"])("that throw %s: their span says what, and the request is a failure", async (when) => {
+  it.each(["at once", "later"])("have the error of a plugin that throws %s, and the request is a failure", async (when) => {
     const faulty = definePlugin({
       name: "faulty",
       schema: schema.object({}),
@@ -263,7 +263,7 @@ describe("plugins", () => {
     expect(to.exports[0]!.text).not.toContain("hush");
   });
 
-  test("that answer from a cache: what they ask the upstream stands in their span, and a hit asks none", async () => {
+  it("contain the fetches of a cache, and a hit has no fetch", async () => {
     const origin = await backend((_request, response) => void response.writeHead(200, { "Cache-Control": "max-age=60" }).end("ok"));
     const { port, flushed } = await traced(oneService(origin.port, { plugins: [{ name: "response_cache" }] }));
     for (let i = 0; i < 2; i++) await ask(port, { path: "/a/x" });
@@ -274,8 +274,8 @@ describe("plugins", () => {
   });
 });
 
-describe("over other protocols", () => {
-  test("HTTP/2 from the client", async () => {
+describe("traces over other protocols", () => {
+  it("cover HTTP/2 from the client", async () => {
     const origin = await backend();
     const { port, flushed } = await traced(oneService(origin.port, {}, { h2c: true }));
     const session = h2Session(port);
@@ -287,7 +287,7 @@ describe("over other protocols", () => {
     expect(traceparentOf(origin.seen[0]!).traceId).toBe(TRACE);
   });
 
-  test.each(PROTOCOLS)("%s to the upstream: one traceparent, that of the try", async (protocol) => {
+  it.each(PROTOCOLS)("send one traceparent, that of the try, to the upstream over %s", async (protocol) => {
     const upstream = await mortalBackend(protocol);
     const heard: string[] = [];
     upstream.answer = (request, response) => {
@@ -303,14 +303,14 @@ describe("over other protocols", () => {
     expect(tries[0]!.attributes).toMatchObject({ "network.protocol.version": isH2 ? "2" : "1.1", "url.full": `${scheme}://127.0.0.1:${upstream.port}/x` });
   });
 
-  test("inject", async () => {
+  it("cover requests by inject", async () => {
     const origin = await backend();
     const { gateway, flushed } = await traced(oneService(origin.port));
     await gateway.inject({ path: "/a/x", headers: { traceparent: SAMPLED } });
     expect(byKind(await flushed()).server).toMatchObject([{ traceId: TRACE, attributes: { "http.response.status_code": 200n } }]);
   });
 
-  test("a WebSocket: its span ends with the 101, and the tunnel goes on", async () => {
+  it("end the span of a WebSocket with the 101, while the tunnel continues", async () => {
     const upstream = await byteBackend((socket) => {
       let isOpen = false;
       socket.on("data", (chunk: Buffer) => {
@@ -338,8 +338,8 @@ describe("over other protocols", () => {
   });
 });
 
-describe("requests that do not end well", () => {
-  test("of a client that goes away: client_closed, no failure of the gateway's", async () => {
+describe("spans of requests that fail", () => {
+  it("have client_closed when the client disconnects, which is not an error of the gateway", async () => {
     const origin = await rawBackend(() => {});
     const { port, flushed, gateway } = await traced(oneService(origin.port));
     const talk = await connect(port);
@@ -353,7 +353,7 @@ describe("requests that do not end well", () => {
     expect(tries).toMatchObject([{ failed: true, attributes: { "error.type": "client_closed" } }]);
   });
 
-  test("of an upstream that breaks off behind its 200: a failure, by its code", async () => {
+  it("are errors with a code when the upstream breaks off after its 200", async () => {
     const origin = await rawBackend((_request, response) => {
       response.writeHead(200, { "Content-Length": "10" });
       response.write("abc", () => response.destroy());
@@ -370,7 +370,7 @@ describe("a collector", () => {
     for (let i = 0; i < many; i++) expect((await ask(port, { path: "/a/x" })).status).toBe(200);
   };
 
-  test("that is not there costs no request, the loss is logged and counted, and the end is not held up", async () => {
+  it("that is unreachable delays no request and no shutdown, and the lost spans are logged and counted", async () => {
     const origin = await backend();
     const { log, lines } = readableLog();
     const { gateway, port } = await running(oneService(origin.port), { log, tracing: { url: `http://127.0.0.1:${await closedPort()}/v1/traces` } });
@@ -380,12 +380,12 @@ describe("a collector", () => {
     expect(performance.now() - before).toBeLessThan(1_900);
     const lost = lines.filter(({ message }) => message === "spans of traces were lost");
     expect(lost).toMatchObject([{ level: "warn", spans: 2 * many, error: expect.stringContaining("ECONNREFUSED") as string }]);
-    const metrics = readMetrics(gateway.metrics("openmetrics"), "openmetrics");
+    const metrics = readMetrics(gateway.metrics());
     expect(metrics.one("edge_gateway_trace_spans_dropped_total")).toBe(2 * many);
     expect(metrics.one("edge_gateway_trace_spans_exported_total")).toBe(0);
   });
 
-  test("that hangs costs no request, and the end waits for it for a second at most", async () => {
+  it("that hangs delays no request, and delays a shutdown by at most a second", async () => {
     const origin = await backend();
     const { gateway, port, collector: to } = await traced(oneService(origin.port));
     to.answer = () => {};
@@ -396,15 +396,15 @@ describe("a collector", () => {
     expect(to.spans.length).toBe(2 * many);
   });
 
-  test("gets what there is at the end of the gateway, and what it takes is counted", async () => {
+  it("gets the waiting spans when the gateway closes, and they are counted", async () => {
     const origin = await backend();
     const { gateway, port, flushed } = await traced(oneService(origin.port), { clock: manualClock() });
     await ask(port, { path: "/a/x" });
     expect(await flushed()).toHaveLength(2);
-    expect(readMetrics(gateway.metrics(), "prometheus").one("edge_gateway_trace_spans_exported_total")).toBe(2);
+    expect(readMetrics(gateway.metrics()).one("edge_gateway_trace_spans_exported_total")).toBe(2);
   });
 
-  test("gets the headers, the name and the resource that are set", async () => {
+  it("gets the configured headers, service name and resource", async () => {
     const origin = await backend();
     const to: Collector = await collector();
     const tracing = { url: to.url, headers: { "X-Key": "secret" }, serviceName: "shop edge", resource: { "deployment.environment.name": 'a "b"' } };
@@ -419,7 +419,7 @@ describe("a collector", () => {
     });
   });
 
-  test("that cannot be meant is refused when the gateway is made", () => {
+  it("with an invalid URL is refused when the gateway is created", () => {
     const config = oneService(1);
     expect(() => createGateway({ config, tracing: { url: "collector:4318" } })).toThrow("tracing.url is no http:// or https:// URL");
     expect(() => createGateway({ config, tracing: { url: "http://h/", ratio: 2 } })).toThrow("tracing.ratio");
@@ -436,7 +436,7 @@ describe("global.server_timing", () => {
     },
   });
 
-  test("says where the time went, behind what the upstream says", async () => {
+  it("adds Server-Timing after that of the upstream", async () => {
     const clock = manualClock();
     const origin = await backend((_request, response) => {
       clock.advance(12.4);
@@ -448,20 +448,20 @@ describe("global.server_timing", () => {
     expect(valuesOf({ headers: rawHeaders }, "server-timing")).toEqual(["db;dur=5", "gateway;dur=13.9, plugins;dur=1.5, upstream;dur=12.4"]);
   });
 
-  test("leaves out what there was not: the upstream of a refusal, and plugins where no route was found", async () => {
+  it("leaves out the upstream for a refusal, and the plugins without a route", async () => {
     const config = oneService(1, { plugins: [{ name: "key_auth", config: { key: "k" } }] }, { server_timing: true });
     const { gateway } = await running(config);
     expect((await gateway.inject({ path: "/a/x" })).header("server-timing")).toMatch(/^gateway;dur=[\d.]+, plugins;dur=[\d.]+$/);
     expect((await gateway.inject({ path: "/none" })).header("server-timing")).toMatch(/^gateway;dur=[\d.]+$/);
   });
 
-  test("is silent by default", async () => {
+  it("adds nothing by default", async () => {
     const origin = await backend();
     const { port } = await running(oneService(origin.port));
     expect((await ask(port, { path: "/a/x" })).headers).not.toHaveProperty("server-timing");
   });
 
-  test("holds over HTTP/2, too, and a reload changes it", async () => {
+  it("also holds over HTTP/2, and a reload changes it", async () => {
     const origin = await backend();
     const config = (server_timing: boolean) => oneService(origin.port, {}, { h2c: true, server_timing });
     const { gateway, port } = await running(config(true));

@@ -59,12 +59,12 @@ describe("a line of JSON", () => {
     expect(json({ authority, target }).host).toBe(host);
   });
 
-  it("has null for all that is not known", () => {
+  it("has null for every unknown value", () => {
     expect(json()).toMatchObject({ trace_id: null, status: null, code: null, bytes_received: null, bytes_sent: null, service: null, route: null });
     expect(json()).toMatchObject({ upstream: null, attempts: 0, caller: null, upstream_ms: null, plugins_ms: null, user_agent: null });
   });
 
-  it("tells the fault of an error, and none of a client that went away", () => {
+  it("has the fault of an error, and no fault when a client disconnected", () => {
     const [failed, left] = [entry(), entry()];
     failed.call.fail("upstream_reset", "socket hang up");
     left.call.abort();
@@ -75,12 +75,12 @@ describe("a line of JSON", () => {
     expect(second).not.toHaveProperty("fault");
   });
 
-  it.each(TARGETS)("of the target %j, says %j and no secret", (target, path) => {
+  it.each(TARGETS)("writes the target %j as %j, without secrets", (target, path) => {
     expect(json({ target }).path).toBe(path);
     expect(JSON.stringify(json({ target }))).not.toContain("secret");
   });
 
-  it("says of every target the path without what is secret in it, whatever stands beside what", () => {
+  it("writes the path of every target without the secrets in it, in any combination", () => {
     const pieces = ["/", "a", "?", "#", "=", ";token=", "&sig=", "%3F", "e", "y", "J", "eyJ", "-", "<", ">", "@", '"', "\\", "\u007f", "\u00e9", "http://u:p@h"];
     const line = jsonLines();
     for (const first of pieces) {
@@ -96,7 +96,7 @@ describe("a line of JSON", () => {
     }
   });
 
-  it("says each request's own, however much alike the one before was", () => {
+  it("has the values of its own request, however similar the request before was", () => {
     const line = jsonLines();
     const requests = [
       ["GET", "1.1", { service: "s", route: "/", upstream: "u", status: 200, attempts: 1 }],
@@ -112,7 +112,7 @@ describe("a line of JSON", () => {
     }
   });
 
-  it("is one line that a parser gives back as it was, whatever stands in a value; terminals see no control character", () => {
+  it("is one line that parses to the original values, whatever they contain, without control characters for terminals", () => {
     const odd = '/"\\\u0001\n\u007f\u009b\u00e9';
     const notes = { service: odd, route: odd, upstream: odd, identity: odd, code: odd, fault: odd };
     const line = jsonLines()(entry({ target: odd, method: odd, clientAddress: odd, headers: ["User-Agent", odd] }, notes), 0, WALL);
@@ -123,7 +123,7 @@ describe("a line of JSON", () => {
     );
   });
 
-  it("holds 256 characters of a user agent", () => {
+  it("has the first 256 characters of a user agent", () => {
     expect(json({ headers: ["user-agent", "x".repeat(300)] }).user_agent).toBe("x".repeat(256));
   });
 
@@ -139,7 +139,7 @@ describe("a line of JSON", () => {
     expect((JSON.parse(line) as Record<string, unknown>).duration_ms).toBe(said);
   });
 
-  it("tells moments apart in a second and beyond it", () => {
+  it("has the right time within a second and across seconds", () => {
     const line = jsonLines();
     const times = [0, 7, 40, 999, 1000, 61_000, 500].map((ms) => (JSON.parse(line(entry(), 0, Date.UTC(2026, 0, 1) + ms)) as { time: string }).time.slice(14));
     expect(times).toEqual(["00:00.000Z", "00:00.007Z", "00:00.040Z", "00:00.999Z", "00:01.000Z", "01:01.000Z", "00:00.500Z"]);
@@ -147,33 +147,33 @@ describe("a line of JSON", () => {
 });
 
 describe("a line of the combined format", () => {
-  it("is Apache's", () => {
+  it("has Apache's combined format", () => {
     const headers = ["User-Agent", 'a "b" \\c', "Referer", "https://shop.example/cart"];
     expect(combined({ headers }, { status: 200, sent: 2326, identity: "anna b" })).toBe(
       '192.0.2.1 - anna\\x20b [01/Jan/2026:00:00:00 +0000] "GET /a/b HTTP/1.1" 200 2326 "https://shop.example/cart" "a \\"b\\" \\\\c"\n',
     );
   });
 
-  it("has - for what is not there, and 499 of a client that went away unanswered", () => {
+  it("has - for absent values, and 499 when the client disconnected before an answer", () => {
     expect(combined({}, { status: 304, sent: 0 })).toMatch(/^192\.0\.2\.1 - - \[[^\]]+\] "GET \/a\/b HTTP\/1\.1" 304 - "-" "-"\n$/);
     const left = entry();
     left.call.abort();
     expect(combinedLines()(left, 0, WALL)).toContain('" 499 - "');
   });
 
-  it.each(TARGETS)("of the target %j, says %j and no secret", (target, path) => {
+  it.each(TARGETS)("writes the target %j as %j, without secrets", (target, path) => {
     expect(combined({ target })).toContain(`"GET ${path} HTTP/1.1"`);
     expect(combined({ target })).not.toContain("secret");
   });
 
-  it("has no secret of a Referer", () => {
+  it("has the Referer without its secrets", () => {
     const line = combined({ headers: ["Referer", "https://user:secret@h.example/a?token=secret#secret"] });
     expect(line).toContain('"https://h.example/a"');
     expect(line).not.toContain("secret");
     expect(combined({ headers: ["Referer", "https://h.example/eyJhbGciOiJub25lIn0.secret./a"] })).toContain('"https://h.example/[redacted]/a"');
   });
 
-  it("is one line of printable ASCII, whatever stands in a value", () => {
+  it("is one line of printable ASCII, whatever the values contain", () => {
     const odd = '/"\\\u0001\n\u00e9';
     const line = combined({ target: odd, headers: ["User-Agent", odd, "Referer", odd] }, { identity: "\u2028\u{1f600}" });
     expect(line).toMatch(/^[\x20-\x7e]+\n$/);

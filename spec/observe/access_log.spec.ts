@@ -57,7 +57,7 @@ async function logged(...[config, options]: Parameters<typeof running>) {
 }
 
 describe("an AccessLog", () => {
-  it("hands lines over together, when the event loop comes round", async () => {
+  it("passes all lines of a turn of the event loop to the sink together", async () => {
     const { batches, write } = accessLog();
     for (let i = 0; i < 3; i++) write(entry());
     expect(batches).toEqual([]);
@@ -66,7 +66,7 @@ describe("an AccessLog", () => {
     expect(lines(batches[0]!)).toHaveLength(3);
   });
 
-  it("gives lines to its file at once, where they wait for others, and not to the sink", async () => {
+  it("passes lines to its file at once, where they wait for others, and not to the sink", async () => {
     const file = join(emptyFolder(), "access.log");
     const { batches, clock, log, write } = accessLog({ file });
     for (let i = 0; i < 3; i++) write(entry());
@@ -77,7 +77,7 @@ describe("an AccessLog", () => {
     expect(batches).toEqual([]);
   });
 
-  it("hands over nothing where there is nothing, and nothing when it is not enabled", () => {
+  it("passes nothing to the sink without lines, or when it is not enabled", () => {
     const { batches, adopt, log, write } = accessLog();
     log.flush();
     adopt({ enabled: false });
@@ -102,7 +102,7 @@ describe("an AccessLog", () => {
     expect(log.lines()).toHaveLength(logged ? 1 : 0);
   });
 
-  it("logs the share of requests that sample says", () => {
+  it("logs the share of requests given by sample", () => {
     let draws = 0;
     const log = accessLog({ sample: 0.3 }, () => (draws++ % 10) / 10);
     for (let i = 0; i < 20; i++) log.write(entry());
@@ -124,7 +124,7 @@ describe("an AccessLog", () => {
     expect(log.lines()).toHaveLength(logged ? 1 : 0);
   });
 
-  it("takes another format at once, and what was written before stays as it was", () => {
+  it("uses another format at once, and leaves earlier lines as they are", () => {
     const { adopt, write, text } = accessLog();
     write(entry());
     adopt({ format: "combined" });
@@ -134,7 +134,7 @@ describe("an AccessLog", () => {
 });
 
 describe("the access log of a gateway", () => {
-  it("is written once listening is tried again after its file could not be opened", async () => {
+  it("is written when listening succeeds after its file could not be opened", async () => {
     const file = join(emptyFolder(), "access.log");
     const gateway = createGateway({ config: oneService(9, {}, { access_log: { enabled: true, file } }) });
     mkdirSync(file);
@@ -160,7 +160,7 @@ describe("the access log of a gateway", () => {
     expect(found[1]).toMatchObject({ service: null, route: null, upstream: null, attempts: 0 });
   });
 
-  it("holds no query, no key, no credentials, in whatever place they came", async () => {
+  it("contains no query, key or credentials, wherever the client put them", async () => {
     const origin = await backend();
     const config = oneService(origin.port, { plugins: [{ name: "key_auth", config: { keys: [{ id: "anna", key: "hush-hush" }] } }] });
     const { port, until, text } = await logged(config);
@@ -172,7 +172,7 @@ describe("the access log of a gateway", () => {
     expect(text()).not.toMatch(/hush|aHVza|page=2|apiKey/i);
   });
 
-  it("counts the bytes of bodies both ways, over HTTP/1.1 with a length and without, and those of a reply of its own", async () => {
+  it("counts the bytes of request and response bodies over HTTP/1.1, with and without a length, and those of its own replies", async () => {
     const origin = await backend((_request, response) => {
       response.write("x".repeat(70_000));
       response.end("yz");
@@ -191,7 +191,7 @@ describe("the access log of a gateway", () => {
     expect(found.map((line) => [line.bytes_received, line.bytes_sent])).toEqual([[4, 70_002], [8, 70_002], [0, own.body.length], [0, 0]]);
   });
 
-  it("counts a body that the gateway measures, too, and one that nobody reads", async () => {
+  it("counts a body that request_size_limit measures, and one that nobody reads", async () => {
     const origin = await backend();
     const { port, until } = await logged(oneService(origin.port, {}, { limits: { max_body_bytes: 1_000 } }));
     await new Promise<void>((resolve, reject) => {
@@ -204,7 +204,7 @@ describe("the access log of a gateway", () => {
     expect((await until(2)).map((line) => line.bytes_received)).toEqual([8, 6]);
   });
 
-  it("says how long upstreams took, how long all else before the reply, and of no route neither", async () => {
+  it("has the time of upstreams and the time of plugins, and neither without a route", async () => {
     const clock = manualClock();
     const origin = await backend((_request, response) => {
       clock.advance(30);
@@ -230,7 +230,7 @@ describe("the access log of a gateway", () => {
     expect(found[1]).toMatchObject({ upstream_ms: null, plugins_ms: null });
   });
 
-  it("counts the time of a try whose client did not wait for it", async () => {
+  it("counts the time of a try whose client disconnected", async () => {
     const clock = manualClock();
     const origin = await backend(() => {});
     const { port, until } = await logged(oneService(origin.port), { clock });
@@ -242,7 +242,7 @@ describe("the access log of a gateway", () => {
     expect((await until(1))[0]).toMatchObject({ code: "client_closed", upstream_ms: 40, plugins_ms: 0, bytes_received: 0, bytes_sent: null });
   });
 
-  it("has the trace id and the user agent of a request, and none of its other headers", async () => {
+  it("has the trace id and the user agent of a request, and no other header", async () => {
     const origin = await backend();
     const { port, until, text } = await logged(oneService(origin.port));
     const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -251,7 +251,7 @@ describe("the access log of a gateway", () => {
     expect(text()).not.toContain("hush");
   });
 
-  it("says client_closed of a request whose client went away, and how far it had got", async () => {
+  it("has client_closed and the bytes so far when the client disconnected", async () => {
     const origin = await backend(() => {});
     const { port, until } = await logged(oneService(origin.port));
     const client = await connect(port);
@@ -261,7 +261,7 @@ describe("the access log of a gateway", () => {
     expect((await until(1))[0]).toMatchObject({ path: "/a/x", status: null, code: "client_closed", upstream: `127.0.0.1:${origin.port}` });
   });
 
-  it("names the fault of an upstream, which the client is not told", async () => {
+  it("has the fault of an upstream, which the client does not learn", async () => {
     const origin = await backend((request) => request.socket.destroy());
     const { port, until } = await logged(oneService(origin.port));
     const answer = await ask(port, { path: "/a/x" });
@@ -270,7 +270,7 @@ describe("the access log of a gateway", () => {
     expect(answer.body.toString()).not.toContain(line!.fault as string);
   });
 
-  it("is silent with global.access_log.enabled false, and speaks again after a reload that enables it", async () => {
+  it("writes nothing with global.access_log.enabled false, and writes again after a reload that enables it", async () => {
     const origin = await backend();
     const config = (enabled: boolean) => oneService(origin.port, {}, { access_log: { enabled } });
     const { gateway, port, until } = await logged(config(false));
@@ -282,8 +282,8 @@ describe("the access log of a gateway", () => {
   });
 });
 
-describe("an upstream that breaks in the middle of a body", () => {
-  it("is what the log blames, not the client whose response broke with it", async () => {
+describe("when an upstream fails in the middle of a body", () => {
+  it("blames the upstream in the log, and not the client whose response broke off", async () => {
     const origin = await backend((_request, response) => {
       response.writeHead(200, { "Content-Length": "10" });
       response.write("abc", () => response.destroy());

@@ -43,7 +43,7 @@ async function exposed(): Promise<{ names: Set<string>; labels: Map<string, Set<
   await ask(port, { path: "/a/x" });
   const names = new Set<string>();
   const labels = new Map<string, Set<string>>();
-  for (const { samples } of readMetrics(gateway.metrics(), "prometheus").families.values()) {
+  for (const { samples } of readMetrics(gateway.metrics()).families.values()) {
     for (const sample of samples) {
       names.add(sample.name);
       labels.set(sample.name, new Set(Object.keys(sample.labels)));

@@ -37,7 +37,7 @@ function readSome(reader: number, bytes: Buffer): Buffer {
 }
 
 describe("a LineWriter", () => {
-  it("makes a file that only its owner writes and only its group reads, and appends to one that is there", async () => {
+  it("creates a file with mode 640, and appends to an existing one", async () => {
     const path = inFolder();
     const first = writer({ path });
     expect(statSync(path).mode & 0o777).toBe(0o640);
@@ -48,7 +48,7 @@ describe("a LineWriter", () => {
     expect(text(path)).toBe("before\né\nb\n");
   });
 
-  it("waits 50 ms for more lines, and not when 64 Ki characters have come", async () => {
+  it("waits 50 ms for more lines, unless 64 Ki characters have come", async () => {
     const path = inFolder();
     const { lines, clock } = writer({ path });
     lines.write("a\n");
@@ -62,7 +62,7 @@ describe("a LineWriter", () => {
     await eventually(() => text(path).endsWith(long));
   });
 
-  it("closes its file once, however often it is closed: the number may be another file's by then", async () => {
+  it("closes its file descriptor only once, since its number may belong to another file by then", async () => {
     const path = inFolder();
     const { lines, said } = writer({ path });
     await lines.close();
@@ -77,7 +77,7 @@ describe("a LineWriter", () => {
     for (const other of others) expect(fstatSync(other).isFile()).toBe(true);
   });
 
-  it("keeps the order of what comes while it writes", async () => {
+  it("keeps the order of lines that come while it writes", async () => {
     const path = inFolder();
     const { lines } = writer({ path });
     const all = Array.from({ length: 500 }, (_none, i) => `${i} ${"x".repeat(1000)}\n`);
@@ -89,7 +89,7 @@ describe("a LineWriter", () => {
     expect(text(path)).toBe(all.join(""));
   });
 
-  it("opens its path anew: the renamed file keeps what was written, the new one gets the rest, no line is lost", async () => {
+  it("reopens its path: the renamed file keeps its lines, the new one gets the rest, no line is lost", async () => {
     const path = inFolder();
     const { lines, clock, said } = writer({ path });
     lines.write("old\n");
@@ -100,10 +100,10 @@ describe("a LineWriter", () => {
     lines.write("new\n");
     await lines.close();
     expect([text(`${path}.1`), text(path)]).toEqual(["old\n", "new\n"]);
-    expect(said()).toEqual([["info", "the access log has been opened anew", undefined]]);
+    expect(said()).toEqual([["info", "the access log has been reopened", undefined]]);
   });
 
-  it("finishes the write under way in the old file when its path is opened anew, however often", async () => {
+  it("finishes the current write in the old file when its path is reopened, however often", async () => {
     const path = inFolder();
     const { lines } = writer({ path });
     const long = `${"x".repeat(64 * 1024)}\n`;
@@ -116,7 +116,7 @@ describe("a LineWriter", () => {
     expect(text(path)).toBe("new\n");
   });
 
-  it("goes on with the old file when the path cannot be opened anew, and says so", async () => {
+  it("continues with the old file when the path cannot be reopened, and logs that", async () => {
     const folder = emptyFolder();
     const path = join(folder, "logs");
     const { lines, said } = writer({ path });
@@ -126,14 +126,14 @@ describe("a LineWriter", () => {
     lines.write("a\n");
     await lines.close();
     expect(text(`${path}.1`)).toBe("a\n");
-    expect(said()).toEqual([["error", "the access log cannot be opened anew; lines still go to the old file", undefined]]);
+    expect(said()).toEqual([["error", "the access log cannot be reopened; lines still go to the old file", undefined]]);
   });
 
   it.each([["/nowhere/at/all/access.log"], ["/"]])("throws when %s cannot be opened", (path) => {
     expect(() => writer({ path })).toThrow();
   });
 
-  it.skipIf(!existsSync("/dev/full"))("says once that lines are lost on a full disk, throws nothing, and says when it goes on", async () => {
+  it.skipIf(!existsSync("/dev/full"))("logs once that lines are lost on a full disk, and does not throw", async () => {
     const fd = openSync("/dev/full", "w");
     onTestFinished(() => closeSync(fd));
     const { lines, clock, said } = writer({ fd });
@@ -146,7 +146,7 @@ describe("a LineWriter", () => {
     expect(said()).toEqual([["error", "lines of the access log are lost", undefined]]);
   });
 
-  it("says once that lines are lost when the reader of a pipe is gone, and how many when it is back", async () => {
+  it("logs once that lines are lost when the reader of a pipe is gone, and how many when it is back", async () => {
     const { path, reading } = pipe();
     expect(() => new LineWriter({ path }, { log: createLog({ level: "silent" }), clock: manualClock() })).toThrow(/ENXIO/);
     let reader = reading();
@@ -167,7 +167,7 @@ describe("a LineWriter", () => {
     ]);
   });
 
-  it("waits for the reader of a full pipe, and writes the rest of what did not fit", async () => {
+  it("waits for the reader of a full pipe, and then writes the rest", async () => {
     const { path, reading } = pipe();
     const reader = reading();
     onTestFinished(() => closeSync(reader));
@@ -184,7 +184,7 @@ describe("a LineWriter", () => {
     expect(read === all).toBe(true);
   });
 
-  it("leaves alone what is being written while more comes, up to several batches of it, and adds none to a batch that is under way", async () => {
+  it("does not change a batch that is being written while more lines come", async () => {
     const { path, reading } = pipe();
     const reader = reading();
     onTestFinished(() => closeSync(reader));
@@ -217,7 +217,7 @@ describe("a LineWriter", () => {
     expect(Buffer.concat(read).toString() === given).toBe(true);
   });
 
-  it("begins anew behind a line that broke off, and counts that one as lost", async () => {
+  it("starts a new line after one that broke off, and counts that one as lost", async () => {
     const { path, reading } = pipe();
     let reader = reading();
     const { lines, clock, said } = writer({ path });
@@ -245,7 +245,7 @@ describe("a LineWriter", () => {
     ]);
   });
 
-  it("keeps 8 Mi characters for a reader that is behind, and no more", async () => {
+  it("holds at most 8 Mi characters for a slow reader", async () => {
     const { path, reading } = pipe();
     const reader = reading();
     const { lines, clock, said } = writer({ path });

@@ -1,4 +1,4 @@
-import { expect, onTestFinished, test } from "vitest";
+import { expect, it, onTestFinished } from "vitest";
 import { createProcessFigures } from "../../lib/observe/process.ts";
 import { manualClock } from "../support/clock.ts";
 
@@ -12,7 +12,7 @@ function figures() {
 
 const histograms = () => process.getActiveResourcesInfo().filter((each) => each === "IntervalHistogram").length;
 
-test("watching the event loop keeps no process busy, neither before somebody asks nor after", () => {
+it("does not keep the process alive by measuring the event loop", () => {
   const before = histograms();
   const { made } = figures();
   expect(histograms()).toBe(before);
@@ -20,7 +20,7 @@ test("watching the event loop keeps no process busy, neither before somebody ask
   expect(histograms()).toBe(before);
 });
 
-test("a loop that stands still is late at the next question, and a window later no more", async () => {
+it("reports a blocked event loop at the next scrape, and not one window later", async () => {
   const { clock, value } = figures();
   expect(value("edge_gateway_event_loop_lag_max_seconds")).toBe(0);
   // The first samples are what lateness is measured against.
@@ -35,7 +35,7 @@ test("a loop that stands still is late at the next question, and a window later 
   expect(value("edge_gateway_event_loop_lag_max_seconds")).toBe(0);
 });
 
-test("processor time, memory and open files are those of this process", () => {
+it("reports the CPU time, memory and open files of this process", () => {
   const { value } = figures();
   expect(value("process_cpu_seconds_total")).toBeGreaterThan(0);
   expect(value("process_resident_memory_bytes")).toBeGreaterThan(10_000_000);

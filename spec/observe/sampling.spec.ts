@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { TRACES_SAMPLERS, type TracesSampler } from "../../lib/config/tracing.ts";
-import { createIds } from "../../lib/observe/ids.ts";
+import { createIds } from "../../lib/observe/trace_context.ts";
 import { createSampler } from "../../lib/observe/sampling.ts";
 
 const LOW = "ffffffffffffffffff00000000000001";
@@ -25,11 +25,11 @@ describe("createSampler", () => {
     expect([sampler(null, LOW), sampler(null, HIGH), sampler(parent(true), LOW), sampler(parent(false), LOW)]).toEqual(expected);
   });
 
-  it("has every name that OpenTelemetry has for those without a remote configuration", () => {
+  it("knows every sampler of OpenTelemetry that needs no remote configuration", () => {
     expect(TRACES_SAMPLERS.map((name) => typeof createSampler(name, 1))).toEqual(Array(6).fill("function"));
   });
 
-  it.each([0.01, 0.25, 0.9])("records a share of %d, and a greater share records those of a smaller one as well", (ratio) => {
+  it.each([0.01, 0.25, 0.9])("records a share of %d, and a greater share includes the traces of a smaller one", (ratio) => {
     const ids = createIds();
     const [smaller, greater] = [createSampler("traceidratio", ratio), createSampler("traceidratio", ratio * 1.1)];
     const traces = Array.from({ length: 20_000 }, () => ids.trace());

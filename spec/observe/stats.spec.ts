@@ -3,7 +3,7 @@ import type { ConfigInput } from "../../lib/config/model.ts";
 import { createGateway, type Gateway, type TryFigures } from "../../lib/index.ts";
 import type { Notes } from "../../lib/http/exchange.ts";
 import { Metrics, type MetricsPlan } from "../../lib/observe/metrics.ts";
-import { BUCKETS, Recent, Sum, TIME_BUCKETS } from "../../lib/observe/recent.ts";
+import { BUCKETS, Recent, Tally, TIME_BUCKETS } from "../../lib/observe/recent.ts";
 import { Stats } from "../../lib/observe/stats.ts";
 import { manualClock, type ManualClock } from "../support/clock.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
@@ -22,17 +22,15 @@ async function timed(config: ConfigInput): Promise<{ gateway: Gateway; port: num
 const routeOf = (gateway: Gateway, name: string) => gateway.stats.services[0]!.routes.find((route) => route.name === name);
 
 describe("times in buckets", () => {
-  it("any quantile of any times is at most 6.25 % (and the rounding to three digits) away from the true one", () => {
+  it("give every quantile within 6.25 % of the true one, apart from rounding to three digits", () => {
     const { next: random } = seeded(7);
     for (let round = 0; round < 50; round++) {
       const times = Array.from({ length: 1 + Math.floor(random() * 300) }, () => Math.exp(Math.log(0.1) + random() * Math.log(1e6)));
-      const recent = new Recent();
-      const sum = new Sum();
-      for (const ms of times) {
-        recent.requests++;
-        recent.time(ms);
-      }
-      if (random() < 0.5) recent.roll();
+      const steps = { current: 0 };
+      const recent = new Recent(steps);
+      const sum = new Tally();
+      for (const ms of times) recent.count(false, false, ms);
+      if (random() < 0.5) steps.current++;
       recent.addTo(sum, "window");
       times.sort((a, b) => a - b);
       for (const share of [0.01, 0.5, 0.95, 0.99, 1]) {
@@ -42,54 +40,56 @@ describe("times in buckets", () => {
     }
   });
 
-  it("counts below each bound of Prometheus what is not above it, exactly, over all steps and in the one under way", () => {
+  it("count exactly the times up to each of Prometheus' bounds, over past steps and the current one", () => {
     const { next: random } = seeded(11);
-    const recent = new Recent();
+    const steps = { current: 0 };
+    const recent = new Recent(steps);
     const times: number[] = [];
     for (const bound of BUCKETS) for (const factor of [0.9, 1 - 1e-9, 1, 1 + 1e-9, 1.1]) times.push(bound * 1000 * factor);
     for (let i = 0; i < 2_000; i++) times.push(Math.exp(Math.log(0.01) + random() * Math.log(1e7)));
     for (const [i, ms] of times.entries()) {
-      recent.requests++;
-      recent.time(ms);
-      if (i % 100 === 99) recent.roll();
+      recent.count(false, false, ms);
+      if (i % 100 === 99) steps.current++;
     }
     let below = 0;
-    for (const [i, bound] of BUCKETS.entries()) expect([bound, (below += recent.counts[i]!)]).toEqual([bound, times.filter((ms) => ms <= bound * 1000).length]);
-    expect(below + recent.counts.at(-1)!).toBe(times.length);
+    for (const [i, bound] of BUCKETS.entries()) expect([bound, (below += recent.counts![i]!)]).toEqual([bound, times.filter((ms) => ms <= bound * 1000).length]);
+    expect(below + recent.counts!.at(-1)!).toBe(times.length);
     expect(recent.sumMs).toBeCloseTo(times.reduce((sum, ms) => sum + ms, 0), 3);
   });
 
-  it("keeps what Prometheus counts when its last request has left the window", () => {
-    const recent = new Recent();
-    recent.requests++;
-    recent.time(7);
-    for (let i = 0; i < 20; i++) recent.roll();
-    expect([recent.isActive, recent.isTimed, recent.counts.reduce((sum, count) => sum + count, 0)]).toEqual([false, true, 1]);
+  it("keep Prometheus' counts after the last request has left the window", () => {
+    const steps = { current: 0 };
+    const recent = new Recent(steps);
+    recent.count(false, false, 7);
+    steps.current += 20;
+    expect([recent.isActive, recent.counts!.reduce((sum, count) => sum + count, 0)]).toEqual([false, 1]);
   });
 
-  it("what is shorter or longer than all of them is in the first or the last one", () => {
+  it("put times shorter or longer than all bounds into the first or the last bucket", () => {
     const recent = new Recent();
-    const sum = new Sum();
-    recent.requests = 4;
-    for (const ms of [0, 0.01, 1e9, Infinity]) recent.time(ms);
+    const sum = new Tally();
+    for (const ms of [0, 0.01, 1e9, Infinity]) recent.count(false, false, ms);
     recent.addTo(sum, "step");
     expect([sum.quantile(0.5), sum.quantile(1)]).toEqual([0.0664, 1_020_000]);
     expect(TIME_BUCKETS).toBe(207);
   });
 
-  it("nothing has no quantile, and a quiet route holds nothing once its last request has left the window", () => {
-    const recent = new Recent();
-    expect([recent.isActive, new Sum().quantile(0.5)]).toEqual([false, null]);
-    recent.requests++;
-    for (let i = 0; i < 11; i++) recent.roll();
-    expect(recent.isActive).toBe(true);
-    recent.roll();
+  it("have no quantile without times, and a route is inactive once its last request has left the window", () => {
+    const steps = { current: 0 };
+    const recent = new Recent(steps);
+    expect([recent.isActive, new Tally().quantile(0.5)]).toEqual([false, null]);
+    recent.count(false, false, 1);
+    for (let i = 0; i < 11; i++) {
+      steps.current++;
+      expect(recent.isActive).toBe(true);
+    }
+    steps.current++;
     expect(recent.isActive).toBe(false);
   });
 });
 
 describe("figures of the last minute", () => {
-  it("by route, by upstream and in all: rates, errors, limits and times", async () => {
+  it("have rates, errors, rate limits and times by route, by upstream and in total", async () => {
     const clock = manualClock();
     const { port } = await backend((request, response) => {
       clock.advance(20);
@@ -114,7 +114,7 @@ describe("figures of the last minute", () => {
     expect(total.p50Ms).toBeGreaterThan(18);
   });
 
-  it("a try that got no answer is an error of its upstream", async () => {
+  it("count a try without an answer as an error of its upstream", async () => {
     const { gateway, clock } = await timed(named(await closedPort(), "r"));
     await gateway.inject({ path: "/a/r" });
     clock.advance(10_000);
@@ -122,7 +122,7 @@ describe("figures of the last minute", () => {
     expect([routes[0]!.errorsPerS, upstreams[0]!.errorsPerS]).toEqual([0.1, 0.1]);
   });
 
-  it("what is older than a minute is gone, and all routes and upstreams are told, those that were quiet with nothing", async () => {
+  it("leave out requests older than a minute, and include quiet routes and upstreams with zeros", async () => {
     const { port } = await backend();
     const { gateway, clock } = await timed(named(port, "one", "two"));
     await gateway.inject({ path: "/a/one" });
@@ -136,7 +136,7 @@ describe("figures of the last minute", () => {
     expect([...routes, ...upstreams].map(({ requestsPerS, p50Ms }) => [requestsPerS, p50Ms])).toEqual([[0, null], [0, null], [0, null]]);
   });
 
-  it("only what was active, and no history, where that is asked for", async () => {
+  it("have only active routes and no history if asked for the active ones", async () => {
     const { port } = await backend();
     const { gateway, clock } = await timed(named(port, "one", "two"));
     expect(gateway.recentStats("active")).toMatchObject({ services: [], history: [] });
@@ -149,7 +149,7 @@ describe("figures of the last minute", () => {
     expect(gateway.recentStats().services).toEqual([]);
   });
 
-  it("in flight are those of each route and upstream that are not over, also over a reload, and refused ones are over", async () => {
+  it("have the requests in flight of each route and upstream, also over a reload, without refused ones", async () => {
     const held = await backend((request, response) => void (request.url === "/one" ? null : response.end()));
     const { gateway, port, clock } = await timed(named(held.port, "one", "two"));
     const client = await connect(port);
@@ -170,7 +170,7 @@ describe("figures of the last minute", () => {
     expect(inFlight()).toEqual([0, 0, 0, 0, 0]);
   });
 
-  it("live through reloads under names that stay, and those that come back begin anew", async () => {
+  it("continue over reloads for names that stay, and start from 0 for names that come back", async () => {
     const { port } = await backend();
     const { gateway, clock } = await timed(named(port, "one", "two"));
     for (const path of ["/a/one", "/a/two"]) await gateway.inject({ path });
@@ -198,41 +198,26 @@ describe("the end of a step", () => {
       routes.get(route)!.ended("GET", { status: 200, code: null, route, attempts: 1, meter: null } as unknown as Notes, ms);
       meter.tried("u", ms, 200);
     };
-    const unended = () => [...routes.values()].filter(({ recent }) => recent.requests > 0).length;
-    return { clock, stats, count, unended };
+    return { clock, stats, count, routes };
   }
 
-  it("is spread over turns of the event loop, a hundred routes each, and what comes meanwhile is counted once", () => {
-    const { clock, stats, count, unended } = manyRoutes();
+  it("looks at no route: each one ends its step at its next request or reading, and every request counts once", () => {
+    const { clock, stats, count, routes } = manyRoutes();
     for (const { name } of ROUTES) count(name, 10);
-    const left: number[] = [];
-    clock.advance(4_999);
-    for (let ms = 0; ms < 6; ms++) {
-      clock.advance(1);
-      left.push(unended());
-    }
-    expect(left).toEqual([351, 251, 151, 51, 0, 0]); // the first turn begins with what had no route
-    clock.advance(4_000);
+    const looked: string[] = [];
+    for (const { recent } of routes.values()) recent.addTo = () => void looked.push("route");
+    clock.advance(9_000);
+    expect(looked).toEqual([]);
+    for (const { recent } of routes.values()) delete (recent as Partial<Recent>).addTo;
     for (const name of ["r0", "r449"]) count(name, 20);
-    const { history, point, total } = stats.read("all", NONE);
-    expect([history.map(({ requests }) => requests), point.requests, Math.round(total.requestsPerS * 9.005 * 10)]).toEqual([[450], 2, 4520]);
+    const { history, point, total, services } = stats.read("all", NONE);
+    expect([history.map(({ requests }) => requests), point.requests, Math.round(total.requestsPerS * 9)]).toEqual([[450], 2, 452]);
+    expect(services[0]!.routes.reduce((sum, { requestsPerS }) => sum + requestsPerS, 0)).toBeCloseTo(452 / 9);
+    expect(services[0]!.upstreams[0]!.requestsPerS).toBeCloseTo(452 / 9);
     expect(clock.pending).toBe(1);
   });
 
-  it("is brought to its end for whoever reads in the middle of it", () => {
-    const { clock, stats, count, unended } = manyRoutes();
-    for (const { name } of ROUTES) count(name, 10);
-    clock.advance(5_000);
-    for (const name of ["r0", "r449"]) count(name, 10);
-    expect(unended()).toBe(352);
-    const { history, point, total, services } = stats.read("all", NONE);
-    expect([history.map(({ requests }) => requests), point.requests]).toEqual([[451], 1]);
-    expect(Math.round(total.requestsPerS * 5)).toBe(452);
-    expect(services[0]!.routes.reduce((sum, { requestsPerS }) => sum + requestsPerS, 0)).toBeCloseTo(452 / 5);
-    expect(services[0]!.upstreams[0]!.requestsPerS).toBeCloseTo(452 / 5);
-  });
-
-  it("leaves the same figures for those who read each second and those who read once", () => {
+  it("gives the same figures to a reader of each second and to a reader of once in 37 seconds", () => {
     const { next: random } = seeded(11);
     const [often, once] = [manyRoutes(), manyRoutes()];
     for (const { clock } of [often, once]) clock.advance(500);
@@ -249,7 +234,7 @@ describe("the end of a step", () => {
 });
 
 describe("the history", () => {
-  it("is of steps of 5 s that begin at full ones, with the counts of all requests, and holds 15 minutes", async () => {
+  it("has steps of 5 s that begin at multiples of 5 s, with the counts of all requests, for 15 minutes", async () => {
     const { port } = await backend();
     const clock = manualClock();
     clock.advance(3_000);
@@ -269,7 +254,7 @@ describe("the history", () => {
     expect(later.history.every(({ at }, i, all) => at === later.point.at - (all.length - i) * 5_000)).toBe(true);
   });
 
-  it("has no gap where the event loop was held up: what was counted meanwhile is that step's", async () => {
+  it("has no gap after a blocked event loop: requests counted meanwhile belong to the first step", async () => {
     const { port } = await backend();
     const manual = manualClock();
     let late = 0;
@@ -281,7 +266,7 @@ describe("the history", () => {
     expect(gateway.stats.point.at).toBe(Date.UTC(2026, 0, 1, 0, 0, 15));
   });
 
-  it("no timer runs before anything is asked of the gateway, nor after its end, and never two", () => {
+  it("has no timer before the first request, none after the end, and never two", () => {
     const clock = manualClock();
     const stats = new Stats(clock, new Metrics());
     const pending: number[] = [clock.pending];

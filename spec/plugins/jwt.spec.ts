@@ -42,10 +42,10 @@ const outcome = (config: object, claims: object) => {
   return code === null ? "passes" : `${String(code)} ${exchange.call.notes.fault?.slice("jwt: ".length) ?? ""}`;
 };
 
-describe("where the token is read", () => {
+describe("the token", () => {
   const good = token();
 
-  it.each([`Bearer ${good}`, `bearer ${good}`, `BEARER   ${good} `])("in the header Authorization by default", (value) => {
+  it.each([`Bearer ${good}`, `bearer ${good}`, `BEARER   ${good} `])("is read from Authorization by default", (value) => {
     expect(ask({}, { headers: ["authorization", value] }).status).toBe(200);
   });
 
@@ -56,14 +56,14 @@ describe("where the token is read", () => {
     ["Bearer and a space", ["Authorization", "Bearer  "]],
     ["another scheme", ["Authorization", `Basic ${good}`]],
     ["a cookie and a query that nobody asked for", ["Cookie", `token=${good}`]],
-  ])("401 token_missing for %s, with a challenge that names no error (RFC 6750 §3)", (_what, headers) => {
+  ])("is missing: 401 token_missing for %s, with a challenge without error (RFC 6750 §3)", (_what, headers) => {
     const { code, reply, exchange } = ask({}, { headers, query: `?token=${good}` });
     expect([reply.status, code]).toEqual([401, "token_missing"]);
     expect(headerValues(reply.headers, "www-authenticate")).toEqual(['Bearer realm="edge-gateway"']);
     expect(exchange.call.notes).toMatchObject({ code: "token_missing", identity: null, fault: null });
   });
 
-  it("in a cookie or a query parameter where the configuration says so; of several places in the first that has one", () => {
+  it("is read from a cookie or a query parameter if configured, and from the first of several places that has one", () => {
     expect(ask({ from: "cookie:t" }, { headers: ["Cookie", "a=b; T=x", "Cookie", `t=${good}; c=d`] }).status).toBe(200);
     expect(ask({ from: "query:t" }, { query: `?a&t=${good}` }).status).toBe(200);
     expect(ask({ from: "query:t" }, { query: `?%74=${good}` }).status).toBe(200);
@@ -72,7 +72,7 @@ describe("where the token is read", () => {
     expect(ask({ from: ["cookie:t", "header"] }, { headers: ["Cookie", "t=wrong", "Authorization", `Bearer ${good}`] }).code).toBe("token_invalid");
   });
 
-  it("401 for two that differ: the upstream might read the other one", () => {
+  it("is refused with 401 if there are two different ones, of which the upstream could read the other", () => {
     const other = token({ ...CLAIMS, sub: "bob" });
     const two = { headers: ["Authorization", `Bearer ${good}`, "authorization", `Bearer ${other}`] };
     expect(ask({}, two).code).toBe("token_invalid");
@@ -82,18 +82,18 @@ describe("where the token is read", () => {
 });
 
 describe("a token that passes", () => {
-  it("makes its sub the caller, and hands its claims on; the request is else as it came", () => {
+  it("makes its sub the caller and passes its claims on, without another change of the request", () => {
     const { forwarded, exchange } = ask({}, bearer(token({ ...CLAIMS, plan: "paid" })));
     expect(forwarded).toMatchObject({ identity: "ann", claims: { sub: "ann", plan: "paid" } });
     expect(forwarded!.headers).toEqual(exchange.headers);
     expect(exchange.call.notes.identity).toBe("ann");
   });
 
-  it("leaves the caller who was known before when it names none", () => {
+  it("without sub leaves the caller who was known before", () => {
     expect(ask({}, { ...bearer(token({ exp: NOW + 1 })), identity: "before" }).forwarded).toMatchObject({ identity: "before" });
   });
 
-  it("is verified once, and looked at anew when its time is over", () => {
+  it("is verified once, and again when it has expired", () => {
     const tools = madeUpTools();
     const middleware = instance(jwt, { ...HS, leeway_s: 0 }, tools);
     const parts = bearer(token({ ...CLAIMS, exp: NOW + 10 }));
@@ -105,7 +105,7 @@ describe("a token that passes", () => {
 });
 
 describe("tokens that are remembered", () => {
-  it("share one bound of bytes with all instances, and those that nobody presents any more leave first", () => {
+  it("share one limit in bytes with all instances, and the least recently used ones are dropped first", () => {
     const verdicts = new SharedMemory(20_000);
     const [one, two] = [0, 1].map(() => instance(jwt, HS, madeUpTools({ verdicts })));
     const claimsOf = (middleware: typeof one, id: number) => exercise(middleware!, madeUpExchange(bearer(token({ ...CLAIMS, id })))).forwarded!.claims;
@@ -118,7 +118,7 @@ describe("tokens that are remembered", () => {
     expect(claimsOf(one, 0)).not.toBe(first);
   });
 
-  it("count for what their claims take in memory, not only for their length", () => {
+  it("count by the memory that their claims take, not only by their length", () => {
     const used = (claims: object) => {
       const verdicts = new SharedMemory(1024 * 1024);
       const exchange = madeUpExchange(bearer(token({ ...CLAIMS, ...claims })));
@@ -146,15 +146,15 @@ describe("claims that other plugins see", () => {
 describe("typ, the type of the token", () => {
   const fault = (typ: unknown, config: object = {}) => ask(config, bearer(token(CLAIMS, { alg: "HS256", ...(typ !== undefined && { typ }) }))).exchange.call.notes.fault;
 
-  it.each(["at+jwt", "AT+JWT", "application/at+jwt", "JWT", "jwt", "application/jwt", undefined])("may be %s by default", (typ) => {
+  it.each(["at+jwt", "AT+JWT", "application/at+jwt", "JWT", "jwt", "application/jwt", undefined])("is accepted as %s by default", (typ) => {
     expect(fault(typ)).toBeNull();
   });
 
-  it.each(["dpop+jwt", "logout+jwt", "secevent+jwt", "id_token", "text/jwt", "", "absent", null, 1, ["JWT"]])("401 token_invalid for %j by default", (typ) => {
+  it.each(["dpop+jwt", "logout+jwt", "secevent+jwt", "id_token", "text/jwt", "", "absent", null, 1, ["JWT"]])("is refused as %j by default, with 401 token_invalid", (typ) => {
     expect(fault(typ)).toBe("jwt: type");
   });
 
-  it("is what the configuration says, where it says so", () => {
+  it("is accepted and refused as configured", () => {
     expect([fault("at+jwt", { typ: "at+jwt" }), fault("application/at+jwt", { typ: "AT+jwt" }), fault("at+jwt", { typ: "application/at+jwt" })]).toEqual([null, null, null]);
     expect([fault("JWT", { typ: "at+jwt" }), fault(undefined, { typ: "at+jwt" })]).toEqual(["jwt: type", "jwt: type"]);
     expect([fault("logout+jwt", { typ: ["logout+jwt", "absent"] }), fault(undefined, { typ: ["logout+jwt", "absent"] })]).toEqual([null, null]);
@@ -165,19 +165,19 @@ describe("typ, the type of the token", () => {
 describe("claims_to_headers", () => {
   const config = { claims_to_headers: { sub: "X-User", "realm_access.roles": "X-Roles", "https://a.example/n": "X-Number" } };
 
-  it("tells the upstream: texts, numbers, lists with commas, what stands deeper", () => {
+  it("sends texts, numbers, lists with commas and nested claims to the upstream", () => {
     const claims = { ...CLAIMS, sub: "anné", realm_access: { roles: ["a", "b,c", "100%"] }, "https://a.example/n": 7 };
     const { headers } = ask(config, bearer(token(claims))).forwarded!;
     expect(headers.slice(2)).toEqual(["X-User", Buffer.from("anné").toString("latin1"), "X-Roles", "a,b%2Cc,100%25", "X-Number", "7"]);
   });
 
-  it("drops what the client says under these names, also with an underscore, also where the claim is missing", () => {
+  it("drops the client's headers of these names, also with an underscore, and also without the claim", () => {
     const forged = ["x-user", "root", "X_User", "root", "X-Roles", "admin", "x_roles", "admin", "X-Userx", "stays"];
     const { headers } = ask(config, { headers: [...forged, ...bearer(token()).headers] }).forwarded!;
     expect(headers).toEqual(["X-Userx", "stays", "Authorization", expect.any(String), "X-User", "ann"]);
   });
 
-  it.each([{ sub: "a\r\nX-Admin: 1" }, { realm_access: { roles: [{}] } }, { realm_access: { roles: { a: 1 } } }])("401 for a claim no header can carry: %j", (claims) => {
+  it.each([{ sub: "a\r\nX-Admin: 1" }, { realm_access: { roles: [{}] } }, { realm_access: { roles: { a: 1 } } }])("refuses a claim that no header can hold with 401: %j", (claims) => {
     expect(outcome(config, claims)).toBe("token_invalid unfit");
   });
 });
@@ -193,7 +193,7 @@ describe("401", () => {
     expect(outcome({}, claims)).toBe(expected);
   });
 
-  it("not within leeway_s, which is 60", () => {
+  it("is not sent within leeway_s, 60 by default", () => {
     expect(outcome({}, { exp: NOW - 59, nbf: NOW + 60, iat: NOW + 60 })).toBe("passes");
     expect(outcome({ leeway_s: 0 }, { exp: NOW })).toBe("token_expired expired");
     expect(outcome({ leeway_s: 0 }, { nbf: NOW + 1 })).toBe("token_invalid early");
@@ -259,7 +259,7 @@ describe("401", () => {
     expect(forwarded).toBeNull();
   });
 
-  it("says why in WWW-Authenticate (RFC 6750 §3), and never what was sent", () => {
+  it("has the reason in WWW-Authenticate (RFC 6750 §3), and never the token", () => {
     const expired = token({ ...CLAIMS, exp: NOW - 100 });
     const { reply } = ask({}, bearer(expired), madeUpTools({ gatewayName: 'a "b"' }));
     expect(headerValues(reply.headers, "www-authenticate")).toEqual([
@@ -303,7 +303,7 @@ describe("public keys", () => {
     expect(ask({ alg, public_key: pem }, bearer(forged)).code).toBe("token_invalid");
   });
 
-  it("an HMAC made with the public key as its secret is not verified by it", () => {
+  it("do not verify an HMAC made with the public key as the secret", () => {
     const pem = pemOf(rsa.publicKey);
     const forged = token(CLAIMS, { alg: "HS256" }, pem);
     expect(ask({ alg: "RS256", public_key: pem }, bearer(forged)).exchange.call.notes.fault).toBe("jwt: algorithm");
@@ -312,7 +312,7 @@ describe("public keys", () => {
     ]);
   });
 
-  it("a signature of ES256 in DER is none: r and s stand raw in a token", () => {
+  it("do not verify an ES256 signature in DER form", () => {
     const text = `${encode({ alg: "ES256" })}.${encode(CLAIMS)}`;
     const der = sign("sha256", Buffer.from(text), p256.privateKey).toString("base64url");
     expect(ask({ alg: "ES256", public_key: pemOf(p256.publicKey) }, bearer(`${text}.${der}`)).code).toBe("token_invalid");
@@ -339,7 +339,7 @@ describe("jwks_file", () => {
     return atOnce(exercise(middleware, madeUpExchange(bearer(signedBy(pair.privateKey, header)))).returned).status;
   }
 
-  it("the key is chosen by kid; a token without one may be of any, one with an unknown one of a key without name", () => {
+  it("chooses the key by kid: any key for a token without kid, a nameless key for an unknown kid", () => {
     expect(status({ alg: "ES256", kid: "a" })).toBe(200);
     expect(status({ alg: "ES256" })).toBe(200);
     expect(status({ alg: "ES256", kid: "c" })).toBe(401);
@@ -347,7 +347,7 @@ describe("jwks_file", () => {
     expect(status({ alg: "ES256", kid: "x" }, p256, { keys: [jwk(p256.publicKey)] })).toBe(200);
   });
 
-  it("keys for other uses are passed over", () => {
+  it("ignores keys for other uses", () => {
     expect(status({ alg: "ES256", kid: "b" }, other)).toBe(401);
     expect(status({ alg: "ES256", kid: "c" }, other)).toBe(200);
     expect(issuesWith({ alg: "ES256", jwks_file: "k" }, JSON.stringify({ keys: [jwk(other.publicKey, { key_ops: ["sign"] })] }))).toHaveLength(1);
@@ -369,7 +369,7 @@ describe("jwks_file", () => {
     expect(issuesWith({ alg: "ES256", jwks_file: "k" }, JSON.stringify({ keys: [jwk(p256.publicKey, more)] }))).toHaveLength(1);
   });
 
-  it("must hold a key that fits", () => {
+  it("must contain a key that fits", () => {
     expect(issuesWith({ alg: "ES256", jwks_file: "k" }, JSON.stringify(set))).toEqual([]);
     expect(issuesWith({ alg: "RS256", jwks_file: "k" }, JSON.stringify(set))).toEqual(["jwks_file: /etc/k holds no key that can verify RS256"]);
     expect(issuesWith({ alg: "RS256", jwks_file: "k" }, "{")).toEqual(["jwks_file: /etc/k is not JSON"]);
@@ -427,7 +427,7 @@ describe("jwks_uri", () => {
     expect(issuer.connections.total).toBe(0);
   });
 
-  it("is fetched with the first token, which waits, and once for all that come meanwhile", async () => {
+  it("is fetched for the first token, which waits, and once for all that come meanwhile", async () => {
     const held = gate<() => void>();
     const issuer = await rawBackend((_request, response) => held.open(() => void response.end(published("a"))));
     const { status, request } = asking(issuer.port);
@@ -468,7 +468,7 @@ describe("jwks_uri", () => {
     await eventually(() => issuer.seen.length === 2);
   });
 
-  it("may be away: old keys hold, the issuer is asked less and less often, and the log says so", async () => {
+  it("may be unreachable: old keys stay valid, it is asked less and less often, and that is logged", async () => {
     let answer: { status: number; body: string } = { status: 200, body: published("a") };
     const issuer = await backend((_request, response) => void response.writeHead(answer.status).end(answer.body));
     const { status, request, clock, lines } = asking(issuer.port);
@@ -496,7 +496,7 @@ describe("jwks_uri", () => {
     expect(issuer.seen).toHaveLength(5);
   });
 
-  it("503 auth_unavailable when there never was an answer, at once until the next try is due", async () => {
+  it("gives 503 auth_unavailable without any answer so far, at once until the next fetch is due", async () => {
     const { request, clock, lines } = asking(await closedPort());
     const reply = await request("a");
     expect([reply.status, problemOf(reply)["code"], headerValue(reply.headers, "retry-after")]).toEqual([503, "auth_unavailable", "5"]);
@@ -506,7 +506,7 @@ describe("jwks_uri", () => {
     expect(request("a")).toBeInstanceOf(Promise);
   });
 
-  it("gives up after five seconds", async () => {
+  it("is given up after five seconds", async () => {
     const begun = gate();
     const issuer = await rawBackend(() => begun.open());
     const { request, clock } = asking(issuer.port);
@@ -516,7 +516,7 @@ describe("jwks_uri", () => {
     expect((await asked).status).toBe(503);
   });
 
-  it("a fetch ends with the instance when nobody waits for it any more, and not before", async () => {
+  it("is fetched to the end of the instance only while a request waits", async () => {
     const begun = gate();
     const issuer = await rawBackend(() => begun.open());
     const { request, close } = asking(issuer.port);
@@ -530,7 +530,7 @@ describe("jwks_uri", () => {
     await eventually(() => issuer.connections.open === 0);
   });
 
-  it("warns of plain HTTP to other machines, with the host only", () => {
+  it("causes a warning for plain HTTP to other machines, with the host only", () => {
     const tools = madeUpTools();
     instance(jwt, { alg: "ES256", jwks_uri: "http://issuer.example/keys?token=x" }, tools);
     instance(jwt, { alg: "ES256", jwks_uri: "https://issuer.example/keys" }, tools);

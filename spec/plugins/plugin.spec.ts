@@ -14,19 +14,19 @@ describe("fold", () => {
     return reply;
   };
 
-  it("shows the exchange to the first one first, and the reply in reverse", () => {
+  it("passes the exchange to the first plugin first, and the reply in reverse", () => {
     trail.length = 0;
     const handler = fold([passing("global"), passing("service"), passing("route")], () => plainReply);
     expect(handler(madeUpExchange())).toBe(plainReply);
     expect(trail).toEqual(["> global", "> service", "> route", "< route", "< service", "< global"]);
   });
 
-  it("of none is the innermost handler itself", () => {
+  it("returns the innermost handler for no plugins", () => {
     const innermost = () => plainReply;
     expect(fold([], innermost)).toBe(innermost);
   });
 
-  it("wraps once, when folded, not per request", () => {
+  it("wraps once, and not per request", () => {
     let wrapped = 0;
     const handler = fold([(next) => (wrapped++, next)], () => plainReply);
     handler(madeUpExchange());
@@ -34,7 +34,7 @@ describe("fold", () => {
     expect(wrapped).toBe(1);
   });
 
-  it("one that answers keeps those within from running, while those without see its reply", () => {
+  it("does not run the plugins after one that answers, and shows its reply to those before", () => {
     trail.length = 0;
     const refusal = { ...plainReply, status: 403 };
     const handler = fold([passing("outer"), () => () => refusal, passing("inner")], () => plainReply);
@@ -42,7 +42,7 @@ describe("fold", () => {
     expect(trail).toEqual(["> outer", "< outer"]);
   });
 
-  it("the copy one passes on is what those within see", () => {
+  it("shows a changed copy of the exchange to the next plugins", () => {
     let seen = "";
     const handler = fold([(next) => (exchange) => next(exchange.with({ query: "?changed" }))], (exchange) => {
       seen = exchange.query;
@@ -54,14 +54,14 @@ describe("fold", () => {
 });
 
 describe("kinds", () => {
-  it("the built-in ones have names of their own that configurations can write", () => {
+  it("that are built in have different, valid names", () => {
     const names = builtinPlugins.map((plugin) => plugin.name);
     expect(names).toEqual(expect.arrayContaining(["key_auth", "rate_limit"]));
     expect(new Set(names).size).toBe(names.length);
     for (const name of names) expect(name).toMatch(/^[a-z0-9_]+$/);
   });
 
-  it("definePlugin gives back what it was given", () => {
+  it("are returned by definePlugin as they are", () => {
     const plugin = { name: "x", schema: object({}), create: () => (next: Parameters<Middleware>[0]) => next };
     expect(definePlugin(plugin)).toBe(plugin);
   });
@@ -76,7 +76,7 @@ describe("runningOrder", () => {
     ["g s", "g s"],
     ["s g", "g s"],
     ["a s1 b g1 c s2 g2 d s3 e", "a b g1 c g2 s1 s2 d s3 e"],
-  ])("%s runs as %s: what stores comes behind the last guard, all else stays as written", (written, runs) => {
+  ])("runs %s as %s: kinds that store after the last guard, all others as written", (written, runs) => {
     const names = written.split(" ").filter((name) => name !== "");
     expect(runningOrder(names.map(kindOf)).map(({ name }) => name).join(" ")).toBe(runs);
   });

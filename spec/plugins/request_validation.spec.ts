@@ -2,6 +2,8 @@ import { PassThrough, Readable } from "node:stream";
 import { describe, expect, it } from "vitest";
 import { Fault } from "../../lib/base/errors.ts";
 import { Call, type Exchange, type ExchangeParts } from "../../lib/http/exchange.ts";
+import { nodeFrom, parseJson } from "../../lib/config/json.ts";
+import { INVALID } from "../../lib/config/schema.ts";
 import { requestValidation } from "../../lib/plugins/request_validation.ts";
 import { manualClock } from "../support/clock.ts";
 import { atOnce, checked, exercise, instance, madeUpExchange, madeUpTools, plainReply, problemOf } from "../support/exercise.ts";
@@ -38,8 +40,8 @@ async function through(config: unknown, parts: Partial<ExchangeParts>) {
   return { forwarded: forwarded as Exchange | null, body: body as Buffer | null };
 }
 
-describe("the body", () => {
-  it("that fits goes on byte for byte, however it came", async () => {
+describe("a body", () => {
+  it("that fits is forwarded byte for byte, however it came", async () => {
     const text = '  {"id" : 1,\n "more":"é😀\\u0041" }\n';
     const whole = Buffer.from(text);
     expect((await through({ body: BODY }, post(text))).body!.toString()).toBe(text);
@@ -47,7 +49,7 @@ describe("the body", () => {
     expect((await through({ body: BODY }, post(pieces))).body!.equals(whole)).toBe(true);
   });
 
-  it("is not kept as the thousands of pieces it came in", async () => {
+  it("in thousands of small chunks is kept in fewer ones", async () => {
     const whole = Buffer.from(`{"id":1,"text":"${Array.from({ length: 3_000 }, (_, i) => i % 10).join("")}"}`);
     const pieces: Buffer[] = [];
     const { returned } = exercise(instance(requestValidation, { body: BODY }), madeUpExchange(post(Readable.from([...whole].map((byte) => Buffer.from([byte]))))), async ({ body }) => {
@@ -59,7 +61,7 @@ describe("the body", () => {
     expect(pieces.length).toBeLessThan(300);
   });
 
-  it("that does not fit is refused with everything that is wrong", async () => {
+  it("that does not fit is refused with all violations", async () => {
     const { problem, forwarded } = await ask({ body: { items: BODY } }, post('[{"id":"x"},{},{"id":1}]'));
     expect(forwarded).toBeNull();
     expect(problem).toMatchObject({
@@ -78,13 +80,13 @@ describe("the body", () => {
     ["an empty one", "", "body : is required"],
     ["no JSON", "{", "body : is not JSON"],
     ["no UTF-8", Buffer.from([0x22, 0xff, 0x22]), "body : is not encoded in UTF-8"],
-    ["a key twice", '{"id":1,"id":2}', "body /id: stands there twice"],
+    ["a key twice", '{"id":1,"id":2}', "body /id: is a duplicate key"],
     ["endless nesting", "[".repeat(101) + "]".repeat(101), "body : is nested deeper than 100 levels"],
-  ])("%s is refused", async (_what, body, violation) => {
+  ])("that is invalid is refused: %s", async (_what, body, violation) => {
     expect((await ask({ body: BODY }, post(body))).violations).toEqual([violation]);
   });
 
-  it("is asked for where the method has one; where one is there, it is looked at", async () => {
+  it("is required for methods that usually have one, and checked for all methods", async () => {
     for (const method of ["GET", "HEAD", "DELETE", "OPTIONS"]) {
       expect((await ask({ body: BODY }, { method })).reply).toBe(plainReply);
       expect((await ask({ body: BODY }, post("", JSON_HEADERS, { method }))).reply).toBe(plainReply);
@@ -94,23 +96,23 @@ describe("the body", () => {
     expect((await ask({ body: BODY }, { upgrade: "websocket" })).reply).toBe(plainReply);
   });
 
-  it.each(["application/json", "Application/JSON; charset=UTF-8", 'application/ld+json;profile="x"; charset="utf-8"', "application/merge-patch+json"])("may be called %s", async (type) => {
+  it.each(["application/json", "Application/JSON; charset=UTF-8", 'application/ld+json;profile="x"; charset="utf-8"', "application/merge-patch+json"])("may have the type %s", async (type) => {
     expect((await ask({ body: BODY }, post('{"id":1}', ["Content-Type", type]))).reply).toBe(plainReply);
   });
 
   it.each([[[]], [["Content-Type", "text/plain"]], [["Content-Type", "application/jsonp"]], [["Content-Type", "application/json; charset=latin1"]], [["Content-Type", "application/json", "content-type", "text/plain"]], [["Content-Type", "text/x+json"]]])(
-    "is not looked at when it is called %j",
+    "is not checked, but refused, with the headers %j",
     async (headers) => {
       expect((await ask({ body: BODY }, post("{", headers))).violations).toEqual(["headers /content-type: expected application/json, or a type that ends with +json, in UTF-8"]);
     },
   );
 
-  it("that is encoded cannot be looked at", async () => {
-    expect((await ask({ body: BODY }, post("{}", [...JSON_HEADERS, "Content-Encoding", "gzip"]))).violations).toEqual(["headers /content-encoding: may not be there: the body has to come as it is"]);
+  it("with a Content-Encoding is refused", async () => {
+    expect((await ask({ body: BODY }, post("{}", [...JSON_HEADERS, "Content-Encoding", "gzip"]))).violations).toEqual(["headers /content-encoding: is not allowed: send the body unencoded"]);
     expect((await ask({ body: BODY }, post('{"id":1}', [...JSON_HEADERS, "Content-Encoding", "identity"]))).reply).toBe(plainReply);
   });
 
-  it("is left alone, unread, where there is no schema for it", () => {
+  it("is not read without a schema for it", () => {
     const body = new PassThrough();
     const exchange = madeUpExchange(post(body));
     const { returned, forwarded } = exercise(instance(requestValidation, { query: true }), exchange);
@@ -119,13 +121,13 @@ describe("the body", () => {
     expect(body.readableFlowing).toBeNull();
   });
 
-  it("is told of with a bound, and the document says so", async () => {
+  it("gets a limited number of violations, and the problem document says so", async () => {
     const { problem, violations } = await ask({ body: { items: false } }, post(JSON.stringify(Array(1000).fill(0))));
     expect(violations.length).toBe(50);
     expect(problem!["detail"]).toMatch(/^The request has at least 50 violations/);
   });
 
-  it("that takes long to check lets the event loop turn meanwhile, and gets the same verdict", async () => {
+  it("that takes long to check does not block the event loop, and gets the same verdict", async () => {
     const schema = { items: { anyOf: [...Array<object>(12).fill({ type: "object" }), { type: "integer" }] } };
     const texts = [JSON.stringify(Array(100_000).fill(1)), JSON.stringify([...Array<unknown>(100_000).fill(1), "x"])];
     let turns = 0;
@@ -140,7 +142,7 @@ describe("the body", () => {
     expect(turns).toBeGreaterThan(80);
   });
 
-  it("is given up at a bound that does not grow with the body", { timeout: 60_000 }, async () => {
+  it("is given up at a limit that does not grow with the body", { timeout: 60_000 }, async () => {
     const schema = { items: { anyOf: [...Array<object>(50).fill({ type: "object" }), { type: "integer" }] } };
     const { violations } = await ask({ body: schema, max_bytes: 10_000_000 }, post(JSON.stringify(Array(2_000_000).fill(1))));
     expect(violations).toEqual(["body : takes too long to check"]);
@@ -165,14 +167,14 @@ describe("the body", () => {
 describe("max_bytes", () => {
   const config = { body: true, max_bytes: 10 };
 
-  it("413 at once by Content-Length, without reading", async () => {
+  it("refuses a longer Content-Length with 413 without reading", async () => {
     const body = new PassThrough();
     const { problem } = await ask(config, post(body, [...JSON_HEADERS, "Content-Length", "11"]));
     expect(problem).toMatchObject({ status: 413, code: "body_too_large", detail: "The request body may have 10 bytes." });
     expect(body.readableFlowing).toBeNull();
   });
 
-  it("413 with the first byte beyond, where the length is not said; the rest is left to the server", async () => {
+  it("refuses a body without a length with 413 at the first byte beyond the limit, and leaves the rest to the server", async () => {
     const body = new PassThrough();
     body.write('"123456789"');
     const { problem } = await ask(config, post(body));
@@ -180,11 +182,11 @@ describe("max_bytes", () => {
     expect([body.destroyed, body.isPaused(), body.listenerCount("data")]).toEqual([false, true, 0]);
   });
 
-  it("so many exactly are read", async () => {
+  it("accepts a body of exactly that length", async () => {
     expect((await through(config, post('"12345678"', [...JSON_HEADERS, "Content-Length", "10"]))).body!.toString()).toBe('"12345678"');
   });
 
-  it("503 when all bodies together would be too much, and room again after", async () => {
+  it("answers 503 while all bodies together are too long, and serves again afterwards", async () => {
     const large = { body: true, max_bytes: 67_108_864 };
     const middleware = instance(requestValidation, large);
     const waiting = Array.from({ length: 4 }, () => new PassThrough({ highWaterMark: 70_000_000 }));
@@ -202,7 +204,7 @@ describe("max_bytes", () => {
 });
 
 describe("a client", () => {
-  it("that waits for 100 Continue gets it, and the upstream is not asked for it again", async () => {
+  it("that waits for 100 Continue gets it, and the upstream does not get Expect", async () => {
     const informed: number[] = [];
     const call = new Call({ id: "r", remoteAddress: "", trustedRemote: false, startedAt: 0, inform: (status) => informed.push(status) });
     const { forwarded } = await through({ body: true }, post("1", [...JSON_HEADERS, "Expect", "100-continue", "X", "1"], { call }));
@@ -210,14 +212,14 @@ describe("a client", () => {
     expect(forwarded!.headers).toEqual([...JSON_HEADERS, "X", "1"]);
   });
 
-  it("that is refused for the length it announces is not told to go on", async () => {
+  it("that is refused for its Content-Length gets no 100 Continue", async () => {
     const informed: number[] = [];
     const call = new Call({ id: "r", remoteAddress: "", trustedRemote: false, startedAt: 0, inform: (status) => informed.push(status) });
     await ask({ body: true, max_bytes: 1 }, post(new PassThrough(), [...JSON_HEADERS, "Expect", "100-continue", "Content-Length", "2"], { call }));
     expect(informed).toEqual([]);
   });
 
-  it("that breaks off, or broke off before, is at fault, and nothing is forwarded", async () => {
+  it("that breaks off gets bad_request, and nothing is forwarded", async () => {
     for (const before of [true, false]) {
       const body = new PassThrough();
       if (before) body.destroy();
@@ -227,14 +229,14 @@ describe("a client", () => {
     }
   });
 
-  it("whose body meets a limit of the gateway's own is told of that one", async () => {
+  it("whose body exceeds a limit of the gateway gets the error of that limit", async () => {
     const body = new PassThrough();
     const { returned } = exercise(instance(requestValidation, { body: true }), madeUpExchange(post(body)));
     body.destroy(new Fault("body_too_large", "the body has more than 5 bytes"));
     await expect(returned).rejects.toMatchObject({ code: "body_too_large" });
   });
 
-  it("that sends nothing for a minute is cut off", async () => {
+  it("that sends nothing for a minute gets request_timeout", async () => {
     const clock = manualClock();
     const body = new PassThrough();
     const { returned } = exercise(instance(requestValidation, { body: true }, madeUpTools({ clock })), madeUpExchange(post(body)));
@@ -256,7 +258,7 @@ describe("the query", () => {
     additionalProperties: false,
   };
 
-  it.each(["?page=1", "?all=true&page=2&tag=1&tag=2&name=a+b%20c", "?page=1&", "?p%61ge=1&name=7"])("%s fits", async (text) => {
+  it.each(["?page=1", "?all=true&page=2&tag=1&tag=2&name=a+b%20c", "?page=1&", "?p%61ge=1&name=7"])("is accepted: %s", async (text) => {
     expect((await ask({ query }, { query: text })).reply).toBe(plainReply);
   });
 
@@ -273,7 +275,7 @@ describe("the query", () => {
     ["?page=1&a%2Fb=1&__proto__=1", ["query /a~1b: is not a known property", "query /__proto__: is not a known property"]],
     ["?page=%zz", ["query : is not percent-encoded in UTF-8"]],
     ["?page=1&x=%ff", ["query : is not percent-encoded in UTF-8"]],
-  ])("%s does not", async (text, expected) => {
+  ])("is refused: %s", async (text, expected) => {
     expect((await ask({ query }, { query: text })).violations).toEqual(expected);
   });
 });
@@ -281,11 +283,11 @@ describe("the query", () => {
 describe("the headers", () => {
   const headers = { properties: { "x-tenant": { type: "string", pattern: "^[a-z]+$" }, "x-level": { type: "integer" }, "x-tag": { type: "array", maxItems: 2 } }, required: ["x-tenant"] };
 
-  it("in any case, others beside them", async () => {
+  it("are accepted in any case of letters, with others beside them", async () => {
     expect((await ask({ headers }, { headers: ["Host", "a", "X-Tenant", "acme", "X-LEVEL", "3", "x-tag", "a", "X-Tag", "b"] })).reply).toBe(plainReply);
   });
 
-  it("that do not fit", async () => {
+  it("are refused with all violations", async () => {
     const sent = ["x-tenant", "Acme", "x-level", "high", "x-tag", "a", "x-tag", "b", "x-tag", "c"];
     expect((await ask({ headers }, { headers: sent })).violations).toEqual([
       "headers /x-tenant: does not match the pattern ^[a-z]+$",
@@ -296,7 +298,7 @@ describe("the headers", () => {
     expect((await ask({ headers }, { headers: [] })).violations).toEqual(["headers /x-tenant: is required"]);
   });
 
-  it("have a host over HTTP/2 too, where no line says it", async () => {
+  it("include the host over HTTP/2", async () => {
     const host = { properties: { host: { const: "a.example" } }, required: ["host"] };
     expect((await ask({ headers: host }, { headers: [], authority: "a.example" })).reply).toBe(plainReply);
     expect((await ask({ headers: host }, { headers: ["Host", "b.example"], authority: "a.example" })).violations).toEqual(['headers /host: expected "a.example"']);
@@ -304,7 +306,7 @@ describe("the headers", () => {
   });
 });
 
-it("all three are told of together, and the request passes unchanged when they fit", async () => {
+it("reports violations of query, headers and body together, and passes a valid request on unchanged", async () => {
   const config = { body: BODY, query: { required: ["a"] }, headers: { required: ["x-a"] } };
   expect((await ask(config, post("{}"))).violations).toEqual(["query /a: is required", "headers /x-a: is required", "body /id: is required"]);
   const { forwarded } = await through(config, post('{"id":1}', [...JSON_HEADERS, "X-A", "1"], { query: "?a=%7e" }));
@@ -329,10 +331,22 @@ describe("configuration", () => {
     expect(issues[0]).toMatch(message);
   });
 
-  it("no query is asked for as it says", async () => {
+  it("maxProperties 0 allows no query", async () => {
     const query = { maxProperties: 0 };
     expect((await ask({ query }, { query: "" })).reply).toBe(plainReply);
     expect((await ask({ query }, { query: "?a" })).violations).toEqual(["query : expected at most 0 properties"]);
+  });
+
+  it("a schema is shown as it is written", () => {
+    const body = { $ref: "#/$defs/node", $defs: { node: { type: "object", enum: [null, 1.5, { a: [true] }] } } };
+    expect(requestValidation.schema.show(nodeFrom({ body }))).toMatchObject({ body });
+  });
+
+  it("an error is reported where it stands in the text: an unknown keyword at its name, a wrong value at the value", () => {
+    const issues: { position: unknown }[] = [];
+    const { node } = parseJson('{"body": {\n "tpye": "string",\n "minLength": -1 } }');
+    expect(requestValidation.schema.check(node!, [], { issues, sources: {} } as never)).toBe(INVALID);
+    expect(issues.map(({ position }) => position)).toEqual([{ line: 2, column: 2 }, { line: 3, column: 15 }]);
   });
 
   it("max_bytes is 1 MiB unless given", () => {

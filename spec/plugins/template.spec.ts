@@ -22,7 +22,7 @@ const inHeader = (text: string, parts?: Partial<ExchangeParts>, environment?: Re
 const inLocation = (text: string, parts?: Partial<ExchangeParts>) => rendered(location, text, parts);
 const claims = (values: Record<string, unknown>) => ({ claims: values });
 
-describe("what a value may name", () => {
+describe("placeholders", () => {
   it.each<[string, string]>([
     ["plain", "plain"],
     ["{id}", "42"],
@@ -44,7 +44,7 @@ describe("what a value may name", () => {
     expect(inHeader(text, { params: { id: "42" }, identity: "alice", claims: values, authority: "gateway.example:8008" })).toBe(expected);
   });
 
-  it.each(["{id}", "${claim.sub}", "${claim.a.b}", "${caller.id}", "${claim.constructor}", "${claim.__proto__.x}", "{constructor}"])("%s is empty where it is not there", (text) => {
+  it.each(["{id}", "${claim.sub}", "${claim.a.b}", "${caller.id}", "${claim.constructor}", "${claim.__proto__.x}", "{constructor}"])("an absent %s is empty", (text) => {
     expect(inHeader(text, claims({ a: null }))).toBe("");
     expect(inHeader(text)).toBe("");
   });
@@ -52,16 +52,16 @@ describe("what a value may name", () => {
   it.each([
     ['{"a":{"b":1}} {} {a b} $5 {1}', '{"a":{"b":1}} {} {a b} $5 {1}'],
     ["{{id}} $${request.id}", "{id} ${request.id}"],
-  ])("braces around anything but a name are text, and doubled ones stand for themselves: %s", (text, expected) => {
+  ])("braces around anything but a name are text, and doubled ones stand for single ones: %s", (text, expected) => {
     expect(inHeader(text, { params: { id: "42" } })).toBe(expected);
   });
 
-  it("what references stand for is not looked into again", () => {
+  it("placeholders in the values of references are plain text", () => {
     expect(inHeader("${env:A}-${file:/b}-{id}", { params: { id: "42" } }, { A: "{id}${request.id}${nothing}" })).toBe("{id}${request.id}${nothing}-from a file-42");
   });
 });
 
-describe("what comes from outside is made safe", () => {
+describe("values of requests are escaped", () => {
   it("in a header: no line breaks or control characters, UTF-8, no blanks around it", () => {
     expect(inHeader("${claim.sub}", claims({ sub: " a\r\nX-Admin: 1\0\x7f\tb " }))).toBe("a??X-Admin: 1??\tb");
     expect(inHeader("ü ${claim.sub}", claims({ sub: "Jürgen Ж \ud800" }))).toBe(Buffer.from("ü Jürgen Ж \ufffd").toString("latin1"));
@@ -70,7 +70,7 @@ describe("what comes from outside is made safe", () => {
     expect(inHeader("${claim.sub}", claims({ sub: "voilà " }))).toBe(Buffer.from("voilà").toString("latin1"));
   });
 
-  it("in a location: claims percent-encoded, parameters as they matched", () => {
+  it("in a location: claims are percent-encoded, parameters stay as they matched", () => {
     expect(inLocation("/u/${claim.sub}?n=${claim.name}", claims({ sub: "../a/b?c#d", name: "a&b=c\r\nX: é" }))).toBe("/u/..%2Fa%2Fb%3Fc%23d?n=a%26b%3Dc%0D%0AX%3A%20%C3%A9");
     expect(inLocation("/new/{rest}", { params: { rest: "a%20b/c;d=1&e" } })).toBe("/new/a%20b/c;d=1&e");
     expect(inLocation("/new?id={id}", { params: { id: "a&admin=1+2;%20" } })).toBe("/new?id=a%26admin%3D1%2B2%3B%20");
@@ -78,19 +78,19 @@ describe("what comes from outside is made safe", () => {
     expect(inLocation("/{x}", { params: { x: 'a"<>\\^`{|}é\r\n' } })).toBe("/a%22%3C%3E%5C%5E%60%7B%7C%7D%E9%0D%0A");
   });
 
-  it("a parameter that is not there leaves no second slash in front, behind which a host would be read", () => {
+  it("in a location: an absent parameter leaves no second slash in front, after which a host would be read", () => {
     expect(inLocation("/{x}/{y}", { params: { y: "evil.example" } })).toBe("/evil.example");
     expect(inLocation("/{x}//{y}", { params: { y: "evil.example" } })).toBe("/evil.example");
   });
 
-  it("a location on the host that was asked for, without its port", () => {
+  it("in a location: the requested host comes without its port", () => {
     expect(inLocation("https://${request.host}${request.path}", { authority: "shop.example:8008", path: "/a/b" })).toBe("https://shop.example/a/b");
     expect(inLocation("https://${request.host}:8443/", { authority: "[2001:db8::1]:80" })).toBe("https://[2001:db8::1]:8443/");
     expect(inLocation("${request.path}/", { path: "/a" })).toBe("/a/");
     expect(inLocation("//other.example${request.path}", { path: "/a" })).toBe("//other.example/a");
   });
 
-  it("no header value ever breaks a line, and no location ever changes its host, whatever a claim or parameter holds", () => {
+  it("so that no claim or parameter breaks a header line or changes the host of a location", () => {
     const from = random(7);
     const nasty = () => from.list(0, 8, () => from.pick(["/", "\\", "\r", "\n", "\0", "@", ":", "?", "#", "..", "evil.example", "%2F", "é", "\ud800", "\t", " "])).join("");
     for (let i = 0; i < 2_000; i++) {
@@ -113,7 +113,7 @@ describe("configuration", () => {
     ["${claim.}", /is not known here/],
     ["${request.id", /a placeholder that begins with \$\{ lacks its closing brace/],
     ["${env:NOPE}", /\$\{env:NOPE\} cannot be resolved/],
-    ["{rest*}", /\{rest\*\} is spelt \{rest\} here/],
+    ["{rest*}", /\{rest\*\} is written \{rest\} here/],
     ["a\nb", /holds a control character or line break/],
   ])("%j is an error", (text, message) => {
     const { issues } = checked(header, text);
@@ -148,13 +148,13 @@ describe("configuration", () => {
     expect(issues[0]).toMatch(message);
   });
 
-  it("never tells a secret", () => {
+  it("never shows a secret in an error", () => {
     const context = { issues: [] as { message: string }[], sources: { environment: { A: "s3cret\n" }, readFile: () => "", folder: "/" } };
     expect(header.check(nodeFrom("x ${env:A}"), [], context as never)).toBe(INVALID);
     expect(context.issues.map(({ message }) => message)).toEqual(["what the reference stands for does not fit here"]);
   });
 
-  it("shows as it was written", () => {
+  it("is shown as it was written", () => {
     expect(header.show(nodeFrom("x ${env:A} {id}"))).toBe("x ${env:A} {id}");
   });
 });
@@ -179,19 +179,19 @@ describe("the parameters of a route", () => {
     return loaded.ok ? "" : formatIssues(loaded.issues);
   };
 
-  it("are known at the route: those of base_path and path, however they are written", () => {
+  it("are checked for a plugin of a route: those of base_path and path, in every notation", () => {
     expect(issues("{tenant} {item_id} {rest}", "route")).toBe("");
     expect(issues("{other}", "route")).toMatch(/plugins\[0\]\.config\.v +\{other\} is no placeholder of this route's path \(it has \{tenant\}, \{item_id\}, \{rest\}; write \{\{other\}\}/);
     expect(issues("{itemid}", "route")).toMatch(/did you mean \{item_id\}\?/);
   });
 
-  it("are not known further out, where they may be missing", () => {
+  it("are not checked for plugins of a service or all services", () => {
     expect(issues("{item}", "service")).toBe("");
     expect(issues("{item}", "global")).toBe("");
   });
 });
 
-it("an exchange is left as it was", () => {
+it("does not change the exchange", () => {
   const exchange = madeUpExchange({ params: { id: "1" } });
   const before = { ...exchange };
   const template = checked(header, "{id}${request.id}").value!;

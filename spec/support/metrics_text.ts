@@ -1,6 +1,5 @@
 /**
- * Reads Prometheus' text format 0.0.4 and OpenMetrics 1.0 strictly: whatever either of them forbids is thrown as an error that names
- * the line. What the figures should be is the specs' affair.
+ * Reads Prometheus' text format 0.0.4 strictly: throws an error that names the line for whatever the format forbids.
  */
 
 export interface ReadSample {
@@ -40,13 +39,10 @@ export class ReadMetrics {
 const NAME = /^[a-zA-Z_:][a-zA-Z0-9_:]*/;
 const LABEL = /^([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\["\\n])*)"/;
 const NUMBER = /^(?:[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?|[+-]Inf|NaN)$/i;
-const SUFFIXES: Readonly<Record<string, readonly string[]>> = { histogram: ["_bucket", "_sum", "_count"], info: ["_info"], counter: ["_total"] };
 
-export function readMetrics(text: string, format: "prometheus" | "openmetrics"): ReadMetrics {
-  const isOpen = format === "openmetrics";
+export function readMetrics(text: string): ReadMetrics {
   if (text === "" || !text.endsWith("\n")) throw new Error("the last line has no end");
   const lines = text.slice(0, -1).split("\n");
-  if (isOpen && lines.pop() !== "# EOF") throw new Error("the last line is not # EOF");
   const families = new Map<string, ReadFamily>();
   const seen = new Set<string>();
   let pending: { name: string; help?: string; type?: string } | null = null;
@@ -67,11 +63,10 @@ export function readMetrics(text: string, format: "prometheus" | "openmetrics"):
       }
       const key = keyword === "HELP" ? "help" : "type";
       if (pending[key] !== undefined) fail("told twice");
-      if (key === "help" && !(isOpen ? /^(?:[^\\"]|\\[\\n"])*$/ : /^(?:[^\\]|\\[\\n])*$/).test(rest)) fail("help that is not rightly escaped");
-      if (key === "type" && !(isOpen ? /^(?:counter|gauge|histogram|info)$/ : /^(?:counter|gauge|histogram)$/).test(rest)) fail("no type");
+      if (key === "help" && !/^(?:[^\\]|\\[\\n])*$/.test(rest)) fail("help that is not rightly escaped");
+      if (key === "type" && !/^(?:counter|gauge|histogram)$/.test(rest)) fail("no type");
       pending[key] = rest;
       if (pending.help === undefined || pending.type === undefined) return;
-      if (isOpen && /_(?:total|info|created|bucket|count|sum)$/.test(name)) fail("a family's name with the end of a sample's");
       family = { name, type: pending.type, help: pending.help, samples: [] };
       families.set(name, family);
       pending = null;
@@ -79,12 +74,11 @@ export function readMetrics(text: string, format: "prometheus" | "openmetrics"):
     }
     if (family === null || pending !== null) return fail("a sample without HELP and TYPE");
     const { sample, end } = readSample(line, fail);
-    const suffixes = family.type === "histogram" ? SUFFIXES.histogram! : isOpen ? (SUFFIXES[family.type] ?? [""]) : [""];
+    const suffixes = family.type === "histogram" ? ["_bucket", "_sum", "_count"] : [""];
     if (!suffixes.some((suffix) => sample.name === family!.name + suffix)) fail(`not of the family ${family.name}`);
-    if (!isOpen && family.type === "counter" && !sample.name.endsWith("_total")) fail("a counter without _total");
+    if (family.type === "counter" && !sample.name.endsWith("_total")) fail("a counter without _total");
     if (family.type === "counter" && !(sample.value >= 0 && Number.isFinite(sample.value))) fail("a counter is a number from 0 on");
     if (sample.name.endsWith("_bucket") === (sample.labels.le === undefined)) fail("le is there for buckets alone");
-    if (isOpen && /^\d+$/.test(sample.labels.le ?? "")) fail("a bound without a fraction");
     const series = JSON.stringify([sample.name, Object.entries(sample.labels).sort()]);
     if (seen.has(series)) fail("the same series for the second time");
     seen.add(series);

@@ -1,22 +1,23 @@
 /**
- * How a JSON Schema is run over a value: what is found, how much work it may take, and the pauses in which the event loop serves others. What
- * a schema asks for is `json_schema.ts`.
+ * One run of a compiled JSON Schema over a value: the violations found, the steps left, and the pauses in which the event loop serves others.
  */
 import type { NextTimeSlice } from "../base/time_slices.ts";
 import type { Meter } from "./linear_pattern.ts";
 
-export interface Violation {
-  /** A JSON Pointer (RFC 6901); "" is the whole. */
+interface Violation {
+  /** The part of the request, as in `Run.part`. */
+  readonly in: string;
+  /** JSON Pointer (RFC 6901); "" is the whole value. */
   readonly at: string;
   readonly message: string;
 }
 
 export type Check = (value: unknown, at: string, run: Run) => Done;
 
-/** Nothing, or a promise of the end where the work has had to pause. */
+/** Undefined when finished; a promise if the work had to pause. */
 export type Done = void | Promise<void>;
 
-/** The work that one request may cause: in all, and before the next pause. A step takes some 20 to 100 nanoseconds. */
+/** The budget of one request: steps in all, and steps before the next pause. A step takes 20 to 100 nanoseconds. */
 export class Work implements Meter {
   readonly #nextSlice: NextTimeSlice;
   readonly #sliceSteps: number;
@@ -40,7 +41,6 @@ export class Work implements Meter {
     return this.#slice <= 0;
   }
 
-  /** Resolves when the work may go on. */
   async pause(): Promise<void> {
     await this.#nextSlice();
     this.#slice = this.#sliceSteps;
@@ -49,17 +49,19 @@ export class Work implements Meter {
 
 /** One or two milliseconds. */
 const SLICE_STEPS = 25_000;
-/** What cannot pause: one value that is written out to be compared, the names of one object. */
+/** For work that cannot pause: writing out one value to compare it, listing the names of one object. */
 const MOST_OVERRUN = 500_000;
 
-/** One look at one request, or at one form of a value: what is wrong with it so far. */
+/** Collects the violations of one value. */
 export class Run {
+  /** Names what is being checked in the violations that are added. */
+  part = "";
   readonly work: Work;
   readonly #most: number;
   readonly #violations: Violation[] | null;
   #found = 0;
 
-  /** "count": nobody asks what is wrong, only whether anything is. */
+  /** `most`: violations after which the run ends. "count": they are counted only. */
   constructor(most: number, work: Work, what: "list" | "count" = "list") {
     this.#most = most;
     this.work = work;
@@ -78,13 +80,24 @@ export class Run {
     this.work.spend(steps);
   }
 
+  /** Spends steps for looking at a value: more for long texts and arrays. */
+  spendOn(value: unknown): void {
+    this.work.spend(typeof value === "string" || Array.isArray(value) ? 1 + (value.length >> 4) : 1);
+  }
+
+  namesOf(value: object): string[] {
+    const names = Object.keys(value);
+    for (const name of names) this.spendOn(name);
+    return names;
+  }
+
   add(at: string, message: string): void {
     if (this.isFull) return;
     this.#found++;
-    this.#violations?.push({ at: at.length > MAX_POINTER ? `${at.slice(0, MAX_POINTER)}…` : at, message });
+    this.#violations?.push({ in: this.part, at: at.length > MAX_POINTER ? `${at.slice(0, MAX_POINTER)}…` : at, message });
   }
 
-  /** Whether the value fits, without a word about why not. */
+  /** Whether the value fits; its violations are not reported. */
   fits(check: Check, value: unknown): boolean | Promise<boolean> {
     const attempt = new Run(1, this.work, "count");
     const done = check(value, "", attempt);
@@ -92,12 +105,12 @@ export class Run {
   }
 }
 
-/** Thrown where a value would take longer to check than anything of its length should. */
+/** Thrown when the steps are used up. */
 export class TooMuchWork extends Error {}
 
 const MAX_POINTER = 500;
 
-/** Does `step` for 0, 1, 2, … up to `count`, one after the other, until the run is full. */
+/** Calls `step` for 0, 1, … `count` − 1 in turn, until the run is full. */
 export function eachOf(count: number, run: Run, step: (i: number) => Done, from = 0): Done {
   for (let i = from; i < count && !run.isFull; i++) {
     const done = step(i);
@@ -105,7 +118,7 @@ export function eachOf(count: number, run: Run, step: (i: number) => Done, from 
   }
 }
 
-/** How many of 0, 1, 2, … below `count` pass; stops at `enough`. */
+/** How many of 0, 1, … `count` − 1 pass; stops at `enough`. */
 export function countOf(count: number, enough: number, passes: (i: number) => boolean | Promise<boolean>, from = 0, found = 0): number | Promise<number> {
   for (let i = from; i < count && found < enough; i++) {
     const passed = passes(i);
@@ -115,7 +128,7 @@ export function countOf(count: number, enough: number, passes: (i: number) => bo
   return found;
 }
 
-/** Goes on with a result that may have to be waited for. */
+/** Passes on a result that may be a promise. */
 export function andThen<T>(result: T | Promise<T>, next: (result: T) => Done): Done {
   return result instanceof Promise ? result.then(next) : next(result);
 }

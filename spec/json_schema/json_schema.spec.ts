@@ -1,15 +1,16 @@
 import { describe, expect, it } from "vitest";
-import { nodeFrom } from "../../lib/config/json.ts";
-import { Run, TooMuchWork, Work } from "../../lib/plugins/json_run.ts";
-import { jsonSchemaField, type CompiledSchema } from "../../lib/plugins/json_schema.ts";
-import { checked } from "../support/exercise.ts";
+import { formatPath } from "../../lib/config/json.ts";
+import { compileJsonSchema, Run, TooMuchWork, Work, type CompiledSchema } from "../../lib/json_schema/json_schema.ts";
 
-const field = jsonSchemaField("A schema.");
+function problems(schema: unknown): string[] {
+  const made = compileJsonSchema(schema);
+  return "check" in made ? [] : made.map(({ at, message }) => `${formatPath(at)}: ${message}`);
+}
 
 function compiled(schema: unknown): CompiledSchema {
-  const { value, issues } = checked(field, schema);
-  if (value === null) throw new Error(issues.join("\n"));
-  return value;
+  const made = compileJsonSchema(schema);
+  if (!("check" in made)) throw new Error(problems(schema).join("\n"));
+  return made;
 }
 
 function violations(schema: unknown, value: unknown, most = 50): string[] {
@@ -102,13 +103,13 @@ const CASES: readonly [schema: unknown, fits: readonly unknown[], not: readonly 
   [{ format: "uri" }, ["https://example.com/a?b#c", "urn:isbn:1", "mailto:a@b.c"], ["/a", "//a/b", "https://a b", "http://[", "a", "https://x/%zz"]],
 ];
 
-describe("a value fits, or does not", () => {
+describe("a schema accepts and refuses values", () => {
   it.each(CASES.map(([schema, fits, not]) => [JSON.stringify(schema), schema, fits, not] as const))("%s", (_text, schema, fits, not) => {
     for (const value of fits) expect([value, violations(schema, value)]).toEqual([value, []]);
     for (const value of not) expect([value, violations(schema, value).length > 0]).toEqual([value, true]);
   });
 
-  it.each(CASES.map(([schema, fits, not]) => [JSON.stringify(schema), schema, fits, not] as const))("with the same words when it is looked at in slices: %s", async (_text, schema, fits, not) => {
+  it.each(CASES.map(([schema, fits, not]) => [JSON.stringify(schema), schema, fits, not] as const))("with the same violations when the check pauses: %s", async (_text, schema, fits, not) => {
     for (const value of [...fits, ...not]) {
       const { found, pauses } = await violationsInSlices(schema, value);
       expect([value, found]).toEqual([value, violations(schema, value)]);
@@ -117,7 +118,7 @@ describe("a value fits, or does not", () => {
   });
 });
 
-describe("long work pauses", () => {
+describe("a long check pauses", () => {
   it.each<[string, unknown, unknown]>([
     ["items", { items: { type: "integer" } }, Array(100_000).fill(1)],
     ["items among forms", { items: { anyOf: [...Array<object>(12).fill({ type: "object" }), { type: "integer" }] } }, Array(10_000).fill(1)],
@@ -146,14 +147,14 @@ describe("long work pauses", () => {
     expect(longest).toBeLessThan(what === "members" || what === "names" ? 110_000 : 50_000);
   });
 
-  it("ends when the pause is refused", async () => {
+  it("and ends when the pause is rejected", async () => {
     const run = new Run(50, new Work(10_000_000, () => Promise.reject(new Error("enough"))));
     await expect(compiled({ items: { type: "integer" } }).check(Array(100_000).fill(1), run)).rejects.toThrow("enough");
   });
 });
 
-describe("everything that is wrong is told", () => {
-  it("each with its place and what was expected, never with the value", () => {
+describe("violations", () => {
+  it("have their place and what was expected, never the value", () => {
     const schema = {
       type: "object",
       properties: {
@@ -177,13 +178,13 @@ describe("everything that is wrong is told", () => {
     ]);
   });
 
-  it("of choices, how many fitted", () => {
+  it("of choices tell how many forms fit", () => {
     expect(violations({ anyOf: [{ type: "string" }, { type: "null" }] }, 1)).toEqual([": fits none of the 2 forms that are allowed"]);
     expect(violations({ oneOf: [true, true, false] }, 1)).toEqual([": fits 2 of the 3 forms of which it has to fit one"]);
     expect(violations({ not: {} }, 1)).toEqual([": has a form that is not allowed"]);
   });
 
-  it("up to a bound, and long names are cut", () => {
+  it("are limited in number, and long names are cut", () => {
     expect(violations({ items: false }, Array(1000).fill(0), 7).length).toBe(7);
     expect(violations(false, 1, 0)).toEqual([]);
     const [long] = violations({ additionalProperties: false }, { ["k".repeat(5_000)]: 1 });
@@ -191,10 +192,10 @@ describe("everything that is wrong is told", () => {
   });
 });
 
-describe("what a schema asks for takes bounded work", () => {
+describe("the work for a value is bounded", () => {
   const work = (schema: unknown, value: unknown, left: number) => new Promise((resolve) => resolve(compiled(schema).check(value, new Run(50, workFor(left)))));
 
-  it("choices within choices that multiply at each level are given up", async () => {
+  it("so choices within choices that multiply at each level are given up", async () => {
     const doubling = { $ref: "#/$defs/a", $defs: { a: { anyOf: [{ items: { $ref: "#/$defs/a" }, maxItems: 0 }, { items: { $ref: "#/$defs/a" }, minItems: 5 }, { type: "string" }] } } };
     const both = { $ref: "#/$defs/a", $defs: { a: { oneOf: [{ items: { $ref: "#/$defs/a" } }, { items: { $ref: "#/$defs/a" } }] } } };
     let nested: unknown = [];
@@ -203,13 +204,13 @@ describe("what a schema asks for takes bounded work", () => {
     await work(doubling, nested, 100_000).catch((error: unknown) => expect(error).toBeInstanceOf(TooMuchWork));
   });
 
-  it("what cannot pause is given up sooner: one huge value that is compared with others", async () => {
+  it("and sooner for work that cannot pause, such as comparing one huge value", async () => {
     await expect(work({ uniqueItems: true }, [Array(600_000).fill(1), 2], 10_000_000)).rejects.toBeInstanceOf(TooMuchWork);
     await work({ uniqueItems: true }, [Array(100_000).fill(1), 2], 10_000_000);
     await work({ enum: [[1, [2]]] }, Array(600_000).fill(1), 100_000);
   });
 
-  it("so are long texts under a pattern of many ways, and large values that are compared", async () => {
+  it("for long texts under a complex pattern, and for large values that are compared", async () => {
     await expect(work({ pattern: "(a|b|c|[a-z]|\\w){50}!" }, "a".repeat(10_000), 100_000)).rejects.toBeInstanceOf(TooMuchWork);
     await expect(work({ uniqueItems: true }, Array.from({ length: 1_000 }, (_, i) => [i]), 100)).rejects.toBeInstanceOf(TooMuchWork);
   });
@@ -222,34 +223,34 @@ describe("what a schema asks for takes bounded work", () => {
     ["names that are counted", { minProperties: 1 }, Object.fromEntries(Array.from({ length: 5_000 }, (_, i) => [`k${i}`, i]))],
     ["numbers whose digits are divided", { items: { multipleOf: 0.5 } }, Array(300).fill(1e308)],
     ["items that are gone through", { items: true }, Array(100_000).fill(0)],
-  ])("what is long costs more at every look: %s", async (_what, schema, value) => {
+  ])("long values cost more steps: %s", async (_what, schema, value) => {
     await expect(work(schema, value, 5_000)).rejects.toBeInstanceOf(TooMuchWork);
     await work(schema, value, 25_000);
   });
 
-  it("a thousand objects need a few steps each", async () => {
+  it("and a thousand objects need a few steps each", async () => {
     await work({ items: { type: "object", properties: { id: { type: "integer" } } } }, Array.from({ length: 1_000 }, (_, id) => ({ id })), 3_100);
   });
 });
 
-describe("shapes, for texts", () => {
-  it("are what properties say of their types, through references", () => {
-    const { shapeOf } = compiled({ $ref: "#/$defs/q", $defs: { q: { properties: { n: { $ref: "#/$defs/n" }, l: { type: "array", items: { $ref: "#/$defs/n" } } }, additionalProperties: { type: "boolean" } }, n: { type: ["integer", "null"] } } });
-    expect(shapeOf("n")).toEqual({ types: ["integer", "null"], itemTypes: null });
-    expect(shapeOf("l")).toEqual({ types: ["array"], itemTypes: ["integer", "null"] });
-    expect(shapeOf("x")).toEqual({ types: ["boolean"], itemTypes: null });
-    expect(compiled(true).shapeOf("x")).toEqual({ types: null, itemTypes: null });
+describe("the types that a schema states for a property", () => {
+  it("come from properties, through references", () => {
+    const { typesOf } = compiled({ $ref: "#/$defs/q", $defs: { q: { properties: { n: { $ref: "#/$defs/n" }, l: { type: "array", items: { $ref: "#/$defs/n" } } }, additionalProperties: { type: "boolean" } }, n: { type: ["integer", "null"] } } });
+    expect(typesOf("n")).toEqual({ types: ["integer", "null"], itemTypes: null });
+    expect(typesOf("l")).toEqual({ types: ["array"], itemTypes: ["integer", "null"] });
+    expect(typesOf("x")).toEqual({ types: ["boolean"], itemTypes: null });
+    expect(compiled(true).typesOf("x")).toEqual({ types: null, itemTypes: null });
   });
 
-  it("beside a reference, under patterns, and in each of allOf, in a circle too", () => {
-    const { shapeOf } = compiled({
+  it("come from beside a reference, from patterns and from each of allOf, also in a circle", () => {
+    const { typesOf } = compiled({
       $ref: "#/$defs/common",
       properties: { page: { $ref: "#/$defs/least", type: "integer" } },
       allOf: [{ properties: { size: { allOf: [{ type: "number" }] } } }, { patternProperties: { "^is_": { type: "boolean" } } }],
       additionalProperties: { type: "array", items: { allOf: [{ type: "integer" }] } },
       $defs: { common: { properties: { all: { type: "boolean" }, self: { $ref: "#" } } }, least: { minimum: 1 } },
     });
-    expect(["page", "all", "size", "is_new", "self", "x"].map(shapeOf).map(({ types, itemTypes }) => [types, itemTypes])).toEqual([
+    expect(["page", "all", "size", "is_new", "self", "x"].map(typesOf).map(({ types, itemTypes }) => [types, itemTypes])).toEqual([
       [["integer"], null],
       [["boolean"], null],
       [["number"], null],
@@ -262,9 +263,9 @@ describe("shapes, for texts", () => {
 
 describe("configuration", () => {
   it.each<[unknown, RegExp]>([
-    [1, /expected a JSON Schema, found 1/],
-    [{ tpye: "string" }, /^tpye: is no keyword that is known here; did you mean "type"\?/],
-    [{ properties: { a: { unevaluatedProperties: false } } }, /^properties\.a\.unevaluatedProperties: is no keyword that is known here/],
+    [1, /expected a schema: an object, true or false, found 1/],
+    [{ tpye: "string" }, /^tpye: is not a known keyword; did you mean "type"\?/],
+    [{ properties: { a: { unevaluatedProperties: false } } }, /^properties\.a\.unevaluatedProperties: is not a known keyword/],
     [{ type: "int" }, /^type: expected one of null, boolean, integer, number, string, array, object, found "int"/],
     [{ type: ["string", 1] }, /^type\[1\]: expected one of/],
     [{ type: [] }, /^type: expected at least one type/],
@@ -278,6 +279,10 @@ describe("configuration", () => {
     [{ properties: { a: 1 } }, /^properties\.a: expected a schema: an object, true or false, found 1/],
     [{ items: [{}] }, /^items: expected a schema/],
     [{ prefixItems: [] }, /^prefixItems: expected an array with at least one schema/],
+    [{ prefixItems: {}, items: true }, /^prefixItems: expected an array with at least one schema/],
+    [{ properties: { a: true }, patternProperties: [] }, /^patternProperties: expected an object of schemas/],
+    [{ contains: {}, minContains: "1" }, /^minContains: expected an integer ≥ 0/],
+    [{ type: [["string"]] }, /^type\[0\]: expected one of/],
     [{ anyOf: {} }, /^anyOf: expected an array with at least one schema/],
     [{ pattern: "(" }, /^pattern: the pattern is no regular expression/],
     [{ pattern: "(?=a)" }, /^pattern: the pattern looks ahead or behind/],
@@ -292,20 +297,15 @@ describe("configuration", () => {
     [{ $defs: { a: { anyOf: [{ $ref: "#/$defs/b" }] }, b: { not: { $ref: "#/$defs/a" } } } }, /leads in a circle: #\/\$defs\/a/],
     [{ $defs: { a: { type: "x" } } }, /^\$defs\.a\.type: expected one of/],
     [{ $defs: [] }, /^\$defs: expected an object of schemas/],
-    [{ properties: { a: { $defs: {} } } }, /^properties\.a\.\$defs: stands at the top of a schema only/],
-    [{ $schema: "http://json-schema.org/draft-07/schema#" }, /^\$schema: is not that of draft 2020-12/],
+    [{ properties: { a: { $defs: {} } } }, /^properties\.a\.\$defs: is allowed only at the top of a schema/],
+    [{ $schema: "http://json-schema.org/draft-07/schema#" }, /^\$schema: has to name draft 2020-12/],
   ])("%j is an error", (schema, message) => {
-    const { issues } = checked(field, schema);
-    expect(issues.length).toBe(1);
-    expect(issues[0]).toMatch(message);
+    expect(problems(schema).length).toBe(1);
+    expect(problems(schema)[0]).toMatch(message);
   });
 
-  it("annotations say nothing, and all errors are told at once", () => {
-    expect(checked(field, { $schema: "https://json-schema.org/draft/2020-12/schema", $comment: "c", title: "t", description: "d", default: 1, examples: [1], deprecated: true, readOnly: true, writeOnly: false }).issues).toEqual([]);
-    expect(checked(field, { type: "x", properties: { a: { minimum: "1" } }, foo: 1 }).issues.length).toBe(3);
-  });
-
-  it("is shown as it is written", () => {
-    expect(field.show(nodeFrom(tree))).toEqual(tree);
+  it("annotations are accepted, and all errors are reported at once", () => {
+    expect(problems({ $schema: "https://json-schema.org/draft/2020-12/schema", $comment: "c", title: "t", description: "d", default: 1, examples: [1], deprecated: true, readOnly: true, writeOnly: false })).toEqual([]);
+    expect(problems({ type: "x", properties: { a: { minimum: "1" } }, foo: 1 }).length).toBe(3);
   });
 });

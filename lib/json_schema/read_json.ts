@@ -1,15 +1,15 @@
 /**
- * Reads JSON that clients send (RFC 8259), and refuses what two readers would read in two ways: bytes that are no UTF-8, duplicate keys,
- * nesting without end. What the value has to be is `json_schema.ts`.
+ * Reads JSON from clients (RFC 8259), and refuses what two readers could read differently: invalid UTF-8, duplicate keys, deep nesting.
  */
+import { pointerStep } from "./values.ts";
 
-export type Read = { readonly value: unknown } | { readonly at: string; readonly problem: string };
+type Refused = { readonly at: string; readonly problem: string };
 
-/** Deeper values are refused: many readers have an end of their own, and some crash there. */
+/** Other readers have limits of their own, and some crash beyond them. */
 const MAX_DEPTH = 100;
 
-/** Yields now and then where the text is long, so that its reader can pause; returns what was read. */
-export function* readJson(bytes: Buffer): Generator<void, Read> {
+/** Yields after each millisecond or so of work, so that the caller can pause. */
+export function* readJson(bytes: Buffer): Generator<void, { readonly value: unknown } | Refused> {
   let text: string;
   try {
     text = UTF8.decode(bytes);
@@ -22,21 +22,21 @@ export function* readJson(bytes: Buffer): Generator<void, Read> {
   } catch {
     return { at: "", problem: "is not JSON" };
   }
-  return (yield* doubt(text)) ?? { value };
+  return (yield* ambiguity(text)) ?? { value };
 }
 
-/** A byte order mark stays, and is no JSON then. */
+/** Keeps a byte order mark, which JSON does not allow. */
 const UTF8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 interface Level {
-  /** Keys of the object so far; null in an array. */
+  /** Keys of the object so far; null for an array. */
   readonly keys: Set<string> | null;
-  /** The key or index that is being read. */
+  /** The current key or index. */
   at: string | number;
 }
 
-/** One pass over text that is known to be JSON. */
-function* doubt(text: string): Generator<void, { readonly at: string; readonly problem: string } | null> {
+/** One pass over text that is valid JSON. */
+function* ambiguity(text: string): Generator<void, Refused | null> {
   const levels: Level[] = [];
   let awaitsKey = false;
   let pauseAt = PAUSE_CHARACTERS;
@@ -55,7 +55,7 @@ function* doubt(text: string): Generator<void, { readonly at: string; readonly p
         const key = raw.includes("\\") ? (JSON.parse(text.slice(start, i + 1)) as string) : raw;
         const level = levels.at(-1)!;
         level.at = key;
-        if (level.keys!.has(key)) return { at: pointer(levels), problem: "stands there twice" };
+        if (level.keys!.has(key)) return { at: pointer(levels), problem: "is a duplicate key" };
         level.keys!.add(key);
         break;
       }
@@ -83,7 +83,7 @@ function* doubt(text: string): Generator<void, { readonly at: string; readonly p
   return null;
 }
 
-/** Between two pauses: about a millisecond. */
+/** About a millisecond. */
 const PAUSE_CHARACTERS = 65_536;
 
 function closingQuote(text: string, opening: number): number {
@@ -95,10 +95,5 @@ function closingQuote(text: string, opening: number): number {
 }
 
 function pointer(levels: readonly Level[]): string {
-  return levels.map(({ at }) => `/${typeof at === "number" ? at : escaped(at)}`).join("");
-}
-
-/** One step of a JSON Pointer (RFC 6901 §3). */
-export function escaped(name: string): string {
-  return name.includes("~") || name.includes("/") ? name.replaceAll("~", "~0").replaceAll("/", "~1") : name;
+  return levels.map(({ at }) => `/${typeof at === "number" ? at : pointerStep(at)}`).join("");
 }

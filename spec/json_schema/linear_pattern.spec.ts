@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { linearPattern } from "../../lib/plugins/linear_pattern.ts";
+import { linearPattern } from "../../lib/json_schema/linear_pattern.ts";
 import { random } from "../support/random.ts";
 
 const free = { spend() {}, isDue: false, pause: () => Promise.resolve() };
@@ -10,7 +10,7 @@ function test(source: string, text: string): boolean | Promise<boolean> {
   return made.test(text, free);
 }
 
-describe("it matches what Node's own engine matches", () => {
+describe("a linear pattern matches what Node's engine matches", () => {
   it.each([
     "", "a", "^a$", "^$", "a|b", "^(a|bc)+$", "a*b", "a+?b", "^a{2,3}$", "^a{2}$", "^a{2,}$", "^a{0}$", "(?:ab)*c", "(?<name>ab)c", "[a-c]x", "[^a-c]", "[\\]a]", "\\d+", "\\w\\s\\S",
     "\\bfoo\\b", "\\Boo", "^\\p{L}+$", "^\\P{L}+$", "\\u{1F600}", "^.$", "^..$", "\\x41", "\\u0042", "\\.", "\\/", "\\n", "^(a*)*$", "(a|aa)+$", "^(?:a?){5}a{5}$", "(|a)b", "a**".slice(0, 2), "[.]", "^[\\d-]+$", "\\cJ", "^[A-Z]{3}-\\d{1,4}$",
@@ -19,7 +19,7 @@ describe("it matches what Node's own engine matches", () => {
     for (const text of texts) expect([text, test(source, text)]).toEqual([text, new RegExp(source, "u").test(text)]);
   });
 
-  it("whatever is put together from these parts", () => {
+  it("for random combinations of operators", () => {
     const from = random(11);
     const atom = (depth: number): string => {
       const quantifier = from.pick(["", "", "", "*", "+", "?", "{2}", "{0,2}", "{1,}", "*?"]);
@@ -35,7 +35,7 @@ describe("it matches what Node's own engine matches", () => {
   });
 });
 
-describe("it takes time in proportion to the text", () => {
+describe("a linear pattern takes time in proportion to the text", () => {
   it.each(["^(a+)+$", "^(a|aa)+$", "(a*)*b", "^(a|a)*$", "(.*)*x", "a*a*a*a*a*b", "^(([a-z])+.)+[A-Z]([a-z])+$", "\\s+$"])("%s", (source) => {
     const made = linearPattern(source);
     if (typeof made === "string") throw new Error(made);
@@ -47,7 +47,7 @@ describe("it takes time in proportion to the text", () => {
     expect(steps(20_000) / steps(2_000)).toBeLessThan(11);
   });
 
-  it("pauses between characters when it is time, and other texts can be tested meanwhile", async () => {
+  it("and pauses between characters, while other texts can be tested", async () => {
     const made = linearPattern("^(ab)*$");
     if (typeof made === "string") throw new Error(made);
     const others: unknown[] = [];
@@ -57,7 +57,7 @@ describe("it takes time in proportion to the text", () => {
     expect(others.every((each, i) => each === (i % 2 === 0))).toBe(true);
   });
 
-  it("and stops when whoever asks does not let it go on", () => {
+  it("and stops when the meter throws", () => {
     const made = linearPattern("^[^b]*$");
     let left = 1_000;
     const meter = {
@@ -73,7 +73,7 @@ describe("it takes time in proportion to the text", () => {
   });
 });
 
-describe("what it does not take", () => {
+describe("unsupported and invalid patterns", () => {
   it.each<[string, RegExp]>([
     ["(", /is no regular expression: \/\(\/u?: Unterminated group/],
     ["[", /is no regular expression/],

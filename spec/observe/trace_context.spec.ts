@@ -1,15 +1,15 @@
 import { describe, expect, it } from "vitest";
-import { parentOf, traceIdOf, tracestateOf } from "../../lib/observe/traceparent.ts";
+import { createIds, parentOf, traceIdOf, tracestateOf } from "../../lib/observe/trace_context.ts";
 
 const TRACE = "0af7651916cd43dd8448eb211c80319c";
 const VALID = `00-${TRACE}-b7ad6b7169203331-01`;
 
 describe("traceIdOf", () => {
-  it("gives the trace id, in whatever case the header's name is", () => {
+  it("returns the trace id, whatever the case of the header name", () => {
     expect(traceIdOf(["Host", "h", "TraceParent", VALID])).toBe(TRACE);
   });
 
-  it.each([`cc-${TRACE}-b7ad6b7169203331-01`, `cc-${TRACE}-b7ad6b7169203331-01-what-comes`])("takes %s, of a version to come", (value) => {
+  it.each([`cc-${TRACE}-b7ad6b7169203331-01`, `cc-${TRACE}-b7ad6b7169203331-01-what-comes`])("accepts %s, of a later version", (value) => {
     expect(traceIdOf(["traceparent", value])).toBe(TRACE);
   });
 
@@ -23,11 +23,11 @@ describe("traceIdOf", () => {
     `00-${TRACE}-${"0".repeat(16)}-01`,
     ` ${VALID}`,
     `cc-${TRACE}-b7ad6b7169203331-01.x`,
-  ])("takes %j for none", (value) => {
+  ])("ignores %j", (value) => {
     expect(traceIdOf(["traceparent", value])).toBeNull();
   });
 
-  it("takes two for none", () => {
+  it("ignores two headers", () => {
     expect(traceIdOf(["traceparent", VALID, "traceparent", VALID])).toBeNull();
     expect(traceIdOf([])).toBeNull();
   });
@@ -39,11 +39,11 @@ describe("parentOf", () => {
     ["00", false],
     ["ff", true],
     ["fe", false],
-  ])("of the flags %s reads the lowest alone: sampled %s", (flags, sampled) => {
+  ])("reads only the lowest of the flags %s: sampled %s", (flags, sampled) => {
     expect(parentOf(["traceparent", `00-${TRACE}-b7ad6b7169203331-${flags}`])).toEqual({ traceId: TRACE, spanId: "b7ad6b7169203331", sampled });
   });
 
-  it("reads a version to come as far as it is known", () => {
+  it("reads the known fields of a later version", () => {
     expect(parentOf(["traceparent", `cc-${TRACE}-b7ad6b7169203331-01-what`])).toEqual({ traceId: TRACE, spanId: "b7ad6b7169203331", sampled: true });
   });
 
@@ -66,7 +66,7 @@ describe("tracestateOf", () => {
     ["a system's key", ["0tenant@vendor=x"], "0tenant@vendor=x"],
     ["32 entries", [entries(32, 8).join(",")], entries(32, 8).join(",")],
     ["512 characters", [entries(4, 128).join(",").slice(0, -3)], entries(4, 128).join(",").slice(0, -3)],
-  ])("takes %s", (_title, values, expected) => {
+  ])("accepts %s", (_title, values, expected) => {
     expect(of(...values)).toBe(expected);
   });
 
@@ -83,20 +83,42 @@ describe("tracestateOf", () => {
     ["33 entries", [entries(33, 8).join(",")]],
     ["a value of more than 256 characters", [`a=${"v".repeat(257)}`]],
     ["far too much", ["a=1,".repeat(10_000)]],
-  ])("takes %s for none", (_title, values) => {
+  ])("ignores %s", (_title, values) => {
     expect(of(...values)).toBeNull();
   });
 
-  it("takes no longer for one made to be searched for long", () => {
+  it("takes no longer for a hostile value", () => {
     const began = performance.now();
     for (const value of [`a=b${" ".repeat(19_000)}c`, ",".repeat(19_000), " ,".repeat(9_500), `a=${" ".repeat(19_000)}`]) of(value);
     expect(performance.now() - began).toBeLessThan(100);
   });
 
-  it("of too many characters drops the long entries first, then the last ones", () => {
+  it("drops the long entries first, then the last ones, when there are too many characters", () => {
     const [short, long] = [entries(5, 100), `long=${"v".repeat(200)}`];
     expect(of([...short, long].join(","))).toBe(short.join(","));
     expect(of([long, ...entries(6, 100)].join(","))).toBe(entries(5, 100).join(","));
     expect(of([long, `b${long}`, `c${long}`].join(","))).toBeNull();
+  });
+});
+
+describe("createIds", () => {
+  it("makes different ids of 32 and 16 hexadecimal digits", () => {
+    const ids = createIds();
+    const given = Array.from({ length: 2_000 }, (_none, i) => (i % 3 === 0 ? ids.trace() : ids.span()));
+    expect(new Set(given).size).toBe(2_000);
+    expect(given.every((id, i) => /^[0-9a-f]+$/.test(id) && id.length === (i % 3 === 0 ? 32 : 16))).toBe(true);
+  });
+
+  it("draws randomness in stock, and again when that is used up", () => {
+    let draws = 0;
+    const ids = createIds((buffer) => buffer.fill(++draws));
+    for (let i = 0; i < 128; i++) expect(ids.trace()).toBe("01".repeat(16));
+    expect(ids.span()).toBe("02".repeat(8));
+  });
+
+  it("makes no id of zeros", () => {
+    let draws = 0;
+    const ids = createIds((buffer) => buffer.fill(draws++ === 0 ? 0 : 0xab));
+    expect(ids.span()).toBe("ab".repeat(8));
   });
 });

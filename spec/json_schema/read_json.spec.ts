@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { readJson } from "../../lib/plugins/json_text.ts";
+import { readJson } from "../../lib/json_schema/read_json.ts";
 import { random } from "../support/random.ts";
 
 function whole(bytes: Buffer) {
@@ -12,8 +12,8 @@ function whole(bytes: Buffer) {
 
 const read = (text: string) => whole(Buffer.from(text)).read;
 
-describe("JSON from clients", () => {
-  it("is read as what it is", () => {
+describe("readJson", () => {
+  it("reads every value as JSON.parse does", () => {
     const from = random(5);
     const value = (depth: number): unknown => {
       if (depth === 0 || from.pick([true, false])) return from.pick([null, true, 0, -1.5e3, "", 'a"\\/{}[],:é😀\u0000', "\\\\"]);
@@ -26,11 +26,11 @@ describe("JSON from clients", () => {
     }
   });
 
-  it.each(["", " ", "{", "{a:1}", "{'a':1}", "[1,]", "01", "NaN", "1 2", "\ufeff{}", "// x\n1", '"\n"', '"\\ud800', "nul"])("%j is none", (text) => {
+  it.each(["", " ", "{", "{a:1}", "{'a':1}", "[1,]", "01", "NaN", "1 2", "\ufeff{}", "// x\n1", '"\n"', '"\\ud800', "nul"])("refuses %j, which is not JSON", (text) => {
     expect(read(text)).toEqual({ at: "", problem: "is not JSON" });
   });
 
-  it("is UTF-8", () => {
+  it("refuses invalid UTF-8", () => {
     expect(whole(Buffer.from([0x22, 0xff, 0x22])).read).toEqual({ at: "", problem: "is not encoded in UTF-8" });
   });
 
@@ -42,15 +42,15 @@ describe("JSON from clients", () => {
     ['{"\\"":1,"\\u0022":2}', '/"'],
     ['{"a\\\\":1,"a\\\\":2}', "/a\\"],
     ['{"__proto__":1,"__proto__":2}', "/__proto__"],
-  ])("with a key that stands there twice is refused: %s", (text, at) => {
-    expect(read(text)).toEqual({ at, problem: "stands there twice" });
+  ])("refuses a duplicate key: %s", (text, at) => {
+    expect(read(text)).toEqual({ at, problem: "is a duplicate key" });
   });
 
-  it.each(['{"a":"a","b":"a"}', '[{"a":1},{"a":1}]', '{"a":{"a":{"a":1}}}', '{"a":["a","a"],"A":"a"}', '{"x":"\\\\","y":"x"}'])("with the same text elsewhere is not: %s", (text) => {
+  it.each(['{"a":"a","b":"a"}', '[{"a":1},{"a":1}]', '{"a":{"a":{"a":1}}}', '{"a":["a","a"],"A":"a"}', '{"x":"\\\\","y":"x"}'])("accepts the same text in other places: %s", (text) => {
     expect(read(text)).toEqual({ value: JSON.parse(text) });
   });
 
-  it("is read with a pause every 64 KiB, and the same comes out", () => {
+  it("pauses every 64 KiB, with the same result", () => {
     const value = Array.from({ length: 20_000 }, (_, i) => ({ id: i, text: '"{[' }));
     const { pauses, read } = whole(Buffer.from(JSON.stringify(value)));
     expect(pauses).toBe(Math.floor(JSON.stringify(value).length / 65_536));
@@ -58,7 +58,7 @@ describe("JSON from clients", () => {
     expect(whole(Buffer.from("[1]")).pauses).toBe(0);
   });
 
-  it("is nested to a hundred levels, and a million brackets crash nothing", () => {
+  it("accepts a hundred levels of nesting, and does not crash for a million brackets", () => {
     const nested = (depth: number) => "[".repeat(depth) + "]".repeat(depth);
     expect(read(nested(100))).toHaveProperty("value");
     expect(read(nested(101))).toEqual({ at: "", problem: "is nested deeper than 100 levels" });

@@ -1,0 +1,212 @@
+/**
+ * Regular expressions in time proportional to the text, for patterns of a configuration that meet text from clients. Node's own engine
+ * backtracks, which an attacker can make exponential.
+ *
+ * The language is ECMA-262's with the flag "u", without what needs backtracking: look-around and back references. All paths through the
+ * pattern are followed at once, one character at a time (Thompson, 1968).
+ */
+
+export interface LinearPattern {
+  /** Whether it matches anywhere in the text; a promise if it had to pause. Throws what `meter` throws. */
+  test(text: string, meter: Meter): boolean | Promise<boolean>;
+}
+
+export interface Meter {
+  /** Called after each character with the number of states that were followed. */
+  spend(steps: number): void;
+  /** Whether it is time to pause. */
+  readonly isDue: boolean;
+  pause(): Promise<void>;
+}
+
+/** Compiles, or returns what is wrong. */
+export function linearPattern(source: string): LinearPattern | string {
+  if (source.length > MAX_SOURCE) return `has more than ${MAX_SOURCE} characters`;
+  try {
+    // Node reports syntax errors best; this expression is never run.
+    new RegExp(source, "u");
+    const states: State[] = [{ kind: "match" }];
+    const start = new Parser(source, states).choice()(MATCH);
+    return matcher(states, start);
+  } catch (error) {
+    if (error instanceof Unsupported) return error.message;
+    return `is no regular expression: ${(error as Error).message.replace(/^Invalid regular expression: /, "")}`;
+  }
+}
+
+const MAX_SOURCE = 1000;
+const MAX_STATES = 2000;
+/** No text is long enough to get from here to the end of 32 bits. */
+const MAX_TURN = 2 ** 30;
+
+class Unsupported extends Error {}
+
+type Fits = (codePoint: number) => boolean;
+type Assertion = "start" | "end" | "boundary" | "no boundary";
+
+/** `next` is the number of the state that follows. */
+type State =
+  | { readonly kind: "one"; readonly fits: Fits; readonly next: number }
+  | { readonly kind: "assert"; readonly what: Assertion; readonly next: number }
+  | { readonly kind: "fork"; readonly next: number[] }
+  | { readonly kind: "match" };
+
+/** The number of the final state. */
+const MATCH = 0;
+
+/** Adds the states of a part of the pattern in front of the state `next`, and returns the first of them. May be called several times. */
+type Build = (next: number) => number;
+
+const ASSERTIONS = { "^": "start", $: "end", "\\b": "boundary", "\\B": "no boundary" } as const;
+
+/** Reads a pattern that is valid for Node. */
+class Parser {
+  readonly #source: string;
+  readonly #states: State[];
+  #at = 0;
+
+  constructor(source: string, states: State[]) {
+    this.#source = source;
+    this.#states = states;
+  }
+
+  choice(): Build {
+    const parts = [this.#sequence()];
+    while (this.#skip("|")) parts.push(this.#sequence());
+    return parts.length === 1 ? parts[0]! : (next) => this.#add({ kind: "fork", next: parts.map((build) => build(next)) });
+  }
+
+  #sequence(): Build {
+    const parts: Build[] = [];
+    while (this.#at < this.#source.length && this.#source[this.#at] !== "|" && this.#source[this.#at] !== ")") parts.push(this.#quantified());
+    return (next) => parts.reduceRight((following, build) => build(following), next);
+  }
+
+  #quantified(): Build {
+    const part = this.#atom();
+    const match = /^(?:([*+?])|\{(\d+)(,?)(\d*)\})\??/.exec(this.#source.slice(this.#at));
+    if (match === null) return part;
+    this.#at += match[0].length;
+    const [, mark, least, comma, most] = match;
+    if (mark !== undefined) return this.#repeated(part, mark === "+" ? 1 : 0, mark === "?" ? 1 : Infinity);
+    return this.#repeated(part, Number(least), comma === "" ? Number(least) : most === "" ? Infinity : Number(most));
+  }
+
+  #repeated(part: Build, min: number, max: number): Build {
+    return (next) => {
+      let start = next;
+      if (max === Infinity) {
+        const loop = { kind: "fork" as const, next: [next] };
+        start = this.#add(loop);
+        loop.next.push(part(start));
+      } else {
+        for (let i = min; i < max; i++) start = this.#add({ kind: "fork", next: [part(start), next] });
+      }
+      for (let i = 0; i < min; i++) start = part(start);
+      return start;
+    };
+  }
+
+  #atom(): Build {
+    const rest = this.#source.slice(this.#at);
+    if (rest.startsWith("(")) {
+      if (/^\(\?<?[=!]/.test(rest)) throw new Unsupported("looks ahead or behind, which takes a pattern that backtracks: write it without");
+      this.#at += /^\((?:\?:|\?<[^>]*>)?/.exec(rest)![0].length;
+      if (this.#source[this.#at] === "?") throw new Unsupported("has a group of a kind that is not known here");
+      const group = this.choice();
+      this.#skip(")");
+      return group;
+    }
+    for (const [text, what] of Object.entries(ASSERTIONS)) if (this.#skip(text)) return (next) => this.#add({ kind: "assert", what, next });
+    if (/^\\[1-9k]/.test(rest)) throw new Unsupported("refers back to what it has matched, which takes a pattern that backtracks: write it without");
+    const text = ONE.exec(rest)![0];
+    this.#at += text.length;
+    const fits = characterTest(text);
+    return (next) => this.#add({ kind: "one", fits, next });
+  }
+
+  #add(state: State): number {
+    if (this.#states.length >= MAX_STATES) throw new Unsupported("is too long once its repetitions are written out");
+    return this.#states.push(state) - 1;
+  }
+
+  #skip(text: string): boolean {
+    if (!this.#source.startsWith(text, this.#at)) return false;
+    this.#at += text.length;
+    return true;
+  }
+}
+
+/** What stands for one character: a class, an escape, or the character itself. */
+const ONE = /^(?:\[(?:\\.|[^\]\\])*\]|\\(?:u\{[^}]*\}|u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|u[\da-fA-F]{4}|x[\da-fA-F]{2}|c[A-Za-z]|[pP]\{[^}]*\}|.)|.)/su;
+
+/** Node's engine decides about classes and escapes: for a single character it has nothing to backtrack over. */
+function characterTest(text: string): Fits {
+  if (/^[^\\[.]$/su.test(text)) {
+    const own = text.codePointAt(0);
+    return (codePoint) => codePoint === own;
+  }
+  const one = new RegExp(`^(?:${text})$`, "u");
+  const ascii = Array.from({ length: 128 }, (_, codePoint) => one.test(String.fromCharCode(codePoint)));
+  return (codePoint) => (codePoint < 128 ? ascii[codePoint]! : one.test(String.fromCodePoint(codePoint)));
+}
+
+function matcher(states: readonly State[], start: number): LinearPattern {
+  // The turn in which each state was last followed. Kept between texts: most texts are shorter than this list.
+  const followed = new Int32Array(states.length);
+  let turn = 0;
+  return {
+    test(text, meter) {
+      if (turn > MAX_TURN) {
+        followed.fill(0);
+        turn = 0;
+      }
+      let current: number[] = [];
+      let following: number[] = [];
+      const pending: number[] = [];
+      let before = -1;
+      let at = 0;
+      // Other texts may be tested during a pause, so each turn has a number of its own.
+      const resume = (): boolean | Promise<boolean> => {
+        for (;;) {
+          turn++;
+          const codePoint = text.codePointAt(at) ?? -1;
+          following.length = 0;
+          for (const state of current) pending.push(state);
+          // A match may begin at any character.
+          pending.push(start);
+          let steps = 0;
+          while (pending.length > 0) {
+            const index = pending.pop()!;
+            if (followed[index] === turn) continue;
+            followed[index] = turn;
+            steps++;
+            const state = states[index]!;
+            if (state.kind === "match") return true;
+            if (state.kind === "fork") pending.push(...state.next);
+            else if (state.kind === "assert") {
+              if (holds(state.what, before, codePoint)) pending.push(state.next);
+            } else if (codePoint >= 0 && state.fits(codePoint)) following.push(state.next);
+          }
+          meter.spend(steps);
+          if (codePoint < 0) return false;
+          [current, following] = [following, current];
+          before = codePoint;
+          at += codePoint > 0xffff ? 2 : 1;
+          if (meter.isDue) return meter.pause().then(resume);
+        }
+      };
+      return resume();
+    },
+  };
+}
+
+function holds(what: Assertion, before: number, after: number): boolean {
+  if (what === "start") return before < 0;
+  if (what === "end") return after < 0;
+  return (isWord(before) !== isWord(after)) === (what === "boundary");
+}
+
+function isWord(c: number): boolean {
+  return (c >= 0x30 && c <= 0x39) || (c >= 0x41 && c <= 0x5a) || c === 0x5f || (c >= 0x61 && c <= 0x7a);
+}

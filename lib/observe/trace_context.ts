@@ -1,0 +1,98 @@
+/**
+ * W3C Trace Context (level 1): reads `traceparent` and `tracestate` of a request, and makes ids of traces and spans.
+ */
+import { randomFillSync } from "node:crypto";
+import { headerValues, type HeaderList } from "../http/headers.ts";
+
+/** The span of the sender. */
+export interface RemoteParent {
+  /** 32 hexadecimal digits. */
+  readonly traceId: string;
+  /** 16 hexadecimal digits. */
+  readonly spanId: string;
+  /** Whether the sender records the trace. */
+  readonly sampled: boolean;
+}
+
+/** 32 hexadecimal digits; null without a valid `traceparent`, or with more than one. */
+export function traceIdOf(headers: HeaderList): string | null {
+  const found = traceparentOf(headers);
+  return found === null ? null : found.slice(3, 35);
+}
+
+/** Null where `traceIdOf` is. */
+export function parentOf(headers: HeaderList): RemoteParent | null {
+  const found = traceparentOf(headers);
+  if (found === null) return null;
+  // Later versions keep the meaning of the lowest flag alone (§3.2.2.5, §4.3).
+  return { traceId: found.slice(3, 35), spanId: found.slice(36, 52), sampled: (parseInt(found.slice(53, 55), 16) & 1) === 1 };
+}
+
+/**
+ * All lines joined; null where there is none or one is invalid, which does not make `traceparent` invalid (§3.3). A list of more than 512
+ * characters loses entries as in §3.3.1.5: those of more than 128 characters first, then the last ones.
+ */
+export function tracestateOf(headers: HeaderList): string | null {
+  const text = headerValues(headers, "tracestate").join(",");
+  if (text.length > MOST_READ) return null;
+  let entries = text.split(",").map((entry) => entry.trim()).filter((entry) => entry !== "");
+  if (entries.length > MOST_ENTRIES || !entries.every((entry) => ENTRY.test(entry))) return null;
+  if (new Set(entries.map((entry) => entry.slice(0, entry.indexOf("=")))).size < entries.length) return null;
+  const length = () => entries.reduce((sum, entry) => sum + entry.length + 1, -1);
+  if (length() > MOST_CHARACTERS) entries = entries.filter((entry) => entry.length <= LONG_ENTRY);
+  while (length() > MOST_CHARACTERS) entries.pop();
+  return entries.length === 0 ? null : entries.join(",");
+}
+
+const MOST_ENTRIES = 32;
+const MOST_CHARACTERS = 512;
+const LONG_ENTRY = 128;
+/** Room for the most and longest entries that are valid, and blanks around them. */
+const MOST_READ = 20_000;
+/** §3.3.1.3: a key of up to 256 characters, perhaps with a system's name after "@", and a value without comma, "=" and final blank. */
+const ENTRY = /^(?:[a-z][a-z0-9_\-*/]{0,255}|[a-z0-9][a-z0-9_\-*/]{0,240}@[a-z][a-z0-9_\-*/]{0,13})=[\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,255}[\x21-\x2b\x2d-\x3c\x3e-\x7e]$/;
+
+function traceparentOf(headers: HeaderList): string | null {
+  let found: string | null = null;
+  for (let i = 0; i < headers.length; i += 2) {
+    const name = headers[i]!;
+    if (name.length !== 11 || name.toLowerCase() !== "traceparent") continue;
+    if (found !== null) return null;
+    found = headers[i + 1]!;
+  }
+  if (found === null || !VALID.test(found)) return null;
+  // Later versions may append fields; version 00 has none, and ff is not a version.
+  return found.length > 55 && found.startsWith("00") ? null : found;
+}
+
+const VALID = /^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?:$|-)/;
+
+export interface Ids {
+  /** 32 hexadecimal digits, not all of them 0. */
+  trace(): string;
+  /** 16 hexadecimal digits, not all of them 0. */
+  span(): string;
+}
+
+/** Draws random bytes in stock: a system call for each id would cost more than the rest of a span. Default of `fill`: `randomFillSync`. */
+export function createIds(fill: (buffer: Buffer) => unknown = randomFillSync): Ids {
+  const bytes = Buffer.alloc(STOCK_BYTES);
+  let stock = "";
+  let next = 0;
+  const take = (digits: number): string => {
+    for (;;) {
+      if (next + digits > stock.length) {
+        fill(bytes);
+        stock = bytes.toString("hex");
+        next = 0;
+      }
+      const id = stock.slice(next, (next += digits));
+      if (!ZEROS.startsWith(id)) return id;
+    }
+  };
+  return { trace: () => take(32), span: () => take(16) };
+}
+
+const STOCK_BYTES = 2048;
+/** Not valid as an id (§3.2.2). */
+const ZEROS = "0".repeat(32);
