@@ -79,7 +79,7 @@ function isPreflightRequest({ method, headers }: Exchange): boolean {
   return method === "OPTIONS" && headerValue(headers, "access-control-request-method") !== undefined && headerValue(headers, "origin") !== undefined;
 }
 
-/** For an origin: whether it is allowed, and what else is said to it then. */
+/** The headers for an origin: none if it is not allowed, else that it is allowed, and `rest`. */
 function originHeaders(config: Config, rest: HeaderList): (origin: string | undefined) => CorsHeaders {
   const always: CorsHeaders = { headers: ["Access-Control-Allow-Origin", "*", ...rest], vary: "" };
   // Also without an Origin: a cache may give the reply to other clients, and it is the same for all.
