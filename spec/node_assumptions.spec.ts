@@ -7,7 +7,7 @@ import { once } from "node:events";
 import http, { type IncomingMessage, type ServerResponse } from "node:http";
 import https from "node:https";
 import net, { type AddressInfo, type LookupFunction, type Socket } from "node:net";
-import { Readable, type Duplex } from "node:stream";
+import { Duplex, Readable } from "node:stream";
 import tls, { type TLSSocket } from "node:tls";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { CA, CLIENT, SERVER } from "./support/certs.ts";
@@ -600,27 +600,18 @@ describe("what lib/server/tls.ts and lib/server/client_certificate.ts need of No
   });
 });
 
-describe("what lib/upstream/connection.ts, forward_wire.ts and pool.ts need of Node", () => {
-  it("createConnection of an agent gives the connection at once; `onread` given to it has all bytes, none of them as events", async () => {
+describe("what lib/upstream/connection.ts, http1_request.ts and pool.ts need of Node", () => {
+  it("`onread` given to a new connection has all bytes, none of them as events", async () => {
     const server = net.createServer((socket) => void socket.end("answer"));
     const port = await listening(server);
-    const agent = new http.Agent();
-    onTestFinished(() => agent.destroy());
     const buffer = Buffer.alloc(64);
     const read: string[] = [];
     const onread = { buffer, callback: (bytes: number, given: Buffer) => (read.push(given.toString("latin1", 0, bytes)), given === buffer || given.buffer === buffer.buffer) };
-    const connect = agent.createConnection.bind(agent) as unknown as (options: object) => Socket;
-    const socket = connect({ host: "127.0.0.1", port, onread });
-    expect(socket).toBeInstanceOf(net.Socket);
+    const socket = net.connect({ host: "127.0.0.1", port, onread } as net.TcpNetConnectOpts);
     socket.on("data", () => read.push("an event"));
     await once(socket, "end");
     expect(read.join("")).toBe("answer");
     expect(socket.readableLength).toBe(0);
-    const secure = new https.Agent();
-    onTestFinished(() => secure.destroy());
-    const tlsSocket = (secure.createConnection.bind(secure) as unknown as (options: object) => Socket)({ host: "127.0.0.1", port });
-    expect(tlsSocket).toBeInstanceOf(tls.TLSSocket);
-    tlsSocket.on("error", ignore).destroy();
   });
 
   it("a connection with `onread` is held back by `pause`, and says so until it is resumed", async () => {
@@ -689,50 +680,65 @@ describe("what lib/upstream/connection.ts, forward_wire.ts and pool.ts need of N
     await eventually(() => chunks.length > 0);
     expect(chunks).toEqual(["head body"]);
   });
+});
 
-  it("an agent asks its own `keepSocketAlive` whether to keep a connection, and its own `reuseSocket` when it is used again", async () => {
-    const server = http.createServer((_request, response) => response.end("served"));
-    const port = await listening(server);
-    const agent = new http.Agent({ keepAlive: true, scheduling: "lifo" });
-    onTestFinished(() => agent.destroy());
-    const asked: string[] = [];
-    const keep = agent.keepSocketAlive.bind(agent) as unknown as (socket: Duplex) => boolean;
-    const reuse = agent.reuseSocket.bind(agent);
-    agent.keepSocketAlive = (socket) => (asked.push("keep"), asked.length < 4 && keep(socket));
-    agent.reuseSocket = (socket, request) => (asked.push("reuse"), reuse(socket, request));
-    const once_ = () =>
-      new Promise<Socket>((resolve, reject) => {
-        const request = http.get({ host: "127.0.0.1", port, agent }, (response) => response.resume().once("close", () => resolve(request.socket!)));
-        request.once("error", reject);
-      });
-    const first = await once_();
-    await eventually(() => asked.length === 1);
-    expect(await once_()).toBe(first);
-    await eventually(() => asked.length === 3);
-    expect(await once_()).toBe(first);
-    await eventually(() => first.destroyed);
-    expect(asked).toEqual(["keep", "reuse", "keep", "reuse", "keep"]);
+describe("what lib/upstream/node_response_parser.ts needs of Node", () => {
+  function parsing() {
+    const stream = new Duplex({ read: ignore, write: ignore });
+    const request = http.request({ method: "GET", createConnection: () => stream });
+    const events: string[] = [];
+    let response: IncomingMessage | undefined;
+    request.on("response", (received) => (response = received.on("error", ignore)));
+    request.on("information", ({ statusCode }) => events.push(String(statusCode)));
+    request.on("upgrade", (_response, _stream, behind) => events.push(`upgrade ${String(behind)}`));
+    request.on("error", ({ code }: NodeJS.ErrnoException) => events.push(code!));
+    return { stream, events, feed: (text: string) => stream.emit("data", Buffer.from(text)), response: () => response! };
+  }
+
+  it("a request parses what its stream emits as `data` at once, from the next tick on", async () => {
+    const { stream, events, feed, response } = parsing();
+    expect(feed("")).toBe(false);
+    await turn();
+    expect(feed("HTTP/1.1 103 Hint\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbo")).toBe(true);
+    expect(events).toEqual(["103"]);
+    expect([String(response().read()), response().complete]).toEqual(["bo", false]);
+    feed("dy");
+    expect([String(response().read()), response().complete]).toEqual(["dy", true]);
+    expect(stream.destroyed).toBe(false);
   });
 
-  it("a socket that is taken off an agent's `freeSockets`, and destroyed, is handed out to nobody", async () => {
-    const server = http.createServer((_request, response) => response.end("served"));
-    const port = await listening(server);
-    const agent = new http.Agent({ keepAlive: true, scheduling: "lifo" });
-    onTestFinished(() => agent.destroy());
-    const ask = () => new Promise<http.ClientRequest>((resolve) => {
-      const request = http.get({ host: "127.0.0.1", port, agent }, (response) => response.resume().once("close", () => resolve(request)));
-    });
-    await ask();
-    const lists = agent.freeSockets as NodeJS.Dict<Socket[]>;
-    await eventually(() => Object.keys(lists).length === 1);
-    const [name] = Object.keys(lists);
-    lists[name!]!.pop()!.destroy();
-    delete lists[name!];
-    expect((await ask()).reusedSocket).toBe(false);
+  it("a body without a length is complete when its stream emits `end`, one with a length is not", async () => {
+    for (const [length, isComplete] of [["", true], ["Content-Length: 9\r\n", false]] as const) {
+      const { stream, feed, response } = parsing();
+      await turn();
+      feed(`HTTP/1.1 200 OK\r\n${length}\r\nbody`);
+      expect(response().complete).toBe(false);
+      stream.emit("end");
+      expect(response().complete).toBe(isComplete);
+    }
+  });
+
+  it("a second response behind the first closes the stream, and other bytes are an error with a code that starts with HPE_", async () => {
+    const second = parsing();
+    await turn();
+    second.feed("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    expect([second.response().complete, second.stream.destroyed]).toEqual([true, true]);
+    const garbage = parsing();
+    await turn();
+    garbage.feed("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\ngarbage");
+    expect(garbage.response().complete).toBe(true);
+    expect(garbage.events).toEqual([expect.stringMatching(/^HPE_/)]);
+  });
+
+  it("a 101 gives what comes behind it", async () => {
+    const { events, feed } = parsing();
+    await turn();
+    feed("HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\nbehind");
+    expect(events).toEqual(["upgrade behind"]);
   });
 });
 
-describe("what lib/upstream/resolve.ts and lib/upstream/tls.ts need of Node", () => {
+describe("what lib/upstream/connect.ts and lib/upstream/tls.ts need of Node", () => {
   /** A port of 127.0.0.1 at which nobody listens on another address of this machine. */
   const lookup = (addresses: readonly string[]): LookupFunction => (_host, { all }, done) => {
     expect(all).toBe(true);
@@ -801,7 +807,7 @@ describe("what lib/upstream/tunnel.ts needs of Node", () => {
   });
 });
 
-describe("what lib/upstream/forward.ts, lib/http/client.ts and lib/manager/pass.ts need of Node", () => {
+describe("what lib/upstream/health_checks.ts, lib/http/client.ts and lib/manager/pass.ts need of Node", () => {
   it("a request takes a flat list of headers as it is: order, case, repeated names, Latin-1; no header is added but Connection", async () => {
     const headers = ["x-A", "1", "Host", "b", "X-a", "caf\xe9", "x-A", "2"] as unknown as http.OutgoingHttpHeaders;
     const server = net.createServer();
@@ -827,19 +833,6 @@ describe("what lib/upstream/forward.ts, lib/http/client.ts and lib/manager/pass.
     expect(await until("x-t: 2\r\n\r\n")).toMatch(/\r\n\r\n4\r\nbody\r\n0\r\nX-T: 1\r\nx-t: 2\r\n\r\n$/);
   });
 
-  it("a response is `complete` by the time that a listener added later to its connection hears the bytes that end it", async () => {
-    const server = net.createServer((socket) => void socket.once("data", () => socket.write("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbo")));
-    const taken = once(server, "connection") as Promise<[Socket]>;
-    const request = http.get({ host: "127.0.0.1", port: await listening(server), agent: false });
-    const [response] = (await once(request, "response")) as [IncomingMessage];
-    const seen: boolean[] = [];
-    response.socket.on("data", () => seen.push(response.complete));
-    response.resume();
-    (await taken)[0].write("dy");
-    await once(response, "end");
-    expect(seen.at(-1)).toBe(true);
-  });
-
   it.each([
     ["no HTTP", "220 mail.example ESMTP\r\n", /^HPE_/, /./],
     // `lib/upstream/health_checks.ts` knows it by its words.
@@ -853,7 +846,7 @@ describe("what lib/upstream/forward.ts, lib/http/client.ts and lib/manager/pass.
   });
 });
 
-describe("what lib/upstream/try.ts needs of Node", () => {
+describe("what lib/upstream/faults.ts needs of Node", () => {
   it.each(["TLSv1.3", "TLSv1.2"] as const)("a server that wants a client certificate fails the connection with a code that names the alert (%s)", async (maxVersion) => {
     const options = { cert: SERVER.cert, key: SERVER.key, ca: CA.cert, requestCert: true, rejectUnauthorized: true, maxVersion };
     const socket = tls.connect({ port: await listening(tls.createServer(options)), host: "127.0.0.1", rejectUnauthorized: false });

@@ -438,7 +438,7 @@ const NAMES = `accept accept-charset accept-encoding accept-language accept-rang
   traceparent tracestate upgrade-insecure-requests user-agent vary via want-digest warning www-authenticate x-content-type-options
   x-forwarded-for x-frame-options x-real-ip x-request-id x-robots-tag x-xss-protection`.split(/\s+/);
 
-describe("what lib/upstream/sessions.ts and forward_h2.ts need of Node", () => {
+describe("what lib/upstream/sessions.ts and http2_request.ts need of Node", () => {
   it("a GOAWAY with an error calls the session's own `destroy` in the turn of its event; closed instead, the session lets streams be answered", async () => {
     const port = await rawServer((socket, { type, stream }) => {
       if (type !== HEADERS) return;

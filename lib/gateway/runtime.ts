@@ -68,7 +68,7 @@ export class Runtime {
   readonly #log: Log;
   readonly #random: () => number;
   readonly #names: Names;
-  readonly #inlet = new ReadBuffer();
+  readonly #readBuffer = new ReadBuffer();
   /** Requests to upstreams and replies to clients leave together. */
   readonly writeBatch = new WriteBatch();
   readonly #pools = new Map<string, Connections>();
@@ -221,7 +221,7 @@ export class Runtime {
     const name = this.#names.name(options.host);
     const named = name === undefined ? options : { ...options, name };
     if (!isHttp1(named)) return new Sessions(named, maxConnections, this.clock);
-    return new Pool({ ...named, inlet: this.#inlet, writeBatch: this.writeBatch }, maxConnections, this.clock);
+    return new Pool({ ...named, readBuffer: this.#readBuffer, writeBatch: this.writeBatch }, maxConnections, this.clock);
   }
 }
 

@@ -3,7 +3,7 @@
  * How connections are spread over them is `pool.ts`'s and `sessions.ts`'s.
  */
 import dns from "node:dns";
-import net, { type LookupFunction } from "node:net";
+import net from "node:net";
 import type { Clock, Timer } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 
@@ -86,34 +86,6 @@ export class Names {
   #forgetIfUnused(name: LookedUp): void {
     if (name.isUnused && this.#names.get(name.host) === name) this.#names.delete(name.host);
   }
-}
-
-/**
- * Options for a connection to a host by that name: to `first`, and when that one cannot be reached to the others that it has.
- * Without `first` it waits for the first answer. Without a name node does what it does.
- */
-export function towards(name: Name | undefined, first: Address | undefined): { readonly lookup?: LookupFunction; readonly autoSelectFamily?: true } {
-  if (name === undefined) return {};
-  const lookup: LookupFunction = (_host, { all }, done) => {
-    // Not in the turn of the call: no look-up answers then, and connections are not prepared for it.
-    name.known().then(
-      (addresses) => {
-        // It may have left by now; and the answer is never empty again once there was one.
-        const start = first === undefined ? 0 : Math.max(0, addresses.indexOf(first));
-        const list = [...addresses.slice(start), ...addresses.slice(0, start)] as dns.LookupAddress[];
-        if (all === true) done(null, list);
-        else done(null, list[0]!.address, list[0]!.family);
-      },
-      (error: NodeJS.ErrnoException) => done(error, [] as dns.LookupAddress[]),
-    );
-  };
-  return { lookup, autoSelectFamily: true };
-}
-
-/** Why there is no connection, in words. When several addresses were tried, node's own error has none. */
-export function connectFailure(error: Error): string {
-  if (error.message !== "" || !(error instanceof AggregateError)) return error.message;
-  return (error.errors as Error[]).map(({ message }) => message).join(", ");
 }
 
 interface Tools {

@@ -1,130 +1,133 @@
 /**
- * One connection to an upstream over HTTP/1.1, from its first exchange to its end, with the listeners that serve all of them. Which
- * connection an exchange gets is `pool.ts`, what is said over it `forward_wire.ts`.
+ * One HTTP/1.1 connection to an upstream, from its first request to its end; its listeners serve all of them.
  */
 import type { Socket } from "node:net";
-import { ResponseParser } from "./response_parser.ts";
+import { readyEvent } from "./connect.ts";
+import { NodeResponseParser } from "./node_response_parser.ts";
+import { ResponseParser, type ResponseSink } from "./response_parser.ts";
 
-/** The exchange that has the connection. */
-export interface Occupant {
-  /** TCP, and TLS where it is spoken, stand. */
+/** The request that has the connection. */
+export interface ConnectionUser {
+  /** TCP, and TLS where it is spoken, are set up. */
   connected(): void;
   received(chunk: Buffer): void;
-  /** What was written has left. */
+  /** What was written has been sent. */
   drained(): void;
   /** The upstream has ended its side in good order. */
   endOfConnection(): void;
   /** Not a byte either way for as long as `setSilence` says. */
   silent(): void;
-  /** The connection is gone, and `closed` comes next. */
+  /** The connection has broken; `closed` comes next. */
   failed(error: NodeJS.ErrnoException): void;
   closed(): void;
 }
 
-/** Where a connection is kept between two exchanges. */
-export interface ConnectionOwner {
-  /** It has closed. */
-  gone(connection: Connection): void;
-}
-
 export class Connection {
   readonly socket: Socket;
-  /** What its occupant is given of it is overwritten afterwards. */
+  /** Whether the bytes that its user is given are overwritten afterwards. */
   readonly lendsBytes: boolean;
-  readonly home: ConnectionOwner;
-  readonly parser = new ResponseParser();
-  /** Whether it has served an exchange before the present one. */
+  /** The list in which it waits between two requests. */
+  readonly idle: Connection[];
+  parser: ResponseParser | NodeResponseParser;
+  /** Whether it has served a request before the present one. */
   isReused = false;
-  /** In use, but not to be used again: its address belongs to the upstream no more. */
+  /** In use, but not to be used again: the upstream no longer has its address. */
   isLeaving = false;
-  #isConnected = false;
-  #occupant: Occupant | null = null;
+  isConnected = false;
+  #user: ConnectionUser | null = null;
   readonly #idleMs: number;
   #silenceMs = 0;
   readonly #listeners: readonly (readonly [string, (argument: unknown) => void])[];
 
   /** `idleMs`: how long it is kept without being used, in milliseconds; 0: for ever. */
-  constructor(socket: Socket, connectedBy: "connect" | "secureConnect", idleMs: number, home: ConnectionOwner, lendsBytes: boolean) {
+  constructor(socket: Socket, idleMs: number, idle: Connection[], lendsBytes: boolean) {
     this.socket = socket;
     this.lendsBytes = lendsBytes;
-    this.home = home;
+    this.idle = idle;
+    this.parser = new ResponseParser();
     this.#idleMs = idleMs;
     this.#listeners = [
-      [connectedBy, () => this.#connected()],
+      [readyEvent(socket), () => this.#connected()],
       ["data", (chunk) => this.read(chunk as Buffer)],
-      ["drain", () => this.#occupant?.drained()],
-      ["end", () => (this.#occupant === null ? socket.destroy() : this.#occupant.endOfConnection())],
-      ["timeout", () => (this.#occupant === null ? socket.destroy() : this.#occupant.silent())],
-      ["error", (error) => this.#occupant?.failed(error as NodeJS.ErrnoException)],
-      [
-        "close",
-        () => {
-          home.gone(this);
-          this.#occupant?.closed();
-        },
-      ],
+      ["drain", () => this.#user?.drained()],
+      ["end", () => (this.#user === null ? socket.destroy() : this.#user.endOfConnection())],
+      ["timeout", () => (this.#user === null ? socket.destroy() : this.#user.silent())],
+      ["error", (error) => this.#user?.failed(error as NodeJS.ErrnoException)],
+      ["close", () => this.#closed()],
     ];
     for (const [event, listener] of this.#listeners) socket.on(event, listener);
     this.setSilence(idleMs);
   }
 
-  get isConnected(): boolean {
-    return this.#isConnected;
-  }
-
-  /** Whether another exchange can be sent; an end that has come is known here before its events are, and so is what nobody asked for. */
+  /** Whether another request can be sent: an end or unasked bytes that have arrived are known here before their events. */
   get isUsable(): boolean {
     const { socket } = this;
     return socket.writable && !socket.destroyed && !this.isLeaving && socket.readableLength === 0;
   }
 
-  /** What has come. */
+  /** How long the upstream keeps it open when it is unused, in milliseconds; Infinity if it has not said so. */
+  get keepsFor(): number {
+    return this.parser.keepsFor;
+  }
+
   read(chunk: Buffer): void {
-    // Bytes on an idle connection answer no question: a second response, or the answer to a request smuggled past us. Left in the
-    // socket they would become the reply to whoever has it next.
-    if (this.#occupant === null) this.socket.destroy();
-    else this.#occupant.received(chunk);
+    // Bytes on an unused connection answer no request: a second response, or the response to a request smuggled past us. Left in the
+    // socket they would be the response to the next request.
+    if (this.#user === null) this.socket.destroy();
+    else this.#user.received(chunk);
   }
 
-  take(occupant: Occupant): void {
-    this.#occupant = occupant;
+  use(user: ConnectionUser): void {
+    this.#user = user;
   }
 
-  /** The exchange is over: bytes that come now are nobody's. */
+  /** The response to `method` comes next; `client` names what parses it. */
+  beginResponse(method: string, sink: ResponseSink, client: "wire" | "node"): void {
+    if (client === "node" && !(this.parser instanceof NodeResponseParser)) this.parser = new NodeResponseParser();
+    else if (client === "wire" && !(this.parser instanceof ResponseParser)) this.parser = new ResponseParser();
+    this.parser.begin(method, sink);
+  }
+
+  /** The request is over: the connection has no user, and times out if it gets none. */
   leave(): void {
-    this.#occupant = null;
+    this.#user = null;
     this.isReused = true;
-    const { keepsFor } = this.parser;
+    const { keepsFor } = this;
     this.setSilence(this.#idleMs === 0 ? (keepsFor === Infinity ? 0 : keepsFor) : Math.min(this.#idleMs, keepsFor));
-    // Left paused by its last reader, it would not tell of its end.
+    // Paused by its last reader, it would not report its end.
     if (this.socket.isPaused()) this.socket.resume();
   }
 
-  /** Nothing can be sent over it any more. */
+  /** Closes it; its user is not called any more. */
   end(): void {
-    this.#occupant = null;
+    this.#user = null;
     this.socket.destroy();
   }
 
-  /** Its occupant hears of it when nothing has moved for so long, in milliseconds; 0: never. */
+  /** Its user is called when nothing has moved for `ms` milliseconds; 0: never. */
   setSilence(ms: number): void {
     if (ms === this.#silenceMs) return;
     this.#silenceMs = ms;
     this.socket.setTimeout(ms);
   }
 
-  /** What comes from now on is no HTTP: the socket is somebody else's, who resumes it. Its end is still told to its home, which counts it. */
+  /** What comes from now on is not HTTP: gives the socket, paused, to its next owner. */
   detach(): Socket {
     const { socket } = this;
-    this.#occupant = null;
-    for (const [event, listener] of this.#listeners) if (event !== "close") socket.removeListener(event, listener);
+    this.#user = null;
+    for (const [event, listener] of this.#listeners) socket.removeListener(event, listener);
     socket.setTimeout(0);
     socket.pause();
     return socket;
   }
 
   #connected(): void {
-    this.#isConnected = true;
-    this.#occupant?.connected();
+    this.isConnected = true;
+    this.#user?.connected();
+  }
+
+  #closed(): void {
+    this.#user?.closed();
+    if (this.parser instanceof NodeResponseParser) this.parser.close();
   }
 }

@@ -1,16 +1,15 @@
 /**
- * What went wrong with one try, in the words of retries and health: whether there was no connection, whether it broke, or whether
- * nothing came in time. What a client is told of it is `base/errors.ts`.
+ * Which fault a failed try is: what it means for retries and health, and whether the client or the upstream caused it.
  */
-import { Fault } from "../base/errors.ts";
+import { Fault, type ErrorCode } from "../base/errors.ts";
 
 /** The upstream cannot have seen the request: whatever the method, it may be sent again. */
 export class Unsent extends Fault {}
 
-/** "connect": no connection could be had, nothing was sent. "reset": it broke before an answer. "timeout": no answer in time. */
+/** "connect": there was no connection, and nothing was sent. "reset": it broke before a response. "timeout": no response in time. */
 export type TryFailure = "connect" | "reset" | "timeout";
 
-/** Null for what another try would not mend: the client's own faults, and answers that are no HTTP. */
+/** Null if another try would not help: faults of the client, and invalid responses. */
 export function tryFailure(fault: Fault): TryFailure | null {
   switch (fault.code) {
     case "upstream_connect_failed":
@@ -25,20 +24,54 @@ export function tryFailure(fault: Fault): TryFailure | null {
   }
 }
 
-/** Whether nothing of the request can have been looked at. */
+/** Whether the upstream cannot have seen any of the request. */
 export function isUnsent(fault: Fault): boolean {
   return fault instanceof Unsent || fault.code === "upstream_connect_failed" || fault.code === "upstream_saturated";
 }
 
-/** Whether the fault speaks against the upstream: not one of the client's, and not that we have no more connections for it. */
+/** Whether the upstream caused it: neither the client nor a lack of connections did. */
 export function isUpstreams(fault: Fault): boolean {
-  switch (fault.code) {
-    case "upstream_connect_failed":
-    case "upstream_reset":
-    case "upstream_timeout":
-    case "upstream_invalid":
-      return true;
-    default:
-      return false;
-  }
+  const failure = tryFailure(fault);
+  return fault.code === "upstream_invalid" || (failure !== null && fault.code !== "upstream_saturated");
+}
+
+/** For an error of the connection. */
+export function faultCode(error: NodeJS.ErrnoException, isConnecting: boolean): ErrorCode {
+  return isConnecting || REFUSED_BY_TLS.test(error.code ?? "") ? "upstream_connect_failed" : "upstream_reset";
+}
+
+/**
+ * In TLS 1.3 a server refuses a client certificate after the handshake; it has not looked at the request then. After any other TLS error it
+ * may have. OpenSSL 3.0 names the error ERR_SSL_SSLV3_ALERT_BAD_CERTIFICATE, later releases (Node 22) ERR_SSL_SSL/TLS_ALERT_BAD_CERTIFICATE.
+ */
+const REFUSED_BY_TLS = /^ERR_SSL_[\w/]*ALERT_\w*(?:CERT|UNKNOWN_CA|ACCESS_DENIED|HANDSHAKE)/;
+
+/** The request as it is being sent. `awaitsContinue`: the upstream has to ask for the body (`Expect: 100-continue`), and has not. */
+export interface Upload {
+  readonly writableLength: number;
+  readonly writableEnded: boolean;
+  readonly awaitsContinue: boolean;
+}
+
+/** No byte of a request's body moved for `idleMs`: the upstream's fault if it does not read or ask for the body, else the client's. */
+export function stalledUpload(upload: Upload, idleMs: number): Fault {
+  if (upload.awaitsContinue) return new Fault("upstream_timeout", `the upstream did not ask for the body within ${idleMs} ms`);
+  if (!awaitsClient(upload)) return new Fault("upstream_timeout", `the upstream read nothing for ${idleMs} ms`);
+  return new Fault("request_timeout", `the client sent nothing for ${idleMs} ms`);
+}
+
+/** No byte of a response's body moved for `idleMs`: the client's fault if it has something to read. */
+export function stalledReply(unreadBytes: number, idleMs: number): Fault {
+  if (unreadBytes > 0) return new Fault("request_timeout", `the client read nothing of the reply for ${idleMs} ms`);
+  return new Fault("upstream_timeout", `no byte either way for ${idleMs} ms`);
+}
+
+/** A deadline has passed while the request was being sent: the client's fault if its body is what is missing. */
+export function overdueUpload(upload: Upload, fault: Fault): Fault {
+  return awaitsClient(upload) ? new Fault("request_timeout", `${fault.message}, and the client has not sent all of its body`) : fault;
+}
+
+/** All that came of the body has been sent, and there is more to come. */
+function awaitsClient({ awaitsContinue, writableLength, writableEnded }: Upload): boolean {
+  return !awaitsContinue && writableLength === 0 && !writableEnded;
 }

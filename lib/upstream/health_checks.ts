@@ -1,35 +1,31 @@
 /**
- * Asks one upstream again and again whether it is well, each time on a connection of its own, and tells what came of it. How many
- * answers make it well or not, and what follows, is for who listens.
+ * Checks one upstream at intervals, each time on a connection of its own, and reports whether the check passed.
  */
 import http from "node:http";
 import http2 from "node:http2";
-import net, { type Socket } from "node:net";
+import type { Socket } from "node:net";
 import tls, { type ConnectionOptions } from "node:tls";
 import type { Clock, Timer } from "../base/clock.ts";
 import { version } from "../base/version.ts";
-import { connectFailure, towards, type Name } from "./addresses.ts";
+import { connect, connectFailure, readyEvent, type ConnectTarget } from "./connect.ts";
 import { invalidity } from "./response_head.ts";
+import { MAX_RESPONSE_HEAD_BYTES } from "./response_parser.ts";
 import { tlsOptions, type UpstreamTls } from "./tls.ts";
 
-export interface HealthCheckTarget {
+export interface HealthCheckTarget extends ConnectTarget {
   readonly protocol: "http" | "https" | "h2" | "h2c";
-  readonly host: string;
-  readonly port: number;
-  /** What stands in the Host header, or in `:authority`. */
+  /** For the Host header, or `:authority`. */
   readonly authority: string;
-  /** For "https" and "h2"; default: verified against the system's certificates. */
+  /** For "https" and "h2". Default: verified against the system's certificates. */
   readonly tls?: UpstreamTls;
-  /** The addresses of `host`, if it is a name; each probe begins with another one. */
-  readonly name?: Name;
 }
 
 export interface HealthCheckSettings {
   /** With its query, if it has one. */
   readonly path: string;
-  /** From the start of one probe to that of the next, in milliseconds. A probe that takes longer delays the next one. */
+  /** From the start of one check to that of the next, in milliseconds. A check that takes longer delays the next one. */
   readonly intervalMs: number;
-  /** For everything from the connection to the head of the final response, in milliseconds. */
+  /** From the connection to the head of the final response, in milliseconds. */
   readonly timeoutMs: number;
   readonly expects: (status: number) => boolean;
 }
@@ -40,61 +36,57 @@ export interface HealthCheckOptions {
   readonly clock: Clock;
   /** A number in [0, 1). */
   readonly random: () => number;
-  /** Hears how each probe ended: null when it passed, else why it did not, in a few words. */
+  /** Called after each check: null if it passed, else why it did not. */
   readonly report: (failure: string | null) => void;
 }
 
 export interface HealthCheck {
-  /** Ends it, a probe under way included. Nothing is reported any more. */
+  /** Ends it, a check under way included. Nothing is reported any more. */
   stop(): void;
 }
 
 /** Throws when the client certificate and its key do not fit. */
 export function startHealthCheck({ target, settings, clock, random, report }: HealthCheckOptions): HealthCheck {
   const { intervalMs, timeoutMs } = settings;
-  const connect = connector(target);
-  const ask = target.protocol === "h2" || target.protocol === "h2c" ? askH2 : askH1;
+  const open = opener(target);
+  const ask = target.protocol === "h2" || target.protocol === "h2c" ? askHttp2 : askHttp1;
   let timer: Timer;
   let cancel = ignore;
 
-  const probe = () => {
+  const check = () => {
     const dueAt = clock.now() + intervalMs * (1 - JITTER + 2 * JITTER * random());
     let isOver = false;
     let end = ignore;
-    const socket = connect();
+    const socket = open();
     const close = () => {
       isOver = true;
       timer.cancel();
       end();
-      // A turn later: what HTTP/2 says at the end is on its way by then.
+      // A turn later: the last frames of HTTP/2 have been sent by then.
       setImmediate(() => socket.destroy());
     };
     const finish = (failure: string | null) => {
       if (isOver) return;
       close();
-      timer = clock.after(Math.max(0, dueAt - clock.now()), probe);
+      timer = clock.after(Math.max(0, dueAt - clock.now()), check);
       report(failure);
     };
     cancel = close;
     timer = clock.after(timeoutMs, () => finish(`no response within ${timeoutMs} ms`));
-    // Also when it is over: a connection breaks as late as it likes.
+    // Not removed when the check is over: a connection may break at any time.
     socket.on("error", (error) => finish(connectFailure(error)));
     socket.once("close", () => finish(CLOSED));
-    // Only then: node may have tried several addresses, each on another handle.
+    // Not before: Node may try several addresses, each with a handle of its own.
     socket.once("connect", () => socket.unref());
-    socket.once(socket instanceof tls.TLSSocket ? "secureConnect" : "connect", () => {
-      if (isOver) return;
-      end = ask(socket, target, settings.path, {
-        status: (status) => finish(settings.expects(status) ? null : `status ${status}`),
-        fail: finish,
-      });
+    socket.once(readyEvent(socket), () => {
+      if (!isOver) end = ask(socket, target, settings.path, (status) => finish(settings.expects(status) ? null : `status ${status}`), finish);
     });
   };
 
-  // Not all upstreams in one moment.
-  timer = clock.after(random() * Math.min(intervalMs, FIRST_WITHIN_MS), probe);
+  // Upstreams are not all checked at the same moment.
+  timer = clock.after(random() * Math.min(intervalMs, FIRST_WITHIN_MS), check);
   return {
-    // From within `report` too: the next probe is already set by then.
+    // `report` may call it too: the timer of the next check is set by then.
     stop() {
       timer.cancel();
       cancel();
@@ -102,40 +94,35 @@ export function startHealthCheck({ target, settings, clock, random, report }: He
   };
 }
 
-/** Opens the connection for one probe. */
-function connector({ protocol, host, port, name, tls: settings }: HealthCheckTarget): () => Socket {
+/** Opens the connection for one check, each time to the next address. */
+function opener(target: HealthCheckTarget): () => Socket {
+  const { protocol, host, name } = target;
   const isSecure = protocol === "https" || protocol === "h2";
-  const secure: ConnectionOptions | null = isSecure ? { ...tlsOptions(host, settings), ALPNProtocols: [protocol === "h2" ? "h2" : "http/1.1"] } : null;
+  const secure: ConnectionOptions | null = isSecure ? { ...tlsOptions(host, target.tls), ALPNProtocols: [protocol === "h2" ? "h2" : "http/1.1"] } : null;
   let turn = 0;
   return () => {
     const addresses = name?.addresses ?? [];
-    const to = { host, port, ...towards(name, addresses[turn++ % addresses.length]) };
-    return secure === null ? net.connect(to) : tls.connect({ ...secure, ...to });
+    return connect(target, secure, addresses[turn++ % addresses.length]);
   };
 }
 
-interface Outcome {
-  readonly status: (status: number) => void;
-  readonly fail: (failure: string) => void;
-}
-
 /** Sends the request on a connection that is ready; returns what gives it up. */
-type Ask = (socket: Socket, target: HealthCheckTarget, path: string, outcome: Outcome) => () => void;
+type Ask = (socket: Socket, target: HealthCheckTarget, path: string, pass: (status: number) => void, fail: (failure: string) => void) => () => void;
 
-const askH1: Ask = (socket, { authority }, path, { status, fail }) => {
+const askHttp1: Ask = (socket, { authority }, path, pass, fail) => {
   const request = http.request({
     createConnection: () => socket,
     path,
     headers: ["Host", authority, "User-Agent", USER_AGENT, "Connection", "close"] as unknown as http.OutgoingHttpHeaders,
     setHost: false,
-    maxHeaderSize: MAX_HEAD_BYTES,
+    maxHeaderSize: MAX_RESPONSE_HEAD_BYTES,
   });
   request.maxHeadersCount = 0;
-  request.on("information", atMost(MAX_INFORMATIONAL, fail));
+  request.on("information", limitedInformation(fail));
   request.once("upgrade", () => fail(invalid("the upstream switches protocols")));
   request.once("response", (response) => {
     const why = invalidity(response);
-    if (why === null) status(response.statusCode!);
+    if (why === null) pass(response.statusCode!);
     else fail(invalid(why));
   });
   request.on("error", ({ code, message }: NodeJS.ErrnoException) => {
@@ -146,7 +133,7 @@ const askH1: Ask = (socket, { authority }, path, { status, fail }) => {
   return () => void request.destroy();
 };
 
-const askH2: Ask = (socket, { protocol, authority }, path, { status, fail }) => {
+const askHttp2: Ask = (socket, { protocol, authority }, path, pass, fail) => {
   if (socket instanceof tls.TLSSocket && socket.alpnProtocol !== "h2") {
     fail("the upstream does not offer HTTP/2 (ALPN h2)");
     return ignore;
@@ -154,31 +141,26 @@ const askH2: Ask = (socket, { protocol, authority }, path, { status, fail }) => 
   const session = http2.connect("http://upstream", {
     createConnection: () => socket,
     maxHeaderListPairs: MAX_HEADER_PAIRS,
-    settings: { enablePush: false, maxHeaderListSize: MAX_HEAD_BYTES },
+    settings: { enablePush: false, maxHeaderListSize: MAX_RESPONSE_HEAD_BYTES },
   });
   const failed = ({ code, message }: NodeJS.ErrnoException) => fail(code === "ERR_HTTP2_ERROR" ? invalid(message) : message);
   session.unref();
   session.on("error", failed);
   session.once("close", () => fail(CLOSED));
-  const stream = session.request({
-    ":method": "GET",
-    ":scheme": protocol === "h2" ? "https" : "http",
-    ":authority": authority,
-    ":path": path,
-    "user-agent": USER_AGENT,
-  });
-  stream.on("headers", atMost(MAX_INFORMATIONAL, fail));
-  stream.once("response", ({ ":status": code }) => status(code!));
+  const scheme = protocol === "h2" ? "https" : "http";
+  const stream = session.request({ ":method": "GET", ":scheme": scheme, ":authority": authority, ":path": path, "user-agent": USER_AGENT });
+  stream.on("headers", limitedInformation(fail));
+  stream.once("response", ({ ":status": status }) => pass(status!));
   stream.on("error", failed);
   stream.once("close", () => fail(session.closed ? CLOSED : `the upstream reset the stream (code ${stream.rstCode})`));
   return () => session.destroy();
 };
 
-/** Each informational response may be as large as any head, and there is no end to them. */
-function atMost(most: number, fail: (failure: string) => void): () => void {
+/** Counts informational responses, which an upstream could send without end. */
+function limitedInformation(fail: (failure: string) => void): () => void {
   let count = 0;
   return () => {
-    if (++count > most) fail(invalid(`more than ${most} informational responses`));
+    if (++count > MAX_INFORMATIONAL) fail(invalid(`more than ${MAX_INFORMATIONAL} informational responses`));
   };
 }
 
@@ -191,8 +173,6 @@ const CLOSED = "the connection closed before a response";
 const FIRST_WITHIN_MS = 1000;
 /** Each interval is up to a tenth shorter or longer, so that several gateways do not keep step. */
 const JITTER = 0.1;
-/** As requests have it: what they could not read is not well. */
-const MAX_HEAD_BYTES = 32 * 1024;
 const MAX_HEADER_PAIRS = 1000;
 const MAX_INFORMATIONAL = 20;
 

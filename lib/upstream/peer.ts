@@ -1,22 +1,19 @@
 /**
- * One upstream of one service as it is at run time, over reloads: its identity, its connections, its health, and how requests are
- * sent to it. Which peer gets a request is `upstream_set.ts` and `balance.ts`.
+ * One upstream of one service at run time, across reloads: its identity, connections and health, and how requests are sent to it.
  */
 import type { Fault } from "../base/errors.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { Reply } from "../http/reply.ts";
 import type { Candidate } from "./balance.ts";
-import type { Destination } from "./destination.ts";
 import { isUpstreams } from "./faults.ts";
-import { forward } from "./forward.ts";
-import { forwardH2 } from "./forward_h2.ts";
-import { forwardWire } from "./forward_wire.ts";
 import type { Health } from "./health.ts";
+import { forwardHttp1 } from "./http1_request.ts";
+import { forwardHttp2 } from "./http2_request.ts";
 import { Pool } from "./pool.ts";
 import type { Sessions } from "./sessions.ts";
-import type { ForwardOptions } from "./try.ts";
+import type { Destination, ForwardOptions } from "./try.ts";
 
-/** The connections to one upstream, of either kind. */
+/** The connections to one upstream: HTTP/1.1 or HTTP/2. */
 export type Connections = Pool | Sessions;
 
 export class Peer implements Destination<Connections>, Candidate {
@@ -49,14 +46,14 @@ export class Peer implements Destination<Connections>, Candidate {
     return this.pool.leased + this.pool.waiting;
   }
 
-  /** Sends an exchange there: see `forward` of `forward.ts` for what it promises. */
+  /** As `forwardHttp1` of `http1_request.ts`. */
   forward(exchange: Exchange, options: ForwardOptions, endsAt: number): Promise<Reply> {
-    if (!(this.pool instanceof Pool)) return forwardH2(exchange, this as Destination<Sessions>, options, endsAt);
-    return (options.client === "node" ? forward : forwardWire)(exchange, this as Destination<Pool>, options, endsAt);
+    if (this.pool instanceof Pool) return forwardHttp1(exchange, this as Destination<Pool>, options, endsAt);
+    return forwardHttp2(exchange, this as Destination<Sessions>, options, endsAt);
   }
 
   broken(fault: Fault): void {
-    // Silence in the middle of a body may be the client's, who does not read.
+    // A timeout in the middle of a body may be the client's fault, if it does not read.
     if (isUpstreams(fault) && fault.code !== "upstream_timeout") this.health.failed(fault.message);
   }
 }

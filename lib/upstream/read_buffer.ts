@@ -1,29 +1,28 @@
 /**
- * The memory that responses over plain connections come into, the same for all of them: what is made anew for each reading makes work
- * for the collector. What is made of the bytes is `forward_wire.ts`.
+ * The memory that responses over plain connections are read into, shared by all of them: a new buffer for each read is garbage to collect.
  */
 import { LentBody } from "../http/lent_body.ts";
 
-/** Twice what node reads at a time: a response of 64 KiB and its head come in one reading, and are then one write to the client. */
-const INLET_BYTES = 128 * 1024;
-/** Slabs that are kept while nobody needs them: 2 MiB. */
+/** Twice what Node reads at a time: a response of 64 KiB and its head come in one read, and are then one write to the client. */
+const BUFFER_BYTES = 128 * 1024;
+/** Unused copies that are kept: 2 MiB. */
 const MOST_FREE = 16;
 
 export class ReadBuffer {
   #buffer: Buffer | null = null;
-  readonly #slabs: Buffer[] = [];
+  readonly #free: Buffer[] = [];
 
-  /** What is read into, made for the first connection: what comes is taken out of it before anything else is read. */
+  /** Made for the first connection. What is read into it has to be used or copied before the next read. */
   get buffer(): Buffer {
-    return (this.#buffer ??= Buffer.allocUnsafeSlow(INLET_BYTES));
+    return (this.#buffer ??= Buffer.allocUnsafeSlow(BUFFER_BYTES));
   }
 
-  /** A body that is whole, out of `buffer`: its bytes wait for their client in a slab of their own, which others have when it is sent. */
-  body(bytes: Buffer): LentBody {
-    const slab = this.#slabs.pop() ?? Buffer.allocUnsafeSlow(INLET_BYTES);
-    slab.set(bytes);
-    return new LentBody(slab.subarray(0, bytes.length), () => {
-      if (this.#slabs.length < MOST_FREE) this.#slabs.push(slab);
+  /** A complete body that lies in `buffer`, copied into memory that is used again when the body has been sent. */
+  lend(bytes: Buffer): LentBody {
+    const copy = this.#free.pop() ?? Buffer.allocUnsafeSlow(BUFFER_BYTES);
+    copy.set(bytes);
+    return new LentBody(copy.subarray(0, bytes.length), () => {
+      if (this.#free.length < MOST_FREE) this.#free.push(copy);
     });
   }
 }

@@ -1,12 +1,11 @@
 /**
- * The head of the request as the upstream gets it: what concerns the client's connection goes, what tells of the way here comes
- * (SPEC: hop-by-hop, X-Forwarded-*, Via, X-Request-Id, and traceparent where the gateway has a part in traces). Sending it is `forward.ts`.
+ * The head of a request as the upstream gets it: without headers of the client's connection, with X-Forwarded-*, Via, X-Request-Id and, in
+ * traced requests, traceparent; and as the text of HTTP/1.1.
  */
+import { createHash, randomBytes } from "node:crypto";
 import { Readable } from "node:stream";
 import type { Exchange } from "../http/exchange.ts";
-import { endToEnd, hasToken, headerValue, headerValues, withoutHeader, type HeaderList } from "../http/headers.ts";
-import type { Destination } from "./destination.ts";
-import { websocketAccept, websocketKey } from "./websocket.ts";
+import { endToEnd, hasToken, headerValue, headerValues, type HeaderList } from "../http/headers.ts";
 
 export interface HeadOptions {
   /** Keep the client's Host instead of naming the upstream. */
@@ -17,87 +16,109 @@ export interface HeadOptions {
 
 export interface RequestHead {
   readonly headers: HeaderList;
-  /** How the body is delimited: not there, by the Content-Length that stands in the headers, or chunked. */
-  readonly framing: "none" | "length" | "chunked";
-  /** What the upstream has to answer in Sec-WebSocket-Accept where the key is ours; null where it is the client's, who looks for himself. */
+  readonly framing: Framing;
+  /** Bytes of the body; Infinity if it is chunked. */
+  readonly length: number;
+  /** What the upstream has to answer in Sec-WebSocket-Accept if the key is ours; null if it is the client's, who checks it. */
   readonly accept: string | null;
 }
 
-export function requestHead(exchange: Exchange, peer: Destination<unknown>, options: HeadOptions): RequestHead {
+/** How the body is delimited: there is none, by Content-Length, or by chunks. */
+type Framing = "none" | "length" | "chunked";
+
+/** Throws a `TypeError` if the body and the headers of the request do not fit. */
+export function requestHead(exchange: Exchange, upstream: { readonly authority: string }, options: HeadOptions): RequestHead {
   const { call } = exchange;
-  const headers: string[] = ["Host", options.preserveHost && exchange.authority !== "" ? exchange.authority : peer.authority];
-  const received = endToEnd(exchange.headers);
-  // HTTP/2 opens a WebSocket without a key (RFC 8441 §5), HTTP/1.1 with one.
-  const ownKey = exchange.upgrade !== null && exchange.httpVersion === "2.0";
   const { span } = call.notes;
+  const framing = framingOf(exchange);
+  const stated = framing === "chunked" ? undefined : headerValue(exchange.headers, "content-length");
+  const keepsLength = framing === "length" || (stated === "0" && headerValues(exchange.headers, "content-length").length === 1);
+  // HTTP/2 opens a WebSocket without a key (RFC 8441 §5), HTTP/1.1 with one.
+  const needsKey = exchange.upgrade !== null && exchange.httpVersion === "2.0";
+  // Only a chunked body can be followed by trailers (RFC 9112 §7.1.2), so that only its head may announce some.
+  const dropped = ALWAYS | (keepsLength ? 0 : LENGTH) | (needsKey ? KEY : 0) | (span === null ? 0 : TRACE) | (framing === "chunked" ? 0 : TRAILER);
+  const headers: string[] = ["Host", options.preserveHost && exchange.authority !== "" ? exchange.authority : upstream.authority];
+  const received = endToEnd(exchange.headers);
   for (let i = 0; i < received.length; i += 2) {
     const name = received[i]!;
-    if (!isReplaced(name) && !(ownKey && isKey(name)) && !(span !== null && isTrace(name))) headers.push(name, received[i + 1]!);
+    if ((kindOf(name) & dropped) === 0) headers.push(name, received[i + 1]!);
   }
   pushForwarded(headers, exchange);
   headers.push("X-Request-Id", call.id, "Via", `${exchange.httpVersion} ${options.viaName}`);
-  // In lower case, as there are readers that know no other (W3C Trace Context §3.2.1).
+  // In lower case, which is all that some readers know (W3C Trace Context §3.2.1).
   if (span !== null) headers.push("traceparent", span.traceparent);
   if (span !== null && span.tracestate !== null) headers.push("tracestate", span.tracestate);
   let accept: string | null = null;
   if (exchange.upgrade !== null) {
     headers.push("Connection", "Upgrade", "Upgrade", exchange.upgrade);
-    if (ownKey) {
-      const key = websocketKey();
+    if (needsKey) {
+      const key = randomBytes(16).toString("base64");
       headers.push("Sec-WebSocket-Key", key);
       accept = websocketAccept(key);
     }
   } else if (headerValues(exchange.headers, "te").some((value) => hasToken(value, "trailers"))) {
     headers.push("TE", "trailers", "Connection", "TE");
   }
-  const framing = frame(exchange, headers);
-  // Only a chunked body can be followed by trailers (RFC 9112 §7.1.2): the promise of some goes where they cannot come.
-  return { headers: framing === "chunked" ? headers : withoutHeader(headers, "trailer"), framing, accept };
+  if (framing === "chunked") headers.push("Transfer-Encoding", "chunked");
+  // An empty body is stated with every method that may have one (RFC 9110 §8.6).
+  else if (!keepsLength && !BODILESS.has(exchange.method)) headers.push("Content-Length", "0");
+  return { headers, framing, length: framing === "chunked" ? Infinity : Number(stated ?? 0), accept };
 }
-
-function isKey(name: string): boolean {
-  return name.length === 17 && name.toLowerCase() === "sec-websocket-key";
-}
-
-/** What says where a request stands in a trace: only the gateway knows, where it is a part of it. */
-function isTrace(name: string): boolean {
-  return (name.length === 11 && name.toLowerCase() === "traceparent") || (name.length === 10 && name.toLowerCase() === "tracestate");
-}
-
-/** What the gateway says itself, whatever the client said. Via is kept and continued. */
-function isReplaced(name: string): boolean {
-  switch (name.length) {
-    case 4:
-      return name.toLowerCase() === "host";
-    case 9:
-      return name.toLowerCase() === "forwarded" || name.toLowerCase() === "x-real-ip";
-    case 12:
-      return name.toLowerCase() === "x-request-id";
-    case 15:
-    case 16:
-    case 17:
-    case 18:
-    case 22:
-      return FORWARDED.has(name.toLowerCase());
-    default:
-      return false;
-  }
-}
-
-const FORWARDED = new Set([
-  "x-forwarded-for",
-  "x-forwarded-host",
-  "x-forwarded-port",
-  "x-forwarded-proto",
-  "x-forwarded-prefix",
-  "x-forwarded-scheme",
-  "x-forwarded-server",
-  "x-forwarded-ssl",
-]);
 
 /**
- * Says where the request came from. A trusted proxy's own words are continued: its chain of addresses gets one more, what it says
- * of host, scheme and port stays, its prefix comes before ours. Anybody else's are dropped.
+ * Every message to the upstream states how long it is, and what was chunked is chunked again (RFC 9112 §6). If a plugin left two lengths, or
+ * the length of a body that it took away, the upstream would read the next request as the rest of this one.
+ */
+function framingOf({ body, headers }: Exchange): Framing {
+  if (body === null) return "none";
+  if (!(body instanceof Readable)) throw new TypeError("the body of the request is no stream of node:stream");
+  const lengths = headerValues(headers, "content-length");
+  if (lengths.length === 0) return "chunked";
+  if (lengths.length > 1 || !/^\d+$/.test(lengths[0]!)) throw new TypeError("the Content-Length of the request is no plain number");
+  return "length";
+}
+
+const BODILESS = new Set(["GET", "HEAD", "DELETE", "OPTIONS", "TRACE"]);
+
+/** Kinds of headers that do not reach the upstream as they are; all but `ALWAYS` only in some requests. */
+const ALWAYS = 1;
+const LENGTH = 2;
+const KEY = 4;
+/** If the gateway takes part in a trace, it alone knows the request's place in it. */
+const TRACE = 8;
+const TRAILER = 16;
+
+const KINDS = new Map([
+  ["host", ALWAYS],
+  ["x-request-id", ALWAYS],
+  ["forwarded", ALWAYS],
+  ["x-real-ip", ALWAYS],
+  ["x-forwarded-for", ALWAYS],
+  ["x-forwarded-host", ALWAYS],
+  ["x-forwarded-port", ALWAYS],
+  ["x-forwarded-prefix", ALWAYS],
+  ["x-forwarded-proto", ALWAYS],
+  ["x-forwarded-scheme", ALWAYS],
+  ["x-forwarded-server", ALWAYS],
+  ["x-forwarded-ssl", ALWAYS],
+  ["content-length", LENGTH],
+  ["sec-websocket-key", KEY],
+  ["traceparent", TRACE],
+  ["tracestate", TRACE],
+  ["trailer", TRAILER],
+]);
+
+const LENGTHS_OF_KINDS = [...KINDS.keys()].reduce((bits, name) => bits | (1 << name.length), 0);
+
+/** Most names differ from all of them in their length already. */
+function kindOf(name: string): number {
+  const isCandidate = name.length < 32 && ((LENGTHS_OF_KINDS >> name.length) & 1) === 1;
+  return isCandidate ? (KINDS.get(name.toLowerCase()) ?? 0) : 0;
+}
+
+/**
+ * States where the request came from. If a trusted proxy has sent it, its own headers are continued: one more address in the chain, its
+ * host, scheme and port, its prefix before ours. Those of any other client are dropped.
  */
 function pushForwarded(headers: string[], exchange: Exchange): void {
   const { call } = exchange;
@@ -119,7 +140,7 @@ function pushForwarded(headers: string[], exchange: Exchange): void {
   if (prefix !== "") headers.push("X-Forwarded-Prefix", prefix);
 }
 
-/** The part of the path that stands for base_path: `/t/42` of `/t/42/orders` under base_path `/t/{tenant}`; "" for "/". */
+/** The part of the path that matched base_path: `/t/42` of `/t/42/orders` under base_path `/t/{tenant}`; "" for "/". */
 function consumedPrefix(exchange: Exchange): string {
   const { basePath } = exchange.service;
   if (basePath === "/") return "";
@@ -143,37 +164,54 @@ function portOf(host: string, scheme: "http" | "https"): string {
   return scheme === "https" ? "443" : "80";
 }
 
-/**
- * Every message to the upstream says itself how long it is; what was chunked is chunked anew (RFC 9112 §6). What a plugin has left in the
- * headers about a body it took away, or said of one in two ways, would have the upstream take the next request for the rest of this one.
- */
-function frame(exchange: Exchange, headers: string[]): RequestHead["framing"] {
-  let length = headerValue(headers, "content-length");
-  if (exchange.body === null) {
-    if (length !== undefined && (length !== "0" || headerValues(headers, "content-length").length > 1)) {
-      headers.splice(0, headers.length, ...withoutHeader(headers, "content-length"));
-      length = undefined;
-    }
-    if (length === undefined && expectsBody(exchange.method)) headers.push("Content-Length", "0");
-    return "none";
-  }
-  if (!(exchange.body instanceof Readable)) throw new TypeError("the body of the request is no stream of node:stream");
-  if (length !== undefined) {
-    if (!LENGTH.test(length) || headerValues(headers, "content-length").length > 1) throw new TypeError("the Content-Length of the request is no plain number");
-    return "length";
-  }
-  headers.push("Transfer-Encoding", "chunked");
-  return "chunked";
+/** What a server answers to a Sec-WebSocket-Key: `dGhlIHNhbXBsZSBub25jZQ==` gives `s3pPLMBiTxaQ9kYGzzhZRbK+xOo=` (RFC 6455 §4.2.2). */
+export function websocketAccept(key: string): string {
+  return createHash("sha1").update(`${key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`).digest("base64");
 }
 
-const LENGTH = /^\d+$/;
-
-/**
- * Methods whose empty body is said with `Content-Length: 0` (RFC 9110 §8.6): all that may have one. Without it node would send an
- * empty chunked body for those it does not know.
- */
-function expectsBody(method: string): boolean {
-  return !BODILESS.has(method);
+/** Whether a request has one Sec-WebSocket-Key, of 16 bytes in base64 (RFC 6455 §4.2.1). */
+export function isWebsocketKey(values: readonly string[]): boolean {
+  return values.length === 1 && /^[A-Za-z0-9+/]{22}==$/.test(values[0]!);
 }
 
-const BODILESS = new Set(["GET", "HEAD", "DELETE", "OPTIONS", "TRACE"]);
+/**
+ * The head as the text of HTTP/1.1, one byte a character (Latin-1). Throws a `TypeError` for a header that could be read as more than one:
+ * names, values and paths may come from plugins.
+ */
+export function headText(method: string, target: string, headers: HeaderList): string {
+  let text = `${method} ${target} HTTP/1.1\r\n`;
+  let hasConnection = false;
+  for (let i = 0; i < headers.length; i += 2) {
+    const name = headers[i]!;
+    // To the check below, the rest of such a name would be the beginning of the value.
+    if (name.includes(":")) throw new TypeError("the name of a header of the request has a colon");
+    if (name.length === 10 && name.toLowerCase() === "connection") hasConnection = true;
+    text += `${name}: ${headers[i + 1]!}\r\n`;
+  }
+  // As Node's client sends it: some servers of HTTP/1.0 keep a connection only then.
+  text += hasConnection ? "\r\n" : "Connection: keep-alive\r\n\r\n";
+  // One check of the whole costs less than one of each name and value. It would accept a value's own line breaks, so those are counted.
+  if (!HEAD.test(text) || lineBreaks(text) !== headers.length / 2 + (hasConnection ? 2 : 3)) throw new TypeError("the head of the request cannot be written");
+  return text;
+}
+
+/** Trailers, one line each. Throws a `TypeError` as `headText` does. */
+export function fieldLines(list: HeaderList): string {
+  let text = "";
+  for (let i = 0; i < list.length; i += 2) {
+    if (list[i]!.includes(":")) throw new TypeError("the name of a trailer of the request has a colon");
+    text += `${list[i]!}: ${list[i + 1]!}\r\n`;
+  }
+  if (!FIELDS.test(text) || lineBreaks(text) !== list.length / 2) throw new TypeError("the trailers of the request cannot be written");
+  return text;
+}
+
+function lineBreaks(text: string): number {
+  let found = 0;
+  for (let at = text.indexOf("\n"); at >= 0; at = text.indexOf("\n", at + 1)) found++;
+  return found;
+}
+
+/** No character outside Latin-1, no control character other than the tab. */
+const HEAD = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+ [\x21-\x7e\x80-\xff]+ HTTP\/1\.1\r\n(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\t\x20-\x7e\x80-\xff]*\r\n)+\r\n$/;
+const FIELDS = /^(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\t\x20-\x7e\x80-\xff]*\r\n)*$/;

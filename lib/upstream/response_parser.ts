@@ -229,7 +229,7 @@ function isLength(value: string): boolean {
 }
 
 /** A second less than is said: what is sent in the last moment would meet a connection that is being closed. */
-function keepAliveMs(value: string): number {
+export function keepAliveMs(value: string): number {
   const hint = KEEP_ALIVE_TIMEOUT.exec(value);
   return hint === null ? Infinity : Math.min(Math.max(0, Number(hint[1]) * 1000 - 1000), LONGEST_TIMER_MS);
 }

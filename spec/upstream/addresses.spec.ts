@@ -1,5 +1,5 @@
 import { describe, expect, onTestFinished, test } from "vitest";
-import { connectFailure, Names, towards, type Address } from "../../lib/upstream/addresses.ts";
+import { Names, type Address } from "../../lib/upstream/addresses.ts";
 import { addressOf, madeUpNames, turn } from "../support/addresses.ts";
 import { manualClock } from "../support/clock.ts";
 import { madeUpTools } from "../support/exercise.ts";
@@ -224,25 +224,6 @@ describe("a change", () => {
   });
 });
 
-describe("what a connection is told", () => {
-  const ask = (name: Awaited<ReturnType<ReturnType<typeof madeUpNames>["named"]>>, first: Address, all: boolean) =>
-    new Promise((resolve) => towards(name, first).lookup!("any", { all }, (...answer) => resolve(answer)));
-
-  test("is every address, one in front, as they are when it is told", async () => {
-    const { again, named } = madeUpNames(["192.0.2.1", "192.0.2.2", "::1"]);
-    const name = await named("a.example");
-    const second = name.addresses[1]!;
-    expect(await ask(name, second, true)).toEqual([null, ["192.0.2.2", "::1", "192.0.2.1"].map(addressOf)]);
-    expect(await ask(name, second, false)).toEqual([null, "192.0.2.2", 4]);
-    await again(["192.0.2.1", "192.0.2.3"]);
-    expect(await ask(name, second, true)).toEqual([null, ["192.0.2.1", "192.0.2.3"].map(addressOf)]);
-  });
-
-  test("is nothing of ours where there is no name", () => {
-    expect(towards(undefined, undefined)).toEqual({});
-  });
-});
-
 describe("whoever cannot wait for the first answer", () => {
   test("shares the look-up under way, and gets what it gives", async () => {
     const { names, asked } = madeUpNames(["192.0.2.1"]);
@@ -269,10 +250,4 @@ describe("whoever cannot wait for the first answer", () => {
     expect(await names.name("a.example")!.known()).toEqual([addressOf("192.0.2.1")]);
     expect(asked).toEqual(["a.example"]);
   });
-});
-
-test("why no address could be reached is told for each", () => {
-  const errors = [new Error("connect ECONNREFUSED 127.0.0.1:80"), new Error("connect ETIMEDOUT ::1:80")];
-  expect(connectFailure(new AggregateError(errors))).toBe("connect ECONNREFUSED 127.0.0.1:80, connect ETIMEDOUT ::1:80");
-  expect(connectFailure(errors[0]!)).toBe("connect ECONNREFUSED 127.0.0.1:80");
 });

@@ -1,13 +1,8 @@
-/** The connections that the pool keeps itself; those that its agents keep, and leases, are `pool.spec.ts`. */
-import http, { type RequestListener } from "node:http";
-import https from "node:https";
 import { describe, expect, onTestFinished, test } from "vitest";
 import type { Reply } from "../../lib/http/reply.ts";
 import { Pool, type PoolOptions } from "../../lib/upstream/pool.ts";
-import { LOOPBACK, madeUpNames, NOBODY, site } from "../support/addresses.ts";
 import { manualClock } from "../support/clock.ts";
 import { madeUpExchange } from "../support/exercise.ts";
-import { OTHER_CA, SHOP } from "../support/more_certs.ts";
 import { socketOrigin } from "../support/origin.ts";
 import { madeUpPeer } from "../support/peer.ts";
 import { eventually } from "../support/raw_client.ts";
@@ -115,17 +110,26 @@ describe("connections", () => {
     expect(count()).toBe(before);
   });
 
-  test("that have become tunnels are counted among the upstream's to their end, and forgotten then", async () => {
+  test("that have become tunnels hold their lease to their end, and are closed with the pool", async () => {
     const { upstream, pool } = await withBackend("HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n");
     const options = { clock: manualClock(), client: "wire", connectMs: 5000, responseMs: 5000, idleMs: 5000, tryMs: 0, preserveHost: false, viaName: "gw" } as const;
     const reply = await madeUpPeer("u", pool).forward(madeUpExchange({ upgrade: "websocket" }), options, 0);
-    const seen = pool.connection();
-    const { connections } = seen.home as unknown as { readonly connections: ReadonlySet<unknown> };
-    expect(connections.size).toBe(2);
-    seen.end();
-    reply.tunnel!.socket.destroy();
+    expect(pool.open).toBe(1);
+    pool.destroy();
+    expect(reply.tunnel!.socket.destroyed).toBe(true);
     await eventually(() => upstream.sockets.size === 0 && pool.leased === 0);
-    expect(connections.size).toBe(0);
+    expect(pool.open).toBe(0);
+  });
+
+  test("are not kept when their request was given up before they were connected", async () => {
+    const { upstream, pool } = await withBackend();
+    const exchange = madeUpExchange();
+    const options = { clock: manualClock(), connectMs: 5000, responseMs: 5000, idleMs: 5000, tryMs: 0, preserveHost: false, viaName: "gw" };
+    const reply = madeUpPeer("u", pool).forward(exchange, options, 0);
+    exchange.call.abort();
+    await expect(reply).rejects.toMatchObject({ code: "upstream_reset" });
+    expect(pool).toMatchObject({ leased: 0, open: 0 });
+    await eventually(() => upstream.sockets.size === 0);
   });
 
   test("dropIdle closes those that are not in use, and no others", async () => {
@@ -157,73 +161,5 @@ describe("connections", () => {
     pool.destroy();
     await broken;
     await eventually(() => upstream.sockets.size === 0 && pool.leased === 0);
-  });
-});
-
-describe("the addresses of a name", () => {
-  const ok: RequestListener = (request, response) => void response.end(request.socket.localAddress);
-
-  async function bench(serving: readonly string[], answer: readonly string[], parts: Partial<PoolOptions> = {}, listener = ok) {
-    const isSecure = parts.protocol === "https";
-    const origin = await site(serving, () => (isSecure ? https.createServer({ cert: SHOP.cert, key: SHOP.key }, listener) : http.createServer(listener)));
-    const host = parts.host ?? "upstream.invalid";
-    const resolver = madeUpNames(answer);
-    const name = await resolver.named(host);
-    const pool = new Pool({ protocol: "http", host, port: origin.port, keepaliveIdleMs: 30_000, name, ...parts }, 100, manualClock());
-    onTestFinished(() => pool.destroy());
-    const send = asking(pool);
-    const ask = async () => String((await send()).body);
-    return { origin, resolver, pool, ask, send };
-  }
-
-  test("are used in turn, and their connections again, with no look-up for any", async () => {
-    const { origin, resolver, ask } = await bench(LOOPBACK, LOOPBACK);
-    const reached: string[] = [];
-    for (let i = 0; i < LOOPBACK.length * 2; i++) reached.push(await ask());
-    expect(reached).toEqual([...LOOPBACK, ...LOOPBACK]);
-    expect(origin.total).toEqual(Object.fromEntries(LOOPBACK.map((address) => [address, 1])));
-    expect(resolver.asked).toEqual(["upstream.invalid"]);
-  });
-
-  test("one that refuses is no error: the others take its turn", async () => {
-    const { ask } = await bench(["127.0.0.2"], [NOBODY, "127.0.0.2"]);
-    expect([await ask(), await ask()]).toEqual(["127.0.0.2", "127.0.0.2"]);
-  });
-
-  test("a new one is used, one that has left is not, one that stays keeps its connections", async () => {
-    const { origin, resolver, ask } = await bench(["127.0.0.1", "127.0.0.2", "127.0.0.3"], ["127.0.0.1", "127.0.0.2"]);
-    await ask();
-    await ask();
-    await resolver.again(["127.0.0.3", "127.0.0.2"]);
-    await eventually(() => origin.open["127.0.0.1"] === 0, "the end of the idle connection");
-    expect(new Set([await ask(), await ask(), await ask()])).toEqual(new Set(["127.0.0.2", "127.0.0.3"]));
-    expect(origin.total).toEqual({ "127.0.0.1": 1, "127.0.0.2": 1, "127.0.0.3": 1 });
-  });
-
-  test("an exchange under way with one that leaves comes to its end, and its connection with it", async () => {
-    const held: (() => void)[] = [];
-    const { origin, resolver, ask } = await bench(["127.0.0.1", "127.0.0.2"], ["127.0.0.1"], {}, (_request, response) => void held.push(() => response.end("late")));
-    const answered = ask();
-    await eventually(() => held.length === 1);
-    await resolver.again(["127.0.0.2"]);
-    expect(origin.open["127.0.0.1"]).toBe(1);
-    held[0]!();
-    expect(await answered).toBe("late");
-    await eventually(() => origin.open["127.0.0.1"] === 0, "the end of the connection");
-  });
-
-  test("https: every one has to show a certificate for the name, and the session is taken up again", async () => {
-    const tls = { verify: true, identity: "i", ca: Buffer.from(OTHER_CA.cert) };
-    const reused: boolean[] = [];
-    const right = await bench(["127.0.0.1"], ["127.0.0.1"], { protocol: "https", host: "shop.example.com", tls }, (request, response) => {
-      reused.push((request.socket as import("node:tls").TLSSocket).isSessionReused());
-      response.setHeader("Connection", "close");
-      response.end("ok");
-    });
-    await right.ask();
-    await right.ask();
-    expect(reused).toEqual([false, true]);
-    const wrong = await bench(["127.0.0.1"], ["127.0.0.1"], { protocol: "https", host: "other.example.com", tls });
-    await expect(wrong.ask()).rejects.toMatchObject({ code: "upstream_connect_failed" });
   });
 });

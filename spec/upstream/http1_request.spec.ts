@@ -13,7 +13,7 @@ import { socketOrigin } from "../support/origin.ts";
 import { madeUpPeer, madeUpPool } from "../support/peer.ts";
 import { eventually } from "../support/raw_client.ts";
 
-describe("forward, the gateway's own way,", () => forwarding("wire"));
+describe.each(["wire", "node"] as const)("with the parser of upstream_client %s, a request", (client) => forwarding(client));
 
 const HEAD = "HTTP/1.1 200 OK\r\n";
 

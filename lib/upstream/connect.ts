@@ -1,0 +1,53 @@
+/**
+ * Opens a TCP or TLS connection to an upstream, by the addresses that its name has.
+ */
+import net, { type LookupFunction, type Socket } from "node:net";
+import tls, { type ConnectionOptions } from "node:tls";
+import type { LookupAddress } from "node:dns";
+import type { Address, Name } from "./addresses.ts";
+
+export interface ConnectTarget {
+  readonly host: string;
+  readonly port: number;
+  /** The addresses of `host`, if it is a name. Default: Node looks the name up for every connection. */
+  readonly name?: Name;
+}
+
+/**
+ * Connects to the address `first`, and where it is out of reach to the other addresses of the name; without `first` it waits for the first
+ * look-up. `secure`: null for plain TCP. `readyEvent` names the event that the socket emits when it can be used.
+ */
+export function connect({ host, port, name }: ConnectTarget, secure: ConnectionOptions | null, first: Address | undefined, more: object = {}): Socket {
+  const options = { host, port, ...lookupOptions(name, first), ...more };
+  const socket = secure === null ? net.connect(options) : tls.connect({ ...secure, ...options });
+  // Nagle's algorithm would hold back the last small segment of each message.
+  return socket.setNoDelay(true);
+}
+
+export function readyEvent(socket: Socket): "connect" | "secureConnect" {
+  return socket instanceof tls.TLSSocket ? "secureConnect" : "connect";
+}
+
+export function lookupOptions(name: Name | undefined, first: Address | undefined): { readonly lookup?: LookupFunction; readonly autoSelectFamily?: true } {
+  if (name === undefined) return {};
+  const lookup: LookupFunction = (_host, { all }, done) => {
+    // A promise, even if the addresses are known: `net` expects the answer in a later turn.
+    name.known().then(
+      (addresses) => {
+        // `first` may have left the name since.
+        const start = first === undefined ? 0 : Math.max(0, addresses.indexOf(first));
+        const list = [...addresses.slice(start), ...addresses.slice(0, start)] as LookupAddress[];
+        if (all === true) done(null, list);
+        else done(null, list[0]!.address, list[0]!.family);
+      },
+      (error: NodeJS.ErrnoException) => done(error, [] as LookupAddress[]),
+    );
+  };
+  return { lookup, autoSelectFamily: true };
+}
+
+/** Why there is no connection. When several addresses were tried, Node's own error has no message. */
+export function connectFailure(error: Error): string {
+  if (error.message !== "" || !(error instanceof AggregateError)) return error.message;
+  return (error.errors as Error[]).map(({ message }) => message).join(", ");
+}

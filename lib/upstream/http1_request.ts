@@ -1,0 +1,398 @@
+/**
+ * Sends a request to an upstream over HTTP/1.1: the head as one string, the response read by our own parser or by Node's.
+ */
+import { Readable } from "node:stream";
+import { Fault } from "../base/errors.ts";
+import { writeChunk, type Sink } from "../http/body.ts";
+import type { Exchange } from "../http/exchange.ts";
+import { hasToken, headerValue } from "../http/headers.ts";
+import { LentBody } from "../http/lent_body.ts";
+import type { Reply } from "../http/reply.ts";
+import { connectFailure } from "./connect.ts";
+import type { Connection, ConnectionUser } from "./connection.ts";
+import { faultCode, Unsent } from "./faults.ts";
+import type { Pool } from "./pool.ts";
+import { fieldLines, headText, requestHead, type RequestHead } from "./request_head.ts";
+import { replyHeaders, replyOf, switchHeaders, trailerFields, type ResponseHead } from "./response_head.ts";
+import type { ResponseSink } from "./response_parser.ts";
+import { clientDisconnected, connectTimeLeft, isReplayable, newTry, type Destination, type ForwardOptions, type Try } from "./try.ts";
+import { UpstreamRequest } from "./upstream_request.ts";
+
+/**
+ * Resolves with the final response, whose body has to be read or destroyed; rejects with a `Fault`. Informational responses go to the
+ * client as they come. When the client disconnects, or `endsAt` (monotonic; 0: never) comes, the request is given up.
+ */
+export function forwardHttp1(exchange: Exchange, to: Destination<Pool>, options: ForwardOptions, endsAt: number): Promise<Reply> {
+  return underLease(newTry(exchange, to, options, endsAt));
+}
+
+/** Not async: one more promise costs as much as a header. */
+function underLease(attempt: Try<Pool>): Promise<Reply> {
+  const { call } = attempt.exchange;
+  // A plugin may have taken longer than the client waited.
+  if (call.aborted) return Promise.reject(clientDisconnected());
+  const { pool } = attempt.to;
+  if (pool.tryLease()) return send(attempt);
+  return pool.waitForLease(connectTimeLeft(attempt), (run) => call.onAbort(run)).then(() => send(attempt));
+}
+
+/** The lease ends when the connection is free again. */
+function send(attempt: Try<Pool>): Promise<Reply> {
+  return new Promise((resolve, reject) => {
+    const { exchange, to, options } = attempt;
+    let connection: Connection;
+    let head: RequestHead;
+    let text: string;
+    try {
+      head = requestHead(exchange, to, options);
+      text = headText(exchange.method, exchange.upstreamPath + exchange.query, head.headers);
+      connection = to.pool.connection(exchange.upgrade === null ? "exchange" : "upgrade");
+    } catch (error) {
+      to.pool.release();
+      reject(new Fault("internal", "the request could not be written", error));
+      return;
+    }
+    new Http1Request(attempt, connection, head, text, resolve, reject).begin();
+  });
+}
+
+class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, ResponseSink, Sink {
+  readonly #connection: Connection;
+  readonly #head: RequestHead;
+  readonly #text: string;
+  /** The request's body, if all of it is in memory. */
+  #bytes: Buffer | null = null;
+  /** Whether anything has come on this connection for this request. */
+  #hasReceived = false;
+  /** Whether the head of the request has been sent. */
+  #isSent = false;
+  #isWritten = false;
+  #onDrain: (() => void) | null = null;
+  #response: ResponseHead | null = null;
+  /** What has come of the response's body before the reply was given. */
+  #first: Buffer | null = null;
+  /** All of a large response's body, if it came at once. */
+  #whole: LentBody | null = null;
+  #body: ResponseBody | null = null;
+  #trailers: readonly string[] = NO_TRAILERS;
+
+  constructor(
+    attempt: Try<Pool>,
+    connection: Connection,
+    head: RequestHead,
+    text: string,
+    resolve: (reply: Reply | Promise<Reply>) => void,
+    reject: (fault: Fault) => void,
+  ) {
+    super(attempt, resolve, reject);
+    this.#connection = connection;
+    this.#head = head;
+    this.#text = text;
+  }
+
+  begin(): void {
+    this.#connection.use(this);
+    this.failWhenAborted();
+    if (this.#connection.isConnected) this.connected();
+    else if (this.phase === "connecting") this.watch(this.attempt.options.connectMs);
+  }
+
+  // The connection.
+
+  connected(): void {
+    if (this.phase !== "connecting") return;
+    const { exchange, options, to } = this.attempt;
+    const connection = this.#connection;
+    connection.beginResponse(exchange.method, this, options.client ?? "wire");
+    this.phase = "sending";
+    const { body } = exchange;
+    if (body !== null) {
+      this.watch(0);
+      connection.setSilence(options.idleMs);
+      if (!this.#takeWhole(body)) return this.#sendBody(body);
+    }
+    this.#isWritten = true;
+    // A new connection sends at once: what comes on it before that may be its refusal.
+    if (connection.isReused) to.pool.writeBatch.add(() => this.#sendWhole());
+    else this.#sendWhole();
+    if (body === null) this.awaitResponse();
+  }
+
+  received(chunk: Buffer): void {
+    // More than the response, which is complete: it would be the response to the next request.
+    if (this.phase === "draining") return this.#leave("spent");
+    // As on an idle connection, it answers no request: were it accepted, the true response would go to the next request.
+    if (!this.#isSent && this.#connection.isReused) return this.failed(ANSWERED_EARLY);
+    this.#hasReceived = true;
+    const invalid = this.#connection.parser.feed(chunk);
+    if (invalid !== null) this.fail(new Fault("upstream_invalid", invalid));
+    else if (this.phase === "receiving") {
+      // The rest of the body is still to come.
+      this.#connection.setSilence(this.attempt.options.idleMs);
+      if (this.#body === null) this.#openBody();
+    }
+  }
+
+  drained(): void {
+    const run = this.#onDrain;
+    this.#onDrain = null;
+    run?.();
+  }
+
+  endOfConnection(): void {
+    if (this.phase === "over" || this.phase === "draining" || this.#connection.parser.endOfConnection()) return;
+    this.failed(CONNECTION_ENDED);
+  }
+
+  failed(error: NodeJS.ErrnoException): void {
+    if (this.phase === "over") return;
+    const { isReused } = this.#connection;
+    const isUnsent = isReused && !this.#isSent;
+    if (this.#isStale(error, isUnsent)) {
+      this.#leave("spent");
+      // The other idle connections are as old.
+      this.attempt.to.pool.dropIdle();
+      return this.resolve(underLease({ ...this.attempt, isSecond: true }));
+    }
+    const code = faultCode(error, this.phase === "connecting");
+    this.fail(isUnsent ? new Unsent(code, connectFailure(error), error) : new Fault(code, connectFailure(error), error));
+  }
+
+  /**
+   * Whether to send again, once, on a new connection: the upstream closed an idle connection as it was used, before any byte of a response,
+   * and the request is replayable (RFC 9112 §9.3.1) or not a byte of it was sent.
+   */
+  #isStale({ code }: NodeJS.ErrnoException, isUnsent: boolean): boolean {
+    const { exchange, isSecond } = this.attempt;
+    if (isSecond || this.#hasReceived || !this.#connection.isReused || (code !== "ECONNRESET" && code !== "EPIPE")) return false;
+    return isUnsent ? exchange.body === null && !exchange.call.aborted : isReplayable(exchange);
+  }
+
+  closed(): void {
+    this.fail(new Fault("upstream_reset", "the connection closed before a response"));
+  }
+
+  // The request.
+
+  /** Takes a body that is in memory and as long as the head says; any other is streamed. */
+  #takeWhole(body: Readable): boolean {
+    if (!(body instanceof LentBody) || !body.isUntouched || this.#head.length !== body.byteLength) return false;
+    this.#bytes = body.lend();
+    return true;
+  }
+
+  /** Sends a request whose body is in memory, unless it has been given up while it waited. */
+  #sendWhole(): void {
+    if (this.phase === "over") return;
+    this.#isSent = true;
+    const { socket } = this.#connection;
+    const bytes = this.#bytes;
+    if (bytes === null) return void socket.write(this.#text, "latin1");
+    socket.cork();
+    socket.write(this.#text, "latin1");
+    socket.write(bytes);
+    socket.uncork();
+    this.#written();
+  }
+
+  #sendBody(body: Readable): void {
+    const { socket } = this.#connection;
+    // A small body that came with the head is in the same write; a slow one does not hold the head back.
+    socket.cork();
+    socket.write(this.#text, "latin1");
+    this.upload(body, this, this.#head, () => this.#endBody());
+    this.attempt.to.pool.writeBatch.add(() => {
+      this.#isSent = true;
+      socket.uncork();
+    });
+  }
+
+  write(chunk: Buffer): boolean {
+    const { socket } = this.#connection;
+    return this.#head.framing === "length" ? socket.write(chunk) : writeChunk(socket, chunk);
+  }
+
+  onceDrained(run: () => void): void {
+    this.#onDrain = run;
+  }
+
+  #endBody(): void {
+    if (this.#head.framing === "chunked") {
+      let last: string;
+      try {
+        last = `0\r\n${fieldLines(trailerFields(this.attempt.exchange.trailers()))}\r\n`;
+      } catch (error) {
+        return this.fail(new Fault("internal", "the request's trailers could not be written", error));
+      }
+      this.#connection.socket.write(last, "latin1");
+    }
+    this.#isWritten = true;
+    if (this.phase === "draining") return this.#leave("kept");
+    this.#written();
+  }
+
+  /** The response is awaited once the request has been sent: an upstream that does not read is another fault. */
+  #written(): void {
+    const { socket } = this.#connection;
+    if (this.phase !== "sending") return;
+    if (socket.writableLength === 0) this.awaitResponse();
+    else socket.write(NO_BYTES, () => this.awaitResponse());
+  }
+
+  get writableLength(): number {
+    return this.#connection.socket.writableLength;
+  }
+
+  get writableEnded(): boolean {
+    return this.#isWritten;
+  }
+
+  // The response.
+
+  informed(head: ResponseHead): void {
+    this.inform(head.statusCode!, head.rawHeaders);
+  }
+
+  switched(head: ResponseHead, behind: Buffer): void {
+    if (this.phase === "over") return;
+    const { exchange, options, to } = this.attempt;
+    const { upgrade } = exchange;
+    if (upgrade === null || !hasToken(headerValue(head.rawHeaders, "upgrade"), upgrade)) {
+      return this.fail(new Fault("upstream_invalid", "the upstream switched to a protocol that was not requested"));
+    }
+    if (this.#head.accept !== null && headerValue(head.rawHeaders, "sec-websocket-accept") !== this.#head.accept) {
+      return this.fail(new Fault("upstream_invalid", "the upstream's Sec-WebSocket-Accept does not match the key"));
+    }
+    this.finish();
+    const socket = this.#connection.detach();
+    socket.once("close", () => to.pool.release());
+    socket.on("error", ignore);
+    this.resolve({
+      status: 101,
+      headers: switchHeaders(upgrade, replyHeaders(head, options.viaName)),
+      body: null,
+      tunnel: { socket, head: behind, idleMs: options.idleMs },
+    });
+  }
+
+  answered(head: ResponseHead): void {
+    if (this.phase === "over") return;
+    this.#response = head;
+    this.receive();
+  }
+
+  body(part: Buffer): void {
+    if (this.phase === "over") return;
+    const { lendsBytes, parser } = this.#connection;
+    if (lendsBytes && part.length >= LENT_BYTES && parser.isAtEnd && this.#body === null && this.#first === null) {
+      this.#whole = this.attempt.to.pool.readBuffer.lend(part);
+      return;
+    }
+    const bytes = lendsBytes ? Buffer.from(part) : part;
+    if (this.#body === null && this.#first === null) {
+      this.#first = bytes;
+      return;
+    }
+    this.#body ??= this.#openBody();
+    this.#body.deliver(bytes);
+  }
+
+  ended(trailers: readonly string[], connection: "kept" | "spent"): void {
+    if (this.phase === "over") return;
+    const { exchange, options } = this.attempt;
+    this.#trailers = trailers;
+    if (this.#body === null && trailers.length > 0) this.#openBody();
+    const body = this.#body;
+    // After a refused upgrade it is unclear whether the upstream continues with HTTP. And a request that was answered before it was sent
+    // may still be sent: its response would be the next request's.
+    if (connection === "spent" || exchange.upgrade !== null || !this.#isSent) this.#leave("spent");
+    else if (this.#isWritten) this.#leave("kept");
+    else {
+      this.drain();
+      // Paused by the last of the body, the socket would hide what comes behind it from this request, and give it to the next.
+      if (this.#connection.socket.isPaused()) this.#connection.socket.resume();
+    }
+    if (body !== null) body.complete();
+    // All of it came at once: there is nothing to stream.
+    else this.resolve(replyOf(exchange, this.#response!, options.viaName, this.#whole ?? this.#first ?? NO_BYTES));
+  }
+
+  /** Gives the reply, with a body that is read as it comes. */
+  #openBody(): ResponseBody {
+    const { exchange, options } = this.attempt;
+    const body = new ResponseBody(this.#connection, () => {
+      if (this.phase === "receiving") this.#leave("spent");
+    });
+    this.#body = this.given = body;
+    if (this.#first !== null) body.deliver(this.#first);
+    this.#first = null;
+    this.resolve(replyOf(exchange, this.#response!, options.viaName, body, () => trailerFields(this.#trailers)));
+    return body;
+  }
+
+  // The end.
+
+  protected override close(): void {
+    this.#connection.end();
+    this.attempt.to.pool.release();
+  }
+
+  protected override phaseOver(): void {
+    this.#leave("spent");
+  }
+
+  /** The connection goes back to the pool, or is closed. */
+  #leave(connection: "kept" | "spent"): void {
+    this.finish();
+    if (connection === "spent") return this.close();
+    const { pool } = this.attempt.to;
+    pool.giveBack(this.#connection);
+    pool.release();
+  }
+}
+
+/** The body of a response while it is received. */
+class ResponseBody extends Readable {
+  readonly #connection: Connection;
+  readonly #givenUp: () => void;
+  #isComplete = false;
+
+  constructor(connection: Connection, givenUp: () => void) {
+    super();
+    this.#connection = connection;
+    this.#givenUp = givenUp;
+    // An error that comes when no reader listens must not end the process.
+    this.on("error", ignore);
+  }
+
+  deliver(bytes: Buffer): void {
+    if (!this.push(bytes)) this.#connection.socket.pause();
+  }
+
+  complete(): void {
+    this.#isComplete = true;
+    this.push(null);
+  }
+
+  override _read(): void {
+    if (!this.#isComplete) this.#connection.socket.resume();
+  }
+
+  override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
+    if (!this.#isComplete) {
+      this.#isComplete = true;
+      this.#givenUp();
+    }
+    done(error);
+  }
+}
+
+/** As Node reports a connection that ends where a response was due. */
+const CONNECTION_ENDED: NodeJS.ErrnoException = Object.assign(new Error("the connection ended"), { code: "ECONNRESET" });
+const ANSWERED_EARLY: NodeJS.ErrnoException = Object.assign(new Error("a response came before the request was sent"), { code: "ECONNRESET" });
+const NO_BYTES = Buffer.alloc(0);
+/** From here on a copy into memory of its own costs more than a stream. */
+const LENT_BYTES = 16 * 1024;
+const NO_TRAILERS: readonly string[] = [];
+
+function ignore(): void {}

@@ -1,0 +1,343 @@
+/**
+ * Sends a request to an upstream over HTTP/2, on one stream.
+ */
+import http2, { type ClientHttp2Session, type ClientHttp2Stream, type IncomingHttpHeaders, type OutgoingHttpHeaders } from "node:http2";
+import { Fault, type ErrorCode } from "../base/errors.ts";
+import { sinkOf } from "../http/body.ts";
+import type { Exchange } from "../http/exchange.ts";
+import { isClosed, keepOpenUntilRead, resetStream, detectTruncatedBody } from "../http/h2_streams.ts";
+import { h2Fields } from "../http/h2_fields.ts";
+import { endToEnd, hasToken, headerValue, headerValues, withoutHeader, type HeaderList } from "../http/headers.ts";
+import { problem, type Reply } from "../http/reply.ts";
+import { Unsent } from "./faults.ts";
+import { isWebsocketKey, requestHead, websocketAccept, type RequestHead } from "./request_head.ts";
+import { switchHeaders, trailerFields } from "./response_head.ts";
+import type { Session, Sessions } from "./sessions.ts";
+import { clientDisconnected, connectTimeLeft, isReplayable, newTry, type Destination, type ForwardOptions, type Try } from "./try.ts";
+import { UpstreamRequest } from "./upstream_request.ts";
+
+const { NGHTTP2_CANCEL, NGHTTP2_FLAG_END_STREAM, NGHTTP2_PROTOCOL_ERROR, NGHTTP2_REFUSED_STREAM } = http2.constants;
+
+/** As `forwardHttp1`. */
+export async function forwardHttp2(exchange: Exchange, to: Destination<Sessions>, options: ForwardOptions, endsAt: number): Promise<Reply> {
+  const attempt = newTry(exchange, to, options, endsAt);
+  const { call } = exchange;
+  // A plugin may have taken longer than the client waited.
+  if (call.aborted) throw clientDisconnected();
+  if (exchange.upgrade !== null && exchange.httpVersion !== "2.0" && !isWebsocketKey(headerValues(exchange.headers, "sec-websocket-key"))) {
+    // HTTP/2 has no such key: the gateway answers it, and the upstream cannot check it.
+    return problem(call, "bad_request", { detail: "A request for a WebSocket needs one Sec-WebSocket-Key of 16 bytes in base64." });
+  }
+  const first = await lease(attempt, null);
+  try {
+    return await send(attempt, first);
+  } catch (fault) {
+    if (!(fault instanceof Unserved) || call.aborted) throw fault;
+    return send(attempt, await lease(attempt, first));
+  }
+}
+
+/** The upstream says that it has not looked at the request, or an idle connection broke as it was used; and the request can be sent again. */
+class Unserved extends Unsent {}
+
+/**
+ * A lease on a session whose upstream has said what it allows: how many streams, and whether WebSockets. More streams would be refused, or
+ * wait in Node behind the others although another connection has room.
+ */
+async function lease(attempt: Try<Sessions>, except: Session | null): Promise<Session> {
+  const { pool } = attempt.to;
+  const { call } = attempt.exchange;
+  for (let full = except; ; ) {
+    const session = pool.tryLease(full) ?? pool.tryLease() ?? (await pool.waitForLease(connectTimeLeft(attempt), (run) => call.onAbort(run)));
+    if (!session.isSettled) await settled(session, attempt);
+    if (!session.isOverfull) return session;
+    session.release();
+    full = session;
+  }
+}
+
+function settled(session: Session, attempt: Try<Sessions>): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const ms = connectTimeLeft(attempt);
+    let over = false;
+    const giveUp = (fault: Fault) => {
+      if (over) return;
+      over = true;
+      timer.cancel();
+      session.release();
+      reject(fault);
+    };
+    const timer = attempt.options.clock.after(ms, () => {
+      session.isOverdue = true;
+      giveUp(new Unsent("upstream_timeout", `no connection within ${ms} ms`));
+    });
+    session.settled.then(() => {
+      if (over) return;
+      over = true;
+      timer.cancel();
+      resolve();
+    }, giveUp);
+    attempt.exchange.call.onAbort(() => {
+      if (!over) giveUp(clientDisconnected());
+    });
+  });
+}
+
+/** The lease ends with the stream. */
+function send(attempt: Try<Sessions>, session: Session): Promise<Reply> | Reply {
+  const { exchange, to, options } = attempt;
+  const { call } = exchange;
+  // An upstream that has not said that it accepts an extended CONNECT must not be sent one (RFC 8441 §3).
+  if (exchange.upgrade !== null && !session.allowsWebSockets) {
+    session.release();
+    const detail = "The service behind this route is reached over HTTP/2 and takes no WebSockets there.";
+    return problem(call, "upstream_invalid", { detail, why: "the upstream's SETTINGS do not allow extended CONNECT (RFC 8441)" });
+  }
+  try {
+    const head = requestHead(exchange, to, options);
+    const fields = requestFields(exchange, to, head.headers);
+    if (listBytes(fields) > MAX_HEAD_BYTES) {
+      session.release();
+      return problem(call, "headers_too_large", { detail: HEAD_TOO_LARGE, why: "nghttp2 sends no more than 64 KiB in one head" });
+    }
+    // A body of stated length has trailers only if the client speaks HTTP/2 too; waiting for them costs a frame.
+    const waitForTrailers = head.framing === "chunked" || (head.framing === "length" && exchange.httpVersion === "2.0");
+    const stream = open(session.http2!, fields, { endStream: exchange.body === null && exchange.upgrade === null, waitForTrailers });
+    return new Promise((resolve, reject) => new Http2Request(attempt, session, stream, resolve, reject).begin(head, waitForTrailers));
+  } catch (error) {
+    session.release();
+    if (error instanceof Unserved) session.drain();
+    throw error instanceof Fault ? error : new Fault("internal", "the request could not be written", error);
+  }
+}
+
+class Http2Request extends UpstreamRequest<Sessions> {
+  readonly #session: Session;
+  readonly #stream: ClientHttp2Stream;
+  #trailers: HeaderList = [];
+  /** Bytes that had come from the upstream when the whole request was sent; -1 if that says nothing. */
+  #bytesRead = -1;
+
+  constructor(
+    attempt: Try<Sessions>,
+    session: Session,
+    stream: ClientHttp2Stream,
+    resolve: (reply: Reply | Promise<Reply>) => void,
+    reject: (fault: Fault) => void,
+  ) {
+    super(attempt, resolve, reject);
+    this.#session = session;
+    this.#stream = stream;
+    this.phase = "sending";
+  }
+
+  begin(head: RequestHead, waitsForTrailers: boolean): void {
+    const { exchange, options } = this.attempt;
+    const { body } = exchange;
+    const stream = this.#stream;
+    detectTruncatedBody(stream);
+    stream.setTimeout(options.idleMs);
+    stream.on("timeout", () => this.silent());
+    stream.once("finish", () => this.awaitResponse());
+    stream.on("headers", (_fields: IncomingHttpHeaders, _flags: number, raw: readonly string[]) => this.inform(Number(raw[1]), raw.slice(2)));
+    stream.once("response", (_fields: IncomingHttpHeaders, flags: number, raw: readonly string[]) => this.#answered(raw, flags));
+    stream.once("trailers", (_fields: IncomingHttpHeaders, _flags: number, raw: readonly string[]) => (this.#trailers = raw));
+    stream.on("error", (error: NodeJS.ErrnoException) => {
+      // A connection can carry 2^30 requests (RFC 9113 §5.1.1).
+      if (error.code === "ERR_HTTP2_OUT_OF_STREAMS") this.#session.drain();
+      if (this.phase !== "over") this.fail(this.#faultOf(error));
+    });
+    stream.once("close", () => this.#closed());
+    this.failWhenAborted();
+    if (body === null) return this.awaitResponse();
+    if (this.phase === "over") return;
+    this.watch(0);
+    if (waitsForTrailers) stream.once("wantTrailers", () => this.#sendTrailers());
+    this.upload(body, sinkOf(stream), head, () => void stream.end());
+  }
+
+  get writableLength(): number {
+    return this.#stream.writableLength;
+  }
+
+  get writableEnded(): boolean {
+    return this.#stream.writableEnded;
+  }
+
+  protected override awaitResponse(): void {
+    if (this.phase === "sending") this.#bytesRead = this.#session.bytesRead;
+    super.awaitResponse();
+  }
+
+  #sendTrailers(): void {
+    try {
+      this.#stream.sendTrailers(h2Fields(trailerFields(this.attempt.exchange.trailers())) ?? {});
+    } catch (error) {
+      this.fail(new Fault("internal", "the request's trailers could not be written", error));
+    }
+  }
+
+  #answered(raw: readonly string[], flags: number): void {
+    if (this.phase === "over") return;
+    const { exchange, options } = this.attempt;
+    const stream = this.#stream;
+    // A body that is given up cancels the request: Node would say NO_ERROR.
+    cancelWhenDestroyed(stream, () => this.finish());
+    // Any 2xx answers a CONNECT with a tunnel (RFC 9113 §8.5).
+    if (exchange.upgrade !== null && raw[1]!.startsWith("2")) {
+      this.finish();
+      return this.resolve(switchReply(exchange, stream, raw, options));
+    }
+    this.#bytesRead = -1;
+    this.receive();
+    // A refused WebSocket is an answered request: nothing follows on it.
+    if (exchange.upgrade !== null) stream.end();
+    if (exchange.body !== null) {
+      stream.once("end", () => {
+        if (!stream.writableEnded && this.phase === "receiving") this.drain();
+      });
+    }
+    exchange.call.onEnd(() => this.#watchUnread());
+    this.given = stream;
+    this.resolve(replyOf(exchange, stream, (flags & NGHTTP2_FLAG_END_STREAM) !== 0, raw, options.viaName, () => trailerFields(this.#trailers)));
+  }
+
+  get #isRead(): boolean {
+    return this.#stream.readableDidRead || this.#stream.readableFlowing !== null;
+  }
+
+  /** The client has its reply, and this one may never be read: Node has stopped the stream's timeout, and it would never end. */
+  #watchUnread(): void {
+    const { exchange, options } = this.attempt;
+    if (this.phase === "receiving" && !exchange.call.aborted && !this.#isRead) this.watch(options.idleMs);
+  }
+
+  protected override phaseOver(): void {
+    if (this.phase === "draining") {
+      this.finish();
+      resetStream(this.#stream, NGHTTP2_CANCEL);
+    } else if (this.#isRead) this.watch(0);
+    else {
+      this.finish();
+      this.#stream.destroy();
+    }
+  }
+
+  protected override close(fault: Fault): void {
+    if (fault.code === "upstream_timeout") this.#session.probe(this.#bytesRead);
+    resetStream(this.#stream, NGHTTP2_CANCEL);
+    if (this.given === null) this.#stream.destroy();
+  }
+
+  #closed(): void {
+    this.#session.release();
+    const { phase } = this;
+    if (phase === "receiving") {
+      // To Node neither the end of the connection nor a reset with some codes is an error.
+      const isBroken = !this.#stream.readableEnded && !this.attempt.exchange.call.aborted;
+      if (isBroken) this.attempt.to.broken(new Fault("upstream_reset", "the stream ended in the middle of a response"));
+    }
+    if (phase === "receiving" || phase === "draining") this.finish();
+    // A reset that is no error to Node: CANCEL, or NO_ERROR.
+    else if (phase !== "over") this.fail(this.#faultOf(null));
+  }
+
+  #faultOf(error: NodeJS.ErrnoException | null): Fault {
+    const { rstCode, id } = this.#stream;
+    const { exchange } = this.attempt;
+    const why = error?.message ?? `the upstream reset the stream (code ${rstCode})`;
+    if (this.phase !== "receiving") {
+      // RFC 9113 §8.7: a refused stream, or one beyond a GOAWAY, has not been processed, whatever the method.
+      const isUnprocessed = rstCode === NGHTTP2_REFUSED_STREAM || id === undefined || id > this.#session.lastStream;
+      // The connection broke: as in HTTP/1.1, only if it had served before.
+      const isStale = id !== 1 && this.#session.http2!.destroyed && isReplayable(exchange);
+      // A body has been read: it can only be sent again by the one who has kept it.
+      if (isUnprocessed || isStale) return new (exchange.body === null ? Unserved : Unsent)("upstream_reset", why, error ?? undefined);
+    }
+    // A session that was given up has a fault of its own.
+    if (error instanceof Fault) return error;
+    // Also where Node could not parse what came.
+    const isInvalid = rstCode === NGHTTP2_PROTOCOL_ERROR || error?.code === "ERR_HTTP2_ERROR";
+    const code: ErrorCode = isInvalid ? "upstream_invalid" : "upstream_reset";
+    return new Fault(code, why, error ?? undefined);
+  }
+}
+
+function open(session: ClientHttp2Session, fields: OutgoingHttpHeaders, options: http2.ClientSessionRequestOptions): ClientHttp2Stream {
+  // It may have ended since the lease. Newer Nodes report that later, by an error of the stream, when a part of the body may be lost.
+  if (session.closed || session.destroyed) throw new Unserved("upstream_reset", "the connection has ended");
+  return session.request(fields, options);
+}
+
+/** Throws when a header cannot be written. */
+function requestFields(exchange: Exchange, to: Destination<Sessions>, list: HeaderList): OutgoingHttpHeaders {
+  const fields = Object.create(null) as OutgoingHttpHeaders;
+  fields[":method"] = exchange.method;
+  fields[":scheme"] = to.pool.options.protocol === "h2" ? "https" : "http";
+  fields[":authority"] = headerValue(list, "host");
+  fields[":path"] = exchange.upstreamPath + exchange.query;
+  if (h2Fields(list, fields) === null) throw new Fault("internal", "a header of the request cannot be written");
+  delete fields["host"];
+  if (exchange.upgrade !== null) {
+    // RFC 8441 §4, §5: what an HTTP/1.1 upgrade says with GET, without its key.
+    fields[":method"] = "CONNECT";
+    fields[":protocol"] = exchange.upgrade;
+    delete fields["sec-websocket-key"];
+    delete fields["content-length"];
+  }
+  if (hasToken(headerValue(list, "te"), "trailers")) fields["te"] = "trailers";
+  return fields;
+}
+
+/** The most that nghttp2 counts for packing a field, and a list. */
+const FIELD_BYTES = 12;
+const LIST_BYTES = 32;
+/** The largest head that nghttp2 sends, as it counts before packing; for a larger one Node gives up the connection. */
+const MAX_HEAD_BYTES = 64 * 1024 - LIST_BYTES;
+const HEAD_TOO_LARGE = "The service behind this route is reached over HTTP/2, where a request's header fields may have 64 KiB together.";
+
+function listBytes(fields: OutgoingHttpHeaders): number {
+  let bytes = 0;
+  for (const name in fields) {
+    const value = fields[name];
+    if (typeof value === "string") bytes += name.length + value.length + FIELD_BYTES;
+    else if (Array.isArray(value)) for (const each of value) bytes += name.length + each.length + FIELD_BYTES;
+  }
+  return bytes;
+}
+
+/** The response as a Reply whose body is the unread stream. */
+function replyOf(
+  exchange: Exchange,
+  stream: ClientHttp2Stream,
+  isEnded: boolean,
+  raw: readonly string[],
+  viaName: string,
+  trailers: () => HeaderList,
+): Reply {
+  const status = Number(raw[1]);
+  let headers: HeaderList = endToEnd(raw.slice(2));
+  if (status === 204) headers = withoutHeader(headers, "content-length");
+  const isEmpty = isEnded || exchange.method === "HEAD" || status === 204 || status === 304;
+  // An empty body is still a body if trailers may follow it, as in gRPC errors. A stream without one is read all the same: only then it ends.
+  if (isEmpty) stream.resume();
+  else keepOpenUntilRead(stream);
+  return { status, headers: [...headers, "Via", `2.0 ${viaName}`], body: isEmpty ? null : stream, trailers };
+}
+
+/** The response to an extended CONNECT as the one to an upgrade: the stream carries what a socket would. */
+function switchReply(exchange: Exchange, stream: ClientHttp2Stream, raw: readonly string[], { viaName, idleMs }: ForwardOptions): Reply {
+  const headers = [...withoutHeader(endToEnd(raw.slice(2)), "sec-websocket-accept"), "Via", `2.0 ${viaName}`];
+  if (exchange.httpVersion !== "2.0") headers.push("Sec-WebSocket-Accept", websocketAccept(headerValue(exchange.headers, "sec-websocket-key")!));
+  return { status: 101, headers: switchHeaders(exchange.upgrade!, headers), body: null, tunnel: { socket: stream, head: Buffer.alloc(0), idleMs } };
+}
+
+/** `givenUp` is called if we destroy it, not if Node does because of the upstream. */
+function cancelWhenDestroyed(stream: ClientHttp2Stream, givenUp: () => void): void {
+  const { destroy } = stream;
+  stream.destroy = (error?: Error) => {
+    if (error === undefined && !isClosed(stream) && !stream.destroyed) givenUp();
+    resetStream(stream, NGHTTP2_CANCEL);
+    return destroy.call(stream, error);
+  };
+}
