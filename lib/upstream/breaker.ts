@@ -1,6 +1,5 @@
 /**
- * The circuit breaker of one service: while too many requests fail, the next ones are refused at once, so that the upstreams can
- * recover and clients do not wait. What counts as failed, and the refusal itself, is `attempts.ts`.
+ * The circuit breaker of one service: while too many requests fail, the next ones are refused at once, so that the upstreams can recover.
  *
  *   closed ──error_ratio of at least min_requests within window_ms──► open ──open_ms──► half-open
  *     ▲                                                                ▲                   │
@@ -14,11 +13,11 @@ import { RollingCount } from "../base/rolling_count.ts";
 export interface BreakerSettings {
   /** Share of failed requests that opens it, above 0 to 1. */
   readonly errorRatio: number;
-  /** Fewer requests than this within the window say nothing. */
+  /** With fewer requests than this within the window it stays closed. */
   readonly minRequests: number;
   readonly windowMs: number;
   readonly openMs: number;
-  /** Requests that are let through after `openMs`, and all have to pass. */
+  /** Requests that are admitted after `openMs`, all of which have to pass. */
   readonly probes: number;
 }
 
@@ -26,11 +25,11 @@ export type BreakerState = "closed" | "open" | "half_open";
 
 export interface BreakerReport {
   readonly state: BreakerState;
-  /** Since when it has been in that state, in milliseconds since 1970; null where it never left "closed". */
+  /** When it entered that state, in milliseconds since 1970; null if it never left "closed". */
   readonly since: number | null;
 }
 
-/** How a request that was let through has ended; "unknown" when its client went away first. */
+/** How an admitted request has ended; "unknown" says nothing of the service. */
 export type Verdict = "passed" | "failed" | "unknown";
 
 export class Breaker {
@@ -43,11 +42,11 @@ export class Breaker {
   #state: BreakerState = "closed";
   #since: number | null = null;
   #openedAt = 0;
-  /** Changes with the state: the verdicts of requests that were let through before say nothing about it. */
+  /** Changes with the state: requests that were admitted in another term do not count. */
   #term = 0;
   #probesOut = 0;
   #probesPassed = 0;
-  /** When the latest probe was let through. */
+  /** When the latest probe was admitted. */
   #probedAt = 0;
 
   constructor(options: { readonly clock: Clock; readonly log: Log; readonly service: string }, settings: BreakerSettings) {
@@ -59,25 +58,25 @@ export class Breaker {
     this.#failures = new RollingCount(settings.windowMs);
   }
 
-  /** New settings, after a reload: its state stays, unless fewer probes are asked for than have passed. */
+  /** Sets new settings after a reload: its state stays, unless fewer probes are required now than have passed. */
   configure(settings: BreakerSettings): void {
     if (settings.windowMs !== this.#settings.windowMs) {
       this.#requests = new RollingCount(settings.windowMs);
       this.#failures = new RollingCount(settings.windowMs);
     }
     this.#settings = settings;
-    // As many as are asked for now may have passed: no other would be let through to find that out.
+    // Otherwise no other probe would be admitted to find that out.
     if (this.#state === "half_open" && this.#probesPassed >= settings.probes) this.#close();
   }
 
-  /** Lets a request through and returns what `settle` has to be called with, once; -1 when it is refused. */
+  /** Admits a request and returns what `settle` has to be called with, once; -1 refuses it. */
   admit(): number {
     if (this.#state === "open" && this.retryAfterMs === 0) this.#enter("half_open");
     if (this.#state === "closed") return this.#term;
     if (this.#state === "open") return -1;
     const { probes, openMs } = this.#settings;
     const now = this.#clock.now();
-    // Where a probe says nothing for so long (an upload, an upstream that hangs), another one may.
+    // If a probe takes this long (an upload, an upstream that hangs), another one is admitted.
     if (this.#probesOut + this.#probesPassed >= probes && now < this.#probedAt + openMs) return -1;
     this.#probesOut++;
     this.#probedAt = now;
@@ -95,7 +94,7 @@ export class Breaker {
     else if (verdict === "passed" && ++this.#probesPassed >= this.#settings.probes) this.#close();
   }
 
-  /** Milliseconds until requests are let through again; 0 while they are. */
+  /** Milliseconds until requests are admitted again; 0 while they are. */
   get retryAfterMs(): number {
     return this.#state === "open" ? Math.max(0, this.#openedAt + this.#settings.openMs - this.#clock.now()) : 0;
   }

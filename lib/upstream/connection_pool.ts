@@ -97,7 +97,8 @@ export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOption
   /** Ends one lease. */
   release(): void {
     this.#leased--;
-    this.grant();
+    // A microtask later: a request whose time to wait is over at this moment is refused by then.
+    if (this.#waiting.size > 0) queueMicrotask(() => this.grant());
   }
 
   /** The upstream is no longer configured: unused connections close now, the others after their last request. */

@@ -1,6 +1,5 @@
 /**
- * When a request is sent again: which failures allow it, and how many retries a service can stand. Sending is `attempts.ts`, keeping
- * a body for it `replay.ts`.
+ * When a request is sent again: which failures allow it, and how many retries a service can bear.
  */
 import type { Clock } from "../base/clock.ts";
 import type { Fault } from "../base/errors.ts";
@@ -12,15 +11,15 @@ export interface RetryPolicy {
   readonly attempts: number;
   readonly on: ReadonlySet<TryFailure>;
   readonly statuses: ReadonlySet<number>;
-  /** Milliseconds for one try up to the head of its response; 0: no limit but the service's. */
+  /** Milliseconds for one try up to the head of its response; 0: only the service's limits. */
   readonly perTryMs: number;
-  /** Retries are no more than this share of the requests. */
+  /** The largest share of the requests that retries may have. */
   readonly budgetRatio: number;
   /** Longest body that is kept to be sent again. */
   readonly maxReplayBytes: number;
 }
 
-/** Whether another try is right after this failure; that there is another upstream, and a body to send, is for the caller to see. */
+/** Whether the failure allows another try; the caller knows whether there is another upstream, and a body to send. */
 export function retriesFault(policy: RetryPolicy, method: string, fault: Fault): boolean {
   const failure = tryFailure(fault);
   return failure !== null && policy.on.has(failure) && (isUnsent(fault) || isIdempotent(method));
@@ -30,16 +29,16 @@ export function retriesStatus(policy: RetryPolicy, method: string, status: numbe
   return policy.statuses.has(status) && isIdempotent(method);
 }
 
-/** Sent twice, it does what it does once (RFC 9110 §9.2.2). */
+/** RFC 9110 §9.2.2. */
 export function isIdempotent(method: string): boolean {
   return method === "GET" || method === "HEAD" || method === "OPTIONS" || method === "PUT" || method === "DELETE" || method === "TRACE";
 }
 
 const BUDGET_WINDOW_MS = 10_000;
-/** Retries that a service with few requests has in that time all the same. */
+/** In that time, for a service with few requests. */
 const FREE_RETRIES = 10;
 
-/** Holds the retries of one service under a share of its requests: a fleet that is dying is not finished off by them. */
+/** Limits the retries of one service to a share of its requests: they must not finish off upstreams that are failing. */
 export class RetryBudget {
   readonly #clock: Clock;
   readonly #requests = new RollingCount(BUDGET_WINDOW_MS);
@@ -49,12 +48,12 @@ export class RetryBudget {
     this.#clock = clock;
   }
 
-  /** A request has come, not a retry. */
+  /** Counts a request, not a retry. */
   request(): void {
     this.#requests.add(this.#clock.now());
   }
 
-  /** Takes the right to one retry; false when there is none left. */
+  /** Takes the right to one retry; false if there is none left. */
   take(ratio: number): boolean {
     const now = this.#clock.now();
     const most = Math.max(FREE_RETRIES, ratio * this.#requests.total(now));
