@@ -31,7 +31,7 @@ export function invalidity(response: ResponseHead): string | null {
   if (response.httpVersion !== "1.1" && response.httpVersion !== "1.0") return `the upstream answered with HTTP/${response.httpVersion}`;
   // `101` without Upgrade comes as an ordinary response.
   if (status < 200) return `the upstream answered with status ${status}`;
-  if (connectionOptions(headerValues(response.rawHeaders, "connection").join()) > MOST_CONNECTION_OPTIONS) return CROWDED;
+  if (connectionOptions(headerValues(response.rawHeaders, "connection").join()) > MOST_CONNECTION_OPTIONS) return TOO_MANY_OPTIONS;
   const codings = headerValues(response.rawHeaders, "transfer-encoding");
   if (codings.length === 0) return null;
   // The client would get the coded body without the name of its coding (RFC 9112 §6.1).
@@ -40,7 +40,7 @@ export function invalidity(response: ResponseHead): string | null {
   return null;
 }
 
-export const CROWDED = `the upstream named more than ${MOST_CONNECTION_OPTIONS} options in Connection`;
+export const TOO_MANY_OPTIONS = `the upstream named more than ${MOST_CONNECTION_OPTIONS} options in Connection`;
 
 /** The response as a Reply with this body, unread. */
 export function replyOf(exchange: Exchange, response: ResponseHead, viaName: string, body: Readable | Buffer, trailers?: () => HeaderList): Reply {
