@@ -1,6 +1,5 @@
 /**
- * The addresses behind host names, looked up through the system and again as they age, one look-up for all who use a name.
- * How connections are spread over them is `pool.ts`'s and `sessions.ts`'s.
+ * The addresses behind host names, looked up through the system and again as they age; all users of a name share one look-up.
  */
 import dns from "node:dns";
 import net from "node:net";
@@ -15,33 +14,39 @@ export interface Address {
 /** One host name, shared by all who connect to it. */
 export interface Name {
   readonly host: string;
-  /** As the last good look-up gave them, the same array as long as they are the same; empty until there was one. */
+  /** By the latest successful look-up, and the same array until they change; empty before the first. */
   readonly addresses: readonly Address[];
-  /** `addresses` as soon as there are any; where a look-up gives none, its error. */
+  /** Resolves with `addresses` as soon as there are any; rejects with the error of a look-up that finds none. */
   known(): Promise<readonly Address[]>;
-  /** Calls `listener` whenever `addresses` has become another array. Returns what ends that. */
+  /** Calls `listener` whenever `addresses` has changed. Returns what ends that. */
   onChange(listener: () => void): () => void;
 }
 
 export interface NamesOptions {
   readonly clock: Clock;
   readonly log: Log;
-  /** All addresses of a host; default: getaddrinfo, of the families that this machine has addresses of itself. */
+  /** All addresses of a host. Default: getaddrinfo, without IPv6 addresses on a machine that has none. */
   readonly lookup?: (host: string) => Promise<readonly Address[]>;
-  /** A number in [0, 1); default: `Math.random`. */
+  /** A number in [0, 1). Default: `Math.random`. */
   readonly random?: () => number;
-  /** How old an answer may get, in milliseconds. */
+  /** How old an answer may get, in milliseconds. Default 30,000. */
   readonly ttlMs?: number;
 }
 
 export class Names {
-  readonly #tools: Tools;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly lookup: (host: string) => Promise<readonly Address[]>;
+  readonly random: () => number;
   readonly #names = new Map<string, LookedUp>();
   #ttlMs: number;
 
   constructor({ clock, log, lookup = systemLookup, random = Math.random, ttlMs = 30_000 }: NamesOptions) {
+    this.clock = clock;
+    this.log = log;
+    this.lookup = lookup;
+    this.random = random;
     this.#ttlMs = ttlMs;
-    this.#tools = { clock, log, lookup, random, ttlMs: () => this.#ttlMs, ended: (name) => this.#forgetIfUnused(name) };
   }
 
   /** How old an answer may get, in milliseconds; a reload may change it. */
@@ -55,21 +60,21 @@ export class Names {
     for (const name of this.#names.values()) name.schedule();
   }
 
-  /** The one `Name` of a host, which is looked up while `retain` holds it; undefined for an address, which needs no look-up. */
+  /** The one `Name` of a host, which is looked up while `retain` holds it; undefined for an address. */
   name(host: string): Name | undefined {
     if (net.isIP(host) !== 0) return undefined;
     let name = this.#names.get(host);
-    if (name === undefined) this.#names.set(host, (name = new LookedUp(host, this.#tools)));
+    if (name === undefined) this.#names.set(host, (name = new LookedUp(host, this)));
     return name;
   }
 
-  /** From now on these hosts are looked up, at once where they were not before, and no others. Addresses among them do not count. */
+  /** Looks these hosts up from now on, new ones at once, and no others. Addresses among them are skipped. */
   retain(hosts: Iterable<string>): void {
     const wanted = new Set(hosts);
     for (const name of [...this.#names.values()]) {
       if (wanted.has(name.host)) continue;
       name.stop();
-      this.#forgetIfUnused(name);
+      this.forgetIfUnused(name);
     }
     for (const host of wanted) {
       this.name(host);
@@ -82,25 +87,16 @@ export class Names {
     this.retain([]);
   }
 
-  /** A name stays known while its look-up is under way: else, wanted again, it would be looked up twice at a time. */
-  #forgetIfUnused(name: LookedUp): void {
+  /** A name is kept while its look-up is under way: otherwise, wanted again, it would be looked up twice at a time. */
+  forgetIfUnused(name: LookedUp): void {
     if (name.isUnused && this.#names.get(name.host) === name) this.#names.delete(name.host);
   }
-}
-
-interface Tools {
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly lookup: (host: string) => Promise<readonly Address[]>;
-  readonly random: () => number;
-  readonly ttlMs: () => number;
-  readonly ended: (name: LookedUp) => void;
 }
 
 class LookedUp implements Name {
   readonly host: string;
   addresses: readonly Address[] = [];
-  readonly #tools: Tools;
+  readonly #names: Names;
   readonly #listeners = new Set<() => void>();
   readonly #awaiting: { readonly resolve: (addresses: readonly Address[]) => void; readonly reject: (error: Error) => void }[] = [];
   #state: "stopped" | "waiting" | "looking" = "stopped";
@@ -112,9 +108,9 @@ class LookedUp implements Name {
   #jitter = 0;
   #timer: Timer | null = null;
 
-  constructor(host: string, tools: Tools) {
+  constructor(host: string, names: Names) {
     this.host = host;
-    this.#tools = tools;
+    this.#names = names;
   }
 
   get isUnused(): boolean {
@@ -122,7 +118,7 @@ class LookedUp implements Name {
   }
 
   onChange(listener: () => void): () => void {
-    // Of its own for each call, so that one listener can be there twice.
+    // A function of its own for each call: one listener may be added twice.
     const own = () => listener();
     this.#listeners.add(own);
     return () => void this.#listeners.delete(own);
@@ -145,75 +141,70 @@ class LookedUp implements Name {
   stop(): void {
     this.#isRetained = false;
     this.#timer?.cancel();
-    this.#timer = null;
     if (this.#state === "waiting") this.#state = "stopped";
   }
 
   /** Sets the timer of the next look-up, counted from the end of the last one. */
   schedule(): void {
     if (this.#state !== "waiting") return;
-    const { clock, ttlMs } = this.#tools;
+    const { clock, ttlMs } = this.#names;
     // After a failure 1 s, 2 s, 4 s, …: a name that fails at the start is most often one whose service is starting too.
-    const wait = this.#failures === 0 ? ttlMs() : Math.min(FIRST_RETRY_MS * 2 ** (this.#failures - 1), ttlMs());
+    const wait = this.#failures === 0 ? ttlMs : Math.min(FIRST_RETRY_MS * 2 ** (this.#failures - 1), ttlMs);
     this.#timer?.cancel();
     this.#timer = clock.after(Math.max(0, this.#endedAt + wait * (1 - JITTER * this.#jitter) - clock.now()), () => this.#look());
   }
 
   #look(): void {
-    this.#timer = null;
     this.#state = "looking";
-    this.#tools.lookup(this.host).then(
+    this.#names.lookup(this.host).then(
       (found) => (found.length > 0 ? this.#end(found, null) : this.#end(null, new Error("the answer is empty"))),
       (error: Error) => this.#end(null, error),
     );
   }
 
   #end(found: readonly Address[] | null, error: Error | null): void {
-    const { clock, random, ended } = this.#tools;
+    const { clock, random } = this.#names;
     for (const { resolve, reject } of this.#awaiting.splice(0)) {
       if (found !== null) resolve(found);
       else reject(error!);
     }
     if (!this.#isRetained) {
       this.#state = "stopped";
-      return ended(this);
+      return this.#names.forgetIfUnused(this);
     }
-    this.#tell(error);
+    this.#report(error);
     this.#failures = error === null ? 0 : this.#failures + 1;
     this.#endedAt = clock.now();
     this.#jitter = random();
     this.#state = "waiting";
     this.schedule();
-    if (found !== null) this.#take(found);
+    if (found !== null) this.#update(found);
   }
 
-  #take(found: readonly Address[]): void {
+  #update(found: readonly Address[]): void {
     const unique = new Map<string, Address>(found.map(({ address, family }) => [address, { address, family }]));
-    // Name servers turn the order with each answer; that is no change.
+    // Name servers rotate the order with each answer; that is no change.
     if (unique.size === this.addresses.length && this.addresses.every(({ address }) => unique.has(address))) return;
-    // Those that stay are the same objects: who holds something for one finds it again.
+    // Addresses that stay are the same objects: connections are kept under them.
     for (const known of this.addresses) if (unique.has(known.address)) unique.set(known.address, known);
     this.addresses = [...unique.values()];
-    this.#tools.log.debug("the addresses of a name are others now", { host: this.host, addresses: [...unique.keys()].join(" ") });
+    this.#names.log.debug("the addresses of a name have changed", { host: this.host, addresses: [...unique.keys()].join(" ") });
     for (const listener of [...this.#listeners]) listener();
   }
 
-  #tell(error: Error | null): void {
-    const { log } = this.#tools;
-    if (error === null) {
-      if (this.#failures > 0) log.info("a name can be looked up again", { host: this.host });
-    } else if (this.#failures === 0) {
-      const meaning = this.addresses.length > 0 ? "its last addresses stay in use" : "there are no addresses yet";
-      log.warn(`a name could not be looked up: ${meaning}`, { host: this.host, error: error.message });
-    }
+  #report(error: Error | null): void {
+    const { log } = this.#names;
+    if (error === null && this.#failures > 0) log.info("a name can be looked up again", { host: this.host });
+    if (error === null || this.#failures > 0) return;
+    const meaning = this.addresses.length > 0 ? "its last addresses stay in use" : "there are no addresses yet";
+    log.warn(`a name could not be looked up: ${meaning}`, { host: this.host, error: error.message });
   }
 }
 
-/** As `net.connect` asks: no IPv6 addresses for a machine without IPv6. */
 function systemLookup(host: string): Promise<readonly Address[]> {
   return dns.promises.lookup(host, { all: true, hints: dns.ADDRCONFIG });
 }
 
 const FIRST_RETRY_MS = 1000;
-/** Names that were looked up together are not for ever: each look-up is up to a tenth early. */
+/** Each look-up is up to a tenth early, so that names that were looked up together drift apart. */
 const JITTER = 0.1;

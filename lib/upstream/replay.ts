@@ -1,6 +1,5 @@
 /**
- * A request's body that can be sent more than once: what has been read of it is kept, up to a bound, until it is known that no other
- * try will be needed. Whether one is right is `retries.ts`.
+ * A request's body that can be sent more than once: what has been read of it is kept, up to a limit, until no other try can follow.
  */
 import { Readable } from "node:stream";
 
@@ -33,15 +32,15 @@ export class Replay {
   readonly #most: number;
   readonly #memory: ReplayMemory;
   #kept: Buffer[] = [];
-  /** How many of them are as large as they will get. */
+  /** How many of the kept chunks are not to be joined any more. */
   #joined = 0;
   #bytes = 0;
-  #keeps = true;
-  #begun = false;
-  #released = false;
+  #isKeeping = true;
+  #hasBegun = false;
+  #isReleased = false;
   #reader: Reader | null = null;
 
-  /** Keeps up to `mostBytes` of `source`, which nobody has read from. */
+  /** Keeps up to `mostBytes` of `source`, which must be unread. */
   constructor(source: Readable, mostBytes: number, memory: ReplayMemory) {
     this.#source = source;
     this.#most = mostBytes;
@@ -50,25 +49,25 @@ export class Replay {
 
   /** Whether all that was read is still there. */
   get isWhole(): boolean {
-    return this.#keeps;
+    return this.#isKeeping;
   }
 
-  /** The body from its beginning; a view opened before gets no more. Only while `isWhole`. */
+  /** The body from its beginning, only while `isWhole`; the reader that was opened before gets no more. */
   open(): Readable {
     this.#reader?.destroy();
     this.#reader = new Reader((reader) => this.#read(reader));
     return this.#reader;
   }
 
-  /** There will be no other try: what was kept is let go as far as the view has it. */
+  /** There is no other try: nothing is kept that the reader has been given. */
   release(): void {
-    this.#released = true;
-    this.#keepNoMore();
+    this.#isReleased = true;
+    this.#stopKeeping();
   }
 
-  #keepNoMore(): void {
-    if (!this.#keeps) return;
-    this.#keeps = false;
+  #stopKeeping(): void {
+    if (!this.#isKeeping) return;
+    this.#isKeeping = false;
     this.#memory.giveBack(this.#bytes);
     this.#bytes = 0;
   }
@@ -77,15 +76,15 @@ export class Replay {
     if (reader !== this.#reader || !this.#deliver(reader)) return;
     const source = this.#source;
     if (source.readableEnded) return void reader.push(null);
-    // A client that went away before anybody read: its body never tells of an end again.
+    // The client disconnected before anything was read: the source has had its events.
     if (source.destroyed) return void reader.destroy(source.errored ?? new Error("the body broke off"));
-    if (!this.#begun) this.#begin(source);
+    if (!this.#hasBegun) this.#begin(source);
     source.resume();
   }
 
   #begin(source: Readable): void {
-    this.#begun = true;
-    source.on("data", this.#onData);
+    this.#hasBegun = true;
+    source.on("data", (chunk: Buffer) => this.#receive(chunk));
     source.on("end", () => {
       const reader = this.#reader!;
       if (reader.next === this.#kept.length) reader.push(null);
@@ -96,82 +95,76 @@ export class Replay {
     });
   }
 
-  readonly #onData = (chunk: Buffer): void => {
-    this.#kept.push(this.#keeps ? own(chunk) : chunk);
-    if (this.#keeps) {
+  #receive(chunk: Buffer): void {
+    this.#kept.push(this.#isKeeping ? withoutSurroundings(chunk) : chunk);
+    if (this.#isKeeping) {
       if (this.#bytes + chunk.length <= this.#most && this.#memory.take(chunk.length)) this.#bytes += chunk.length;
-      else this.#keepNoMore();
+      else this.#stopKeeping();
     }
     const reader = this.#reader!;
-    if (isRead(reader)) {
+    if (reader.listenerCount("data") > 0 || reader.listenerCount("readable") > 0) {
       if (!this.#deliver(reader)) this.#source.pause();
-      if (this.#keeps) this.#join(reader);
-    } else if (reader.readableFlowing === null && !this.#released) {
-      // It will be read once there is a connection for it, and what comes till then must not be lost.
+      if (this.#isKeeping) this.#join(reader);
+    } else if (reader.readableFlowing === null && !this.#isReleased) {
+      // It will be read once it has a connection: until then nothing may be lost.
       this.#source.pause();
-    } else if (!this.#keeps) {
-      // Whoever read it has stopped, and the server disposes of the rest: it must not be held back for nobody.
+    } else if (!this.#isKeeping) {
+      // It is read no more, and the server discards the rest, which must not be held back.
       this.#kept = [];
       reader.next = 0;
     }
-  };
+  }
 
-  /** Gives the view what it has not had; false when it has enough for now. */
+  /** Gives the reader what it has not had; false if it has enough for now. */
   #deliver(reader: Reader): boolean {
     let wantsMore = true;
     while (wantsMore && reader.next < this.#kept.length) wantsMore = reader.push(this.#kept[reader.next++]);
-    if (!this.#keeps) {
+    if (!this.#isKeeping) {
       this.#kept = this.#kept.slice(reader.next);
       reader.next = 0;
     }
     return wantsMore;
   }
 
-  /** Makes one of many small pieces: each of them takes hundreds of bytes besides its own, which nobody counts. */
+  /** Joins many small chunks: each takes hundreds of bytes besides its own, which are not counted. */
   #join(reader: Reader): void {
-    if (this.#kept.length - this.#joined < MOST_PIECES || reader.next < this.#kept.length) return;
-    const pieces = this.#kept.splice(this.#joined);
-    const bytes = pieces.reduce((sum, { length }) => sum + length, 0);
-    this.#kept.push(...(bytes < pieces.length * SMALL_BYTES ? [copied(pieces, bytes)] : pieces));
+    if (this.#kept.length - this.#joined < MOST_CHUNKS || reader.next < this.#kept.length) return;
+    const chunks = this.#kept.splice(this.#joined);
+    const bytes = chunks.reduce((sum, { length }) => sum + length, 0);
+    this.#kept.push(...(bytes < chunks.length * SMALL_BYTES ? [copied(chunks, bytes)] : chunks));
     this.#joined = reader.next = this.#kept.length;
   }
 }
 
-const MOST_PIECES = 256;
+const MOST_CHUNKS = 256;
 const SMALL_BYTES = 1024;
 
-/** What is a small part of a large block, as HTTP/2 hands it over, would keep all of it. */
-function own(chunk: Buffer): Buffer {
+/** A small part of a large block, as HTTP/2 gives them, would keep all of the block. */
+function withoutSurroundings(chunk: Buffer): Buffer {
   return chunk.buffer.byteLength > 4 * chunk.length ? copied([chunk], chunk.length) : chunk;
 }
 
-/** In a block of its own: `Buffer.concat` shares one with others. */
-function copied(pieces: readonly Buffer[], bytes: number): Buffer {
+/** In a block of its own: `Buffer.concat` shares one with other buffers. */
+function copied(chunks: readonly Buffer[], bytes: number): Buffer {
   const block = Buffer.alloc(bytes);
   let end = 0;
-  for (const piece of pieces) end += piece.copy(block, end);
+  for (const chunk of chunks) end += chunk.copy(block, end);
   return block;
 }
 
-function isRead(reader: Reader): boolean {
-  return reader.listenerCount("data") > 0 || reader.listenerCount("readable") > 0;
-}
-
-/** One view of the body. `next` is the first of the kept chunks that it has not been given. */
 class Reader extends Readable {
+  /** The first of the kept chunks that it has not been given. */
   next = 0;
   readonly #wanted: (reader: Reader) => void;
 
   constructor(wanted: (reader: Reader) => void) {
     super();
     this.#wanted = wanted;
-    // Its reader may have stopped listening: the end of a body nobody reads any more is no event.
-    this.on("error", ignore);
+    // An error that comes when no reader listens must not end the process.
+    this.on("error", () => {});
   }
 
   override _read(): void {
     this.#wanted(this);
   }
 }
-
-function ignore(): void {}
