@@ -1,6 +1,5 @@
 /**
- * Load-balancing strategies: one-method objects that choose among the upstreams that can be used. Which those are is `upstream_set.ts`,
- * sending to the chosen one is `attempts.ts`.
+ * Load-balancing strategies: each chooses among the upstreams that can be used.
  */
 import { parseAddress } from "../base/cidr.ts";
 import type { Exchange } from "../http/exchange.ts";
@@ -13,7 +12,7 @@ export interface Candidate {
   readonly weightNow: number;
   /** Requests under way and waiting. */
   readonly load: number;
-  /** Where smooth rotation stands; kept across reloads, so that a new configuration does not start at the first upstream again. */
+  /** The state of smooth rotation; kept across reloads, so that a new configuration does not start at the first upstream again. */
   turn: number;
 }
 
@@ -40,24 +39,26 @@ export function balancer(strategy: Strategy, random: () => number = Math.random)
   }
 }
 
-/**
- * Each in turn, as often as its weight says, and spread out: with 5:1:1, a a b a c a a. All step forward by their weights, the
- * foremost is taken and steps back by the sum of them. With equal weights that is the order of the configuration.
- */
-const smoothRotation: Balancer = {
+/** Each in turn, as often as its weight says, and spread out: with 5:1:1, a a b a c a a. With equal weights, in the order of the configuration. */
+const smoothRotation: Balancer = { pick: (candidates) => rotate(candidates, Infinity) };
+
+/** The upstream with the least load for its weight; equal ones in turn. */
+const leastConnections: Balancer = {
   pick(candidates) {
-    return rotate(candidates, Infinity);
+    let least = Infinity;
+    for (const peer of candidates) least = Math.min(least, relativeLoad(peer, peer.weightNow));
+    return rotate(candidates, least);
   },
 };
 
-/** As `smoothRotation`, among those only whose load does not exceed `mostBusy`. */
-function rotate<Peer extends Candidate>(candidates: readonly Peer[], mostBusy: number): Peer | null {
+/** Among those with at most this load, all step forward by their weights; the foremost is taken, and steps back by the sum of the weights. */
+function rotate<Peer extends Candidate>(candidates: readonly Peer[], mostLoad: number): Peer | null {
   let foremost: Peer | null = null;
   let sum = 0;
   for (let i = 0; i < candidates.length; i++) {
     const peer = candidates[i]!;
     const weight = peer.weightNow;
-    if (mostBusy !== Infinity && busyness(peer, weight) > mostBusy) continue;
+    if (mostLoad !== Infinity && relativeLoad(peer, weight) > mostLoad) continue;
     sum += weight;
     peer.turn += weight;
     if (foremost === null || peer.turn > foremost.turn) foremost = peer;
@@ -66,21 +67,12 @@ function rotate<Peer extends Candidate>(candidates: readonly Peer[], mostBusy: n
   return foremost;
 }
 
-/** Its load by its weight. Idle ones are level, whatever they weigh: their weights decide then. */
-function busyness(peer: Candidate, weight: number): number {
+/** Idle upstreams are equal, whatever their weights. */
+function relativeLoad(peer: Candidate, weight: number): number {
   return peer.load / weight;
 }
 
-/** Whoever has least to do for its weight; those who are level, in turn. */
-const leastConnections: Balancer = {
-  pick(candidates) {
-    let least = Infinity;
-    for (const peer of candidates) least = Math.min(least, busyness(peer, peer.weightNow));
-    return rotate(candidates, least);
-  },
-};
-
-/** The less busy of two drawn by weight: nearly as even as looking at all of them, and many gateways do not all run to the same one. */
+/** The less loaded of two drawn by weight: nearly as even as comparing all of them, and many gateways do not all choose the same one. */
 function randomTwoChoices(random: () => number): Balancer {
   function draw<Peer extends Candidate>(candidates: readonly Peer[], except: Peer | null): Peer {
     let left = 0;
@@ -98,25 +90,25 @@ function randomTwoChoices(random: () => number): Balancer {
   return {
     pick(candidates) {
       if (candidates.length < 2) return candidates[0] ?? null;
-      const one = draw(candidates, null);
-      const other = draw(candidates, one);
-      return busyness(other, other.weightNow) < busyness(one, one.weightNow) ? other : one;
+      const first = draw(candidates, null);
+      const second = draw(candidates, first);
+      return relativeLoad(second, second.weightNow) < relativeLoad(first, first.weightNow) ? second : first;
     },
   };
 }
 
 /**
- * The same upstream for the same client address, an IPv6 one by its /64: every upstream draws a number for it, and the highest wins
- * (rendezvous hashing). Without one of them its callers spread over the others, and nobody else moves.
+ * The same upstream for the same client address, an IPv6 one by its /64: every upstream draws a number for it, and the best wins
+ * (rendezvous hashing). Without one of them its clients spread over the others, and no other client moves.
  */
 const ipHash: Balancer = {
   pick(candidates, exchange) {
-    const caller = callerHash(exchange.clientAddress);
+    const client = clientHash(exchange.clientAddress);
     let best = null;
     let lowest = Infinity;
     for (const peer of candidates) {
-      // -ln(u)/w, the least of which falls to each in proportion to its weight. +0.5 keeps u off 0.
-      const u = (mix(caller ^ textHash(peer.id)) + 0.5) / 0x1_0000_0000;
+      // The least -ln(u)/w falls to each in proportion to its weight. +0.5 keeps u off 0.
+      const u = (mix(client ^ textHash(peer.id)) + 0.5) / 0x1_0000_0000;
       const draw = -Math.log(u) / peer.weightNow;
       if (draw < lowest) {
         lowest = draw;
@@ -127,7 +119,7 @@ const ipHash: Balancer = {
   },
 };
 
-function callerHash(address: string): number {
+function clientHash(address: string): number {
   const parsed = parseAddress(address);
   if (parsed === null) return textHash(address);
   const { version, words } = parsed;

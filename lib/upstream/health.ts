@@ -1,6 +1,5 @@
 /**
- * Whether one upstream is to be used: what active checks found, what its answers to clients say, and how much it gets after a
- * return. Probing is `health_checks.ts`; who gets the requests instead is `upstream_set.ts` and `balance.ts`.
+ * The health of one upstream: the results of active checks, its responses to clients, and its share of requests after a return.
  *
  *   active    unknown ──checks pass──► healthy ◄──checks pass── unhealthy      unknown counts as usable
  *                └─────────checks fail───┴──────checks fail──────►┘
@@ -13,14 +12,14 @@ export interface HealthSettings {
   /** Null: no active checks. */
   readonly active: { readonly healthyThreshold: number; readonly unhealthyThreshold: number } | null;
   readonly passive: {
-    /** Failures within `windowMs` that eject; 0: none do. */
+    /** Failures within `windowMs` that eject it; 0: none do. */
     readonly maxFailures: number;
     readonly windowMs: number;
     /** The first ejection; it doubles while it repeats, to ten times. */
     readonly ejectMs: number;
-    /** Statuses of answers that count as failures. */
+    /** Statuses that count as failures. */
     readonly statuses: readonly number[];
-    /** After a return: time from a tenth of its share to the whole; 0: at once. */
+    /** After a return, the time from a tenth of its share to the whole; 0: at once. */
     readonly slowStartMs: number;
   };
 }
@@ -31,7 +30,7 @@ export interface HealthOptions {
   /** For the log. */
   readonly service: string;
   readonly upstream: string;
-  /** Whether another one is there to take its requests; asked before it is ejected. */
+  /** Whether another upstream can take its requests; called before it is ejected. */
   readonly mayEject: () => boolean;
   /** Called when `usable` or `ejected` has changed. */
   readonly changed: () => void;
@@ -41,7 +40,7 @@ export type HealthState = "unknown" | "healthy" | "unhealthy" | "ejected";
 
 export interface HealthReport {
   readonly state: HealthState;
-  /** Since when, in milliseconds since 1970; null while nothing has been found out. */
+  /** When it entered that state, in milliseconds since 1970; null while it is unknown. */
   readonly since: number | null;
   /** Why it is unhealthy or ejected. */
   readonly reason: string | null;
@@ -55,7 +54,7 @@ const MOST_TIMES_LONGER = 10;
 /** Where a slow start begins. */
 const FIRST_SHARE = 0.1;
 
-const UNTROUBLED: HealthSettings = {
+const NO_CHECKS: HealthSettings = {
   active: null,
   passive: { maxFailures: 0, windowMs: 10_000, ejectMs: 10_000, statuses: [], slowStartMs: 0 },
 };
@@ -64,21 +63,21 @@ export class Health {
   /** Read by balancers for every request. */
   usable = true;
   readonly #options: HealthOptions;
-  #settings = UNTROUBLED;
+  #settings = NO_CHECKS;
   #statuses: ReadonlySet<number> | null = null;
 
   #active: "unknown" | "healthy" | "unhealthy" = "unknown";
   #activeSince: number | null = null;
   #activeReason: string | null = null;
-  /** Checks in a row that say other than what is believed. */
-  #against = 0;
+  /** Checks in a row that contradict `#active`: positive ones passed, negative ones failed. */
+  #contrary = 0;
 
-  /** When the latest failures were, oldest first; no more of them than `maxFailures`. */
+  /** Times of the latest failures, oldest first; at most `maxFailures`. */
   #failures: number[] = [];
   #ejection: { readonly timer: Timer; readonly since: number; readonly until: number; readonly reason: string } | null = null;
-  /** How often in a row it was ejected. */
+  /** In a row. */
   #ejections = 0;
-  /** When it came back from the last ejection. */
+  /** When the last ejection ended. */
   #returnedAt = -Infinity;
   #slowSince: number | null = null;
 
@@ -86,7 +85,7 @@ export class Health {
     this.#options = options;
   }
 
-  /** New settings, after a reload: what has been found out stays, as far as it is still asked for. */
+  /** Sets new settings after a reload: results of checks and ejections stay, unless the checks that caused them are off now. */
   configure(settings: HealthSettings): void {
     this.#settings = settings;
     const { statuses, maxFailures } = settings.passive;
@@ -94,7 +93,7 @@ export class Health {
     if (settings.active === null && this.#active !== "unknown") {
       this.#active = "unknown";
       this.#activeSince = this.#activeReason = null;
-      this.#against = 0;
+      this.#contrary = 0;
     }
     if (maxFailures === 0) {
       this.#failures = [];
@@ -103,12 +102,12 @@ export class Health {
     this.#decide();
   }
 
-  /** Out because of its answers alone: better than nobody. */
+  /** Whether it is ejected and not unhealthy: it is used if no other upstream is left. */
   get ejected(): boolean {
     return this.#ejection !== null && this.#active !== "unhealthy";
   }
 
-  /** Its part of its weight, above 0 to 1: less than 1 during a slow start. */
+  /** The share of its weight that counts, above 0 to 1: less than 1 during a slow start. */
   get share(): number {
     if (this.#slowSince === null) return 1;
     const share = (this.#options.clock.now() - this.#slowSince) / this.#settings.passive.slowStartMs;
@@ -117,40 +116,40 @@ export class Health {
     return 1;
   }
 
-  /** It has answered a client. */
+  /** Counts a response to a client. */
   answered(status: number): void {
     if (this.#statuses !== null && this.#statuses.has(status)) this.failed(`status ${status}`);
   }
 
-  /** It has failed a client: no connection, a broken one, no answer in time, or a status that counts. */
+  /** Counts a failure: no connection, a broken one, no response in time, or a status that counts. */
   failed(reason: string): void {
     const { maxFailures, windowMs } = this.#settings.passive;
     if (maxFailures === 0 || this.#ejection !== null) return;
     const now = this.#options.clock.now();
     const failures = this.#failures;
     failures.push(now);
-    // More than one where a reload has lowered the bound.
+    // More than one if a reload has lowered the limit.
     while (failures.length > maxFailures) failures.shift();
     if (failures.length < maxFailures || now - failures[0]! > windowMs || !this.#options.mayEject()) return;
     this.#eject(now, reason);
   }
 
-  /** An active check has ended: `failure` says why it did not pass, null that it did. */
+  /** Counts an active check: `failure` says why it did not pass; null: it passed. */
   checked(failure: string | null): void {
     const { active } = this.#settings;
     if (active === null) return;
     const found = failure === null ? "healthy" : "unhealthy";
     if (found === this.#active) {
-      this.#against = 0;
+      this.#contrary = 0;
       return;
     }
-    // Checks that differ among themselves start the count again; before the first verdict both ways are open.
+    // Checks that contradict each other start the count again.
     const direction = failure === null ? 1 : -1;
-    this.#against = Math.sign(this.#against) === direction ? this.#against + direction : direction;
+    this.#contrary = Math.sign(this.#contrary) === direction ? this.#contrary + direction : direction;
     const needed = failure === null ? active.healthyThreshold : active.unhealthyThreshold;
-    if (Math.abs(this.#against) < needed) return;
+    if (Math.abs(this.#contrary) < needed) return;
     const before = this.#active;
-    this.#against = 0;
+    this.#contrary = 0;
     this.#active = found;
     this.#activeSince = this.#options.clock.wall();
     this.#activeReason = failure;
@@ -170,9 +169,9 @@ export class Health {
     return { state: "ejected", since, reason, until };
   }
 
-  /** The upstream is no longer configured: what requests under way still find out about it concerns nobody. */
+  /** The upstream is no longer configured: nothing is counted or logged any more. */
   close(): void {
-    this.#settings = UNTROUBLED;
+    this.#settings = NO_CHECKS;
     this.#ejection?.timer.cancel();
   }
 

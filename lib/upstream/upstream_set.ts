@@ -1,6 +1,5 @@
 /**
- * The upstreams of one service, over reloads: which of them can be used, and the service's circuit breaker and retry budget. Whether
- * one is well is `health.ts`, which of the usable ones gets a request is `balance.ts`.
+ * The upstreams of one service across reloads: which of them can be used, and the service's circuit breaker and retry budget.
  */
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
@@ -11,7 +10,7 @@ import { Health, type HealthReport, type HealthSettings } from "./health.ts";
 import { Peer, type Connections } from "./peer.ts";
 import { RetryBudget } from "./retries.ts";
 
-/** What a configuration says of one of them. */
+/** An upstream and what a configuration says of it. */
 export interface Member {
   readonly peer: Peer;
   readonly weight: number;
@@ -36,6 +35,11 @@ export interface UpstreamSetReport {
   readonly upstreams: readonly UpstreamReport[];
 }
 
+export interface Picker {
+  /** The upstream for this exchange, none of those in `tried`; null if there is none. */
+  pick(exchange: Exchange, tried: readonly Peer[]): Peer | null;
+}
+
 export class UpstreamSet {
   readonly service: string;
   readonly budget: RetryBudget;
@@ -43,7 +47,7 @@ export class UpstreamSet {
   readonly #log: Log;
   #peers: readonly Peer[] = [];
   #breaker: Breaker | null = null;
-  /** Goes up whenever the answer to "who can be used" may be another. */
+  /** Goes up whenever other upstreams may be usable. */
   #version = 0;
 
   constructor(service: string, clock: Clock, log: Log) {
@@ -63,28 +67,28 @@ export class UpstreamSet {
   }
 
   /**
-   * The one there is for this upstream and these connections, or a new one, which counts from `adopt` on. New connections to the same
-   * place, because of a renewed certificate for instance, do not make an upstream well.
+   * The present peer with this id and these connections, or a new one, which counts from `adopt` on. New connections to the same place,
+   * because of a renewed certificate for instance, do not make an upstream healthy.
    */
   peer(id: string, pool: Connections): Peer {
     const { protocol, host, port } = pool.options;
     const before = this.#peers.find((peer) => peer.id === id);
     if (before?.pool === pool) return before;
-    const same = before !== undefined && before.host === host && before.port === port && before.pool.options.protocol === protocol;
-    return new Peer(id, pool, same ? before.health : this.#newHealth(id));
+    const isSame = before !== undefined && before.host === host && before.port === port && before.pool.options.protocol === protocol;
+    return new Peer(id, pool, isSame ? before.health : this.#newHealth(id));
   }
 
-  /** The breaker there is, or a new one, which counts from `adopt` on. */
+  /** The present breaker, or a new one, which counts from `adopt` on. */
   breaker(settings: BreakerSettings): Breaker {
     return this.#breaker ?? new Breaker({ clock: this.#clock, log: this.#log, service: this.service }, settings);
   }
 
-  /** A configuration comes into force. */
+  /** Puts a configuration into force. */
   adopt(members: readonly Member[], breaker: { readonly breaker: Breaker; readonly settings: BreakerSettings } | null): void {
     const before = this.#peers;
     this.#peers = members.map(({ peer }) => peer);
     for (const { health } of before) if (!this.#peers.some((peer) => peer.health === health)) health.close();
-    // TaskQueue saved up under other weights would be taken all in a row: from 100:1 to 1:1 it would be a hundred times the same one.
+    // Turns saved up under other weights would be taken in a row: from 100:1 to 1:1, a hundred times the same upstream.
     const isReweighted = members.some(({ peer, weight }) => peer.weight !== weight);
     for (const { peer, weight, health } of members) {
       if (isReweighted) peer.turn = 0;
@@ -101,7 +105,7 @@ export class UpstreamSet {
     for (const peer of this.#peers) peer.health.close();
   }
 
-  /** Chooses by `balancer` among `peers`, which one snapshot names. */
+  /** Chooses by `balancer` among `peers`, the upstreams of one snapshot. */
   picker(peers: readonly Peer[], balancer: Balancer): Picker {
     let usable: readonly Peer[] = [];
     let version = -1;
@@ -112,21 +116,20 @@ export class UpstreamSet {
           usable = usableOf(peers);
         }
         const left = tried.length === 0 ? usable : usable.filter((peer) => !tried.includes(peer));
-        // With one there is nothing to choose, and its turn is always.
         return left.length === 1 ? left[0]! : balancer.pick(left, exchange);
       },
     };
   }
 
   get report(): UpstreamSetReport {
-    const given = usableOf(this.#peers);
+    const usable = usableOf(this.#peers);
     return {
       name: this.service,
       circuitBreaker: this.#breaker?.report ?? null,
       upstreams: this.#peers.map((peer) => {
         const { id, host, port, weight, health, load } = peer;
         const { state, since, reason, until } = health.report;
-        return { id, host, port, weight, state: weight === 0 ? "draining" : state, since, reason, until, usable: given.includes(peer), inFlight: load };
+        return { id, host, port, weight, state: weight === 0 ? "draining" : state, since, reason, until, usable: usable.includes(peer), inFlight: load };
       }),
     };
   }
@@ -144,12 +147,7 @@ export class UpstreamSet {
   }
 }
 
-export interface Picker {
-  /** The upstream for this exchange, none of those in `tried`; null when there is none. */
-  pick(exchange: Exchange, tried: readonly Peer[]): Peer | null;
-}
-
-/** Where nobody is well, those that are out for their answers alone: better a chance than none. */
+/** If none is healthy, the ejected ones: they may answer after all. */
 function usableOf(peers: readonly Peer[]): readonly Peer[] {
   const weighted = peers.filter(({ weight }) => weight > 0);
   const usable = weighted.filter(({ health }) => health.usable);
