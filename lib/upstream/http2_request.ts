@@ -2,16 +2,17 @@
  * Sends a request to an upstream over HTTP/2, on one stream.
  */
 import http2, { type ClientHttp2Session, type ClientHttp2Stream, type IncomingHttpHeaders, type OutgoingHttpHeaders } from "node:http2";
-import { Fault, type ErrorCode } from "../base/errors.ts";
+import type { Timer } from "../base/clock.ts";
+import { Fault } from "../base/errors.ts";
 import { sinkOf } from "../http/body.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { isClosed, keepOpenUntilRead, resetStream, detectTruncatedBody } from "../http/h2_streams.ts";
 import { h2Fields } from "../http/h2_fields.ts";
-import { endToEnd, hasToken, headerValue, headerValues, withoutHeader, type HeaderList } from "../http/headers.ts";
+import { hasToken, headerValue, headerValues, withoutHeader, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { Unsent } from "./faults.ts";
 import { isWebsocketKey, requestHead, websocketAccept, type RequestHead } from "./request_head.ts";
-import { switchHeaders, trailerFields } from "./response_head.ts";
+import { isBodiless, replyHeaders, switchHeaders, trailerFields, type ResponseHead } from "./response_head.ts";
 import type { Session, Sessions } from "./sessions.ts";
 import { clientDisconnected, connectTimeLeft, isReplayable, newTry, type Destination, type ForwardOptions, type Try } from "./try.ts";
 import { UpstreamRequest } from "./upstream_request.ts";
@@ -56,31 +57,24 @@ async function lease(attempt: Try<Sessions>, except: Session | null): Promise<Se
   }
 }
 
-function settled(session: Session, attempt: Try<Sessions>): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const ms = connectTimeLeft(attempt);
-    let over = false;
-    const giveUp = (fault: Fault) => {
-      if (over) return;
-      over = true;
-      timer.cancel();
-      session.release();
-      reject(fault);
-    };
-    const timer = attempt.options.clock.after(ms, () => {
-      session.isOverdue = true;
-      giveUp(new Unsent("upstream_timeout", `no connection within ${ms} ms`));
+async function settled(session: Session, attempt: Try<Sessions>): Promise<void> {
+  const ms = connectTimeLeft(attempt);
+  let timer: Timer | undefined;
+  try {
+    await new Promise<void>((resolve, reject) => {
+      timer = attempt.options.clock.after(ms, () => {
+        session.isOverdue = true;
+        reject(new Unsent("upstream_timeout", `no connection within ${ms} ms`));
+      });
+      session.settled.then(resolve, reject);
+      attempt.exchange.call.onAbort(() => reject(clientDisconnected()));
     });
-    session.settled.then(() => {
-      if (over) return;
-      over = true;
-      timer.cancel();
-      resolve();
-    }, giveUp);
-    attempt.exchange.call.onAbort(() => {
-      if (!over) giveUp(clientDisconnected());
-    });
-  });
+  } catch (fault) {
+    session.release();
+    throw fault;
+  } finally {
+    timer?.cancel();
+  }
 }
 
 /** The lease ends with the stream. */
@@ -180,26 +174,42 @@ class Http2Request extends UpstreamRequest<Sessions> {
   #answered(raw: readonly string[], flags: number): void {
     if (this.phase === "over") return;
     const { exchange, options } = this.attempt;
+    const { method, upgrade, body, call } = exchange;
     const stream = this.#stream;
+    const head: ResponseHead = { statusCode: Number(raw[1]), httpVersion: "2.0", rawHeaders: raw.slice(2) };
+    const headers = replyHeaders(head, options.viaName);
     // A body that is given up cancels the request: Node would say NO_ERROR.
     cancelWhenDestroyed(stream, () => this.finish());
     // Any 2xx answers a CONNECT with a tunnel (RFC 9113 §8.5).
-    if (exchange.upgrade !== null && raw[1]!.startsWith("2")) {
-      this.finish();
-      return this.resolve(switchReply(exchange, stream, raw, options));
-    }
+    if (upgrade !== null && raw[1]!.startsWith("2")) return this.#switch(upgrade, headers);
     this.#bytesRead = -1;
     this.receive();
     // A refused WebSocket is an answered request: nothing follows on it.
-    if (exchange.upgrade !== null) stream.end();
-    if (exchange.body !== null) {
+    if (upgrade !== null) stream.end();
+    if (body !== null) {
       stream.once("end", () => {
         if (!stream.writableEnded && this.phase === "receiving") this.drain();
       });
     }
-    exchange.call.onEnd(() => this.#watchUnread());
+    call.onEnd(() => this.#watchUnread());
     this.given = stream;
-    this.resolve(replyOf(exchange, stream, (flags & NGHTTP2_FLAG_END_STREAM) !== 0, raw, options.viaName, () => trailerFields(this.#trailers)));
+    const isEmpty = (flags & NGHTTP2_FLAG_END_STREAM) !== 0 || isBodiless(method, head.statusCode!);
+    // A body of no bytes is still a body if trailers may follow, as in gRPC errors. One that is left out is read, or the stream would not end.
+    if (isEmpty) stream.resume();
+    else keepOpenUntilRead(stream);
+    this.resolve({ status: head.statusCode!, headers, body: isEmpty ? null : stream, trailers: () => trailerFields(this.#trailers) });
+  }
+
+  /** Answers the client's upgrade with a 101: the stream carries what a socket would. */
+  #switch(protocol: string, received: HeaderList): void {
+    const { exchange, options } = this.attempt;
+    this.finish();
+    let headers = withoutHeader(received, "sec-websocket-accept");
+    if (exchange.httpVersion !== "2.0") {
+      headers = [...headers, "Sec-WebSocket-Accept", websocketAccept(headerValue(exchange.headers, "sec-websocket-key")!)];
+    }
+    const tunnel = { socket: this.#stream, head: Buffer.alloc(0), idleMs: options.idleMs };
+    this.resolve({ status: 101, headers: switchHeaders(protocol, headers), body: null, tunnel });
   }
 
   get #isRead(): boolean {
@@ -256,10 +266,9 @@ class Http2Request extends UpstreamRequest<Sessions> {
     }
     // A session that was given up has a fault of its own.
     if (error instanceof Fault) return error;
-    // Also where Node could not parse what came.
+    // Also if Node could not parse what came.
     const isInvalid = rstCode === NGHTTP2_PROTOCOL_ERROR || error?.code === "ERR_HTTP2_ERROR";
-    const code: ErrorCode = isInvalid ? "upstream_invalid" : "upstream_reset";
-    return new Fault(code, why, error ?? undefined);
+    return new Fault(isInvalid ? "upstream_invalid" : "upstream_reset", why, error ?? undefined);
   }
 }
 
@@ -304,32 +313,6 @@ function listBytes(fields: OutgoingHttpHeaders): number {
     else if (Array.isArray(value)) for (const each of value) bytes += name.length + each.length + FIELD_BYTES;
   }
   return bytes;
-}
-
-/** The response as a Reply whose body is the unread stream. */
-function replyOf(
-  exchange: Exchange,
-  stream: ClientHttp2Stream,
-  isEnded: boolean,
-  raw: readonly string[],
-  viaName: string,
-  trailers: () => HeaderList,
-): Reply {
-  const status = Number(raw[1]);
-  let headers: HeaderList = endToEnd(raw.slice(2));
-  if (status === 204) headers = withoutHeader(headers, "content-length");
-  const isEmpty = isEnded || exchange.method === "HEAD" || status === 204 || status === 304;
-  // An empty body is still a body if trailers may follow it, as in gRPC errors. A stream without one is read all the same: only then it ends.
-  if (isEmpty) stream.resume();
-  else keepOpenUntilRead(stream);
-  return { status, headers: [...headers, "Via", `2.0 ${viaName}`], body: isEmpty ? null : stream, trailers };
-}
-
-/** The response to an extended CONNECT as the one to an upgrade: the stream carries what a socket would. */
-function switchReply(exchange: Exchange, stream: ClientHttp2Stream, raw: readonly string[], { viaName, idleMs }: ForwardOptions): Reply {
-  const headers = [...withoutHeader(endToEnd(raw.slice(2)), "sec-websocket-accept"), "Via", `2.0 ${viaName}`];
-  if (exchange.httpVersion !== "2.0") headers.push("Sec-WebSocket-Accept", websocketAccept(headerValue(exchange.headers, "sec-websocket-key")!));
-  return { status: 101, headers: switchHeaders(exchange.upgrade!, headers), body: null, tunnel: { socket: stream, head: Buffer.alloc(0), idleMs } };
 }
 
 /** `givenUp` is called if we destroy it, not if Node does because of the upstream. */

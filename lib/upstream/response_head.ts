@@ -19,7 +19,7 @@ import type { Reply } from "../http/reply.ts";
 export interface ResponseHead {
   readonly statusCode?: number | undefined;
   readonly statusMessage?: string | undefined;
-  /** "1.0" or "1.1", or what Node accepts. */
+  /** "1.0", "1.1" or "2.0", or what Node accepts. */
   readonly httpVersion: string;
   readonly rawHeaders: string[];
 }
@@ -42,25 +42,28 @@ export function invalidity(response: ResponseHead): string | null {
 
 export const TOO_MANY_OPTIONS = `the upstream named more than ${MOST_CONNECTION_OPTIONS} options in Connection`;
 
-/** The response as a Reply with this body, unread. */
+/** An HTTP/1.1 response as a Reply with this body, unread. */
 export function replyOf(exchange: Exchange, response: ResponseHead, viaName: string, body: Readable | Buffer, trailers?: () => HeaderList): Reply {
   const status = response.statusCode!;
-  const all = replyHeaders(response, viaName);
-  // A 204 has no length and a 205 no body (RFC 9110 §8.6, §15.3.6): a client that expects one would wait for bytes that never come.
-  const headers = status === 204 || status === 205 ? withoutHeader(all, "content-length") : all;
-  const empty = exchange.method === "HEAD" || status === 204 || status === 205 || status === 304 || headerValue(headers, "content-length") === "0";
+  const headers = replyHeaders(response, viaName);
+  const isEmpty = isBodiless(exchange.method, status) || headerValue(headers, "content-length") === "0";
   // Read to its end although it is empty: only then the connection is free.
-  if (empty && !Buffer.isBuffer(body)) body.resume();
+  if (isEmpty && !Buffer.isBuffer(body)) body.resume();
   const reason = PHRASE.test(response.statusMessage!) ? response.statusMessage! : "";
-  const sent = empty ? null : body;
+  const sent = isEmpty ? null : body;
   return trailers === undefined ? { status, reason, headers, body: sent } : { status, reason, headers, body: sent, trailers };
 }
 
-/** End-to-end headers, with our Via. */
-export function replyHeaders(response: ResponseHead, viaName: string): string[] {
-  const headers = endToEnd(response.rawHeaders);
-  headers.push("Via", `${response.httpVersion} ${viaName}`);
-  return headers;
+/** A 205 has no body either (RFC 9110 §15.3.6): a client would wait for bytes that never come. */
+export function isBodiless(method: string, status: number): boolean {
+  return method === "HEAD" || status === 204 || status === 205 || status === 304;
+}
+
+/** End-to-end headers, with our Via. A 204 or 205 has no Content-Length (RFC 9110 §8.6). */
+export function replyHeaders({ statusCode, httpVersion, rawHeaders }: ResponseHead, viaName: string): HeaderList {
+  const headers = endToEnd(rawHeaders);
+  headers.push("Via", `${httpVersion} ${viaName}`);
+  return statusCode === 204 || statusCode === 205 ? withoutHeader(headers, "content-length") : headers;
 }
 
 /** The head of a 101 to the client. It cannot have a body, whatever the upstream says. */
