@@ -1,5 +1,5 @@
 /** What every strategy promises; what each of them is for is `spec/upstream/balance.spec.ts`. */
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import { balancer, type Candidate, type Strategy } from "../../lib/upstream/balance.ts";
 import { madeUpExchange } from "../support/exercise.ts";
 import { random } from "../support/random.ts";
@@ -23,16 +23,16 @@ export const caller = (i: number) => madeUpExchange({ clientAddress: `10.${(i >>
 export function balancing(strategy: Strategy): void {
   const strategyOf = () => balancer(strategy, random(7).next);
 
-  test("has nobody to give where there is nobody", () => {
+  it("has nobody to give where there is nobody", () => {
     expect(strategyOf().pick([], caller(1))).toBeNull();
   });
 
-  test("gives the only one there is", () => {
+  it("gives the only one there is", () => {
     const [a] = candidates("a:3");
     for (let i = 0; i < 5; i++) expect(strategyOf().pick([a!], caller(i))).toBe(a);
   });
 
-  test("gives only what it is offered, and leaves out nobody for good", () => {
+  it("gives only what it is offered, and leaves out nobody for good", () => {
     const all = candidates("a b c d");
     const strategy = strategyOf();
     const seen = new Set<string>();
@@ -44,7 +44,7 @@ export function balancing(strategy: Strategy): void {
     expect([...seen].sort()).toEqual(["a", "b", "c"]);
   });
 
-  test("gives by weight where nobody is busy", () => {
+  it("gives by weight where nobody is busy", () => {
     const all = candidates("a:5 b:3 c:2");
     const strategy = strategyOf();
     const counts = new Map<string, number>();

@@ -10,7 +10,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { PassThrough } from "node:stream";
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
 import { resetStream } from "../../lib/http/h2_streams.ts";
 import { createGateway, type Gateway } from "../../lib/index.ts";
@@ -112,39 +112,39 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
   };
 
   describe("the request", () => {
-    test.each(["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND"])("%s comes as it was sent", async (method) => {
+    it.each(["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND"])("%s comes as it was sent", async (method) => {
       const answer = await send({ method, path: "/a/x" }).answer;
       expect(answer.status).toBe(200);
       expect(seen(answer)).toMatchObject({ method, url: "/x", bytes: 0 });
     });
 
-    test.each(["/x", "/x/", "/%C3%A4/b;c=d", "/x?", "/x?a=1&a=2", "/x?q=%20+%2F&p[]=/", "/x?a=b?c"])("%s comes byte for byte", async (path) => {
+    it.each(["/x", "/x/", "/%C3%A4/b;c=d", "/x?", "/x?a=1&a=2", "/x?q=%20+%2F&p[]=/", "/x?a=b?c"])("%s comes byte for byte", async (path) => {
       expect(seen(await send({ path: `/a${path}` }).answer).url).toBe(path);
     });
 
-    test.each(SIZES)("a body of %d bytes of stated length comes whole", async (size) => {
+    it.each(SIZES)("a body of %d bytes of stated length comes whole", async (size) => {
       const answer = await send({ method: "POST", body: Buffer.alloc(size, 7) }).answer;
       expect(seen(answer)).toMatchObject({ method: "POST", bytes: size });
       expect(seenHeader(answer, "content-length")).toEqual([String(size)]);
     });
 
-    test.each(SIZES)("a body of %d bytes of unknown length comes whole", async (size) => {
+    it.each(SIZES)("a body of %d bytes of unknown length comes whole", async (size) => {
       const body = new PassThrough();
       body.end(Buffer.alloc(size, 7));
       expect(seen(await send({ method: "POST", body }).answer).bytes).toBe(size);
     });
 
-    test("a body on GET comes whole", async () => {
+    it("a body on GET comes whole", async () => {
       expect(seen(await send({ method: "GET", body: Buffer.from("odd") }).answer)).toMatchObject({ method: "GET", bytes: 3 });
     });
 
-    test("headers come with their order, their duplicates and their Latin-1 bytes", async () => {
+    it("headers come with their order, their duplicates and their Latin-1 bytes", async () => {
       const answer = await send({ headers: ["X-One", "1", "X-Many", "a", "X-Two", "caf\u00e9", "X-Many", "b"] }).answer;
       expect(seenHeader(answer, "x-many")).toEqual(["a", "b"]);
       expect(seenHeader(answer, "x-two")).toEqual(["caf\u00e9"]);
     });
 
-    test("the upstream is named, and told where the request comes from", async () => {
+    it("the upstream is named, and told where the request comes from", async () => {
       const answer = await send().answer;
       const authority = [...seenHeader(answer, "host"), ...seenHeader(answer, ":authority")];
       expect(authority).toEqual([`127.0.0.1:${origin.port()}`]);
@@ -154,18 +154,18 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       expect(seenHeader(answer, "x-request-id")).toEqual(named(answer, "x-request-id"));
     });
 
-    test("cookies come as one", async () => {
+    it("cookies come as one", async () => {
       expect(seenHeader(await send({ headers: ["Cookie", "a=1; b=2"] }).answer, "cookie")).toEqual(["a=1; b=2"]);
     });
 
-    test("te: trailers is kept, what else concerns a connection is not", async () => {
+    it("te: trailers is kept, what else concerns a connection is not", async () => {
       const hop = downstream === "h2" ? [] : ["Keep-Alive", "5", "Connection", "x-hop", "X-Hop", "1"];
       const answer = await send({ headers: ["TE", "trailers", ...hop] }).answer;
       expect(seenHeader(answer, "te")).toEqual(["trailers"]);
       expect([...seenHeader(answer, "x-hop"), ...seenHeader(answer, "keep-alive")]).toEqual([]);
     });
 
-    test("trailers come behind a body of unknown length", async () => {
+    it("trailers come behind a body of unknown length", async () => {
       const body = new PassThrough();
       body.end("body");
       const answer = await send({ method: "POST", body, trailers: { "x-sum": "42", host: "evil" } }).answer;
@@ -174,7 +174,7 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
   });
 
   describe("the response", () => {
-    test.each(SIZES)("a body of %d bytes of stated length comes whole", async (size) => {
+    it.each(SIZES)("a body of %d bytes of stated length comes whole", async (size) => {
       upstreamSays((_request, response) => {
         response.writeHead(200, { "content-length": size });
         response.end(Buffer.alloc(size, 9));
@@ -185,7 +185,7 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       expect(named(answer, "content-length")).toEqual([String(size)]);
     });
 
-    test.each(SIZES)("a body of %d bytes of unknown length comes whole", async (size) => {
+    it.each(SIZES)("a body of %d bytes of unknown length comes whole", async (size) => {
       upstreamSays((_request, response) => {
         response.writeHead(200);
         write(response, Buffer.alloc(size, 9));
@@ -196,7 +196,7 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       expect(answer.body.equals(Buffer.alloc(size, 9))).toBe(true);
     });
 
-    test("status, duplicates and several Set-Cookie come; our Via is added", async () => {
+    it("status, duplicates and several Set-Cookie come; our Via is added", async () => {
       upstreamSays((_request, response) => {
         response.setHeader("set-cookie", ["a=1; Path=/", "b=2, 3"]);
         response.setHeader("x-latin", "caf\u00e9");
@@ -210,7 +210,7 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       expect(named(answer, "via")).toEqual([`${isH2(upstream) ? "2.0" : "1.1"} edge-gateway`]);
     });
 
-    test("what concerns the upstream's connection stays behind", async () => {
+    it("what concerns the upstream's connection stays behind", async () => {
       upstreamSays((_request, response) => {
         if (!isH2(upstream)) {
           response.setHeader("connection", "x-hop");
@@ -224,7 +224,7 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       expect(named(answer, "keep-alive")).not.toContain("timeout=1");
     });
 
-    test("HEAD has the length and no body", async () => {
+    it("HEAD has the length and no body", async () => {
       upstreamSays((_request, response) => {
         response.writeHead(200, { "content-length": 1234 });
         response.end();
@@ -235,7 +235,7 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       expect(named(answer, "content-length")).toEqual(["1234"]);
     });
 
-    test.each([204, 304])("%d has no body", async (status) => {
+    it.each([204, 304])("%d has no body", async (status) => {
       upstreamSays((_request, response) => {
         response.writeHead(status, { etag: '"x"' });
         response.end();
@@ -246,7 +246,7 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       expect(named(answer, "etag")).toEqual(['"x"']);
     });
 
-    test("103 comes before", async () => {
+    it("103 comes before", async () => {
       upstreamSays((_request, response) => {
         response.writeEarlyHints({ link: "</style.css>; rel=preload" });
         response.end("ok");
@@ -256,7 +256,7 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       expect(answer.body.toString()).toBe("ok");
     });
 
-    test("trailers come behind the body", async () => {
+    it("trailers come behind the body", async () => {
       upstreamSays((_request, response) => {
         response.writeHead(200, { trailer: "x-sum" });
         write(response, Buffer.from("body"));
@@ -268,7 +268,7 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       expect(answer.trailers).toEqual([["x-sum", "42"]]);
     });
 
-    test("it comes while the request is still being sent", async () => {
+    it("it comes while the request is still being sent", async () => {
       upstreamSays((_request, response) => {
         response.writeHead(413, { "content-length": 5 });
         response.end("early");
@@ -284,7 +284,7 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       body.end();
     });
 
-    test("what is said in turn is heard in turn, both ways", async () => {
+    it("what is said in turn is heard in turn, both ways", async () => {
       upstreamSays((request, response) => {
         response.writeHead(200);
         request.on("data", (chunk: Buffer) => write(response, Buffer.from(chunk.toString().toUpperCase())));
@@ -301,7 +301,7 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
   });
 
   describe("an end before the end", () => {
-    test("of the client cancels the upstream's request, before a response and in the middle of one", async () => {
+    it("of the client cancels the upstream's request, before a response and in the middle of one", async () => {
       for (const begins of [false, true]) {
         let closed = false;
         let arrived = false;
@@ -322,7 +322,7 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       }
     });
 
-    test("of the client in the middle of its body reaches the upstream as no clean end", async () => {
+    it("of the client in the middle of its body reaches the upstream as no clean end", async () => {
       let outcome = "";
       upstreamSays((request) => {
         request.on("data", () => {});
@@ -341,7 +341,7 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       expect(outcome).not.toBe("whole");
     });
 
-    test.each(["stated", "unknown"])("of the upstream in a body of %s length never looks like the end", async (length) => {
+    it.each(["stated", "unknown"])("of the upstream in a body of %s length never looks like the end", async (length) => {
       upstreamSays((_request, response) => {
         response.writeHead(200, length === "stated" ? { "content-length": 100 } : {});
         write(response, Buffer.from("part"));
@@ -352,20 +352,20 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       expect(answer?.whole ?? false).toBe(false);
     });
 
-    test("of the upstream before a response is 502 upstream_reset", async () => {
+    it("of the upstream before a response is 502 upstream_reset", async () => {
       upstreamSays((_request, response) => origin.cut(response));
       const answer = await send({ method: "POST", body: Buffer.from("x") }).answer;
       expect(answer.status).toBe(502);
       expect(JSON.parse(answer.body.toString())).toMatchObject({ code: "upstream_reset" });
     });
 
-    test("leaves the next exchange alone", async () => {
+    it("leaves the next exchange alone", async () => {
       expect(seen(await send({ method: "POST", body: Buffer.from("again") }).answer).bytes).toBe(5);
       await eventually(() => gateway.inFlight === 0, "no request in flight");
     });
   });
 
-  test.each([
+  it.each([
     ["/dead/x", 502, "upstream_connect_failed"],
     ["/nowhere", 404, "route_not_found"],
     ["/a/../x", 400, "path_ambiguous"],

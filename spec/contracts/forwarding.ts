@@ -1,7 +1,7 @@
 /** What the forwarder over HTTP/1 promises, at the level of bytes; what all promise alike is `exchange.ts`. */
 import type { Socket } from "node:net";
 import { PassThrough, Readable } from "node:stream";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { Fault } from "../../lib/base/errors.ts";
 import { Call, type Exchange, type ExchangeParts } from "../../lib/http/exchange.ts";
 import { discard, type Reply } from "../../lib/http/reply.ts";
@@ -67,7 +67,7 @@ export function forwarding(client: "wire" | "node"): void {
     );
 
   describe("gives the lease back", () => {
-    test("when the body has been read, not before", async () => {
+    it("when the body has been read, not before", async () => {
       let goOn = () => {};
       const { send, settled, pool } = await bench((socket) => void (goOn = slowly(socket)));
       const reply = await send().reply;
@@ -77,20 +77,20 @@ export function forwarding(client: "wire" | "node"): void {
       await settled();
     });
 
-    test("when the body came with its head", async () => {
+    it("when the body came with its head", async () => {
       const { send, settled } = await bench((socket) => socket.write(ok));
       expect(await read(await send().reply)).toBe("ok");
       await settled();
     });
 
-    test("when the body is discarded unread", async () => {
+    it("when the body is discarded unread", async () => {
       const { send, settled, upstream } = await bench((socket) => socket.write("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok"));
       discard(await send().reply);
       await settled();
       await eventually(() => upstream.sockets.size === 0);
     });
 
-    test.each(["HTTP/1.1 204 No Content\r\n\r\n", "HTTP/1.1 304 Not Modified\r\nContent-Length: 7\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"])(
+    it.each(["HTTP/1.1 204 No Content\r\n\r\n", "HTTP/1.1 304 Not Modified\r\nContent-Length: 7\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"])(
       "when there is no body, without being asked: %j",
       async (bytes) => {
         const { send, settled, upstream } = await bench((socket) => socket.write(bytes));
@@ -100,7 +100,7 @@ export function forwarding(client: "wire" | "node"): void {
       },
     );
 
-    test.each<[string, (socket: Socket) => void, string]>([
+    it.each<[string, (socket: Socket) => void, string]>([
       ["upstream_reset when it closes", (socket) => socket.end(), "upstream_reset"],
       ["upstream_reset when it resets", (socket) => socket.resetAndDestroy(), "upstream_reset"],
       ["upstream_invalid when it talks garbage", (socket) => void socket.write("x\r\n\r\n"), "upstream_invalid"],
@@ -111,13 +111,13 @@ export function forwarding(client: "wire" | "node"): void {
       await settled();
     });
 
-    test("with upstream_connect_failed when nobody listens", async () => {
+    it("with upstream_connect_failed when nobody listens", async () => {
       const { send, settled } = benchAt(await closedPort());
       expect(await code(send().reply)).toBe("upstream_connect_failed");
       await settled();
     });
 
-    test("with upstream_timeout after response_ms", async () => {
+    it("with upstream_timeout after response_ms", async () => {
       const { send, settled, clock, upstream } = await bench(() => {});
       const { reply } = send();
       await eventually(() => upstream.connections === 1 && clock.pending === 1);
@@ -127,14 +127,14 @@ export function forwarding(client: "wire" | "node"): void {
       await settled();
     });
 
-    test("with internal when a header cannot be written", async () => {
+    it("with internal when a header cannot be written", async () => {
       const { send, settled, upstream } = await bench(() => {});
       expect(await code(send({ headers: ["X-A", "b\nc"] }).reply)).toBe("internal");
       await settled();
       expect(upstream.connections).toBe(0);
     });
 
-    test("when the client goes: at once, before an answer, and in the middle of one", async () => {
+    it("when the client goes: at once, before an answer, and in the middle of one", async () => {
       const { send, settled, upstream } = await bench((socket, head) => {
         if (head.includes(" /body ")) socket.write("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok");
       });
@@ -158,7 +158,7 @@ export function forwarding(client: "wire" | "node"): void {
       await eventually(() => upstream.sockets.size === 0);
     });
 
-    test("when the client has gone before", async () => {
+    it("when the client has gone before", async () => {
       const { send, settled } = await bench((socket) => socket.write(ok));
       const call = new Call({ id: "1", remoteAddress: "", trustedRemote: false, startedAt: 0, inform: () => {} });
       call.abort();
@@ -167,7 +167,7 @@ export function forwarding(client: "wire" | "node"): void {
       await settled();
     });
 
-    test("when the request's body breaks off", async () => {
+    it("when the request's body breaks off", async () => {
       const { send, settled } = await bench(() => {});
       const body = new PassThrough();
       const { reply } = send({ method: "POST", body, headers: ["Content-Length", "10"] });
@@ -177,7 +177,7 @@ export function forwarding(client: "wire" | "node"): void {
       await settled();
     });
 
-    test("when the request's body had been read before", async () => {
+    it("when the request's body had been read before", async () => {
       const { send, settled } = await bench(() => {});
       const body = Readable.from([]);
       body.resume();
@@ -186,7 +186,7 @@ export function forwarding(client: "wire" | "node"): void {
       await settled();
     });
 
-    test("keeps no connection on which the upstream has refused a WebSocket", async () => {
+    it("keeps no connection on which the upstream has refused a WebSocket", async () => {
       const { send, settled, pool, upstream } = await bench((socket) => void socket.write(ok));
       expect(await read(await send({ upgrade: "websocket" }).reply)).toBe("ok");
       await settled();
@@ -195,7 +195,7 @@ export function forwarding(client: "wire" | "node"): void {
       expect(upstream.connections).toBe(2);
     });
 
-    test("when a tunnel closes, not before", async () => {
+    it("when a tunnel closes, not before", async () => {
       const { send, settled, pool } = await bench((socket) => socket.write("HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: WebSocket\r\n\r\nhi"));
       const reply = await send({ upgrade: "websocket" }).reply;
       expect(reply.status).toBe(101);
@@ -206,7 +206,7 @@ export function forwarding(client: "wire" | "node"): void {
     });
   });
 
-  test("a body that falls silent ends after idle_ms, although the response took longer than that to begin", async () => {
+  it("a body that falls silent ends after idle_ms, although the response took longer than that to begin", async () => {
     const { upstream } = await bench(() => {});
     const clock = manualClock();
     const pool = madeUpPool({ port: upstream.port, keepaliveIdleMs: 30_000 }, 1, clock);
@@ -220,7 +220,7 @@ export function forwarding(client: "wire" | "node"): void {
     await eventually(() => pool.leased === 0, "the lease coming back");
   });
 
-  test("a reused connection that breaks is replaced once, without a second lease", async () => {
+  it("a reused connection that breaks is replaced once, without a second lease", async () => {
     let served = 0;
     let goOn = () => {};
     const { send, settled, upstream, pool } = await bench((socket) => {
@@ -238,7 +238,7 @@ export function forwarding(client: "wire" | "node"): void {
     expect(upstream.connections).toBe(2);
   });
 
-  test("a body of text, as a plugin may make one, is as long as its bytes", async () => {
+  it("a body of text, as a plugin may make one, is as long as its bytes", async () => {
     const { send, settled, heard } = await bench((socket, head) => void (head.includes(" /a ") && socket.write(ok)));
     for (const headers of [[], ["Content-Length", "6"]]) {
       heard.length = 0;
@@ -249,7 +249,7 @@ export function forwarding(client: "wire" | "node"): void {
     }
   });
 
-  test("what is given up on a reused connection is not sent again", async () => {
+  it("what is given up on a reused connection is not sent again", async () => {
     const { send, settled, upstream, clock, heard } = await bench((socket, head) => void (head.includes(" /first ") && socket.write(ok)));
     const unhandled: unknown[] = [];
     const note = (reason: unknown) => unhandled.push(reason);
@@ -272,7 +272,7 @@ export function forwarding(client: "wire" | "node"): void {
     expect(unhandled).toEqual([]);
   });
 
-  test("an upload goes on behind an answer that came before its end, also where the upstream is slow to read it", async () => {
+  it("an upload goes on behind an answer that came before its end, also where the upstream is slow to read it", async () => {
     const bytes = 16 * 1024 * 1024;
     let socket: Socket | null = null;
     const upstream = await socketOrigin((accepted) => {
@@ -306,14 +306,14 @@ export function forwarding(client: "wire" | "node"): void {
     await settled();
   });
 
-  test("informational responses go to the client as they come", async () => {
+  it("informational responses go to the client as they come", async () => {
     const { send, informed, settled } = await bench((socket) => socket.write("HTTP/1.1 103 Hint\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n" + ok));
     await read(await send().reply);
     expect(informed).toEqual([103, 100]);
     await settled();
   });
 
-  test("status, reason, headers and trailers are the upstream's, hop-by-hop ones left out", async () => {
+  it("status, reason, headers and trailers are the upstream's, hop-by-hop ones left out", async () => {
     const bytes = "HTTP/1.1 299 Odd\r\nX-b: 1\r\nConnection: x-hop\r\nX-Hop: 1\r\nTransfer-Encoding: chunked\r\nX-B: 2\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 3\r\n\r\n";
     const { send } = await bench((socket) => socket.write(bytes));
     const reply = await send().reply;

@@ -1,6 +1,6 @@
 /** Random and broken responses, read by both HTTP/1.1 forwarders: they say the same, or the gateway's own refuses what node takes. */
 import type { Readable } from "node:stream";
-import { expect, onTestFinished, test } from "vitest";
+import { expect, it, onTestFinished } from "vitest";
 import { Fault } from "../../lib/base/errors.ts";
 import type { Reply } from "../../lib/http/reply.ts";
 import { manualClock } from "../support/clock.ts";
@@ -129,7 +129,7 @@ async function outcome(reply: Promise<Reply>): Promise<Outcome> {
   return { fault: null, head, body, trailers: JSON.stringify(given.trailers?.() ?? []), whole: true };
 }
 
-test(`${CASES} responses from seed ${SEED}: the same reply by both, or a refusal where node takes it`, { timeout: 120_000 }, async () => {
+it(`${CASES} responses from seed ${SEED}: the same reply by both, or a refusal where node takes it`, { timeout: 120_000 }, async () => {
   let sending: readonly Buffer[] = [];
   const upstream = await socketOrigin((socket) => {
     socket.once("data", () => void talk(sending));

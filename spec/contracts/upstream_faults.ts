@@ -1,5 +1,5 @@
 /** How upstreams over HTTP/1.1 fail, and what the client hears of it: the same by either of the clients that speak to them. */
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { closedPort } from "../support/origin.ts";
 import { oneService, running } from "../support/gateway.ts";
 import { ask, eventually } from "../support/raw_client.ts";
@@ -83,7 +83,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
   ];
 
   describe("502 when the upstream", () => {
-    test.each(answered)("$title", async ({ bytes, then = "open", code, method = "GET" }) => {
+    it.each(answered)("$title", async ({ bytes, then = "open", code, method = "GET" }) => {
       const upstream = await headBackend(({ socket, text }) => {
         if (text.includes(" /fine ")) return void socket.write(good);
         socket.write(Buffer.from(bytes, "latin1"));
@@ -100,7 +100,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
       expect(upstream.sockets.size).toBe(1);
     });
 
-    test("is not there", async () => {
+    it("is not there", async () => {
       const { port } = await running(oneService(await closedPort(), one));
       for (let i = 0; i < 3; i++) {
         const answer = await ask(port, { method: "POST", path: "/a/x", body: "text" });
@@ -108,7 +108,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
       }
     });
 
-    test("has a name that does not resolve", async () => {
+    it("has a name that does not resolve", async () => {
       const config = oneService(1, one);
       const service = { ...config.services[0]!, upstreams: [{ host: "no-such-host.invalid", port: 80 }] };
       const { port } = await running({ services: [service] });
@@ -152,7 +152,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
   }
 
   describe("the client's response breaks off, without a clean end, when the upstream", () => {
-    test.each(cuts)("$title", async (cut) => {
+    it.each(cuts)("$title", async (cut) => {
       const begun = gate();
       const upstream = await cutting(cut, begun.opened);
       const { port } = await running(oneService(upstream.port, one));
@@ -167,7 +167,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
       await expect(ask(port, { path: "/a/fine" })).resolves.toMatchObject({ status: 200 });
     });
 
-    test.each(cuts)("$title; over HTTP/1.0 a reset says so where no length does", async (cut) => {
+    it.each(cuts)("$title; over HTTP/1.0 a reset says so where no length does", async (cut) => {
       const begun = gate();
       const upstream = await cutting(cut, begun.opened);
       const { port } = await running(oneService(upstream.port, one));
@@ -184,7 +184,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
   });
 
   describe("a body that breaks off before anything of the response was sent is a 502", () => {
-    test.each([
+    it.each([
       { title: "a bad chunk", bytes: "Transfer-Encoding: chunked\r\n\r\n5\r\nshort\r\nzz\r\n", code: "upstream_invalid" },
       { title: "a chunk longer than its size", bytes: "Transfer-Encoding: chunked\r\n\r\n1\r\nabc\r\n0\r\n\r\n", code: "upstream_invalid" },
     ])("$title in the segment of the head", async ({ bytes, code }) => {
@@ -201,7 +201,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
   describe("what an upstream says beyond its response", () => {
     const second = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nsecond";
 
-    test("in the same segment reaches nobody", async () => {
+    it("in the same segment reaches nobody", async () => {
       const upstream = await headBackend(({ socket, text }) => {
         if (text.includes(" /fine ")) socket.write(good);
         else socket.write(good + second);
@@ -215,7 +215,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
       }
     });
 
-    test("as garbage in the same segment reaches nobody, and does not spoil the response before it", async () => {
+    it("as garbage in the same segment reaches nobody, and does not spoil the response before it", async () => {
       const upstream = await headBackend(({ socket, text }) => {
         if (text.includes(" /fine ")) socket.write(good);
         else socket.write(good + "garbage");
@@ -226,7 +226,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
       expect((await ask(port, { path: "/a/fine" })).body.toString()).toBe("good");
     });
 
-    test("later, on the idle connection, reaches nobody: the connection is closed", async () => {
+    it("later, on the idle connection, reaches nobody: the connection is closed", async () => {
       const upstream = await headBackend(({ socket }) => void socket.write(good));
       const { port } = await running(oneService(upstream.port, one));
       await ask(port, { path: "/a/1" });
@@ -238,7 +238,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
       expect(upstream.connections).toBe(2);
     });
 
-    test("while the client has yet to read the response reaches nobody", async () => {
+    it("while the client has yet to read the response reaches nobody", async () => {
       const big = 8_000_000;
       const upstream = await headBackend(({ socket, text }) => {
         if (text.includes(" /fine ")) return void socket.write(good);
@@ -259,7 +259,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
       expect(upstream.connections).toBe(2);
     });
 
-    test("as a body of a 204, a 304 or an answer to HEAD reaches nobody", async () => {
+    it("as a body of a 204, a 304 or an answer to HEAD reaches nobody", async () => {
       for (const [method, status] of [["GET", "204 No Content"], ["GET", "304 Not Modified"], ["HEAD", "200 OK"]] as const) {
         const upstream = await headBackend(({ socket, text }) => {
           if (text.includes(" /fine ")) socket.write(good);
@@ -275,7 +275,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
       }
     });
 
-    test("longer than its Content-Length is cut to it, and the connection not used again", async () => {
+    it("longer than its Content-Length is cut to it, and the connection not used again", async () => {
       const upstream = await headBackend(({ socket }) => void socket.write("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngoodbye"));
       const { port } = await running(oneService(upstream.port, one));
       expect((await ask(port, { path: "/a/1" })).body.toString()).toBe("good");
@@ -293,7 +293,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
         socket.end();
       });
 
-    test.each(["GET", "HEAD", "OPTIONS", "PUT", "DELETE"])("%s without a body is sent once more, on a fresh one", async (method) => {
+    it.each(["GET", "HEAD", "OPTIONS", "PUT", "DELETE"])("%s without a body is sent once more, on a fresh one", async (method) => {
       const upstream = await closing();
       const { port } = await running(oneService(upstream.port, one));
       await ask(port, { path: "/a/1" });
@@ -302,7 +302,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
       expect(upstream.heads).toHaveLength(3);
     });
 
-    test.each(["POST", "PATCH"])("%s is not: it may have been carried out", async (method) => {
+    it.each(["POST", "PATCH"])("%s is not: it may have been carried out", async (method) => {
       const upstream = await closing();
       const { port } = await running(oneService(upstream.port, one));
       await ask(port, { path: "/a/1" });
@@ -312,14 +312,14 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
       expect((await ask(port, { path: "/a/3" })).status).toBe(200);
     });
 
-    test("PUT with a body is not", async () => {
+    it("PUT with a body is not", async () => {
       const upstream = await closing();
       const { port } = await running(oneService(upstream.port, one));
       await ask(port, { path: "/a/1" });
       expect((await ask(port, { method: "PUT", path: "/a/2", body: "text" })).status).toBe(502);
     });
 
-    test("nothing is sent again once a byte of a response came", async () => {
+    it("nothing is sent again once a byte of a response came", async () => {
       const upstream = await closing("HTTP/1.1 2");
       const { port } = await running(oneService(upstream.port, one));
       await ask(port, { path: "/a/1" });
@@ -327,7 +327,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
       expect(upstream.heads).toHaveLength(2);
     });
 
-    test("once more means once: a fresh connection that closes too is a 502", async () => {
+    it("once more means once: a fresh connection that closes too is a 502", async () => {
       let silent = false;
       const upstream = await headBackend(({ socket }) => {
         if (silent) return void socket.end();
@@ -342,7 +342,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
       expect(upstream.connections).toBe(2);
     });
 
-    test("a fresh connection that closes is never tried again", async () => {
+    it("a fresh connection that closes is never tried again", async () => {
       const upstream = await byteBackend((socket) => void socket.once("data", () => socket.end()));
       const { port } = await running(oneService(upstream.port, one));
       expect((await ask(port, { path: "/a/1" })).status).toBe(502);
@@ -350,7 +350,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
     });
   });
 
-  test("no fault of an upstream tells the client of the inside", async () => {
+  it("no fault of an upstream tells the client of the inside", async () => {
     const upstream = await headBackend(({ socket, text }) => {
       if (text.includes("/reset")) socket.resetAndDestroy();
       else if (text.includes("/garbage")) socket.write("garbage");

@@ -1,4 +1,4 @@
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { Names, type Address } from "../../lib/upstream/addresses.ts";
 import { addressOf, madeUpNames, turn } from "../support/addresses.ts";
 import { manualClock } from "../support/clock.ts";
@@ -43,7 +43,7 @@ function bench({ random = 0, ttlMs = 30_000 } = {}) {
 }
 
 describe("a name", () => {
-  test("is looked up when it is retained, at once and once for all who use it", async () => {
+  it("is looked up when it is retained, at once and once for all who use it", async () => {
     const { names, asked, texts } = bench();
     const name = names.name("a.example")!;
     expect(asked).toHaveLength(0);
@@ -57,14 +57,14 @@ describe("a name", () => {
     expect(texts(names.name("b.example")!.addresses)).toEqual([]);
   });
 
-  test.each(["192.0.2.1", "::1", "2001:db8::1"])("%s is none, and never looked up", (host) => {
+  it.each(["192.0.2.1", "::1", "2001:db8::1"])("%s is none, and never looked up", (host) => {
     const { names, asked } = bench();
     expect(names.name(host)).toBeUndefined();
     names.retain([host]);
     expect(asked).toEqual([]);
   });
 
-  test("is looked up again when the answer is ttl_ms old, not before", async () => {
+  it("is looked up again when the answer is ttl_ms old, not before", async () => {
     const { names, asked, clock } = bench();
     names.retain(["a.example"]);
     clock.advance(5_000);
@@ -78,7 +78,7 @@ describe("a name", () => {
     expect(asked).toHaveLength(3);
   });
 
-  test("up to a tenth sooner, as chance has it", async () => {
+  it("up to a tenth sooner, as chance has it", async () => {
     const { names, asked, clock } = bench({ random: 0.5 });
     names.retain(["a.example"]);
     await asked[0]!.answer("192.0.2.1");
@@ -88,7 +88,7 @@ describe("a name", () => {
     expect(asked).toHaveLength(2);
   });
 
-  test("another ttl_ms holds for the present answer too", async () => {
+  it("another ttl_ms holds for the present answer too", async () => {
     const { names, asked, clock } = bench();
     names.retain(["a.example"]);
     await asked[0]!.answer("192.0.2.1");
@@ -106,7 +106,7 @@ describe("a name", () => {
     expect(asked).toHaveLength(3);
   });
 
-  test("that is not retained any more keeps its addresses and is not looked up", async () => {
+  it("that is not retained any more keeps its addresses and is not looked up", async () => {
     const { names, asked, clock } = bench();
     const name = names.name("a.example")!;
     names.retain(["a.example"]);
@@ -120,7 +120,7 @@ describe("a name", () => {
   });
 });
 
-test("unless told otherwise it is the system that is asked", async () => {
+it("unless told otherwise it is the system that is asked", async () => {
   const names = new Names({ clock: manualClock(), log: madeUpTools().log });
   onTestFinished(() => names.close());
   const name = names.name("localhost")!;
@@ -130,7 +130,7 @@ test("unless told otherwise it is the system that is asked", async () => {
 });
 
 describe("a look-up that hangs", () => {
-  test("is not joined by another, however long it takes", async () => {
+  it("is not joined by another, however long it takes", async () => {
     const { names, asked, clock } = bench();
     names.retain(["a.example"]);
     clock.advance(3_600_000);
@@ -144,7 +144,7 @@ describe("a look-up that hangs", () => {
     expect(name.addresses).toEqual([addressOf("192.0.2.1")]);
   });
 
-  test("changes nothing when it ends after close", async () => {
+  it("changes nothing when it ends after close", async () => {
     const { names, asked, clock, told } = bench();
     const name = names.name("a.example")!;
     names.retain(["a.example", "b.example"]);
@@ -158,7 +158,7 @@ describe("a look-up that hangs", () => {
 });
 
 describe("a look-up that fails", () => {
-  test("keeps the last answer, and is told once until it works again", async () => {
+  it("keeps the last answer, and is told once until it works again", async () => {
     const { names, asked, clock, told } = bench();
     const name = names.name("a.example")!;
     names.retain(["a.example"]);
@@ -180,14 +180,14 @@ describe("a look-up that fails", () => {
     expect(told()).toHaveLength(3);
   });
 
-  test("an answer without addresses is one", async () => {
+  it("an answer without addresses is one", async () => {
     const { names, asked, told } = bench();
     names.retain(["a.example"]);
     await asked[0]!.answer();
     expect(told()).toMatchObject([{ level: "warn", message: "a name could not be looked up: there are no addresses yet", error: "the answer is empty" }]);
   });
 
-  test("is repeated after 1 s, 2 s, 4 s and so on, up to ttl_ms", async () => {
+  it("is repeated after 1 s, 2 s, 4 s and so on, up to ttl_ms", async () => {
     const { names, asked, clock } = bench({ ttlMs: 5_000 });
     names.retain(["a.example"]);
     let last = 0;
@@ -203,7 +203,7 @@ describe("a look-up that fails", () => {
 });
 
 describe("a change", () => {
-  test("is told to who listens; another order is none", async () => {
+  it("is told to who listens; another order is none", async () => {
     const { names, again, named } = madeUpNames(["192.0.2.1", "192.0.2.2"]);
     const name = await named("a.example");
     const before = name.addresses;
@@ -225,7 +225,7 @@ describe("a change", () => {
 });
 
 describe("whoever cannot wait for the first answer", () => {
-  test("shares the look-up under way, and gets what it gives", async () => {
+  it("shares the look-up under way, and gets what it gives", async () => {
     const { names, asked } = madeUpNames(["192.0.2.1"]);
     names.retain(["a.example"]);
     const name = names.name("a.example")!;
@@ -235,7 +235,7 @@ describe("whoever cannot wait for the first answer", () => {
     expect(asked).toEqual(["a.example"]);
   });
 
-  test("has one made at once after a failure, each time, and the rhythm goes on", async () => {
+  it("has one made at once after a failure, each time, and the rhythm goes on", async () => {
     const made = madeUpNames(new Error("ENOTFOUND"));
     const name = await made.named("a.example");
     for (let i = 0; i < 2; i++) await expect(name.known()).rejects.toThrow("ENOTFOUND");
@@ -245,7 +245,7 @@ describe("whoever cannot wait for the first answer", () => {
     expect(name.addresses).toEqual([addressOf("192.0.2.1")]);
   });
 
-  test("gets one also from a name that nobody keeps fresh", async () => {
+  it("gets one also from a name that nobody keeps fresh", async () => {
     const { names, asked } = madeUpNames(["192.0.2.1"]);
     expect(await names.name("a.example")!.known()).toEqual([addressOf("192.0.2.1")]);
     expect(asked).toEqual(["a.example"]);

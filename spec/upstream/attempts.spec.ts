@@ -1,5 +1,5 @@
 import { Readable } from "node:stream";
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
 import { Fault, type ErrorCode } from "../../lib/base/errors.ts";
 import type { Exchange } from "../../lib/http/exchange.ts";
@@ -55,14 +55,14 @@ function bench(peers: readonly Peer[], parts: Partial<Omit<AttemptsOptions, "ret
 }
 
 describe("a request that is tried once", () => {
-  test("is answered with 503 upstream_unavailable when there is nobody to ask", async () => {
+  it("is answered with 503 upstream_unavailable when there is nobody to ask", async () => {
     const exchange = madeUpExchange();
     const reply = await bench([]).handler(exchange);
     expect(problemOf(reply)).toMatchObject({ status: 503, code: "upstream_unavailable" });
     expect(exchange.call.notes).toMatchObject({ upstream: null, attempts: 0 });
   });
 
-  test("whose try fails gets its problem: the client reads what to do, the log why", async () => {
+  it("whose try fails gets its problem: the client reads what to do, the log why", async () => {
     const exchange = madeUpExchange();
     const reply = await bench([madeUpPeer("u-1", madeUpPool({ port: await closedPort() }))]).handler(exchange);
     expect(problemOf(reply)).toMatchObject({ code: "upstream_connect_failed", status: 502 });
@@ -71,14 +71,14 @@ describe("a request that is tried once", () => {
     expect(exchange.call.notes.fault).toContain("ECONNREFUSED");
   });
 
-  test("whose try fails by a fault of the gateway's own gets 500, which plugins around it see as a reply", async () => {
+  it("whose try fails by a fault of the gateway's own gets 500, which plugins around it see as a reply", async () => {
     const exchange = madeUpExchange();
     const reply = await bench([peer("a", async () => Promise.reject(new TypeError("a bug")))]).handler(exchange);
     expect(problemOf(reply)).toMatchObject({ status: 500, code: "internal" });
     expect(exchange.call.notes.fault).toBe("a bug");
   });
 
-  test.each<[ErrorCode, string[]]>([
+  it.each<[ErrorCode, string[]]>([
     ["upstream_connect_failed", ["it was upstream_connect_failed"]],
     ["upstream_reset", ["it was upstream_reset"]],
     ["upstream_timeout", ["it was upstream_timeout"]],
@@ -92,7 +92,7 @@ describe("a request that is tried once", () => {
     expect(a.failures).toEqual(told);
   });
 
-  test("whose client goes away says nothing of the upstream", async () => {
+  it("whose client goes away says nothing of the upstream", async () => {
     const a = peer("a", async ({ call }) => {
       call.abort();
       throw new Fault("upstream_reset", "the client went away");
@@ -101,7 +101,7 @@ describe("a request that is tried once", () => {
     expect(a.failures).toEqual([]);
   });
 
-  test("has total_ms from its beginning", async () => {
+  it("has total_ms from its beginning", async () => {
     let given = -1;
     const { handler, clock } = bench([peer("a", async (_exchange, endsAt) => ((given = endsAt), gives(200)(_exchange, endsAt)))], { totalMs: 500 });
     clock.advance(20);
@@ -111,14 +111,14 @@ describe("a request that is tried once", () => {
 });
 
 describe("retries", () => {
-  test.each<ErrorCode>(["upstream_connect_failed", "upstream_saturated", "upstream_reset", "upstream_timeout"])("another upstream is asked after %s", async (code) => {
+  it.each<ErrorCode>(["upstream_connect_failed", "upstream_saturated", "upstream_reset", "upstream_timeout"])("another upstream is asked after %s", async (code) => {
     const [a, b] = [peer("a", fails(code)), peer("b", gives(200))];
     const exchange = madeUpExchange();
     expect((await bench([a, b], { retries: {} }).handler(exchange)).status).toBe(200);
     expect(exchange.call.notes).toMatchObject({ upstream: "b", attempts: 2, code: null });
   });
 
-  test("no upstream is asked twice, and none beyond `attempts`", async () => {
+  it("no upstream is asked twice, and none beyond `attempts`", async () => {
     const all = ["a", "b", "c", "d"].map((id) => peer(id, fails("upstream_reset")));
     expect((await bench(all, { retries: {} }).handler(madeUpExchange())).status).toBe(502);
     expect(all.map(({ asked }) => asked)).toEqual([1, 1, 1, 0]);
@@ -127,7 +127,7 @@ describe("retries", () => {
     expect(one.asked).toBe(1);
   });
 
-  test.each<[string, ErrorCode, boolean]>([
+  it.each<[string, ErrorCode, boolean]>([
     ["POST", "upstream_reset", false],
     ["POST", "upstream_timeout", false],
     ["PATCH", "upstream_reset", false],
@@ -143,7 +143,7 @@ describe("retries", () => {
     expect(b.asked === 1).toBe(again);
   });
 
-  test("a connection that took too long is no timeout: nothing was sent", async () => {
+  it("a connection that took too long is no timeout: nothing was sent", async () => {
     const slow = () => peer("a", async () => Promise.reject(new Unsent("upstream_timeout", "no connection")));
     const [b, c] = [peer("b", gives(200)), peer("b", gives(200))];
     await bench([slow(), b], { retries: { on: new Set(["connect"]) } }).handler(madeUpExchange({ method: "POST" }));
@@ -151,13 +151,13 @@ describe("retries", () => {
     expect([b.asked, c.asked]).toEqual([1, 0]);
   });
 
-  test("only what `on` names is tried again", async () => {
+  it("only what `on` names is tried again", async () => {
     const [a, b] = [peer("a", fails("upstream_reset")), peer("b", gives(200))];
     expect((await bench([a, b], { retries: { on: new Set(["connect"]) } }).handler(madeUpExchange())).status).toBe(502);
     expect(b.asked).toBe(0);
   });
 
-  test("a listed status is tried again for idempotent methods, and passed on when nobody is left", async () => {
+  it("a listed status is tried again for idempotent methods, and passed on when nobody is left", async () => {
     const retries = { statuses: new Set([503]) };
     const answers = async (method: string, ...statuses: number[]) =>
       (await bench(statuses.map((status, i) => peer(`p${i}`, gives(status))), { retries }).handler(madeUpExchange({ method }))).status;
@@ -167,21 +167,21 @@ describe("retries", () => {
     expect(await answers("GET", 503, 503)).toBe(503);
   });
 
-  test("an answer that is not passed on is freed", async () => {
+  it("an answer that is not passed on is freed", async () => {
     const body = Readable.from([Buffer.from("x")]);
     const a = peer("a", async () => ({ status: 503, headers: [], body }));
     await bench([a, peer("b", gives(200))], { retries: { statuses: new Set([503]) } }).handler(madeUpExchange());
     expect(body.destroyed).toBe(true);
   });
 
-  test("the budget ends them", async () => {
+  it("the budget ends them", async () => {
     const { handler } = bench([peer("a", fails("upstream_reset")), peer("b", gives(200))], { retries: { budgetRatio: 0 } });
     const statuses = [];
     for (let i = 0; i < 12; i++) statuses.push((await handler(madeUpExchange())).status);
     expect(statuses).toEqual([...Array<number>(10).fill(200), 502, 502]);
   });
 
-  test("a client that went away is not tried for", async () => {
+  it("a client that went away is not tried for", async () => {
     const b = peer("b", gives(200));
     const a = peer("a", async ({ call }) => {
       call.abort();
@@ -191,7 +191,7 @@ describe("retries", () => {
     expect(b.asked).toBe(0);
   });
 
-  test.each([100, 98])("not beyond total_ms, nor in the last moment of it: after %i ms of 100", async (ms) => {
+  it.each([100, 98])("not beyond total_ms, nor in the last moment of it: after %i ms of 100", async (ms) => {
     const b = peer("b", gives(200));
     const { handler, clock } = bench([peer("a", async () => (clock.advance(ms), Promise.reject(new Fault("upstream_reset", "")))), b], { totalMs: 100, retries: {} });
     expect((await handler(madeUpExchange())).status).toBe(502);
@@ -204,7 +204,7 @@ describe("retries", () => {
     return text;
   };
 
-  test("a body is sent again from its beginning, however far the first try had come", async () => {
+  it("a body is sent again from its beginning, however far the first try had come", async () => {
     const source = new Readable({ read() {} });
     source.push("one ");
     const a = peer("a", async ({ body }) => {
@@ -224,7 +224,7 @@ describe("retries", () => {
     expect(memory.used).toBe(0);
   });
 
-  test("a body that is too long for it is not sent again", async () => {
+  it("a body that is too long for it is not sent again", async () => {
     const reads = () =>
       peer("a", async ({ body }) => {
         await read(body);
@@ -249,7 +249,7 @@ describe("a circuit breaker", () => {
     return { a, breaker, handler: bench([a], { breaker }).handler };
   }
 
-  test("that is open answers 503 circuit_open with Retry-After, and asks nobody", async () => {
+  it("that is open answers 503 circuit_open with Retry-After, and asks nobody", async () => {
     const { a, handler } = broken(500, 500);
     for (let i = 0; i < 2; i++) expect((await handler(madeUpExchange())).status).toBe(500);
     const reply = await handler(madeUpExchange());
@@ -258,13 +258,13 @@ describe("a circuit breaker", () => {
     expect(a.asked).toBe(2);
   });
 
-  test("counts answers of 5xx and missing ones, not those of 4xx", async () => {
+  it("counts answers of 5xx and missing ones, not those of 4xx", async () => {
     const { handler, breaker } = broken(404, 499, 404, 404);
     for (let i = 0; i < 4; i++) await handler(madeUpExchange());
     expect(breaker.report.state).toBe("closed");
   });
 
-  test("does not count what the client or the gateway spoilt, nor that there was nobody to ask", async () => {
+  it("does not count what the client or the gateway spoilt, nor that there was nobody to ask", async () => {
     const clock = manualClock();
     const breaker = new Breaker({ clock, log: silentLog, service: "s" }, { errorRatio: 0.1, minRequests: 1, windowMs: 1000, openMs: 1000, probes: 1 });
     await bench([peer("a", fails("request_timeout"))], { breaker }).handler(madeUpExchange());

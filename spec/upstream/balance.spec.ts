@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { balancer, STRATEGIES } from "../../lib/upstream/balance.ts";
 import { balancing, caller, candidates, type MadeUpCandidate } from "../contracts/balance.ts";
 import { madeUpExchange } from "../support/exercise.ts";
@@ -12,24 +12,24 @@ const picks = (strategy: ReturnType<typeof balancer>, all: readonly MadeUpCandid
 describe.each(["round_robin", "weighted"] as const)("%s", (name) => {
   const strategy = balancer(name);
 
-  test("takes each upstream in turn, in the order of the configuration", () => {
+  it("takes each upstream in turn, in the order of the configuration", () => {
     expect(picks(strategy, candidates("a b c"), 7)).toBe("abcabca");
   });
 
-  test("spreads the turns of a heavy one: 5:1:1 never sends five in a row", () => {
+  it("spreads the turns of a heavy one: 5:1:1 never sends five in a row", () => {
     const order = picks(strategy, candidates("a:5 b c"), 14);
     expect(order).toBe("aabacaaaabacaa");
     expect(order).not.toContain("aaaaa");
   });
 
-  test("goes on where it stood when others come and go", () => {
+  it("goes on where it stood when others come and go", () => {
     const [a, b, c] = candidates("a b c");
     expect(picks(strategy, [a!, b!, c!], 2)).toBe("ab");
     expect(picks(strategy, [b!, c!], 5)).toBe("ccbcb");
     expect(picks(strategy, [a!, b!, c!], 6).split("").sort().join("")).toBe("aabbcc");
   });
 
-  test("follows a weight that grows", () => {
+  it("follows a weight that grows", () => {
     const [a, b] = candidates("a b:0.1");
     const share = () => picks(strategy, [a!, b!], 110).split("b").length - 1;
     expect(share()).toBe(10);
@@ -42,29 +42,29 @@ describe("least_connections", () => {
   const strategy = balancer("least_connections");
   const busy = (text: string, ...loads: number[]) => candidates(text).map((each, i) => ({ ...each, load: loads[i]! }));
 
-  test("takes whoever has least to do", () => {
+  it("takes whoever has least to do", () => {
     expect(strategy.pick(busy("a b c", 3, 1, 2), caller(1))!.id).toBe("b");
   });
 
-  test("measures it by weight", () => {
+  it("measures it by weight", () => {
     expect(strategy.pick(busy("a:4 b", 3, 1), caller(1))!.id).toBe("a");
     expect(strategy.pick(busy("a:4 b", 5, 1), caller(1))!.id).toBe("b");
   });
 
-  test("those who are level take turns", () => {
+  it("those who are level take turns", () => {
     expect(picks(strategy, busy("a b c", 1, 2, 1), 4)).toBe("acac");
   });
 });
 
 describe("random_two_choices", () => {
-  test("takes the less busy of two, so the busiest of all gets nothing", () => {
+  it("takes the less busy of two, so the busiest of all gets nothing", () => {
     const all = candidates("a b c d").map((each, i) => ({ ...each, load: i === 2 ? 9 : 1 }));
     const order = picks(balancer("random_two_choices", random(1).next), all, 500);
     expect(order).not.toContain("c");
     expect(new Set(order).size).toBe(3);
   });
 
-  test("keeps loads close together where plain chance would not", () => {
+  it("keeps loads close together where plain chance would not", () => {
     const spread = (strategy: ReturnType<typeof balancer>) => {
       const all = candidates("a b c d e f g h");
       for (let i = 0; i < 8000; i++) strategy.pick(all, caller(i))!.load++;
@@ -82,11 +82,11 @@ describe("ip_hash", () => {
   const all = candidates(Array.from({ length: N }, (_each, i) => `10.0.0.${i}:8080`).map((id) => id.replace(":", "_")).join(" "));
   const homes = (among: readonly MadeUpCandidate[]) => Array.from({ length: callers }, (_each, i) => strategy.pick(among, caller(i))!.id);
 
-  test("the same caller gets the same upstream, whatever the order of the configuration", () => {
+  it("the same caller gets the same upstream, whatever the order of the configuration", () => {
     expect(homes([...all].reverse())).toEqual(homes(all));
   });
 
-  test("removing one of N moves its callers only: at most 1.5/N of all", () => {
+  it("removing one of N moves its callers only: at most 1.5/N of all", () => {
     const before = homes(all);
     for (const gone of all) {
       const after = homes(all.filter((each) => each !== gone));
@@ -96,13 +96,13 @@ describe("ip_hash", () => {
     }
   });
 
-  test("adding one takes its share from all alike", () => {
+  it("adding one takes its share from all alike", () => {
     const before = homes(all.slice(1));
     const after = homes(all);
     expect(after.every((home, i) => home === before[i] || home === all[0]!.id)).toBe(true);
   });
 
-  test.each([
+  it.each([
     ["IPv4 and its IPv6-mapped form", "192.0.2.7", "::ffff:192.0.2.7", true],
     ["two addresses of one IPv6 /64", "2001:db8:1:2::1", "2001:db8:1:2:ffff::9", true],
     ["two spellings of one address", "2001:db8::1", "2001:0DB8:0:0:0:0:0:1", true],
@@ -111,12 +111,12 @@ describe("ip_hash", () => {
     expect(home(other)).toBe(home(one));
   });
 
-  test("two IPv6 networks are two callers", () => {
+  it("two IPv6 networks are two callers", () => {
     const spread = new Set(Array.from({ length: 50 }, (_each, i) => strategy.pick(all, madeUpExchange({ clientAddress: `2001:db8:0:${i}::1` }))!.id));
     expect(spread.size).toBeGreaterThan(5);
   });
 
-  test("what is no address is a caller too", () => {
+  it("what is no address is a caller too", () => {
     expect(strategy.pick(all, madeUpExchange({ clientAddress: "" }))).not.toBeNull();
   });
 });

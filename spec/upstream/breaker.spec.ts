@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { Breaker, type BreakerSettings, type Verdict } from "../../lib/upstream/breaker.ts";
 import { manualClock } from "../support/clock.ts";
 import { madeUpTools } from "../support/exercise.ts";
@@ -20,7 +20,7 @@ function bench(parts: Partial<BreakerSettings> = {}) {
 }
 
 describe("closed", () => {
-  test.each([
+  it.each([
     ["---", "closed"],
     ["----", "open"],
     ["+++-", "closed"],
@@ -34,7 +34,7 @@ describe("closed", () => {
     expect(breaker.report.state).toBe(state);
   });
 
-  test("what is older than the window counts no more", () => {
+  it("what is older than the window counts no more", () => {
     const { breaker, requests, clock } = bench();
     requests("---");
     clock.advance(1000);
@@ -44,7 +44,7 @@ describe("closed", () => {
 });
 
 describe("open", () => {
-  test("refuses everything for open_ms, and says how long that is", () => {
+  it("refuses everything for open_ms, and says how long that is", () => {
     const { breaker, requests, clock } = bench();
     requests("----");
     expect(breaker.retryAfterMs).toBe(500);
@@ -57,7 +57,7 @@ describe("open", () => {
     expect(breaker.report.state).toBe("closed");
   });
 
-  test("requests that were let through before say nothing any more", () => {
+  it("requests that were let through before say nothing any more", () => {
     const { breaker, requests, clock } = bench();
     const late = breaker.admit();
     requests("----");
@@ -78,7 +78,7 @@ describe("half-open", () => {
     return made;
   };
 
-  test("lets no more than `probes` through at a time, and all of them have to pass", () => {
+  it("lets no more than `probes` through at a time, and all of them have to pass", () => {
     const { breaker } = halfOpen({ probes: 2 });
     const [one, two] = [breaker.admit(), breaker.admit()];
     expect(breaker.admit()).toBe(-1);
@@ -89,7 +89,7 @@ describe("half-open", () => {
     expect(breaker.report.state).toBe("closed");
   });
 
-  test("a probe that fails opens it again, for open_ms", () => {
+  it("a probe that fails opens it again, for open_ms", () => {
     const { breaker, requests, clock } = halfOpen();
     expect(requests("-+")).toBe("-x");
     clock.advance(499);
@@ -99,13 +99,13 @@ describe("half-open", () => {
     expect(breaker.report.state).toBe("closed");
   });
 
-  test("a probe whose client went away is let through once more", () => {
+  it("a probe whose client went away is let through once more", () => {
     const { breaker, requests } = halfOpen();
     expect(requests("??+")).toBe("??+");
     expect(breaker.report.state).toBe("closed");
   });
 
-  test("a probe that says nothing for open_ms does not keep the others waiting", () => {
+  it("a probe that says nothing for open_ms does not keep the others waiting", () => {
     const { breaker, requests, clock } = halfOpen();
     const hung = breaker.admit();
     clock.advance(499);
@@ -118,7 +118,7 @@ describe("half-open", () => {
     expect(breaker.report.state).toBe("closed");
   });
 
-  test("closes when a reload asks for no more probes than have passed", () => {
+  it("closes when a reload asks for no more probes than have passed", () => {
     const { breaker, settings, requests } = halfOpen({ probes: 3 });
     requests("++");
     breaker.configure({ ...settings, probes: 2 });
@@ -126,7 +126,7 @@ describe("half-open", () => {
     expect(requests("+")).toBe("+");
   });
 
-  test("closed again, it counts from the beginning", () => {
+  it("closed again, it counts from the beginning", () => {
     const { breaker, requests } = halfOpen();
     requests("+---");
     expect(breaker.report.state).toBe("closed");
@@ -135,7 +135,7 @@ describe("half-open", () => {
   });
 });
 
-test("each change is logged once, with its reason, and dated", () => {
+it("each change is logged once, with its reason, and dated", () => {
   const { breaker, requests, clock, lines } = bench();
   clock.advance(1000);
   requests("+------");
@@ -148,14 +148,14 @@ test("each change is logged once, with its reason, and dated", () => {
   ]);
 });
 
-test("new settings leave its state", () => {
+it("new settings leave its state", () => {
   const { breaker, requests, settings } = bench();
   requests("----");
   breaker.configure({ ...settings, windowMs: 9000, minRequests: 1 });
   expect(requests("+")).toBe("x");
 });
 
-test("when fewer probes are asked for than have passed already, it closes", () => {
+it("when fewer probes are asked for than have passed already, it closes", () => {
   const { breaker, requests, settings, clock } = bench({ probes: 5 });
   requests("----");
   clock.advance(500);

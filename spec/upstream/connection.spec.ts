@@ -1,4 +1,4 @@
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import type { Reply } from "../../lib/http/reply.ts";
 import { Pool, type PoolOptions } from "../../lib/upstream/pool.ts";
 import { manualClock } from "../support/clock.ts";
@@ -25,7 +25,7 @@ async function withBackend(answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\
 }
 
 describe("connections", () => {
-  test("are kept, counted and used again, the last one first", async () => {
+  it("are kept, counted and used again, the last one first", async () => {
     const { upstream, ask, pool } = await withBackend();
     await ask();
     await ask();
@@ -36,7 +36,7 @@ describe("connections", () => {
     expect(pool.open).toBe(3);
   });
 
-  test("are closed when bytes come while they are idle", async () => {
+  it("are closed when bytes come while they are idle", async () => {
     const { upstream, ask, pool } = await withBackend();
     await ask();
     [...upstream.sockets][0]!.write("unasked");
@@ -45,7 +45,7 @@ describe("connections", () => {
     expect(upstream.connections).toBe(2);
   });
 
-  test("are closed when bytes have come, though nobody has read them yet", async () => {
+  it("are closed when bytes have come, though nobody has read them yet", async () => {
     const { upstream, pool } = await withBackend();
     // As over TLS: what has come waits in the socket while it is paused.
     const connection = pool.connection("upgrade");
@@ -57,7 +57,7 @@ describe("connections", () => {
     expect(connection.socket.destroyed).toBe(true);
   });
 
-  test("that the upstream has ended are not used again", async () => {
+  it("that the upstream has ended are not used again", async () => {
     const { upstream, ask, pool } = await withBackend();
     await ask();
     [...upstream.sockets][0]!.end();
@@ -66,7 +66,7 @@ describe("connections", () => {
     expect(upstream.connections).toBe(2);
   });
 
-  test.each([
+  it.each([
     ["Connection: close", 0],
     ["Keep-Alive: timeout=0", 0],
     ["Keep-Alive: timeout=1", 0],
@@ -77,7 +77,7 @@ describe("connections", () => {
     expect(pool.open).toBe(kept);
   });
 
-  test("are closed when nobody has used them for keepalive_idle_ms, or for as long as the upstream says", async () => {
+  it("are closed when nobody has used them for keepalive_idle_ms, or for as long as the upstream says", async () => {
     for (const [answer, keepaliveIdleMs] of [["", 40], ["Keep-Alive: timeout=2\r\n", 0]] as const) {
       const { ask, pool, upstream } = await withBackend(`HTTP/1.1 200 OK\r\n${answer}Content-Length: 2\r\n\r\nok`, { keepaliveIdleMs });
       await ask();
@@ -86,7 +86,7 @@ describe("connections", () => {
     }
   });
 
-  test("the upstream may ask for them to be kept longer than timers can run", async () => {
+  it("the upstream may ask for them to be kept longer than timers can run", async () => {
     const warnings: string[] = [];
     const warned = (warning: Error) => warnings.push(warning.message);
     process.on("warning", warned);
@@ -98,7 +98,7 @@ describe("connections", () => {
     expect(pool.open).toBe(1);
   });
 
-  test("listeners do not pile up on one that is used many times", async () => {
+  it("listeners do not pile up on one that is used many times", async () => {
     const { ask, pool } = await withBackend();
     await ask();
     const connection = pool.connection();
@@ -110,7 +110,7 @@ describe("connections", () => {
     expect(count()).toBe(before);
   });
 
-  test("that have become tunnels hold their lease to their end, and are closed with the pool", async () => {
+  it("that have become tunnels hold their lease to their end, and are closed with the pool", async () => {
     const { upstream, pool } = await withBackend("HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n");
     const options = { clock: manualClock(), client: "wire", connectMs: 5000, responseMs: 5000, idleMs: 5000, tryMs: 0, preserveHost: false, viaName: "gw" } as const;
     const reply = await madeUpPeer("u", pool).forward(madeUpExchange({ upgrade: "websocket" }), options, 0);
@@ -121,7 +121,7 @@ describe("connections", () => {
     expect(pool.open).toBe(0);
   });
 
-  test("are not kept when their request was given up before they were connected", async () => {
+  it("are not kept when their request was given up before they were connected", async () => {
     const { upstream, pool } = await withBackend();
     const exchange = madeUpExchange();
     const options = { clock: manualClock(), connectMs: 5000, responseMs: 5000, idleMs: 5000, tryMs: 0, preserveHost: false, viaName: "gw" };
@@ -132,7 +132,7 @@ describe("connections", () => {
     await eventually(() => upstream.sockets.size === 0);
   });
 
-  test("dropIdle closes those that are not in use, and no others", async () => {
+  it("dropIdle closes those that are not in use, and no others", async () => {
     const { upstream, ask, pool } = await withBackend();
     await Promise.all([ask(), ask()]);
     const used = pool.connection();
@@ -144,7 +144,7 @@ describe("connections", () => {
     expect(upstream.connections).toBe(2);
   });
 
-  test("of a retired pool are closed when they come back", async () => {
+  it("of a retired pool are closed when they come back", async () => {
     const { upstream, ask, pool } = await withBackend();
     await ask();
     pool.retire();
@@ -154,7 +154,7 @@ describe("connections", () => {
     await eventually(() => upstream.sockets.size === 0);
   });
 
-  test("destroy closes those in use too", async () => {
+  it("destroy closes those in use too", async () => {
     const { pool, upstream } = await withBackend("HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\npart");
     const reply = await asking(pool)();
     const broken = new Promise((resolve) => (reply.body as NodeJS.ReadableStream).on("error", resolve).resume());

@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import type { LogFields } from "../../lib/base/log.ts";
 import { Health, type HealthSettings } from "../../lib/upstream/health.ts";
 import { manualClock } from "../support/clock.ts";
@@ -28,7 +28,7 @@ describe("active checks", () => {
     for (const verdict of verdicts) health.checked(verdict === "+" ? null : "status 500");
   };
 
-  test.each([
+  it.each([
     ["", "unknown"],
     ["+", "unknown"],
     ["++", "healthy"],
@@ -48,7 +48,7 @@ describe("active checks", () => {
     expect(health.usable).toBe(state !== "unhealthy");
   });
 
-  test("a change is logged once, with its reason, and dated", () => {
+  it("a change is logged once, with its reason, and dated", () => {
     const { health, said, clock } = bench({ active });
     clock.advance(5000);
     run(health, "-----++++");
@@ -56,7 +56,7 @@ describe("active checks", () => {
     expect(health.report).toEqual({ state: "healthy", since: Date.UTC(2026, 0, 1) + 5000, reason: null, until: null });
   });
 
-  test("switched off, what they found counts no more", () => {
+  it("switched off, what they found counts no more", () => {
     const { health, configure } = bench({ active });
     run(health, "---");
     configure({});
@@ -68,7 +68,7 @@ describe("active checks", () => {
 });
 
 describe("passive checks", () => {
-  test("so many failures within the window put it out, for eject_ms", () => {
+  it("so many failures within the window put it out, for eject_ms", () => {
     const { health, fail, clock, said } = bench();
     fail(2);
     expect(health.usable).toBe(true);
@@ -83,7 +83,7 @@ describe("passive checks", () => {
     expect(said()).toEqual(["warn upstream ejected: it fails requests (connect ECONNREFUSED)", "info upstream back: its ejection is over"]);
   });
 
-  test("failures that are further apart do not", () => {
+  it("failures that are further apart do not", () => {
     const { health, fail, clock } = bench();
     for (let i = 0; i < 10; i++) {
       fail(1);
@@ -92,7 +92,7 @@ describe("passive checks", () => {
     expect(health.usable).toBe(true);
   });
 
-  test("it doubles while it repeats, to ten times, and starts anew after a good while", () => {
+  it("it doubles while it repeats, to ten times, and starts anew after a good while", () => {
     const { health, fail, clock } = bench();
     const lengths: number[] = [];
     for (let i = 0; i < 6; i++) {
@@ -108,7 +108,7 @@ describe("passive checks", () => {
     expect(health.usable).toBe(true);
   });
 
-  test("the last usable one stays, and goes as soon as another is there", () => {
+  it("the last usable one stays, and goes as soon as another is there", () => {
     let others = false;
     const { health, fail } = bench({}, () => others);
     fail(9);
@@ -118,7 +118,7 @@ describe("passive checks", () => {
     expect(health.usable).toBe(false);
   });
 
-  test("listed statuses count, others do not", () => {
+  it("listed statuses count, others do not", () => {
     const { health } = bench({ passive: { statuses: [503] } });
     for (let i = 0; i < 9; i++) health.answered(500);
     expect(health.usable).toBe(true);
@@ -127,7 +127,7 @@ describe("passive checks", () => {
     expect(health.report.reason).toBe("status 503");
   });
 
-  test("max_failures 0 switches them off, also for one that is out", () => {
+  it("max_failures 0 switches them off, also for one that is out", () => {
     const { health, fail, configure, clock } = bench();
     fail(3);
     configure({ passive: { maxFailures: 0 } });
@@ -137,7 +137,7 @@ describe("passive checks", () => {
     expect(health.usable).toBe(true);
   });
 
-  test("a lower max_failures counts the latest ones only", () => {
+  it("a lower max_failures counts the latest ones only", () => {
     const { health, fail, configure, clock } = bench({ passive: { maxFailures: 5 } });
     fail(4);
     configure({ passive: { maxFailures: 2 } });
@@ -148,7 +148,7 @@ describe("passive checks", () => {
     expect(health.usable).toBe(false);
   });
 
-  test("an ejection stays over other new settings", () => {
+  it("an ejection stays over other new settings", () => {
     const { health, fail, configure, clock } = bench();
     fail(3);
     configure({ passive: { maxFailures: 7 } });
@@ -157,7 +157,7 @@ describe("passive checks", () => {
     expect(health.usable).toBe(true);
   });
 
-  test("out for its answers and found unhealthy, it is not even a last resort", () => {
+  it("out for its answers and found unhealthy, it is not even a last resort", () => {
     const { health, fail } = bench({ active: { healthyThreshold: 1, unhealthyThreshold: 1 } });
     fail(3);
     expect(health.ejected).toBe(true);
@@ -165,14 +165,14 @@ describe("passive checks", () => {
     expect(health.ejected).toBe(false);
   });
 
-  test("closed, it leaves no timer", () => {
+  it("closed, it leaves no timer", () => {
     const { health, fail, clock } = bench();
     fail(3);
     health.close();
     expect(clock.pending).toBe(0);
   });
 
-  test("closed, requests that are still under way put it out no more, and nothing is said of it", () => {
+  it("closed, requests that are still under way put it out no more, and nothing is said of it", () => {
     const { health, fail, clock, said } = bench();
     health.close();
     fail(3);
@@ -183,7 +183,7 @@ describe("passive checks", () => {
 });
 
 describe("slow start", () => {
-  test("after a return its share grows from a tenth to the whole", () => {
+  it("after a return its share grows from a tenth to the whole", () => {
     const { health, fail, clock } = bench({ passive: { slowStartMs: 1000 } });
     expect(health.share).toBe(1);
     fail(3);
@@ -192,7 +192,7 @@ describe("slow start", () => {
     expect(shares).toEqual([0.1, 0.1, 0.5, 0.9, 1]);
   });
 
-  test("also when checks find it well again, not when they find it well for the first time", () => {
+  it("also when checks find it well again, not when they find it well for the first time", () => {
     const { health } = bench({ active: { healthyThreshold: 1, unhealthyThreshold: 1 }, passive: { slowStartMs: 1000 } });
     health.checked(null);
     expect(health.share).toBe(1);
@@ -202,7 +202,7 @@ describe("slow start", () => {
   });
 });
 
-test("says so whenever who can be used may be another", () => {
+it("says so whenever who can be used may be another", () => {
   const { fail, changes, clock } = bench();
   const before = changes();
   fail(3);
@@ -211,7 +211,7 @@ test("says so whenever who can be used may be another", () => {
   expect(changes()).toBe(before + 2);
 });
 
-test("a lower max_failures counts at once, with the failures there were", () => {
+it("a lower max_failures counts at once, with the failures there were", () => {
   const { health, configure, fail, clock } = bench({ passive: { maxFailures: 5 } });
   fail(2);
   clock.advance(900);
@@ -222,7 +222,7 @@ test("a lower max_failures counts at once, with the failures there were", () => 
   expect(health.report.state).toBe("ejected");
 });
 
-test("one that is no longer configured is not ejected for the last of its requests", () => {
+it("one that is no longer configured is not ejected for the last of its requests", () => {
   const { health, fail, said, clock } = bench();
   health.close();
   fail(3);

@@ -3,7 +3,7 @@ import http, { type RequestListener } from "node:http";
 import http2 from "node:http2";
 import https from "node:https";
 import net, { type AddressInfo, type Server, type Socket } from "node:net";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { version } from "../../lib/base/version.ts";
 import { startHealthCheck, type HealthCheckSettings, type HealthCheckTarget } from "../../lib/upstream/health_checks.ts";
 import { LOOPBACK, madeUpNames, NOBODY, NOBODY_EITHER, site, turn } from "../support/addresses.ts";
@@ -79,7 +79,7 @@ const targetOf = (protocol: Protocol): Partial<HealthCheckTarget> => ({ protocol
 const PROTOCOLS: readonly Protocol[] = ["http", "https", "h2", "h2c"];
 
 describe.each(PROTOCOLS)("over %s", (protocol) => {
-  test("a GET for the path with the authority, on a connection of its own each time that is closed after the head", async () => {
+  it("a GET for the path with the authority, on a connection of its own each time that is closed after the head", async () => {
     const seen: unknown[] = [];
     const origin = await serving(
       SERVERS[protocol]((request, response) => {
@@ -100,13 +100,13 @@ describe.each(PROTOCOLS)("over %s", (protocol) => {
     await eventually(() => origin.open === 0, "the end of the second connection");
   });
 
-  test("a status that is not expected is told, a redirect is a status", async () => {
+  it("a status that is not expected is told, a redirect is a status", async () => {
     const origin = await serving(SERVERS[protocol]((_request, response) => void response.writeHead(301, { location: "/elsewhere" }).end()));
     const { reported } = check(origin.port, { target: targetOf(protocol), settings: { expects: (status) => status === 200 } });
     expect(await reported(1)).toEqual(["status 301"]);
   });
 
-  test("information comes before the answer, and is none", async () => {
+  it("information comes before the answer, and is none", async () => {
     const origin = await serving(
       SERVERS[protocol]((_request, response) => {
         response.writeEarlyHints({ link: "</a.css>; rel=preload" });
@@ -117,13 +117,13 @@ describe.each(PROTOCOLS)("over %s", (protocol) => {
     expect(await reported(1)).toEqual(["status 503"]);
   });
 
-  test("nobody listens", async () => {
+  it("nobody listens", async () => {
     const port = await closedPort();
     const { reported } = check(port, { target: targetOf(protocol) });
     expect(await reported(1)).toEqual([`connect ECONNREFUSED 127.0.0.1:${port}`]);
   });
 
-  test("no answer within timeout_ms, from the connection on", async () => {
+  it("no answer within timeout_ms, from the connection on", async () => {
     const origin = await serving(net.createServer((socket) => void socket.resume()));
     const { clock, reports } = check(origin.port, { target: targetOf(protocol) });
     await eventually(() => origin.open === 1);
@@ -134,7 +134,7 @@ describe.each(PROTOCOLS)("over %s", (protocol) => {
     await eventually(() => origin.open === 0, "the end of the connection");
   });
 
-  test("a request that is taken and not answered", async () => {
+  it("a request that is taken and not answered", async () => {
     let taken = 0;
     const origin = await serving(SERVERS[protocol](() => void taken++));
     const { clock, reports } = check(origin.port, { target: targetOf(protocol) });
@@ -144,7 +144,7 @@ describe.each(PROTOCOLS)("over %s", (protocol) => {
     await eventually(() => origin.open === 0, "the end of the connection");
   });
 
-  test("a probe that waits does not keep the process alive", async () => {
+  it("a probe that waits does not keep the process alive", async () => {
     let taken = 0;
     const server = SERVERS[protocol](() => void taken++);
     const origin = await serving(server.unref().on("connection", (socket: Socket) => void socket.unref()));
@@ -155,7 +155,7 @@ describe.each(PROTOCOLS)("over %s", (protocol) => {
     expect(connections()).toBe(before);
   });
 
-  test.each<[string, (socket: Socket) => void]>([
+  it.each<[string, (socket: Socket) => void]>([
     ["closes the connection", (socket) => void socket.destroy()],
     ["resets it", (socket) => void socket.resetAndDestroy()],
     ["ends it", (socket) => void socket.end()],
@@ -169,14 +169,14 @@ describe.each(PROTOCOLS)("over %s", (protocol) => {
     expect(await reported(2)).toHaveLength(2);
   });
 
-  test("the upstream answers with noise", async () => {
+  it("the upstream answers with noise", async () => {
     const origin = await talking((socket) => void socket.end("SSH-2.0-OpenSSH_9.9\r\nnoise that is long enough to be a frame or a record of something\r\n"));
     const { reported } = check(origin.port, { target: targetOf(protocol) });
     const [failure] = await reported(1);
     expect(failure).toMatch(protocol === "http" || protocol === "h2c" ? /^invalid response \(.+\)$/ : /SSL|wrong version/);
   });
 
-  test.each<[string, (origin: { open: number }, taken: () => number) => boolean]>([
+  it.each<[string, (origin: { open: number }, taken: () => number) => boolean]>([
     ["before the first probe", () => true],
     ["while it connects", (origin) => origin.open === 1],
     ["while it waits for the answer", (_origin, taken) => taken() === 1],
@@ -201,7 +201,7 @@ describe.each(PROTOCOLS)("over %s", (protocol) => {
     expect(reports).toEqual([]);
   });
 
-  test("stopped by who hears the report, there is no further one", async () => {
+  it("stopped by who hears the report, there is no further one", async () => {
     const origin = await serving(SERVERS[protocol]((_request, response) => void response.end()));
     const clock = manualClock();
     let heard = 0;
@@ -232,7 +232,7 @@ describe("an HTTP/1 answer that cannot be believed", () => {
     more();
   };
 
-  test.each<[string, (socket: Socket) => void, RegExp]>([
+  it.each<[string, (socket: Socket) => void, RegExp]>([
     ["its head has no end", endless("X-A: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n", "200 OK\r\n"), /^invalid response \(.*overflow.*\)$/i],
     ["information has no end", endless("HTTP/1.1 103 Early Hints\r\nA: b\r\n\r\n", "100 Continue\r\n\r\n"), /more than 20 informational/],
     ["it switches protocols", (socket) => socket.write("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: a\r\n\r\n"), /switches protocols/],
@@ -246,14 +246,14 @@ describe("an HTTP/1 answer that cannot be believed", () => {
     await eventually(() => origin.open === 0, "the end of the connection");
   });
 
-  test("a head just below 32 KiB is one that can", async () => {
+  it("a head just below 32 KiB is one that can", async () => {
     const origin = await talking((socket) => socket.write(`HTTP/1.1 200 OK\r\nX-A: ${"a".repeat(32_000)}\r\n\r\n`));
     expect(await check(origin.port).reported(1)).toEqual([null]);
   });
 });
 
 describe("an HTTP/2 answer that is none", () => {
-  test("a stream that is reset is told with its code", async () => {
+  it("a stream that is reset is told with its code", async () => {
     const server = http2.createServer();
     server.on("stream", (stream: http2.ServerHttp2Stream) => stream.on("error", () => {}).close(http2.constants.NGHTTP2_REFUSED_STREAM));
     const origin = await serving(server);
@@ -261,7 +261,7 @@ describe("an HTTP/2 answer that is none", () => {
     expect((await reported(1))[0]).toMatch(/REFUSED_STREAM|code 7/);
   });
 
-  test("a stream that is reset without an error too", async () => {
+  it("a stream that is reset without an error too", async () => {
     const server = http2.createServer();
     server.on("stream", (stream: http2.ServerHttp2Stream) => stream.on("error", () => {}).close(http2.constants.NGHTTP2_CANCEL));
     const origin = await serving(server);
@@ -269,7 +269,7 @@ describe("an HTTP/2 answer that is none", () => {
     expect(await reported(1)).toEqual(["the upstream reset the stream (code 8)"]);
   });
 
-  test("the probe says goodbye before it closes", async () => {
+  it("the probe says goodbye before it closes", async () => {
     const server = http2.createServer((_request, response) => void response.end());
     const codes: number[] = [];
     server.on("session", (session) => void session.on("goaway", (code) => codes.push(code)));
@@ -279,7 +279,7 @@ describe("an HTTP/2 answer that is none", () => {
     expect(codes).toEqual([0]);
   });
 
-  test("a GOAWAY", async () => {
+  it("a GOAWAY", async () => {
     const server = http2.createServer();
     server.on("stream", (stream: http2.ServerHttp2Stream) => stream.on("error", () => {}).session!.on("error", () => {}).goaway(2));
     const origin = await serving(server);
@@ -292,36 +292,36 @@ describe("an HTTP/2 answer that is none", () => {
 describe("TLS", () => {
   const certified = () => serving(SERVERS.https((_request, response) => void response.end()));
 
-  test("a certificate that the system does not know fails", async () => {
+  it("a certificate that the system does not know fails", async () => {
     const { reported } = check((await certified()).port, { target: { protocol: "https" } });
     expect((await reported(1))[0]).toMatch(/certificate/);
   });
 
-  test("so does one for another name", async () => {
+  it("so does one for another name", async () => {
     const { reported } = check((await certified()).port, { target: { protocol: "https", tls: { ...TLS, servername: "other.example" } } });
     expect((await reported(1))[0]).toContain("other.example");
   });
 
-  test("h2 needs a peer that agrees on it", async () => {
+  it("h2 needs a peer that agrees on it", async () => {
     const { reported } = check((await certified()).port, { target: targetOf("h2") });
     expect((await reported(1))[0]).toMatch(/ALPN|application protocol/i);
   });
 
-  test("the client certificate is shown", async () => {
+  it("the client certificate is shown", async () => {
     const server = https.createServer({ ...KEYS, ca: CA.cert, requestCert: true, rejectUnauthorized: true }, (_request, response) => void response.end());
     const origin = await serving(server);
     const tls = { ...TLS, cert: Buffer.from(CLIENT.cert), key: Buffer.from(CLIENT.key) };
     expect(await check(origin.port, { target: { protocol: "https", tls } }).reported(1)).toEqual([null]);
   });
 
-  test("a certificate and a key that do not fit are refused at the start", () => {
+  it("a certificate and a key that do not fit are refused at the start", () => {
     const tls = { ...TLS, cert: Buffer.from(CLIENT.cert), key: Buffer.from(SERVER.key) };
     expect(() => check(1, { target: { protocol: "https", tls } })).toThrow();
   });
 });
 
 describe("the addresses of a name", () => {
-  test("are asked in turn, and one that refuses gives way to the next", async () => {
+  it("are asked in turn, and one that refuses gives way to the next", async () => {
     const origin = await site(LOOPBACK, () => http.createServer((_request, response) => void response.end()));
     const resolver = madeUpNames(["127.0.0.3", ...LOOPBACK]);
     const name = await resolver.named("upstream.invalid");
@@ -335,7 +335,7 @@ describe("the addresses of a name", () => {
     expect(resolver.asked).toHaveLength(1);
   });
 
-  test("all refuse: told for each", async () => {
+  it("all refuse: told for each", async () => {
     const port = await closedPort();
     const name = await madeUpNames([NOBODY, NOBODY_EITHER]).named("upstream.invalid");
     const { reported } = check(port, { target: { host: name.host, name } });
@@ -373,7 +373,7 @@ describe("when", () => {
     return moments;
   }
 
-  test.each<[string, number, number, number[]]>([
+  it.each<[string, number, number, number[]]>([
     ["the least chance", 0, 5000, [0, 4500, 9000]],
     ["half", 0.5, 5000, [500, 5500, 10500]],
     ["the most", 0.999, 5000, [999, 6498, 11998]],
@@ -383,7 +383,7 @@ describe("when", () => {
     moments.forEach((moment, i) => expect(Math.abs(moment - expected[i]!)).toBeLessThanOrEqual(2));
   });
 
-  test("a slow probe delays the next one, never overlaps it, and does not shift those that follow a quick one", async () => {
+  it("a slow probe delays the next one, never overlaps it, and does not shift those that follow a quick one", async () => {
     const origin = await serving(net.createServer((socket) => void socket.resume()));
     const { clock, reports } = check(origin.port, { settings: { intervalMs: 1000, timeoutMs: 2500 }, random: () => 0.5 });
     clock.advance(500);

@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import type { Socket } from "node:net";
 import { PassThrough, type Readable } from "node:stream";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { WriteBatch } from "../../lib/base/write_batch.ts";
 import { Fault } from "../../lib/base/errors.ts";
 import type { ExchangeParts } from "../../lib/http/exchange.ts";
@@ -73,7 +73,7 @@ describe("the request", () => {
     ["ends", (socket) => void socket.end()],
   ];
 
-  test.each(EARLY.flatMap(([what, act]) => ["GET", "POST", "PATCH"].map((method) => [method, what, act] as const)))("%s, on a kept connection that %s before the request has left, goes over another one", async (method, _what, act) => {
+  it.each(EARLY.flatMap(([what, act]) => ["GET", "POST", "PATCH"].map((method) => [method, what, act] as const)))("%s, on a kept connection that %s before the request has left, goes over another one", async (method, _what, act) => {
     const { upstream, pool, heard, send, writeBatch, kept: before } = await kept();
     const second = send({ method, upstreamPath: "/2" });
     act(before);
@@ -85,7 +85,7 @@ describe("the request", () => {
     expect(pool.leased).toBe(0);
   });
 
-  test("with a body, on a kept connection that is answered too early, fails as one that was not sent", async () => {
+  it("with a body, on a kept connection that is answered too early, fails as one that was not sent", async () => {
     const { send, kept: before, pool, heard } = await kept();
     const body = new PassThrough();
     body.end("body");
@@ -95,7 +95,7 @@ describe("the request", () => {
     expect([pool.leased, heard.length]).toEqual([0, 1]);
   });
 
-  test("that is answered on a fresh connection before it has left does not keep that connection: the next one would get its answer", async () => {
+  it("that is answered on a fresh connection before it has left does not keep that connection: the next one would get its answer", async () => {
     const writeBatch = new Held();
     const { upstream, pool, heard, send } = await bench((socket, text) => {
       socket.write(`${HEAD}Content-Length: 1\r\n\r\n${/^\w+ \/(\w)/.exec(text)?.[1]}`);
@@ -116,7 +116,7 @@ describe("the request", () => {
     expect(heard).toHaveLength(1);
   });
 
-  test("that goes on behind a whole response gives its lease back after 100 ms, and its connection up", async () => {
+  it("that goes on behind a whole response gives its lease back after 100 ms, and its connection up", async () => {
     const { pool, send, upstream, clock } = await bench((socket, text) => {
       if (text.startsWith("POST")) socket.write(`${HEAD}Content-Length: 2\r\n\r\nok`);
     });
@@ -131,7 +131,7 @@ describe("the request", () => {
     body.end("half");
   });
 
-  test("goes out in one piece: the head, and a body that is there", async () => {
+  it("goes out in one piece: the head, and a body that is there", async () => {
     const { heard, send } = await bench((socket) => socket.write(`${HEAD}Content-Length: 0\r\n\r\n`));
     await send();
     const body = new PassThrough();
@@ -141,7 +141,7 @@ describe("the request", () => {
     expect(heard[1]).toMatch(/^POST \/b HTTP\/1\.1\r\nHost: .*\r\nConnection: keep-alive\r\n\r\nbody$/s);
   });
 
-  test("keeps to its Content-Length, whatever a plugin gives: internal, and the connection is not used again", async () => {
+  it("keeps to its Content-Length, whatever a plugin gives: internal, and the connection is not used again", async () => {
     const { upstream, pool, code } = await bench(() => {});
     for (const text of ["four and more", "one"]) {
       const body = new PassThrough();
@@ -152,7 +152,7 @@ describe("the request", () => {
     expect(pool.leased).toBe(0);
   });
 
-  test("may end behind its response: the connection is used again then", async () => {
+  it("may end behind its response: the connection is used again then", async () => {
     const { pool, send, upstream, heard } = await bench((socket, text) => {
       if (text.startsWith("POST")) socket.write(`${HEAD}Content-Length: 2\r\n\r\nok`);
     });
@@ -166,7 +166,7 @@ describe("the request", () => {
     expect(upstream.connections).toBe(1);
   });
 
-  test("that has not ended behind its response does not keep a connection on which more comes", async () => {
+  it("that has not ended behind its response does not keep a connection on which more comes", async () => {
     const { pool, send, upstream } = await bench((socket, text) => {
       if (text.startsWith("POST")) socket.write(`${HEAD}Content-Length: 2\r\n\r\nok`);
     });
@@ -179,7 +179,7 @@ describe("the request", () => {
 });
 
 describe("the response", () => {
-  test("that its reader has not taken yet does not hide what comes behind it from a request under way", async () => {
+  it("that its reader has not taken yet does not hide what comes behind it from a request under way", async () => {
     const half = "x".repeat(70_000);
     const { pool, send, upstream } = await bench((socket, text) => {
       if (text.startsWith("POST")) socket.write(`${HEAD}Content-Length: 140000\r\n\r\n${half}`);
@@ -202,7 +202,7 @@ describe("the response", () => {
     await eventually(() => upstream.sockets.size === 0 && pool.leased === 0, "the end of the connection");
   });
 
-  test("that came whole with its head has its body at hand, chunked or not", async () => {
+  it("that came whole with its head has its body at hand, chunked or not", async () => {
     for (const bytes of ["Content-Length: 2\r\n\r\nok", "Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"]) {
       const { pool, send } = await bench((socket) => socket.write(HEAD + bytes));
       const { body } = await send();
@@ -211,14 +211,14 @@ describe("the response", () => {
     }
   });
 
-  test("keeps what it was given while others are read over the same connection", async () => {
+  it("keeps what it was given while others are read over the same connection", async () => {
     let nth = 0;
     const { send } = await bench((socket) => socket.write(`${HEAD}Content-Length: 6\r\n\r\nbody ${++nth}`));
     const replies = [await send(), await send(), await send()];
     expect(replies.map(({ body }) => String(body))).toEqual(["body 1", "body 2", "body 3"]);
   });
 
-  test("is nobody else's, however slowly it is read: all connections of a pool are read into one buffer", async () => {
+  it("is nobody else's, however slowly it is read: all connections of a pool are read into one buffer", async () => {
     const bytes = 300_000;
     const pattern = (path: string) => Buffer.alloc(bytes, `<${path}>`);
     const { pool, send } = await bench((socket, text) => {
@@ -240,7 +240,7 @@ describe("the response", () => {
     expect(pool.leased).toBe(0);
   });
 
-  test.each(["5\r\nbegun\r\n", "1\r\nb\r\n4\r\negun\r\n"])("that falls silent behind %j breaks off after idle_ms", async (chunks) => {
+  it.each(["5\r\nbegun\r\n", "1\r\nb\r\n4\r\negun\r\n"])("that falls silent behind %j breaks off after idle_ms", async (chunks) => {
     const { send, pool } = await bench((socket) => socket.write(`${HEAD}Transfer-Encoding: chunked\r\n\r\n${chunks}`), 50);
     const body = (await send()).body as Readable;
     const broken = new Promise<Error>((resolve) => body.on("error", resolve));
@@ -249,7 +249,7 @@ describe("the response", () => {
     await eventually(() => pool.leased === 0);
   });
 
-  test("of many heads that are no final one is passed on as it comes, and ends where it ends", async () => {
+  it("of many heads that are no final one is passed on as it comes, and ends where it ends", async () => {
     const { send } = await bench((socket) => socket.write(`${"HTTP/1.1 102 Wait\r\n\r\n".repeat(2000)}${HEAD}Content-Length: 0\r\n\r\n`));
     expect((await send()).status).toBe(200);
   });

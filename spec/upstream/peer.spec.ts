@@ -1,8 +1,8 @@
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import { Fault, type ErrorCode } from "../../lib/base/errors.ts";
 import { madeUpPeer, madeUpPool } from "../support/peer.ts";
 
-test.each([
+it.each([
   ["127.0.0.1", 8080, "http", "127.0.0.1:8080"],
   ["backend.example", 80, "http", "backend.example"],
   ["backend.example", 443, "http", "backend.example:443"],
@@ -14,7 +14,7 @@ test.each([
   expect(madeUpPeer("a", madeUpPool({ host, port, protocol })).authority).toBe(authority);
 });
 
-test.each<[ErrorCode, number]>([
+it.each<[ErrorCode, number]>([
   ["upstream_reset", 1],
   ["upstream_invalid", 1],
   ["upstream_timeout", 0],
@@ -27,7 +27,7 @@ test.each<[ErrorCode, number]>([
   expect(failures).toBe(times);
 });
 
-test("its load is what is under way and what waits", async () => {
+it("its load is what is under way and what waits", async () => {
   const pool = madeUpPool({}, 1);
   const peer = madeUpPeer("a", pool);
   expect(peer.load).toBe(0);

@@ -1,7 +1,7 @@
 import http, { type RequestListener } from "node:http";
 import type { TLSSocket } from "node:tls";
 import https from "node:https";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { Fault } from "../../lib/base/errors.ts";
 import { Pool, type PoolOptions } from "../../lib/upstream/pool.ts";
 import { LOOPBACK, madeUpNames, NOBODY, NOBODY_EITHER, site } from "../support/addresses.ts";
@@ -29,13 +29,13 @@ function outcome(waiting: Promise<true>): Promise<string> {
 }
 
 describe("leases", () => {
-  test("are given up to max_connections", () => {
+  it("are given up to max_connections", () => {
     const { pool } = made(2);
     expect([pool.tryLease(), pool.tryLease(), pool.tryLease()]).toEqual([true, true, false]);
     expect(pool.leased).toBe(2);
   });
 
-  test("a released one goes to who has waited longest", async () => {
+  it("a released one goes to who has waited longest", async () => {
     const { pool, clock } = made(1);
     pool.tryLease();
     const order: number[] = [];
@@ -52,7 +52,7 @@ describe("leases", () => {
     expect(clock.pending).toBe(0);
   });
 
-  test("nobody slips in between a release and its grant", async () => {
+  it("nobody slips in between a release and its grant", async () => {
     const { pool } = made(1);
     pool.tryLease();
     const waiting = pool.waitForLease(100, never);
@@ -62,7 +62,7 @@ describe("leases", () => {
     expect(pool.leased).toBe(1);
   });
 
-  test("upstream_saturated after the wait, and the place in the queue is given up", async () => {
+  it("upstream_saturated after the wait, and the place in the queue is given up", async () => {
     const { pool, clock } = made(1);
     pool.tryLease();
     const waiting = outcome(pool.waitForLease(100, never));
@@ -75,7 +75,7 @@ describe("leases", () => {
     expect(pool.tryLease()).toBe(true);
   });
 
-  test("who goes away while waiting is forgotten, with its timer", async () => {
+  it("who goes away while waiting is forgotten, with its timer", async () => {
     const { pool, clock } = made(1);
     pool.tryLease();
     let goAway = never;
@@ -89,7 +89,7 @@ describe("leases", () => {
     expect(clock.pending).toBe(0);
   });
 
-  test("who is gone already does not wait at all", async () => {
+  it("who is gone already does not wait at all", async () => {
     const { pool, clock } = made(1);
     pool.tryLease();
     expect(await outcome(pool.waitForLease(100, (run) => run()))).toBe("upstream_saturated");
@@ -97,7 +97,7 @@ describe("leases", () => {
     expect(clock.pending).toBe(0);
   });
 
-  test("going away after the grant takes nothing back", async () => {
+  it("going away after the grant takes nothing back", async () => {
     const { pool } = made(1);
     pool.tryLease();
     let goAway = never;
@@ -108,7 +108,7 @@ describe("leases", () => {
     expect(pool.leased).toBe(1);
   });
 
-  test("a higher max_connections lets waiting ones in at once, a lower one takes nothing away", async () => {
+  it("a higher max_connections lets waiting ones in at once, a lower one takes nothing away", async () => {
     const { pool } = made(1);
     pool.tryLease();
     const waits = [pool.waitForLease(100, never), pool.waitForLease(100, never)];
@@ -124,7 +124,7 @@ describe("leases", () => {
     expect(pool.tryLease()).toBe(true);
   });
 
-  test("a destroyed pool sends those away who wait, and takes nobody", async () => {
+  it("a destroyed pool sends those away who wait, and takes nobody", async () => {
     const { pool, clock } = made(1);
     pool.tryLease();
     const waiting = outcome(pool.waitForLease(100, never));
@@ -155,7 +155,7 @@ describe("the addresses of a name", () => {
     return { origin, resolver, name, pool, ask };
   }
 
-  test("are used in turn, and their connections again, with no look-up for any", async () => {
+  it("are used in turn, and their connections again, with no look-up for any", async () => {
     const { origin, resolver, ask } = await bench(LOOPBACK, LOOPBACK);
     const reached: string[] = [];
     for (let i = 0; i < LOOPBACK.length * 3; i++) reached.push(await ask());
@@ -164,25 +164,25 @@ describe("the addresses of a name", () => {
     expect(resolver.asked).toEqual(["upstream.invalid"]);
   });
 
-  test("share the leases", async () => {
+  it("share the leases", async () => {
     const { pool } = await bench(LOOPBACK, LOOPBACK);
     pool.maxConnections = 2;
     expect([pool.tryLease(), pool.tryLease(), pool.tryLease()]).toEqual([true, true, false]);
   });
 
-  test("one that refuses is no error: the others take its turn", async () => {
+  it("one that refuses is no error: the others take its turn", async () => {
     const { origin, ask } = await bench(["127.0.0.2"], [NOBODY, "127.0.0.2"]);
     expect([await ask(), await ask(), await ask()]).toEqual(["127.0.0.2", "127.0.0.2", "127.0.0.2"]);
     expect(origin.total["127.0.0.2"]).toBe(2);
   });
 
-  test("all refuse: the fault names the failure of each", async () => {
+  it("all refuse: the fault names the failure of each", async () => {
     const { ask, origin } = await bench(["127.0.0.3"], [NOBODY, NOBODY_EITHER]);
     const message = `connect ECONNREFUSED ${NOBODY}:${origin.port}, connect ECONNREFUSED ${NOBODY_EITHER}:${origin.port}`;
     await expect(ask()).rejects.toMatchObject({ code: "upstream_connect_failed", message });
   });
 
-  test("a new one is used, one that has left is not, one that stays keeps its connections", async () => {
+  it("a new one is used, one that has left is not, one that stays keeps its connections", async () => {
     const { origin, resolver, ask } = await bench(["127.0.0.1", "127.0.0.2", "127.0.0.3"], ["127.0.0.1", "127.0.0.2"]);
     await ask();
     await ask();
@@ -192,14 +192,14 @@ describe("the addresses of a name", () => {
     expect(origin.total).toEqual({ "127.0.0.1": 1, "127.0.0.2": 1, "127.0.0.3": 1 });
   });
 
-  test("fewer than before: the turn goes on among those that are left", async () => {
+  it("fewer than before: the turn goes on among those that are left", async () => {
     const { resolver, ask } = await bench(["127.0.0.1", "127.0.0.2", "127.0.0.3"], ["127.0.0.1", "127.0.0.2", "127.0.0.3"]);
     for (let i = 0; i < 3; i++) await ask();
     await resolver.again(["127.0.0.2"]);
     expect([await ask(), await ask()]).toEqual(["127.0.0.2", "127.0.0.2"]);
   });
 
-  test("a failed look-up changes nothing", async () => {
+  it("a failed look-up changes nothing", async () => {
     const { origin, resolver, ask } = await bench(["127.0.0.1", "127.0.0.2"], ["127.0.0.1", "127.0.0.2"]);
     await ask();
     await resolver.again(new Error("getaddrinfo EAI_AGAIN"));
@@ -217,7 +217,7 @@ describe("the addresses of a name", () => {
     return { ...made, held, answered };
   }
 
-  test("an exchange under way with one that leaves comes to its end, and its connection with it", async () => {
+  it("an exchange under way with one that leaves comes to its end, and its connection with it", async () => {
     const { origin, resolver, held, answered } = await underWay();
     await resolver.again(["127.0.0.2"]);
     expect(origin.open["127.0.0.1"]).toBe(1);
@@ -226,7 +226,7 @@ describe("the addresses of a name", () => {
     await eventually(() => origin.open["127.0.0.1"] === 0, "the end of the connection");
   });
 
-  test("destroy closes connections to those that have left too", async () => {
+  it("destroy closes connections to those that have left too", async () => {
     const { origin, resolver, pool, answered } = await underWay();
     await resolver.again(["127.0.0.2"]);
     pool.destroy();
@@ -234,7 +234,7 @@ describe("the addresses of a name", () => {
     await eventually(() => origin.open["127.0.0.1"] === 0);
   });
 
-  test("a connection that took the place of another address leaves with the one it leads to", async () => {
+  it("a connection that took the place of another address leaves with the one it leads to", async () => {
     const { origin, resolver, ask } = await bench(["127.0.0.2", "127.0.0.3"], [NOBODY, "127.0.0.2"]);
     await ask();
     expect(origin.open).toEqual({ "127.0.0.2": 1, "127.0.0.3": 0 });
@@ -243,7 +243,7 @@ describe("the addresses of a name", () => {
     await eventually(() => origin.open["127.0.0.2"] === 0);
   });
 
-  test("of all of them dropIdle and retire close the idle connections", async () => {
+  it("of all of them dropIdle and retire close the idle connections", async () => {
     const { origin, pool, ask } = await bench(["127.0.0.1", "127.0.0.2"], ["127.0.0.1", "127.0.0.2"]);
     const none = () => origin.open["127.0.0.1"] === 0 && origin.open["127.0.0.2"] === 0;
     await ask();
@@ -257,14 +257,14 @@ describe("the addresses of a name", () => {
     await eventually(none);
   });
 
-  test("until there are any, a connection has them looked up, and fails with that", async () => {
+  it("until there are any, a connection has them looked up, and fails with that", async () => {
     const { resolver, ask } = await bench(LOOPBACK, new Error("no answer yet"));
     await expect(ask()).rejects.toThrow("no answer yet");
     resolver.answer = ["127.0.0.2"];
     expect([await ask(), await ask()]).toEqual(["127.0.0.2", "127.0.0.2"]);
   });
 
-  test("are followed from the first use to the end, not before and not after", async () => {
+  it("are followed from the first use to the end, not before and not after", async () => {
     const { resolver, name } = await bench([], ["127.0.0.1"]);
     let following = 0;
     const counted = {
@@ -294,7 +294,7 @@ describe("the addresses of a name", () => {
     await resolver.again(["127.0.0.2"]);
   });
 
-  test("https: every one has to show a certificate for the name", async () => {
+  it("https: every one has to show a certificate for the name", async () => {
     const tls = { verify: true, identity: "i", ca: Buffer.from(OTHER_CA.cert) };
     const right = await bench(["127.0.0.1", "127.0.0.2"], ["127.0.0.1", "127.0.0.2"], ok, { protocol: "https", host: "shop.example.com", tls });
     expect([await right.ask(), await right.ask(), await right.ask()]).toEqual(["127.0.0.1", "127.0.0.2", "127.0.0.1"]);
@@ -302,13 +302,13 @@ describe("the addresses of a name", () => {
     await expect(wrong.ask()).rejects.toMatchObject({ code: "upstream_connect_failed", message: expect.stringContaining("other.example.com") });
   });
 
-  test("https: one that refuses is no error either", async () => {
+  it("https: one that refuses is no error either", async () => {
     const tls = { verify: true, identity: "i", ca: Buffer.from(OTHER_CA.cert) };
     const { ask } = await bench(["127.0.0.2"], [NOBODY, "127.0.0.2"], ok, { protocol: "https", host: "shop.example.com", tls });
     expect([await ask(), await ask()]).toEqual(["127.0.0.2", "127.0.0.2"]);
   });
 
-  test("https: a session is resumed by the next connection to the same address", async () => {
+  it("https: a session is resumed by the next connection to the same address", async () => {
     const tls = { verify: true, identity: "i", ca: Buffer.from(OTHER_CA.cert) };
     const reused: boolean[] = [];
     const listener: RequestListener = (request, response) => {

@@ -1,12 +1,12 @@
-import { expect, test } from "vitest";
+import { expect, it } from "vitest";
 import { ReadBuffer } from "../../lib/upstream/read_buffer.ts";
 
-test("all are read into the same memory", () => {
+it("all are read into the same memory", () => {
   const readBuffer = new ReadBuffer();
   expect(readBuffer.buffer).toBe(readBuffer.buffer);
 });
 
-test("a body keeps its bytes when the next is read, and gives its memory to another when it has been sent", () => {
+it("a body keeps its bytes when the next is read, and gives its memory to another when it has been sent", () => {
   const readBuffer = new ReadBuffer();
   const read = (text: string) => readBuffer.buffer.subarray(0, readBuffer.buffer.write(text));
   const [first, second] = [readBuffer.lend(read("first")), readBuffer.lend(read("second"))];
@@ -20,7 +20,7 @@ test("a body keeps its bytes when the next is read, and gives its memory to anot
   expect([String(secondBytes), String(third)]).toEqual(["second", "third"]);
 });
 
-test("no more memory is kept than sixteen bodies need", () => {
+it("no more memory is kept than sixteen bodies need", () => {
   const readBuffer = new ReadBuffer();
   const bodies = Array.from({ length: 20 }, () => readBuffer.lend(Buffer.from("abc")));
   const memory = new Set(bodies.map((body) => body.lend().buffer));

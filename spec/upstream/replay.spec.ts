@@ -1,5 +1,5 @@
 import { Readable } from "node:stream";
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { Replay, ReplayMemory } from "../../lib/upstream/replay.ts";
 
 /** A body that is sent piece by piece. */
@@ -22,13 +22,13 @@ function bench(most = 100, memory = new ReplayMemory(1000)) {
 }
 
 describe("a kept body", () => {
-  test("is the same in every view", async () => {
+  it("is the same in every view", async () => {
     const { body, replay } = bench();
     for (const chunk of ["a", "b", "c", null]) body.push(chunk);
     for (let i = 0; i < 3; i++) expect(await read(replay.open())).toBe("abc");
   });
 
-  test("goes on arriving in the last view", async () => {
+  it("goes on arriving in the last view", async () => {
     const { body, replay } = bench();
     const first = replay.open();
     body.push("a");
@@ -41,7 +41,7 @@ describe("a kept body", () => {
     expect(first.destroyed).toBe(true);
   });
 
-  test("breaks off in the view when the client does", async () => {
+  it("breaks off in the view when the client does", async () => {
     const { body, replay } = bench();
     const view = read(replay.open());
     body.push("a");
@@ -51,7 +51,7 @@ describe("a kept body", () => {
     await expect(read(replay.open())).rejects.toThrow("gone");
   });
 
-  test("breaks off without an error too", async () => {
+  it("breaks off without an error too", async () => {
     const { body, replay } = bench();
     const view = read(replay.open());
     await turn();
@@ -61,7 +61,7 @@ describe("a kept body", () => {
 });
 
 describe("keeping ends", () => {
-  test("beyond its bound, and the view goes on", async () => {
+  it("beyond its bound, and the view goes on", async () => {
     const { body, replay, memory } = bench(3);
     for (const chunk of ["ab", "cd", null]) body.push(chunk);
     expect(await read(replay.open())).toBe("abcd");
@@ -69,7 +69,7 @@ describe("keeping ends", () => {
     expect(memory.used).toBe(0);
   });
 
-  test("when all bodies together are too many", async () => {
+  it("when all bodies together are too many", async () => {
     const memory = new ReplayMemory(5);
     const [one, two] = [bench(100, memory), bench(100, memory)];
     for (const { body } of [one, two]) for (const chunk of ["abc", null]) body.push(chunk);
@@ -80,7 +80,7 @@ describe("keeping ends", () => {
     expect(memory.used).toBe(0);
   });
 
-  test("when it is released, once, and the view goes on", async () => {
+  it("when it is released, once, and the view goes on", async () => {
     const { body, replay, memory } = bench();
     const view = read(replay.open());
     body.push("a");
@@ -95,7 +95,7 @@ describe("keeping ends", () => {
   });
 });
 
-test("many small pieces take little more memory than their bytes, and are the same in every view", async () => {
+it("many small pieces take little more memory than their bytes, and are the same in every view", async () => {
   const { body, replay } = bench(10_000, new ReplayMemory(10_000));
   const text = Array.from({ length: 5000 }, (_, i) => String(i % 10)).join("");
   const blocks = new Set<ArrayBufferLike>();
@@ -113,7 +113,7 @@ test("many small pieces take little more memory than their bytes, and are the sa
   expect(await read(replay.open())).toBe(text);
 });
 
-test("a slow reader holds the client back", async () => {
+it("a slow reader holds the client back", async () => {
   const { body, replay } = bench(10_000_000, new ReplayMemory(100_000_000));
   const view = replay.open();
   view.on("data", () => view.pause());
@@ -126,7 +126,7 @@ test("a slow reader holds the client back", async () => {
   expect(body.isPaused()).toBe(false);
 });
 
-test("a view nobody has begun to read loses nothing: another connection may take its time", async () => {
+it("a view nobody has begun to read loses nothing: another connection may take its time", async () => {
   const { body, replay } = bench(3);
   replay.open().on("data", () => {});
   body.push("ab");
@@ -139,7 +139,7 @@ test("a view nobody has begun to read loses nothing: another connection may take
   expect(await read(view)).toBe("abcdef");
 });
 
-test("a view nobody will begin to read holds nobody back", async () => {
+it("a view nobody will begin to read holds nobody back", async () => {
   const { body, replay } = bench();
   replay.open().on("data", () => {});
   body.push("a");
@@ -156,7 +156,7 @@ test("a view nobody will begin to read holds nobody back", async () => {
   expect(body.readableEnded).toBe(true);
 });
 
-test("a view nobody reads any more holds nobody back", async () => {
+it("a view nobody reads any more holds nobody back", async () => {
   const { body, replay } = bench(10_000_000, new ReplayMemory(100_000_000));
   const view = replay.open();
   const listener = () => {};

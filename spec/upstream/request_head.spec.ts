@@ -1,5 +1,5 @@
 import { Readable } from "node:stream";
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { Call } from "../../lib/http/exchange.ts";
 import { fieldLines, headText, isWebsocketKey, requestHead, websocketAccept } from "../../lib/upstream/request_head.ts";
 import { madeUpExchange } from "../support/exercise.ts";
@@ -16,7 +16,7 @@ const lines = (parts: Parts, opts = options) => {
 const call = (trustedRemote: boolean) =>
   new Call({ id: "id-1", remoteAddress: "192.0.2.9", trustedRemote, startedAt: 0, inform: () => {} });
 
-test("a plain request: Host first, then what the client sent, then what the gateway adds", () => {
+it("a plain request: Host first, then what the client sent, then what the gateway adds", () => {
   expect(lines({ call: call(false), headers: ["Host", "gw.example", "Accept", "*/*", "x-a", "1"] })).toEqual([
     "Host: 10.0.0.1:81",
     "Accept: */*",
@@ -33,7 +33,7 @@ test("a plain request: Host first, then what the client sent, then what the gate
 
 describe("framing", () => {
   const body = Readable.from([]);
-  test.each<[string, Parts, string, string | undefined]>([
+  it.each<[string, Parts, string, string | undefined]>([
     ["GET without a body", {}, "none", undefined],
     ["POST without a body", { method: "POST" }, "none", "Content-Length: 0"],
     ["PUT with a written zero", { method: "PUT", headers: ["content-length", "0"] }, "none", "content-length: 0"],
@@ -49,12 +49,12 @@ describe("framing", () => {
     expect(lines(parts).filter((each) => /^(content-length|transfer-encoding)/i.test(each))).toEqual(line === undefined ? [] : [line]);
   });
 
-  test.each([["5", "5"], ["5", "7"], ["5, 5"], ["5e0"], ["0x5"], ["-5"], ["+5"], [""]])("a body of which Content-Length %j, %j is said is refused", (...values) => {
+  it.each([["5", "5"], ["5", "7"], ["5, 5"], ["5e0"], ["0x5"], ["-5"], ["+5"], [""]])("a body of which Content-Length %j, %j is said is refused", (...values) => {
     const headers = values.flatMap((value) => ["Content-Length", value!]);
     expect(() => requestHead(madeUpExchange({ method: "POST", body, headers }), peer, options)).toThrow(TypeError);
   });
 
-  test("Trailer is promised only where trailers can come", () => {
+  it("Trailer is promised only where trailers can come", () => {
     const headers = ["Trailer", "X-Sum"];
     expect(lines({ method: "POST", body, headers })).toContain("Trailer: X-Sum");
     expect(lines({ method: "POST", body, headers: [...headers, "Content-Length", "3"] })).not.toContain("Trailer: X-Sum");
@@ -62,14 +62,14 @@ describe("framing", () => {
   });
 });
 
-test("an upgrade says so anew, and only what the exchange asks for", () => {
+it("an upgrade says so anew, and only what the exchange asks for", () => {
   const headers = ["Connection", "Upgrade, X-Hop", "Upgrade", "websocket, h2c", "X-Hop", "1", "TE", "trailers"];
   const all = lines({ headers, upgrade: "websocket" });
   expect(all.filter((line) => /^(connection|upgrade|te|x-hop)/i.test(line))).toEqual(["Connection: Upgrade", "Upgrade: websocket"]);
 });
 
 describe("X-Forwarded-Prefix is the part of the path that base_path took", () => {
-  test.each([
+  it.each([
     ["/", "/b", []],
     ["/a", "/a/b", ["/a"]],
     ["/t/{tenant}", "/t/42/orders", ["/t/42"]],
@@ -81,7 +81,7 @@ describe("X-Forwarded-Prefix is the part of the path that base_path took", () =>
     expect(all.filter((line) => line.startsWith("X-Forwarded-Prefix")).map((line) => line.slice(20))).toEqual(prefix);
   });
 
-  test.each([
+  it.each([
     ["/outer", "/outer/a"],
     ["/outer/", "/outer/a"],
     ["/", "/a"],
@@ -90,7 +90,7 @@ describe("X-Forwarded-Prefix is the part of the path that base_path took", () =>
   });
 });
 
-test.each([
+it.each([
   ["h", "http", "80"],
   ["h", "https", "443"],
   ["h:8443", "https", "8443"],
@@ -104,7 +104,7 @@ test.each([
   expect(all.some((line) => line.startsWith("X-Forwarded-Host"))).toBe(authority !== "");
 });
 
-test("preserve_host keeps what the client called us; a client that said nothing gets the upstream's name", () => {
+it("preserve_host keeps what the client called us; a client that said nothing gets the upstream's name", () => {
   const keep = { ...options, preserveHost: true };
   expect(lines({ authority: "gw.example:99" }, keep)[0]).toBe("Host: gw.example:99");
   expect(lines({ authority: "" }, keep)[0]).toBe("Host: 10.0.0.1:81");
@@ -113,13 +113,13 @@ test("preserve_host keeps what the client called us; a client that said nothing 
 describe("a WebSocket's key", () => {
   const headers = ["Host", "gw.example", "sec-websocket-version", "13", "Sec-WebSocket-Key", "the client's"];
 
-  test("of an HTTP/1.1 client passes; its answer is the client's to check", () => {
+  it("of an HTTP/1.1 client passes; its answer is the client's to check", () => {
     const exchange = { upgrade: "websocket", headers };
     expect(lines(exchange)).toContain("Sec-WebSocket-Key: the client's");
     expect(requestHead(madeUpExchange(exchange), peer, options).accept).toBe(null);
   });
 
-  test("is ours where the client speaks HTTP/2, which has none, and we know its answer", () => {
+  it("is ours where the client speaks HTTP/2, which has none, and we know its answer", () => {
     const made = requestHead(madeUpExchange({ upgrade: "websocket", httpVersion: "2.0", headers }), peer, options);
     const keys = made.headers.flatMap((name, i) => (name.toLowerCase() === "sec-websocket-key" ? [made.headers[i + 1]!] : []));
     expect(keys).toHaveLength(1);
@@ -135,7 +135,7 @@ describe("traceparent and tracestate", () => {
     return lines({ call: traced, headers }).filter((line) => /trace/i.test(line));
   };
 
-  test("are the client's where requests are not traced", () => {
+  it("are the client's where requests are not traced", () => {
     expect(lines({ call: call(false), headers }).filter((line) => /trace/i.test(line))).toEqual([
       "TraceParent: theirs",
       "tracestate: a=1",
@@ -144,23 +144,23 @@ describe("traceparent and tracestate", () => {
     ]);
   });
 
-  test("are those of the span that the request is in, once, and none of the client's", () => {
+  it("are those of the span that the request is in, once, and none of the client's", () => {
     expect(spanned("b=2")).toEqual(["X-Trace: kept", "traceparent: ours", "tracestate: b=2"]);
     expect(spanned(null)).toEqual(["X-Trace: kept", "traceparent: ours"]);
   });
 });
 
 describe("the text of a head", () => {
-  test("is written with its case, order and duplicates, each character a byte", () => {
+  it("is written with its case, order and duplicates, each character a byte", () => {
     const text = headText("PROPFIND", "/a?b=\xe9", ["Host", "h", "x-B", "caf\xe9", "X-b", "", "X-T", "a\tb"]);
     expect(text).toBe("PROPFIND /a?b=\xe9 HTTP/1.1\r\nHost: h\r\nx-B: caf\xe9\r\nX-b: \r\nX-T: a\tb\r\nConnection: keep-alive\r\n\r\n");
   });
 
-  test("keeps a Connection that is there", () => {
+  it("keeps a Connection that is there", () => {
     expect(headText("GET", "/", ["Host", "h", "connection", "TE"])).toBe("GET / HTTP/1.1\r\nHost: h\r\nconnection: TE\r\n\r\n");
   });
 
-  test.each<[string, string, string, string[]]>([
+  it.each<[string, string, string, string[]]>([
     ["a method with a blank", "GET /x", "/", ["Host", "h"]],
     ["no method", "", "/", ["Host", "h"]],
     ["a target with a blank", "GET", "/a b", ["Host", "h"]],
@@ -182,18 +182,18 @@ describe("the text of a head", () => {
   });
 });
 
-test("trailers are written one to a line, and refused with lines of their own", () => {
+it("trailers are written one to a line, and refused with lines of their own", () => {
   expect(fieldLines([])).toBe("");
   expect(fieldLines(["X-Sum", "3", "x", "\xe9"])).toBe("X-Sum: 3\r\nx: \xe9\r\n");
   for (const value of ["a\r\nY: b", "a\n", "\0", "\u0100"]) expect(() => fieldLines(["X", value])).toThrow(TypeError);
   for (const name of ["X Y", "X: Y", ""]) expect(() => fieldLines([name, "a"])).toThrow(TypeError);
 });
 
-test("the answer to a key is that of RFC 6455 §1.3", () => {
+it("the answer to a key is that of RFC 6455 §1.3", () => {
   expect(websocketAccept("dGhlIHNhbXBsZSBub25jZQ==")).toBe("s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
 });
 
-test("one key of 16 bytes is a key, nothing else is", () => {
+it("one key of 16 bytes is a key, nothing else is", () => {
   const key = "dGhlIHNhbXBsZSBub25jZQ==";
   expect(isWebsocketKey([key])).toBe(true);
   for (const values of [[], [""], [key, key], [`${key}, ${key}`], ["c2hvcnQ="], [key.slice(0, -2)], [` ${key}`]]) expect(isWebsocketKey(values)).toBe(false);

@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { MAX_RESPONSE_HEAD_BYTES, ResponseParser, type ResponseSink } from "../../lib/upstream/response_parser.ts";
 
 interface Read {
@@ -38,7 +38,7 @@ function read(text: string, { size = Infinity, method = "GET", closes = false } 
 const CHUNKED = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
 
 describe.each([Infinity, 7, 1])("in pieces of %d bytes it reads", (size) => {
-  test.each<[string, string, string[]]>([
+  it.each<[string, string, string[]]>([
     ["a body of stated length", "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood", ["answered 1.1 200 OK Content-Length|4", "body good", "ended kept "]],
     ["no reason phrase", "HTTP/1.1 200\r\nContent-Length: 0\r\n\r\n", ["answered 1.1 200  Content-Length|0", "ended kept "]],
     ["headers with order, case, duplicates, blanks around them and Latin-1", "HTTP/1.1 204 X\r\nx-B:\t 1 \t\r\nX-b:\r\nX-L: caf\xe9\r\n\r\n", ["answered 1.1 204 X x-B|1|X-b||X-L|caf\xe9", "ended kept "]],
@@ -51,12 +51,12 @@ describe.each([Infinity, 7, 1])("in pieces of %d bytes it reads", (size) => {
     expect(read(text, { size })).toMatchObject({ events, invalid: null });
   });
 
-  test("a body that lasts until the connection ends, and no other", () => {
+  it("a body that lasts until the connection ends, and no other", () => {
     expect(read("HTTP/1.1 200 OK\r\n\r\nall of it", { size, closes: true }).events).toEqual(["answered 1.1 200 OK ", "body all of it", "ended spent "]);
     expect(read("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\npart", { size, closes: true }).events).toEqual(["answered 1.1 200 OK Content-Length|5", "body part"]);
   });
 
-  test.each(["HEAD", "GET"])("no body of HEAD, 204 and 304, whatever they say: %s", (method) => {
+  it.each(["HEAD", "GET"])("no body of HEAD, 204 and 304, whatever they say: %s", (method) => {
     for (const status of method === "HEAD" ? [200, 404] : [204, 304]) {
       for (const framing of ["Content-Length: 9", "Transfer-Encoding: chunked"]) {
         // A 204 must not speak of one (RFC 9112 §6.1, §6.2): whoever does may send it, too, and behind the end it would be the next response.
@@ -70,7 +70,7 @@ describe.each([Infinity, 7, 1])("in pieces of %d bytes it reads", (size) => {
 describe("it refuses", () => {
   const head = (...lines: string[]) => `HTTP/1.1 200 OK\r\n${lines.map((line) => `${line}\r\n`).join("")}\r\n`;
 
-  test.each<[string, string]>([
+  it.each<[string, string]>([
     ["another protocol", "SSH-2.0-x"],
     ["another version", "HTTP/2.0 200 OK\r\n\r\n"],
     ["leading blank lines", "\r\nHTTP/1.1 200 OK\r\n\r\n"],
@@ -126,7 +126,7 @@ describe("it refuses", () => {
 });
 
 describe("behind the end", () => {
-  test("bytes are nobody's, and the connection is spent", () => {
+  it("bytes are nobody's, and the connection is spent", () => {
     for (const surplus of ["x", "\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"]) {
       const { events, invalid } = read(`HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok${surplus}`);
       expect(events.slice(1)).toEqual(["body ok", "ended spent "]);
@@ -134,13 +134,13 @@ describe("behind the end", () => {
     }
   });
 
-  test("of a 101 everything belongs to the other protocol", () => {
+  it("of a 101 everything belongs to the other protocol", () => {
     const { events } = read("HTTP/1.1 101 X\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n\r\nHTTP/1.1 no");
     expect(events).toEqual(["switched 101 HTTP/1.1 no"]);
   });
 });
 
-test.each<[string, number]>([
+it.each<[string, number]>([
   ["timeout=5", 4000],
   ["timeout=5, max=100", 4000],
   ["timeout=1", 0],

@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { loadConfig } from "../../lib/config/load.ts";
 import { createGateway } from "../../lib/index.ts";
 import { tlsOptions, upstreamTls } from "../../lib/upstream/tls.ts";
@@ -26,16 +26,16 @@ function issues(service: object): string[] {
 }
 
 describe("service.tls", () => {
-  test.each(["http", "h2c"])("is refused with protocol %s", (protocol) => {
+  it.each(["http", "h2c"])("is refused with protocol %s", (protocol) => {
     expect(issues({ protocol, tls: {} })).toEqual([`services.0.tls: is for protocol "https" and "h2"; this service has "${protocol}"`]);
   });
 
-  test.each(["https", "h2"])("is taken with protocol %s", (protocol) => {
+  it.each(["https", "h2"])("is taken with protocol %s", (protocol) => {
     const { path } = files();
     expect(issues({ protocol, tls: { ca: path("ca.pem"), cert: path("client.pem"), key: path("client.key"), servername: "a.example" } })).toEqual([]);
   });
 
-  test.each<[string, (path: (name: string) => string) => object, RegExp]>([
+  it.each<[string, (path: (name: string) => string) => object, RegExp]>([
     ["a CA file without a certificate", (path) => ({ ca: path("text.pem") }), /^services\.0\.tls\.ca: .*text\.pem: is not a certificate/],
     ["a file that is not there", (path) => ({ ca: path("none.pem") }), /^services\.0\.tls\.ca: cannot read/],
     ["a certificate without a key", (path) => ({ cert: path("client.pem") }), /needs "key" beside "cert"/],
@@ -48,7 +48,7 @@ describe("service.tls", () => {
     expect(issues({ protocol: "https", tls: tls(path) })).toEqual([expect.stringMatching(expected)]);
   });
 
-  test("verify: false is said at the start and at each reload, with the service's name", async () => {
+  it("verify: false is said at the start and at each reload, with the service's name", async () => {
     const { lines, log } = madeUpTools();
     const config = configWith({ protocol: "https", tls: { verify: false } });
     const gateway = createGateway({ config: config as never, log });
@@ -63,11 +63,11 @@ describe("service.tls", () => {
 describe("the identity", () => {
   const file = (content: string, path = "/f") => ({ path, content: Buffer.from(content) });
 
-  test("is that of the contents, not of the names", () => {
+  it("is that of the contents, not of the names", () => {
     expect(upstreamTls({ ca: file("a", "/1"), verify: true }).identity).toBe(upstreamTls({ ca: file("a", "/2"), verify: true }).identity);
   });
 
-  test("differs with each part", () => {
+  it("differs with each part", () => {
     const all = [
       { verify: true },
       { verify: false },
@@ -82,7 +82,7 @@ describe("the identity", () => {
 });
 
 describe("what is asked for by name", () => {
-  test.each([
+  it.each([
     ["a.example", undefined, "a.example"],
     ["a.example.", undefined, "a.example"],
     ["127.0.0.1", undefined, ""],
@@ -93,7 +93,7 @@ describe("what is asked for by name", () => {
     expect(tlsOptions(host, { verify: true, identity: "", ...(servername && { servername }) }).servername).toBe(expected);
   });
 
-  test("NODE_TLS_REJECT_UNAUTHORIZED decides nothing", () => {
+  it("NODE_TLS_REJECT_UNAUTHORIZED decides nothing", () => {
     expect(tlsOptions("a.example", undefined).rejectUnauthorized).toBe(true);
   });
 });

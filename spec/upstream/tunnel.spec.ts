@@ -1,6 +1,6 @@
 import net, { type AddressInfo, type Socket } from "node:net";
 import { Duplex } from "node:stream";
-import { expect, onTestFinished, test } from "vitest";
+import { expect, it, onTestFinished } from "vitest";
 import { joinTunnel } from "../../lib/upstream/tunnel.ts";
 import { connect, eventually, type RawConnection } from "../support/raw_client.ts";
 
@@ -28,7 +28,7 @@ async function joined(idleMs = 10_000) {
   return { client, upstream };
 }
 
-test("bytes behind both heads come first, then every byte, both ways", async () => {
+it("bytes behind both heads come first, then every byte, both ways", async () => {
   const { client, upstream } = await joined();
   client.far.send("ping");
   upstream.far.send("pong");
@@ -36,7 +36,7 @@ test("bytes behind both heads come first, then every byte, both ways", async () 
   expect(await client.far.until("pong")).toBe("<u>pong");
 });
 
-test.each(["client", "upstream"] as const)("a %s that is gone before the two are joined takes the other with it", async (gone) => {
+it.each(["client", "upstream"] as const)("a %s that is gone before the two are joined takes the other with it", async (gone) => {
   const sides = { client: await connection(), upstream: await connection() };
   sides[gone].near.destroy();
   await eventually(() => sides[gone].near.closed);
@@ -44,7 +44,7 @@ test.each(["client", "upstream"] as const)("a %s that is gone before the two are
   await eventually(() => sides.client.near.destroyed && sides.upstream.near.destroyed);
 });
 
-test("either side may end alone; both ended, both sockets are gone", async () => {
+it("either side may end alone; both ended, both sockets are gone", async () => {
   const { client, upstream } = await joined();
   upstream.far.socket.allowHalfOpen = true;
   client.far.socket.end("over");
@@ -56,7 +56,7 @@ test("either side may end alone; both ended, both sockets are gone", async () =>
   await eventually(() => client.near.destroyed && upstream.near.destroyed);
 });
 
-test("a side that breaks takes the other with it", async () => {
+it("a side that breaks takes the other with it", async () => {
   for (const who of ["client", "upstream"] as const) {
     const both = await joined();
     both[who].far.socket.resetAndDestroy();
@@ -64,7 +64,7 @@ test("a side that breaks takes the other with it", async () => {
   }
 });
 
-test("what an upstream said before it went reaches a client that reads late", async () => {
+it("what an upstream said before it went reaches a client that reads late", async () => {
   const { client, upstream } = await joined();
   client.far.socket.pause();
   const all = Buffer.alloc(300_000, "x");
@@ -74,7 +74,7 @@ test("what an upstream said before it went reaches a client that reads late", as
   expect(await client.far.closed()).toHaveLength("<u>".length + all.length);
 });
 
-test("a side that does not read holds the other back", async () => {
+it("a side that does not read holds the other back", async () => {
   const { client, upstream } = await joined();
   upstream.far.socket.pause();
   let written = 0;
@@ -92,14 +92,14 @@ test("a side that does not read holds the other back", async () => {
   expect(upstream.near.writableLength).toBeLessThan(1_000_000);
 });
 
-test("is closed when nothing has moved for idleMs, not before", async () => {
+it("is closed when nothing has moved for idleMs, not before", async () => {
   const { client, upstream } = await joined(120);
   const began = performance.now();
   await eventually(() => client.near.destroyed && upstream.near.destroyed);
   expect(performance.now() - began).toBeGreaterThan(100);
 });
 
-test("traffic in one direction keeps both sides", async () => {
+it("traffic in one direction keeps both sides", async () => {
   // Many times the pause between two bytes: a busy machine makes each longer.
   const { client, upstream } = await joined(700);
   for (let i = 0; i < 10; i++) {
@@ -110,7 +110,7 @@ test("traffic in one direction keeps both sides", async () => {
   await eventually(() => client.near.destroyed && upstream.near.destroyed);
 });
 
-test("every silence counts, not the first alone, on streams that count no bytes too", async () => {
+it("every silence counts, not the first alone, on streams that count no bytes too", async () => {
   const side = () => new Duplex({ read() {}, write: (_chunk, _encoding, done) => done() });
   const [client, upstream] = [side(), side()];
   joinTunnel(client, Buffer.alloc(0), { socket: upstream, head: Buffer.alloc(0), idleMs: 1 }, { received: null, sent: null });

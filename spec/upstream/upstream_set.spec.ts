@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
 import { balancer } from "../../lib/upstream/balance.ts";
 import { UpstreamSet, type Member } from "../../lib/upstream/upstream_set.ts";
@@ -36,16 +36,16 @@ function bench(text: string) {
 }
 
 describe("who gets requests", () => {
-  test("all that are well", () => {
+  it("all that are well", () => {
     expect(bench("a b c").picks(6)).toBe("abcabc");
   });
 
-  test("none with weight 0; nobody where all have it", () => {
+  it("none with weight 0; nobody where all have it", () => {
     expect(bench("a b:0 c").picks(4)).toBe("acac");
     expect(bench("a:0 b:0").picks(2)).toBe("--");
   });
 
-  test("not one that is out, until it is back", () => {
+  it("not one that is out, until it is back", () => {
     const { picks, peers, clock } = bench("a b c");
     peers[1]!.health.failed("broken");
     expect(picks(4)).toBe("acac");
@@ -53,7 +53,7 @@ describe("who gets requests", () => {
     expect([...picks(3)].sort().join("")).toBe("abc");
   });
 
-  test("not one that its checks find unhealthy; nobody where all are", () => {
+  it("not one that its checks find unhealthy; nobody where all are", () => {
     const { picks, peers } = bench("a b");
     peers[0]!.health.checked("status 500");
     expect(picks(2)).toBe("bb");
@@ -63,14 +63,14 @@ describe("who gets requests", () => {
     expect(picks(1)).toBe("b");
   });
 
-  test("by new weights from a reload on, whatever turns the old ones had left", () => {
+  it("by new weights from a reload on, whatever turns the old ones had left", () => {
     const { picks, adopt, picker } = bench("a:100 b");
     picks(60);
     adopt("a b");
     expect(Array.from({ length: 4 }, () => picker.pick(madeUpExchange(), [])!.id).join("")).toBe("abab");
   });
 
-  test("not one that was tried", () => {
+  it("not one that was tried", () => {
     const { picks, peers } = bench("a b");
     expect(picks(2, [peers[0]!])).toBe("bb");
     expect(picks(1, peers)).toBe("-");
@@ -78,21 +78,21 @@ describe("who gets requests", () => {
 });
 
 describe("the last usable one", () => {
-  test("is never ejected", () => {
+  it("is never ejected", () => {
     const { picks, peers } = bench("a b c:0");
     peers[0]!.health.failed("broken");
     for (let i = 0; i < 5; i++) peers[1]!.health.failed("broken");
     expect(picks(2)).toBe("bb");
   });
 
-  test("found unhealthy, leaves the field to those that were ejected", () => {
+  it("found unhealthy, leaves the field to those that were ejected", () => {
     const { picks, peers } = bench("a b");
     peers[0]!.health.failed("broken");
     peers[1]!.health.checked("status 500");
     expect(picks(2)).toBe("aa");
   });
 
-  test("is not the one that a reload took away", () => {
+  it("is not the one that a reload took away", () => {
     const { peers, adopt } = bench("a b");
     adopt("a");
     peers[0]!.health.failed("broken");
@@ -101,7 +101,7 @@ describe("the last usable one", () => {
 });
 
 describe("a reload", () => {
-  test("keeps an upstream with what is known of it", () => {
+  it("keeps an upstream with what is known of it", () => {
     const { peers, adopt } = bench("a b");
     peers[0]!.health.failed("broken");
     const { peers: next, picker } = adopt("a b c");
@@ -109,19 +109,19 @@ describe("a reload", () => {
     expect(picker.pick(madeUpExchange(), [])!.id).not.toBe("a");
   });
 
-  test("changes weights for requests under way too", () => {
+  it("changes weights for requests under way too", () => {
     const { picks, adopt } = bench("a b");
     adopt("a:0 b");
     expect(picks(2)).toBe("bb");
   });
 
-  test("with other connections under the same id it is another upstream", () => {
+  it("with other connections under the same id it is another upstream", () => {
     const { fleet, peers } = bench("a");
     expect(fleet.peer("a", peers[0]!.pool)).toBe(peers[0]);
     expect(fleet.peer("a", madeUpPool())).not.toBe(peers[0]);
   });
 
-  test("that has new connections made to the same place keeps what is known of it, an ejection with its end; another place is unknown", () => {
+  it("that has new connections made to the same place keeps what is known of it, an ejection with its end; another place is unknown", () => {
     const { fleet, peers, adopt, clock } = bench("a b");
     peers[0]!.health.failed("broken");
     const next = fleet.peer("a", madeUpPool({ keepaliveIdleMs: 2 }));
@@ -136,7 +136,7 @@ describe("a reload", () => {
     expect(clock.pending).toBe(0);
   });
 
-  test("that takes an upstream away leaves no timer of it, nor does the end of the service", () => {
+  it("that takes an upstream away leaves no timer of it, nor does the end of the service", () => {
     const { peers, adopt, clock, fleet } = bench("a b c");
     peers[0]!.health.failed("broken");
     adopt("b c");
@@ -146,7 +146,7 @@ describe("a reload", () => {
     expect(clock.pending).toBe(0);
   });
 
-  test("keeps the circuit breaker as it stands, and drops it where none is asked for", () => {
+  it("keeps the circuit breaker as it stands, and drops it where none is asked for", () => {
     const { fleet } = bench("a");
     const breaker = fleet.breaker(BREAKER);
     fleet.adopt([], { breaker, settings: BREAKER });
@@ -159,7 +159,7 @@ describe("a reload", () => {
   });
 });
 
-test("the report says of each how it is, and whether it gets requests", () => {
+it("the report says of each how it is, and whether it gets requests", () => {
   const { fleet, peers } = bench("a b c:0");
   peers[0]!.health.failed("connect ECONNREFUSED");
   const at = { host: "127.0.0.1", port: 80, inFlight: 0 };
