@@ -98,8 +98,8 @@ class LookedUp implements Name {
   addresses: readonly Address[] = [];
   readonly #names: Names;
   readonly #listeners = new Set<() => void>();
-  readonly #awaiting: { readonly resolve: (addresses: readonly Address[]) => void; readonly reject: (error: Error) => void }[] = [];
-  #state: "stopped" | "waiting" | "looking" = "stopped";
+  /** The look-up under way. */
+  #looking: Promise<readonly Address[]> | null = null;
   #isRetained = false;
   /** In a row. */
   #failures = 0;
@@ -114,7 +114,7 @@ class LookedUp implements Name {
   }
 
   get isUnused(): boolean {
-    return this.#state === "stopped";
+    return !this.#isRetained && this.#looking === null;
   }
 
   onChange(listener: () => void): () => void {
@@ -125,60 +125,51 @@ class LookedUp implements Name {
   }
 
   known(): Promise<readonly Address[]> {
-    if (this.addresses.length > 0) return Promise.resolve(this.addresses);
-    return new Promise((resolve, reject) => {
-      this.#awaiting.push({ resolve, reject });
-      this.#timer?.cancel();
-      if (this.#state !== "looking") this.#look();
-    });
+    return this.addresses.length > 0 ? Promise.resolve(this.addresses) : this.#look();
   }
 
   start(): void {
+    if (!this.#isRetained) this.#look().catch(ignore);
     this.#isRetained = true;
-    if (this.#state === "stopped") this.#look();
   }
 
   stop(): void {
     this.#isRetained = false;
     this.#timer?.cancel();
-    if (this.#state === "waiting") this.#state = "stopped";
   }
 
   /** Sets the timer of the next look-up, counted from the end of the last one. */
   schedule(): void {
-    if (this.#state !== "waiting") return;
+    if (this.#looking !== null || !this.#isRetained) return;
     const { clock, ttlMs } = this.#names;
     // After a failure 1 s, 2 s, 4 s, …: a name that fails at the start is most often one whose service is starting too.
     const wait = this.#failures === 0 ? ttlMs : Math.min(FIRST_RETRY_MS * 2 ** (this.#failures - 1), ttlMs);
     this.#timer?.cancel();
-    this.#timer = clock.after(Math.max(0, this.#endedAt + wait * (1 - JITTER * this.#jitter) - clock.now()), () => this.#look());
+    this.#timer = clock.after(Math.max(0, this.#endedAt + wait * (1 - JITTER * this.#jitter) - clock.now()), () => void this.#look().catch(ignore));
   }
 
-  #look(): void {
-    this.#state = "looking";
-    this.#names.lookup(this.host).then(
-      (found) => (found.length > 0 ? this.#end(found, null) : this.#end(null, new Error("the answer is empty"))),
-      (error: Error) => this.#end(null, error),
-    );
+  #look(): Promise<readonly Address[]> {
+    this.#timer?.cancel();
+    return (this.#looking ??= this.#names.lookup(this.host).then(
+      (found) => this.#end(found, found.length > 0 ? null : new Error("the answer is empty")),
+      (error: Error) => this.#end([], error),
+    ));
   }
 
-  #end(found: readonly Address[] | null, error: Error | null): void {
+  #end(found: readonly Address[], error: Error | null): readonly Address[] {
     const { clock, random } = this.#names;
-    for (const { resolve, reject } of this.#awaiting.splice(0)) {
-      if (found !== null) resolve(found);
-      else reject(error!);
+    this.#looking = null;
+    if (!this.#isRetained) this.#names.forgetIfUnused(this);
+    else {
+      this.#report(error);
+      this.#failures = error === null ? 0 : this.#failures + 1;
+      this.#endedAt = clock.now();
+      this.#jitter = random();
+      this.schedule();
+      if (error === null) this.#update(found);
     }
-    if (!this.#isRetained) {
-      this.#state = "stopped";
-      return this.#names.forgetIfUnused(this);
-    }
-    this.#report(error);
-    this.#failures = error === null ? 0 : this.#failures + 1;
-    this.#endedAt = clock.now();
-    this.#jitter = random();
-    this.#state = "waiting";
-    this.schedule();
-    if (found !== null) this.#update(found);
+    if (error !== null) throw error;
+    return found;
   }
 
   #update(found: readonly Address[]): void {
@@ -208,3 +199,5 @@ function systemLookup(host: string): Promise<readonly Address[]> {
 const FIRST_RETRY_MS = 1000;
 /** Each look-up is up to a tenth early, so that names that were looked up together drift apart. */
 const JITTER = 0.1;
+
+function ignore(): void {}

@@ -39,20 +39,14 @@ function underLease(attempt: Try<Pool>): Promise<Reply> {
 /** The lease ends when the connection is free again. */
 function send(attempt: Try<Pool>): Promise<Reply> {
   return new Promise((resolve, reject) => {
-    const { exchange, to, options } = attempt;
-    let connection: Connection;
-    let head: RequestHead;
-    let text: string;
+    let request: Http1Request;
     try {
-      head = requestHead(exchange, to, options);
-      text = headText(exchange.method, exchange.upstreamPath + exchange.query, head.headers);
-      connection = to.pool.connection(exchange.upgrade === null ? "exchange" : "upgrade");
+      request = new Http1Request(attempt, resolve, reject);
     } catch (error) {
-      to.pool.release();
-      reject(new Fault("internal", "the request could not be written", error));
-      return;
+      attempt.to.pool.release();
+      return reject(new Fault("internal", "the request could not be written", error));
     }
-    new Http1Request(attempt, connection, head, text, resolve, reject).begin();
+    request.begin();
   });
 }
 
@@ -76,18 +70,13 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
   #body: ResponseBody | null = null;
   #trailers: readonly string[] = NO_TRAILERS;
 
-  constructor(
-    attempt: Try<Pool>,
-    connection: Connection,
-    head: RequestHead,
-    text: string,
-    resolve: (reply: Reply | Promise<Reply>) => void,
-    reject: (fault: Fault) => void,
-  ) {
+  /** Throws if the head cannot be written, or if Node cannot begin to connect. */
+  constructor(attempt: Try<Pool>, resolve: (reply: Reply | Promise<Reply>) => void, reject: (fault: Fault) => void) {
     super(attempt, resolve, reject);
-    this.#connection = connection;
-    this.#head = head;
-    this.#text = text;
+    const { exchange, to, options } = attempt;
+    this.#head = requestHead(exchange, to, options);
+    this.#text = headText(exchange.method, exchange.upstreamPath + exchange.query, this.#head.headers);
+    this.#connection = to.pool.connection(exchange.upgrade === null ? "exchange" : "upgrade");
   }
 
   begin(): void {

@@ -3,10 +3,10 @@
  */
 import type { Clock } from "../base/clock.ts";
 import { WriteBatch } from "../base/write_batch.ts";
+import { LentBody } from "../http/lent_body.ts";
 import type { Address } from "./addresses.ts";
 import { Connection } from "./connection.ts";
 import { ConnectionPool, type ConnectionPoolOptions } from "./connection_pool.ts";
-import { ReadBuffer } from "./read_buffer.ts";
 
 export interface PoolOptions extends ConnectionPoolOptions {
   readonly protocol: "http" | "https";
@@ -126,5 +126,30 @@ export class Pool extends ConnectionPool<true, PoolOptions> {
       if (at >= 0) idle.splice(at, 1);
     });
     return connection;
+  }
+}
+
+/** Twice what Node reads at a time: a response of 64 KiB and its head come in one read, and are then one write to the client. */
+const BUFFER_BYTES = 128 * 1024;
+/** Unused copies that are kept: 2 MiB. */
+const MOST_FREE = 16;
+
+/** The memory that responses over plain connections are read into, shared by all of them: a new buffer for each read is garbage to collect. */
+export class ReadBuffer {
+  #buffer: Buffer | null = null;
+  readonly #free: Buffer[] = [];
+
+  /** Made for the first connection. What is read into it has to be used or copied before the next read. */
+  get buffer(): Buffer {
+    return (this.#buffer ??= Buffer.allocUnsafeSlow(BUFFER_BYTES));
+  }
+
+  /** A complete body that lies in `buffer`, copied into memory that is used again when the body has been sent. */
+  lend(bytes: Buffer): LentBody {
+    const copy = this.#free.pop() ?? Buffer.allocUnsafeSlow(BUFFER_BYTES);
+    copy.set(bytes);
+    return new LentBody(copy.subarray(0, bytes.length), () => {
+      if (this.#free.length < MOST_FREE) this.#free.push(copy);
+    });
   }
 }
