@@ -42,8 +42,8 @@ function bench({ random = 0, ttlMs = 30_000 } = {}) {
   return { clock, names, asked, told, texts };
 }
 
-describe("a name", () => {
-  it("is looked up when it is retained, at once and once for all who use it", async () => {
+describe("a host name", () => {
+  it("is looked up once for all its users, as soon as it is retained", async () => {
     const { names, asked, texts } = bench();
     const name = names.name("a.example")!;
     expect(asked).toHaveLength(0);
@@ -57,7 +57,7 @@ describe("a name", () => {
     expect(texts(names.name("b.example")!.addresses)).toEqual([]);
   });
 
-  it.each(["192.0.2.1", "::1", "2001:db8::1"])("%s is none, and never looked up", (host) => {
+  it.each(["192.0.2.1", "::1", "2001:db8::1"])("that is the address %s is never looked up", (host) => {
     const { names, asked } = bench();
     expect(names.name(host)).toBeUndefined();
     names.retain([host]);
@@ -78,7 +78,7 @@ describe("a name", () => {
     expect(asked).toHaveLength(3);
   });
 
-  it("up to a tenth sooner, as chance has it", async () => {
+  it("is looked up again up to a tenth earlier than ttl_ms, at random", async () => {
     const { names, asked, clock } = bench({ random: 0.5 });
     names.retain(["a.example"]);
     await asked[0]!.answer("192.0.2.1");
@@ -88,7 +88,7 @@ describe("a name", () => {
     expect(asked).toHaveLength(2);
   });
 
-  it("another ttl_ms holds for the present answer too", async () => {
+  it("is looked up by a changed ttl_ms, counted from the last answer", async () => {
     const { names, asked, clock } = bench();
     names.retain(["a.example"]);
     await asked[0]!.answer("192.0.2.1");
@@ -106,7 +106,7 @@ describe("a name", () => {
     expect(asked).toHaveLength(3);
   });
 
-  it("that is not retained any more keeps its addresses and is not looked up", async () => {
+  it("keeps its addresses and is not looked up when it is not retained any more", async () => {
     const { names, asked, clock } = bench();
     const name = names.name("a.example")!;
     names.retain(["a.example"]);
@@ -120,7 +120,7 @@ describe("a name", () => {
   });
 });
 
-it("unless told otherwise it is the system that is asked", async () => {
+it("asks the system by default", async () => {
   const names = new Names({ clock: manualClock(), log: madeUpTools().log });
   onTestFinished(() => names.close());
   const name = names.name("localhost")!;
@@ -130,7 +130,7 @@ it("unless told otherwise it is the system that is asked", async () => {
 });
 
 describe("a look-up that hangs", () => {
-  it("is not joined by another, however long it takes", async () => {
+  it("is not repeated, however long it takes", async () => {
     const { names, asked, clock } = bench();
     names.retain(["a.example"]);
     clock.advance(3_600_000);
@@ -158,7 +158,7 @@ describe("a look-up that hangs", () => {
 });
 
 describe("a look-up that fails", () => {
-  it("keeps the last answer, and is told once until it works again", async () => {
+  it("keeps the last answer, and is logged once until a look-up succeeds", async () => {
     const { names, asked, clock, told } = bench();
     const name = names.name("a.example")!;
     names.retain(["a.example"]);
@@ -180,7 +180,7 @@ describe("a look-up that fails", () => {
     expect(told()).toHaveLength(3);
   });
 
-  it("an answer without addresses is one", async () => {
+  it("is one without addresses, too", async () => {
     const { names, asked, told } = bench();
     names.retain(["a.example"]);
     await asked[0]!.answer();
@@ -203,7 +203,7 @@ describe("a look-up that fails", () => {
 });
 
 describe("a change", () => {
-  it("is told to who listens; another order is none", async () => {
+  it("is reported to listeners, unless only the order has changed", async () => {
     const { names, again, named } = madeUpNames(["192.0.2.1", "192.0.2.2"]);
     const name = await named("a.example");
     const before = name.addresses;
@@ -224,8 +224,8 @@ describe("a change", () => {
   });
 });
 
-describe("whoever cannot wait for the first answer", () => {
-  it("shares the look-up under way, and gets what it gives", async () => {
+describe("known()", () => {
+  it("shares the look-up under way and its answer", async () => {
     const { names, asked } = madeUpNames(["192.0.2.1"]);
     names.retain(["a.example"]);
     const name = names.name("a.example")!;
@@ -235,7 +235,7 @@ describe("whoever cannot wait for the first answer", () => {
     expect(asked).toEqual(["a.example"]);
   });
 
-  it("has one made at once after a failure, each time, and the rhythm goes on", async () => {
+  it("looks the name up at once after a failure, and the next look-up comes as if it had not", async () => {
     const made = madeUpNames(new Error("ENOTFOUND"));
     const name = await made.named("a.example");
     for (let i = 0; i < 2; i++) await expect(name.known()).rejects.toThrow("ENOTFOUND");
@@ -245,7 +245,7 @@ describe("whoever cannot wait for the first answer", () => {
     expect(name.addresses).toEqual([addressOf("192.0.2.1")]);
   });
 
-  it("gets one also from a name that nobody keeps fresh", async () => {
+  it("looks a name up that is not retained", async () => {
     const { names, asked } = madeUpNames(["192.0.2.1"]);
     expect(await names.name("a.example")!.known()).toEqual([addressOf("192.0.2.1")]);
     expect(asked).toEqual(["a.example"]);

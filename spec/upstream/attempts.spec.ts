@@ -55,14 +55,14 @@ function bench(peers: readonly Peer[], parts: Partial<Omit<AttemptsOptions, "ret
 }
 
 describe("a request that is tried once", () => {
-  it("is answered with 503 upstream_unavailable when there is nobody to ask", async () => {
+  it("is answered with 503 upstream_unavailable if no upstream can be used", async () => {
     const exchange = madeUpExchange();
     const reply = await bench([]).handler(exchange);
     expect(problemOf(reply)).toMatchObject({ status: 503, code: "upstream_unavailable" });
     expect(exchange.call.notes).toMatchObject({ upstream: null, attempts: 0 });
   });
 
-  it("whose try fails gets its problem: the client reads what to do, the log why", async () => {
+  it("that fails is answered with its problem: the client reads what to do, the log why", async () => {
     const exchange = madeUpExchange();
     const reply = await bench([madeUpPeer("u-1", madeUpPool({ port: await closedPort() }))]).handler(exchange);
     expect(problemOf(reply)).toMatchObject({ code: "upstream_connect_failed", status: 502 });
@@ -71,7 +71,7 @@ describe("a request that is tried once", () => {
     expect(exchange.call.notes.fault).toContain("ECONNREFUSED");
   });
 
-  it("whose try fails by a fault of the gateway's own gets 500, which plugins around it see as a reply", async () => {
+  it("that fails by a fault of the gateway is answered with 500, which the plugins around it see as a reply", async () => {
     const exchange = madeUpExchange();
     const reply = await bench([peer("a", async () => Promise.reject(new TypeError("a bug")))]).handler(exchange);
     expect(problemOf(reply)).toMatchObject({ status: 500, code: "internal" });
@@ -86,13 +86,13 @@ describe("a request that is tried once", () => {
     ["upstream_saturated", []],
     ["bad_request", []],
     ["request_timeout", []],
-  ])("that ends with %s tells the upstream's health: %j", async (code, told) => {
+  ])("that ends with %s reports to the upstream's health: %j", async (code, told) => {
     const a = peer("a", fails(code));
     await bench([a]).handler(madeUpExchange());
     expect(a.failures).toEqual(told);
   });
 
-  it("whose client goes away says nothing of the upstream", async () => {
+  it("whose client disconnects says nothing of the upstream", async () => {
     const a = peer("a", async ({ call }) => {
       call.abort();
       throw new Fault("upstream_reset", "the client went away");
@@ -101,7 +101,7 @@ describe("a request that is tried once", () => {
     expect(a.failures).toEqual([]);
   });
 
-  it("has total_ms from its beginning", async () => {
+  it("has to be over total_ms after its beginning", async () => {
     let given = -1;
     const { handler, clock } = bench([peer("a", async (_exchange, endsAt) => ((given = endsAt), gives(200)(_exchange, endsAt)))], { totalMs: 500 });
     clock.advance(20);
@@ -111,14 +111,14 @@ describe("a request that is tried once", () => {
 });
 
 describe("retries", () => {
-  it.each<ErrorCode>(["upstream_connect_failed", "upstream_saturated", "upstream_reset", "upstream_timeout"])("another upstream is asked after %s", async (code) => {
+  it.each<ErrorCode>(["upstream_connect_failed", "upstream_saturated", "upstream_reset", "upstream_timeout"])("go to another upstream after %s", async (code) => {
     const [a, b] = [peer("a", fails(code)), peer("b", gives(200))];
     const exchange = madeUpExchange();
     expect((await bench([a, b], { retries: {} }).handler(exchange)).status).toBe(200);
     expect(exchange.call.notes).toMatchObject({ upstream: "b", attempts: 2, code: null });
   });
 
-  it("no upstream is asked twice, and none beyond `attempts`", async () => {
+  it("go to no upstream twice, and are no more than `attempts`", async () => {
     const all = ["a", "b", "c", "d"].map((id) => peer(id, fails("upstream_reset")));
     expect((await bench(all, { retries: {} }).handler(madeUpExchange())).status).toBe(502);
     expect(all.map(({ asked }) => asked)).toEqual([1, 1, 1, 0]);
@@ -143,7 +143,7 @@ describe("retries", () => {
     expect(b.asked === 1).toBe(again);
   });
 
-  it("a connection that took too long is no timeout: nothing was sent", async () => {
+  it("treat a connection that took too long as `connect`, not as `timeout`: nothing was sent", async () => {
     const slow = () => peer("a", async () => Promise.reject(new Unsent("upstream_timeout", "no connection")));
     const [b, c] = [peer("b", gives(200)), peer("b", gives(200))];
     await bench([slow(), b], { retries: { on: new Set(["connect"]) } }).handler(madeUpExchange({ method: "POST" }));
@@ -151,13 +151,13 @@ describe("retries", () => {
     expect([b.asked, c.asked]).toEqual([1, 0]);
   });
 
-  it("only what `on` names is tried again", async () => {
+  it("follow only the failures that `on` names", async () => {
     const [a, b] = [peer("a", fails("upstream_reset")), peer("b", gives(200))];
     expect((await bench([a, b], { retries: { on: new Set(["connect"]) } }).handler(madeUpExchange())).status).toBe(502);
     expect(b.asked).toBe(0);
   });
 
-  it("a listed status is tried again for idempotent methods, and passed on when nobody is left", async () => {
+  it("follow a listed status of an idempotent request, which is passed on if no upstream is left", async () => {
     const retries = { statuses: new Set([503]) };
     const answers = async (method: string, ...statuses: number[]) =>
       (await bench(statuses.map((status, i) => peer(`p${i}`, gives(status))), { retries }).handler(madeUpExchange({ method }))).status;
@@ -167,21 +167,21 @@ describe("retries", () => {
     expect(await answers("GET", 503, 503)).toBe(503);
   });
 
-  it("an answer that is not passed on is freed", async () => {
+  it("free a response that is not passed on", async () => {
     const body = Readable.from([Buffer.from("x")]);
     const a = peer("a", async () => ({ status: 503, headers: [], body }));
     await bench([a, peer("b", gives(200))], { retries: { statuses: new Set([503]) } }).handler(madeUpExchange());
     expect(body.destroyed).toBe(true);
   });
 
-  it("the budget ends them", async () => {
+  it("end with the budget", async () => {
     const { handler } = bench([peer("a", fails("upstream_reset")), peer("b", gives(200))], { retries: { budgetRatio: 0 } });
     const statuses = [];
     for (let i = 0; i < 12; i++) statuses.push((await handler(madeUpExchange())).status);
     expect(statuses).toEqual([...Array<number>(10).fill(200), 502, 502]);
   });
 
-  it("a client that went away is not tried for", async () => {
+  it("end when the client has disconnected", async () => {
     const b = peer("b", gives(200));
     const a = peer("a", async ({ call }) => {
       call.abort();
@@ -191,7 +191,7 @@ describe("retries", () => {
     expect(b.asked).toBe(0);
   });
 
-  it.each([100, 98])("not beyond total_ms, nor in the last moment of it: after %i ms of 100", async (ms) => {
+  it.each([100, 98])("end with total_ms, and in its last milliseconds: after %i ms of 100", async (ms) => {
     const b = peer("b", gives(200));
     const { handler, clock } = bench([peer("a", async () => (clock.advance(ms), Promise.reject(new Fault("upstream_reset", "")))), b], { totalMs: 100, retries: {} });
     expect((await handler(madeUpExchange())).status).toBe(502);
@@ -204,7 +204,7 @@ describe("retries", () => {
     return text;
   };
 
-  it("a body is sent again from its beginning, however far the first try had come", async () => {
+  it("send a body again from its beginning, however far the first try had come", async () => {
     const source = new Readable({ read() {} });
     source.push("one ");
     const a = peer("a", async ({ body }) => {
@@ -224,7 +224,7 @@ describe("retries", () => {
     expect(memory.used).toBe(0);
   });
 
-  it("a body that is too long for it is not sent again", async () => {
+  it("do not send a body again that is longer than max_replay_bytes", async () => {
     const reads = () =>
       peer("a", async ({ body }) => {
         await read(body);
@@ -249,7 +249,7 @@ describe("a circuit breaker", () => {
     return { a, breaker, handler: bench([a], { breaker }).handler };
   }
 
-  it("that is open answers 503 circuit_open with Retry-After, and asks nobody", async () => {
+  it("that is open answers 503 circuit_open with Retry-After, and asks no upstream", async () => {
     const { a, handler } = broken(500, 500);
     for (let i = 0; i < 2; i++) expect((await handler(madeUpExchange())).status).toBe(500);
     const reply = await handler(madeUpExchange());
@@ -258,13 +258,13 @@ describe("a circuit breaker", () => {
     expect(a.asked).toBe(2);
   });
 
-  it("counts answers of 5xx and missing ones, not those of 4xx", async () => {
+  it("counts 5xx and missing responses, not 4xx", async () => {
     const { handler, breaker } = broken(404, 499, 404, 404);
     for (let i = 0; i < 4; i++) await handler(madeUpExchange());
     expect(breaker.report.state).toBe("closed");
   });
 
-  it("does not count what the client or the gateway spoilt, nor that there was nobody to ask", async () => {
+  it("does not count failures of the client or the gateway, nor a lack of usable upstreams", async () => {
     const clock = manualClock();
     const breaker = new Breaker({ clock, log: silentLog, service: "s" }, { errorRatio: 0.1, minRequests: 1, windowMs: 1000, openMs: 1000, probes: 1 });
     await bench([peer("a", fails("request_timeout"))], { breaker }).handler(madeUpExchange());

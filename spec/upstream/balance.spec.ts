@@ -22,7 +22,7 @@ describe.each(["round_robin", "weighted"] as const)("%s", (name) => {
     expect(order).not.toContain("aaaaa");
   });
 
-  it("goes on where it stood when others come and go", () => {
+  it("continues where it stood when other upstreams come and go", () => {
     const [a, b, c] = candidates("a b c");
     expect(picks(strategy, [a!, b!, c!], 2)).toBe("ab");
     expect(picks(strategy, [b!, c!], 5)).toBe("ccbcb");
@@ -42,29 +42,29 @@ describe("least_connections", () => {
   const strategy = balancer("least_connections");
   const busy = (text: string, ...loads: number[]) => candidates(text).map((each, i) => ({ ...each, load: loads[i]! }));
 
-  it("takes whoever has least to do", () => {
+  it("takes the upstream with the least load", () => {
     expect(strategy.pick(busy("a b c", 3, 1, 2), caller(1))!.id).toBe("b");
   });
 
-  it("measures it by weight", () => {
+  it("compares loads by weight", () => {
     expect(strategy.pick(busy("a:4 b", 3, 1), caller(1))!.id).toBe("a");
     expect(strategy.pick(busy("a:4 b", 5, 1), caller(1))!.id).toBe("b");
   });
 
-  it("those who are level take turns", () => {
+  it("takes upstreams with equal load in turn", () => {
     expect(picks(strategy, busy("a b c", 1, 2, 1), 4)).toBe("acac");
   });
 });
 
 describe("random_two_choices", () => {
-  it("takes the less busy of two, so the busiest of all gets nothing", () => {
+  it("takes the less loaded of two, so that the most loaded of all gets nothing", () => {
     const all = candidates("a b c d").map((each, i) => ({ ...each, load: i === 2 ? 9 : 1 }));
     const order = picks(balancer("random_two_choices", random(1).next), all, 500);
     expect(order).not.toContain("c");
     expect(new Set(order).size).toBe(3);
   });
 
-  it("keeps loads close together where plain chance would not", () => {
+  it("keeps loads closer together than random choice", () => {
     const spread = (strategy: ReturnType<typeof balancer>) => {
       const all = candidates("a b c d e f g h");
       for (let i = 0; i < 8000; i++) strategy.pick(all, caller(i))!.load++;
@@ -82,11 +82,11 @@ describe("ip_hash", () => {
   const all = candidates(Array.from({ length: N }, (_each, i) => `10.0.0.${i}:8080`).map((id) => id.replace(":", "_")).join(" "));
   const homes = (among: readonly MadeUpCandidate[]) => Array.from({ length: callers }, (_each, i) => strategy.pick(among, caller(i))!.id);
 
-  it("the same caller gets the same upstream, whatever the order of the configuration", () => {
+  it("gives the same client the same upstream, whatever the order of the configuration", () => {
     expect(homes([...all].reverse())).toEqual(homes(all));
   });
 
-  it("removing one of N moves its callers only: at most 1.5/N of all", () => {
+  it("moves only the clients of an upstream that is removed: at most 1.5/N of all", () => {
     const before = homes(all);
     for (const gone of all) {
       const after = homes(all.filter((each) => each !== gone));
@@ -96,7 +96,7 @@ describe("ip_hash", () => {
     }
   });
 
-  it("adding one takes its share from all alike", () => {
+  it("takes the share of a new upstream evenly from the others", () => {
     const before = homes(all.slice(1));
     const after = homes(all);
     expect(after.every((home, i) => home === before[i] || home === all[0]!.id)).toBe(true);
@@ -106,17 +106,17 @@ describe("ip_hash", () => {
     ["IPv4 and its IPv6-mapped form", "192.0.2.7", "::ffff:192.0.2.7", true],
     ["two addresses of one IPv6 /64", "2001:db8:1:2::1", "2001:db8:1:2:ffff::9", true],
     ["two spellings of one address", "2001:db8::1", "2001:0DB8:0:0:0:0:0:1", true],
-  ])("%s are one caller", (_title, one, other) => {
+  ])("treats %s as one client", (_title, one, other) => {
     const home = (clientAddress: string) => strategy.pick(all, madeUpExchange({ clientAddress }))!.id;
     expect(home(other)).toBe(home(one));
   });
 
-  it("two IPv6 networks are two callers", () => {
+  it("treats two IPv6 networks as two clients", () => {
     const spread = new Set(Array.from({ length: 50 }, (_each, i) => strategy.pick(all, madeUpExchange({ clientAddress: `2001:db8:0:${i}::1` }))!.id));
     expect(spread.size).toBeGreaterThan(5);
   });
 
-  it("what is no address is a caller too", () => {
+  it("accepts a client that is no address", () => {
     expect(strategy.pick(all, madeUpExchange({ clientAddress: "" }))).not.toBeNull();
   });
 });

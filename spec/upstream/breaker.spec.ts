@@ -19,7 +19,7 @@ function bench(parts: Partial<BreakerSettings> = {}) {
   return { clock, breaker, settings, requests, lines };
 }
 
-describe("closed", () => {
+describe("a closed circuit breaker", () => {
   it.each([
     ["---", "closed"],
     ["----", "open"],
@@ -28,13 +28,13 @@ describe("closed", () => {
     ["--???", "closed"],
     ["+++++----", "closed"],
     ["+++++-----", "open"],
-  ])("%s leaves it %s", (verdicts, state) => {
+  ])("is, after %s, %s", (verdicts, state) => {
     const { breaker, requests } = bench();
     requests(verdicts);
     expect(breaker.report.state).toBe(state);
   });
 
-  it("what is older than the window counts no more", () => {
+  it("ignores what is older than the window", () => {
     const { breaker, requests, clock } = bench();
     requests("---");
     clock.advance(1000);
@@ -43,8 +43,8 @@ describe("closed", () => {
   });
 });
 
-describe("open", () => {
-  it("refuses everything for open_ms, and says how long that is", () => {
+describe("an open circuit breaker", () => {
+  it("refuses all requests for open_ms, and says how long that is", () => {
     const { breaker, requests, clock } = bench();
     requests("----");
     expect(breaker.retryAfterMs).toBe(500);
@@ -57,7 +57,7 @@ describe("open", () => {
     expect(breaker.report.state).toBe("closed");
   });
 
-  it("requests that were let through before say nothing any more", () => {
+  it("ignores the results of requests that were admitted before", () => {
     const { breaker, requests, clock } = bench();
     const late = breaker.admit();
     requests("----");
@@ -70,7 +70,7 @@ describe("open", () => {
   });
 });
 
-describe("half-open", () => {
+describe("a half-open circuit breaker", () => {
   const halfOpen = (parts: Partial<BreakerSettings> = {}) => {
     const made = bench(parts);
     made.requests("----");
@@ -78,7 +78,7 @@ describe("half-open", () => {
     return made;
   };
 
-  it("lets no more than `probes` through at a time, and all of them have to pass", () => {
+  it("admits no more than `probes` at a time, all of which have to pass", () => {
     const { breaker } = halfOpen({ probes: 2 });
     const [one, two] = [breaker.admit(), breaker.admit()];
     expect(breaker.admit()).toBe(-1);
@@ -89,7 +89,7 @@ describe("half-open", () => {
     expect(breaker.report.state).toBe("closed");
   });
 
-  it("a probe that fails opens it again, for open_ms", () => {
+  it("opens again for open_ms when a probe fails", () => {
     const { breaker, requests, clock } = halfOpen();
     expect(requests("-+")).toBe("-x");
     clock.advance(499);
@@ -99,13 +99,13 @@ describe("half-open", () => {
     expect(breaker.report.state).toBe("closed");
   });
 
-  it("a probe whose client went away is let through once more", () => {
+  it("admits another probe for one whose client has disconnected", () => {
     const { breaker, requests } = halfOpen();
     expect(requests("??+")).toBe("??+");
     expect(breaker.report.state).toBe("closed");
   });
 
-  it("a probe that says nothing for open_ms does not keep the others waiting", () => {
+  it("admits another probe when one has taken open_ms", () => {
     const { breaker, requests, clock } = halfOpen();
     const hung = breaker.admit();
     clock.advance(499);
@@ -118,7 +118,7 @@ describe("half-open", () => {
     expect(breaker.report.state).toBe("closed");
   });
 
-  it("closes when a reload asks for no more probes than have passed", () => {
+  it("closes when a reload requires no more probes than have passed", () => {
     const { breaker, settings, requests } = halfOpen({ probes: 3 });
     requests("++");
     breaker.configure({ ...settings, probes: 2 });
@@ -126,7 +126,7 @@ describe("half-open", () => {
     expect(requests("+")).toBe("+");
   });
 
-  it("closed again, it counts from the beginning", () => {
+  it("counts from the beginning when it is closed again", () => {
     const { breaker, requests } = halfOpen();
     requests("+---");
     expect(breaker.report.state).toBe("closed");
@@ -135,7 +135,7 @@ describe("half-open", () => {
   });
 });
 
-it("each change is logged once, with its reason, and dated", () => {
+it("logs each change once, with its reason and time", () => {
   const { breaker, requests, clock, lines } = bench();
   clock.advance(1000);
   requests("+------");
@@ -148,14 +148,14 @@ it("each change is logged once, with its reason, and dated", () => {
   ]);
 });
 
-it("new settings leave its state", () => {
+it("keeps its state under new settings", () => {
   const { breaker, requests, settings } = bench();
   requests("----");
   breaker.configure({ ...settings, windowMs: 9000, minRequests: 1 });
   expect(requests("+")).toBe("x");
 });
 
-it("when fewer probes are asked for than have passed already, it closes", () => {
+it("closes when fewer probes are required than have passed", () => {
   const { breaker, requests, settings, clock } = bench({ probes: 5 });
   requests("----");
   clock.advance(500);

@@ -45,7 +45,7 @@ describe("connections", () => {
     expect(upstream.connections).toBe(2);
   });
 
-  it("are closed when bytes have come, though nobody has read them yet", async () => {
+  it("are closed when unread bytes have come", async () => {
     const { upstream, pool } = await withBackend();
     // As over TLS: what has come waits in the socket while it is paused.
     const connection = pool.connection("upgrade");
@@ -57,7 +57,7 @@ describe("connections", () => {
     expect(connection.socket.destroyed).toBe(true);
   });
 
-  it("that the upstream has ended are not used again", async () => {
+  it("are not used again after the upstream has ended them", async () => {
     const { upstream, ask, pool } = await withBackend();
     await ask();
     [...upstream.sockets][0]!.end();
@@ -71,13 +71,13 @@ describe("connections", () => {
     ["Keep-Alive: timeout=0", 0],
     ["Keep-Alive: timeout=1", 0],
     ["Keep-Alive: timeout=60", 1],
-  ])("behind %j: %d are kept", async (line, kept) => {
+  ])("after a response with %j: %d are kept", async (line, kept) => {
     const { ask, pool } = await withBackend(`HTTP/1.1 200 OK\r\n${line}\r\nContent-Length: 2\r\n\r\nok`);
     await ask();
     expect(pool.open).toBe(kept);
   });
 
-  it("are closed when nobody has used them for keepalive_idle_ms, or for as long as the upstream says", async () => {
+  it("are closed after keepalive_idle_ms without use, or after the time that the upstream states", async () => {
     for (const [answer, keepaliveIdleMs] of [["", 40], ["Keep-Alive: timeout=2\r\n", 0]] as const) {
       const { ask, pool, upstream } = await withBackend(`HTTP/1.1 200 OK\r\n${answer}Content-Length: 2\r\n\r\nok`, { keepaliveIdleMs });
       await ask();
@@ -86,7 +86,7 @@ describe("connections", () => {
     }
   });
 
-  it("the upstream may ask for them to be kept longer than timers can run", async () => {
+  it("are kept if the upstream states a time longer than timers can run", async () => {
     const warnings: string[] = [];
     const warned = (warning: Error) => warnings.push(warning.message);
     process.on("warning", warned);
@@ -98,7 +98,7 @@ describe("connections", () => {
     expect(pool.open).toBe(1);
   });
 
-  it("listeners do not pile up on one that is used many times", async () => {
+  it("do not collect listeners when they are used many times", async () => {
     const { ask, pool } = await withBackend();
     await ask();
     const connection = pool.connection();
@@ -110,7 +110,7 @@ describe("connections", () => {
     expect(count()).toBe(before);
   });
 
-  it("that have become tunnels hold their lease to their end, and are closed with the pool", async () => {
+  it("hold their lease to their end as tunnels, and are closed with the pool", async () => {
     const { upstream, pool } = await withBackend("HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n");
     const options = { clock: manualClock(), client: "wire", connectMs: 5000, responseMs: 5000, idleMs: 5000, tryMs: 0, preserveHost: false, viaName: "gw" } as const;
     const reply = await madeUpPeer("u", pool).forward(madeUpExchange({ upgrade: "websocket" }), options, 0);
@@ -132,7 +132,7 @@ describe("connections", () => {
     await eventually(() => upstream.sockets.size === 0);
   });
 
-  it("dropIdle closes those that are not in use, and no others", async () => {
+  it("are closed by dropIdle unless they are in use", async () => {
     const { upstream, ask, pool } = await withBackend();
     await Promise.all([ask(), ask()]);
     const used = pool.connection();
@@ -144,7 +144,7 @@ describe("connections", () => {
     expect(upstream.connections).toBe(2);
   });
 
-  it("of a retired pool are closed when they come back", async () => {
+  it("are closed when they come back to a retired pool", async () => {
     const { upstream, ask, pool } = await withBackend();
     await ask();
     pool.retire();
@@ -154,7 +154,7 @@ describe("connections", () => {
     await eventually(() => upstream.sockets.size === 0);
   });
 
-  it("destroy closes those in use too", async () => {
+  it("are closed by destroy, also in use", async () => {
     const { pool, upstream } = await withBackend("HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\npart");
     const reply = await asking(pool)();
     const broken = new Promise((resolve) => (reply.body as NodeJS.ReadableStream).on("error", resolve).resume());

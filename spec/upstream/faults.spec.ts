@@ -8,7 +8,7 @@ it.each([
   "ERR_SSL_SSLV3_ALERT_UNSUPPORTED_CERTIFICATE",
   "ERR_SSL_SSL/TLS_ALERT_UNSUPPORTED_CERTIFICATE",
   "ERR_SSL_SSL/TLS_ALERT_HANDSHAKE_FAILURE",
-])("takes %s for a connection that did not come about, also when it comes after the handshake", (code) => {
+])("treats %s as a failure to connect, also after the handshake", (code) => {
   expect(faultCode(Object.assign(new Error("alert"), { code }), false)).toBe("upstream_connect_failed");
 });
 
@@ -16,6 +16,6 @@ it.each([
   ["ERR_SSL_SSL/TLS_ALERT_BAD_RECORD_MAC", "upstream_reset"],
   ["ERR_SSL_TLSV1_ALERT_INTERNAL_ERROR", "upstream_reset"],
   ["ECONNRESET", "upstream_reset"],
-])("takes %s on a connection that stands for %s", (code, expected) => {
+])("treats %s after the handshake as %s", (code, expected) => {
   expect(faultCode(Object.assign(new Error("broken"), { code }), false)).toBe(expected);
 });

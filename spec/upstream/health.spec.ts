@@ -41,14 +41,14 @@ describe("active checks", () => {
     ["---+", "unhealthy"],
     ["---+-+-+", "unhealthy"],
     ["---++", "healthy"],
-  ])("after %j it is %s", (verdicts, state) => {
+  ])("lead, after %j, to %s", (verdicts, state) => {
     const { health } = bench({ active });
     run(health, verdicts);
     expect(health.report.state).toBe(state);
     expect(health.usable).toBe(state !== "unhealthy");
   });
 
-  it("a change is logged once, with its reason, and dated", () => {
+  it("log a change once, with its reason and time", () => {
     const { health, said, clock } = bench({ active });
     clock.advance(5000);
     run(health, "-----++++");
@@ -56,7 +56,7 @@ describe("active checks", () => {
     expect(health.report).toEqual({ state: "healthy", since: Date.UTC(2026, 0, 1) + 5000, reason: null, until: null });
   });
 
-  it("switched off, what they found counts no more", () => {
+  it("do not count any more when they are switched off", () => {
     const { health, configure } = bench({ active });
     run(health, "---");
     configure({});
@@ -68,7 +68,7 @@ describe("active checks", () => {
 });
 
 describe("passive checks", () => {
-  it("so many failures within the window put it out, for eject_ms", () => {
+  it("eject it for eject_ms after max_failures within the window", () => {
     const { health, fail, clock, said } = bench();
     fail(2);
     expect(health.usable).toBe(true);
@@ -83,7 +83,7 @@ describe("passive checks", () => {
     expect(said()).toEqual(["warn upstream ejected: it fails requests (connect ECONNREFUSED)", "info upstream back: its ejection is over"]);
   });
 
-  it("failures that are further apart do not", () => {
+  it("do not eject it for failures that are further apart", () => {
     const { health, fail, clock } = bench();
     for (let i = 0; i < 10; i++) {
       fail(1);
@@ -92,7 +92,7 @@ describe("passive checks", () => {
     expect(health.usable).toBe(true);
   });
 
-  it("it doubles while it repeats, to ten times, and starts anew after a good while", () => {
+  it("eject it for twice as long each time, up to ten times, and for eject_ms again after a quiet time", () => {
     const { health, fail, clock } = bench();
     const lengths: number[] = [];
     for (let i = 0; i < 6; i++) {
@@ -108,7 +108,7 @@ describe("passive checks", () => {
     expect(health.usable).toBe(true);
   });
 
-  it("the last usable one stays, and goes as soon as another is there", () => {
+  it("do not eject the last usable upstream, until another one is usable", () => {
     let others = false;
     const { health, fail } = bench({}, () => others);
     fail(9);
@@ -118,7 +118,7 @@ describe("passive checks", () => {
     expect(health.usable).toBe(false);
   });
 
-  it("listed statuses count, others do not", () => {
+  it("count listed statuses, and no others", () => {
     const { health } = bench({ passive: { statuses: [503] } });
     for (let i = 0; i < 9; i++) health.answered(500);
     expect(health.usable).toBe(true);
@@ -127,7 +127,7 @@ describe("passive checks", () => {
     expect(health.report.reason).toBe("status 503");
   });
 
-  it("max_failures 0 switches them off, also for one that is out", () => {
+  it("are switched off by max_failures 0, which ends an ejection", () => {
     const { health, fail, configure, clock } = bench();
     fail(3);
     configure({ passive: { maxFailures: 0 } });
@@ -137,7 +137,7 @@ describe("passive checks", () => {
     expect(health.usable).toBe(true);
   });
 
-  it("a lower max_failures counts the latest ones only", () => {
+  it("count only the latest failures under a lower max_failures", () => {
     const { health, fail, configure, clock } = bench({ passive: { maxFailures: 5 } });
     fail(4);
     configure({ passive: { maxFailures: 2 } });
@@ -148,7 +148,7 @@ describe("passive checks", () => {
     expect(health.usable).toBe(false);
   });
 
-  it("an ejection stays over other new settings", () => {
+  it("keep an ejection under other new settings", () => {
     const { health, fail, configure, clock } = bench();
     fail(3);
     configure({ passive: { maxFailures: 7 } });
@@ -157,7 +157,7 @@ describe("passive checks", () => {
     expect(health.usable).toBe(true);
   });
 
-  it("out for its answers and found unhealthy, it is not even a last resort", () => {
+  it("leave an ejected upstream that its checks find unhealthy unused even as the last one", () => {
     const { health, fail } = bench({ active: { healthyThreshold: 1, unhealthyThreshold: 1 } });
     fail(3);
     expect(health.ejected).toBe(true);
@@ -165,14 +165,14 @@ describe("passive checks", () => {
     expect(health.ejected).toBe(false);
   });
 
-  it("closed, it leaves no timer", () => {
+  it("leave no timer when it is closed", () => {
     const { health, fail, clock } = bench();
     fail(3);
     health.close();
     expect(clock.pending).toBe(0);
   });
 
-  it("closed, requests that are still under way put it out no more, and nothing is said of it", () => {
+  it("neither eject nor log anything for requests that are still under way when it is closed", () => {
     const { health, fail, clock, said } = bench();
     health.close();
     fail(3);
@@ -183,7 +183,7 @@ describe("passive checks", () => {
 });
 
 describe("slow start", () => {
-  it("after a return its share grows from a tenth to the whole", () => {
+  it("lets its share grow from a tenth to the whole after a return", () => {
     const { health, fail, clock } = bench({ passive: { slowStartMs: 1000 } });
     expect(health.share).toBe(1);
     fail(3);
@@ -192,7 +192,7 @@ describe("slow start", () => {
     expect(shares).toEqual([0.1, 0.1, 0.5, 0.9, 1]);
   });
 
-  it("also when checks find it well again, not when they find it well for the first time", () => {
+  it("follows checks that find it healthy again, not those that find it healthy for the first time", () => {
     const { health } = bench({ active: { healthyThreshold: 1, unhealthyThreshold: 1 }, passive: { slowStartMs: 1000 } });
     health.checked(null);
     expect(health.share).toBe(1);
@@ -202,7 +202,7 @@ describe("slow start", () => {
   });
 });
 
-it("says so whenever who can be used may be another", () => {
+it("reports every change that may make other upstreams usable", () => {
   const { fail, changes, clock } = bench();
   const before = changes();
   fail(3);
@@ -211,7 +211,7 @@ it("says so whenever who can be used may be another", () => {
   expect(changes()).toBe(before + 2);
 });
 
-it("a lower max_failures counts at once, with the failures there were", () => {
+it("applies a lower max_failures at once, to the failures so far", () => {
   const { health, configure, fail, clock } = bench({ passive: { maxFailures: 5 } });
   fail(2);
   clock.advance(900);
@@ -222,7 +222,7 @@ it("a lower max_failures counts at once, with the failures there were", () => {
   expect(health.report.state).toBe("ejected");
 });
 
-it("one that is no longer configured is not ejected for the last of its requests", () => {
+it("does not eject an upstream that is no longer configured for the last of its requests", () => {
   const { health, fail, said, clock } = bench();
   health.close();
   fail(3);

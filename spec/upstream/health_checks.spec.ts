@@ -79,7 +79,7 @@ const targetOf = (protocol: Protocol): Partial<HealthCheckTarget> => ({ protocol
 const PROTOCOLS: readonly Protocol[] = ["http", "https", "h2", "h2c"];
 
 describe.each(PROTOCOLS)("over %s", (protocol) => {
-  it("a GET for the path with the authority, on a connection of its own each time that is closed after the head", async () => {
+  it("sends a GET for the path with the authority, each time on a connection of its own that is closed after the head", async () => {
     const seen: unknown[] = [];
     const origin = await serving(
       SERVERS[protocol]((request, response) => {
@@ -106,7 +106,7 @@ describe.each(PROTOCOLS)("over %s", (protocol) => {
     expect(await reported(1)).toEqual(["status 301"]);
   });
 
-  it("information comes before the answer, and is none", async () => {
+  it("does not take an informational response for the response", async () => {
     const origin = await serving(
       SERVERS[protocol]((_request, response) => {
         response.writeEarlyHints({ link: "</a.css>; rel=preload" });
@@ -117,13 +117,13 @@ describe.each(PROTOCOLS)("over %s", (protocol) => {
     expect(await reported(1)).toEqual(["status 503"]);
   });
 
-  it("nobody listens", async () => {
+  it("fails if the connection is refused", async () => {
     const port = await closedPort();
     const { reported } = check(port, { target: targetOf(protocol) });
     expect(await reported(1)).toEqual([`connect ECONNREFUSED 127.0.0.1:${port}`]);
   });
 
-  it("no answer within timeout_ms, from the connection on", async () => {
+  it("fails without a response within timeout_ms, connecting included", async () => {
     const origin = await serving(net.createServer((socket) => void socket.resume()));
     const { clock, reports } = check(origin.port, { target: targetOf(protocol) });
     await eventually(() => origin.open === 1);
@@ -134,7 +134,7 @@ describe.each(PROTOCOLS)("over %s", (protocol) => {
     await eventually(() => origin.open === 0, "the end of the connection");
   });
 
-  it("a request that is taken and not answered", async () => {
+  it("fails if the request is accepted and not answered", async () => {
     let taken = 0;
     const origin = await serving(SERVERS[protocol](() => void taken++));
     const { clock, reports } = check(origin.port, { target: targetOf(protocol) });
@@ -144,7 +144,7 @@ describe.each(PROTOCOLS)("over %s", (protocol) => {
     await eventually(() => origin.open === 0, "the end of the connection");
   });
 
-  it("a probe that waits does not keep the process alive", async () => {
+  it("does not keep the process alive while a check waits", async () => {
     let taken = 0;
     const server = SERVERS[protocol](() => void taken++);
     const origin = await serving(server.unref().on("connection", (socket: Socket) => void socket.unref()));
@@ -159,7 +159,7 @@ describe.each(PROTOCOLS)("over %s", (protocol) => {
     ["closes the connection", (socket) => void socket.destroy()],
     ["resets it", (socket) => void socket.resetAndDestroy()],
     ["ends it", (socket) => void socket.end()],
-  ])("the upstream %s instead of an answer", async (_title, talk) => {
+  ])("fails if the upstream %s instead of answering", async (_title, talk) => {
     const origin = await talking(talk);
     const { reported, clock } = check(origin.port, { target: targetOf(protocol) });
     const [failure] = await reported(1);
@@ -169,7 +169,7 @@ describe.each(PROTOCOLS)("over %s", (protocol) => {
     expect(await reported(2)).toHaveLength(2);
   });
 
-  it("the upstream answers with noise", async () => {
+  it("fails if the response is not HTTP", async () => {
     const origin = await talking((socket) => void socket.end("SSH-2.0-OpenSSH_9.9\r\nnoise that is long enough to be a frame or a record of something\r\n"));
     const { reported } = check(origin.port, { target: targetOf(protocol) });
     const [failure] = await reported(1);
@@ -180,7 +180,7 @@ describe.each(PROTOCOLS)("over %s", (protocol) => {
     ["before the first probe", () => true],
     ["while it connects", (origin) => origin.open === 1],
     ["while it waits for the answer", (_origin, taken) => taken() === 1],
-  ])("stopped %s, nothing is reported and nothing stays open", async (_title, isTime) => {
+  ])("reports nothing and leaves nothing open when it is stopped %s", async (_title, isTime) => {
     let taken = 0;
     let answer = () => {};
     const origin = await serving(
@@ -201,7 +201,7 @@ describe.each(PROTOCOLS)("over %s", (protocol) => {
     expect(reports).toEqual([]);
   });
 
-  it("stopped by who hears the report, there is no further one", async () => {
+  it("reports nothing more when its report stops it", async () => {
     const origin = await serving(SERVERS[protocol]((_request, response) => void response.end()));
     const clock = manualClock();
     let heard = 0;
@@ -222,7 +222,7 @@ describe.each(PROTOCOLS)("over %s", (protocol) => {
   });
 });
 
-describe("an HTTP/1 answer that cannot be believed", () => {
+describe("an invalid HTTP/1.1 response", () => {
   const endless = (bytes: string, between = "") => (socket: Socket) => {
     socket.write(`HTTP/1.1 ${between}`);
     const more = () => {
@@ -246,14 +246,14 @@ describe("an HTTP/1 answer that cannot be believed", () => {
     await eventually(() => origin.open === 0, "the end of the connection");
   });
 
-  it("a head just below 32 KiB is one that can", async () => {
+  it("is not one with a head just below 32 KiB", async () => {
     const origin = await talking((socket) => socket.write(`HTTP/1.1 200 OK\r\nX-A: ${"a".repeat(32_000)}\r\n\r\n`));
     expect(await check(origin.port).reported(1)).toEqual([null]);
   });
 });
 
-describe("an HTTP/2 answer that is none", () => {
-  it("a stream that is reset is told with its code", async () => {
+describe("an HTTP/2 connection without a response", () => {
+  it("fails with the code of a stream that is reset", async () => {
     const server = http2.createServer();
     server.on("stream", (stream: http2.ServerHttp2Stream) => stream.on("error", () => {}).close(http2.constants.NGHTTP2_REFUSED_STREAM));
     const origin = await serving(server);
@@ -261,7 +261,7 @@ describe("an HTTP/2 answer that is none", () => {
     expect((await reported(1))[0]).toMatch(/REFUSED_STREAM|code 7/);
   });
 
-  it("a stream that is reset without an error too", async () => {
+  it("fails also if the stream is reset without an error", async () => {
     const server = http2.createServer();
     server.on("stream", (stream: http2.ServerHttp2Stream) => stream.on("error", () => {}).close(http2.constants.NGHTTP2_CANCEL));
     const origin = await serving(server);
@@ -269,7 +269,7 @@ describe("an HTTP/2 answer that is none", () => {
     expect(await reported(1)).toEqual(["the upstream reset the stream (code 8)"]);
   });
 
-  it("the probe says goodbye before it closes", async () => {
+  it("is closed with a GOAWAY after a check", async () => {
     const server = http2.createServer((_request, response) => void response.end());
     const codes: number[] = [];
     server.on("session", (session) => void session.on("goaway", (code) => codes.push(code)));
@@ -279,7 +279,7 @@ describe("an HTTP/2 answer that is none", () => {
     expect(codes).toEqual([0]);
   });
 
-  it("a GOAWAY", async () => {
+  it("fails after a GOAWAY", async () => {
     const server = http2.createServer();
     server.on("stream", (stream: http2.ServerHttp2Stream) => stream.on("error", () => {}).session!.on("error", () => {}).goaway(2));
     const origin = await serving(server);
@@ -292,36 +292,36 @@ describe("an HTTP/2 answer that is none", () => {
 describe("TLS", () => {
   const certified = () => serving(SERVERS.https((_request, response) => void response.end()));
 
-  it("a certificate that the system does not know fails", async () => {
+  it("fails for a certificate that the system does not know", async () => {
     const { reported } = check((await certified()).port, { target: { protocol: "https" } });
     expect((await reported(1))[0]).toMatch(/certificate/);
   });
 
-  it("so does one for another name", async () => {
+  it("fails for a certificate for another name", async () => {
     const { reported } = check((await certified()).port, { target: { protocol: "https", tls: { ...TLS, servername: "other.example" } } });
     expect((await reported(1))[0]).toContain("other.example");
   });
 
-  it("h2 needs a peer that agrees on it", async () => {
+  it("fails if the upstream does not negotiate h2", async () => {
     const { reported } = check((await certified()).port, { target: targetOf("h2") });
     expect((await reported(1))[0]).toMatch(/ALPN|application protocol/i);
   });
 
-  it("the client certificate is shown", async () => {
+  it("presents the client certificate", async () => {
     const server = https.createServer({ ...KEYS, ca: CA.cert, requestCert: true, rejectUnauthorized: true }, (_request, response) => void response.end());
     const origin = await serving(server);
     const tls = { ...TLS, cert: Buffer.from(CLIENT.cert), key: Buffer.from(CLIENT.key) };
     expect(await check(origin.port, { target: { protocol: "https", tls } }).reported(1)).toEqual([null]);
   });
 
-  it("a certificate and a key that do not fit are refused at the start", () => {
+  it("throws at the start if certificate and key do not match", () => {
     const tls = { ...TLS, cert: Buffer.from(CLIENT.cert), key: Buffer.from(SERVER.key) };
     expect(() => check(1, { target: { protocol: "https", tls } })).toThrow();
   });
 });
 
 describe("the addresses of a name", () => {
-  it("are asked in turn, and one that refuses gives way to the next", async () => {
+  it("are checked in turn, and one that refuses is replaced by the next", async () => {
     const origin = await site(LOOPBACK, () => http.createServer((_request, response) => void response.end()));
     const resolver = madeUpNames(["127.0.0.3", ...LOOPBACK]);
     const name = await resolver.named("upstream.invalid");
@@ -335,7 +335,7 @@ describe("the addresses of a name", () => {
     expect(resolver.asked).toHaveLength(1);
   });
 
-  it("all refuse: told for each", async () => {
+  it("are all reported if all refuse", async () => {
     const port = await closedPort();
     const name = await madeUpNames([NOBODY, NOBODY_EITHER]).named("upstream.invalid");
     const { reported } = check(port, { target: { host: name.host, name } });
@@ -343,7 +343,7 @@ describe("the addresses of a name", () => {
   });
 });
 
-describe("when", () => {
+describe("the time of checks", () => {
   /** The moments at which probes start, against an upstream that refuses at once. */
   async function starts(random: () => number, settings: Partial<HealthCheckSettings>, count: number): Promise<number[]> {
     const port = await closedPort();
@@ -383,7 +383,7 @@ describe("when", () => {
     moments.forEach((moment, i) => expect(Math.abs(moment - expected[i]!)).toBeLessThanOrEqual(2));
   });
 
-  it("a slow probe delays the next one, never overlaps it, and does not shift those that follow a quick one", async () => {
+  it("is delayed by a slow check, without overlap, and not shifted by a quick one", async () => {
     const origin = await serving(net.createServer((socket) => void socket.resume()));
     const { clock, reports } = check(origin.port, { settings: { intervalMs: 1000, timeoutMs: 2500 }, random: () => 0.5 });
     clock.advance(500);

@@ -69,11 +69,11 @@ describe("the request", () => {
   }
 
   const EARLY: readonly [string, (socket: Socket) => void][] = [
-    ["is answered too early", (socket) => void socket.write(`${HEAD}Content-Length: 1\r\n\r\nx`)],
+    ["brings a response", (socket) => void socket.write(`${HEAD}Content-Length: 1\r\n\r\nx`)],
     ["ends", (socket) => void socket.end()],
   ];
 
-  it.each(EARLY.flatMap(([what, act]) => ["GET", "POST", "PATCH"].map((method) => [method, what, act] as const)))("%s, on a kept connection that %s before the request has left, goes over another one", async (method, _what, act) => {
+  it.each(EARLY.flatMap(([what, act]) => ["GET", "POST", "PATCH"].map((method) => [method, what, act] as const)))("%s, on a kept connection that %s before the request is sent, is sent over another one", async (method, _what, act) => {
     const { upstream, pool, heard, send, writeBatch, kept: before } = await kept();
     const second = send({ method, upstreamPath: "/2" });
     act(before);
@@ -85,7 +85,7 @@ describe("the request", () => {
     expect(pool.leased).toBe(0);
   });
 
-  it("with a body, on a kept connection that is answered too early, fails as one that was not sent", async () => {
+  it("with a body, on a kept connection that brings a response too early, fails as unsent", async () => {
     const { send, kept: before, pool, heard } = await kept();
     const body = new PassThrough();
     body.end("body");
@@ -95,7 +95,7 @@ describe("the request", () => {
     expect([pool.leased, heard.length]).toEqual([0, 1]);
   });
 
-  it("that is answered on a fresh connection before it has left does not keep that connection: the next one would get its answer", async () => {
+  it("that is answered on a new connection before it is sent closes it: the next request would get its response", async () => {
     const writeBatch = new Held();
     const { upstream, pool, heard, send } = await bench((socket, text) => {
       socket.write(`${HEAD}Content-Length: 1\r\n\r\n${/^\w+ \/(\w)/.exec(text)?.[1]}`);
@@ -116,7 +116,7 @@ describe("the request", () => {
     expect(heard).toHaveLength(1);
   });
 
-  it("that goes on behind a whole response gives its lease back after 100 ms, and its connection up", async () => {
+  it("that continues behind a complete response loses its connection and lease after 100 ms", async () => {
     const { pool, send, upstream, clock } = await bench((socket, text) => {
       if (text.startsWith("POST")) socket.write(`${HEAD}Content-Length: 2\r\n\r\nok`);
     });
@@ -131,7 +131,7 @@ describe("the request", () => {
     body.end("half");
   });
 
-  it("goes out in one piece: the head, and a body that is there", async () => {
+  it("sends its head and a body that has arrived in one write", async () => {
     const { heard, send } = await bench((socket) => socket.write(`${HEAD}Content-Length: 0\r\n\r\n`));
     await send();
     const body = new PassThrough();
@@ -141,7 +141,7 @@ describe("the request", () => {
     expect(heard[1]).toMatch(/^POST \/b HTTP\/1\.1\r\nHost: .*\r\nConnection: keep-alive\r\n\r\nbody$/s);
   });
 
-  it("keeps to its Content-Length, whatever a plugin gives: internal, and the connection is not used again", async () => {
+  it("fails with internal, and closes the connection, if a plugin's body differs from its Content-Length", async () => {
     const { upstream, pool, code } = await bench(() => {});
     for (const text of ["four and more", "one"]) {
       const body = new PassThrough();
@@ -152,7 +152,7 @@ describe("the request", () => {
     expect(pool.leased).toBe(0);
   });
 
-  it("may end behind its response: the connection is used again then", async () => {
+  it("may end behind its response, and the connection is used again", async () => {
     const { pool, send, upstream, heard } = await bench((socket, text) => {
       if (text.startsWith("POST")) socket.write(`${HEAD}Content-Length: 2\r\n\r\nok`);
     });
@@ -166,7 +166,7 @@ describe("the request", () => {
     expect(upstream.connections).toBe(1);
   });
 
-  it("that has not ended behind its response does not keep a connection on which more comes", async () => {
+  it("that has not ended behind its response closes a connection on which more comes", async () => {
     const { pool, send, upstream } = await bench((socket, text) => {
       if (text.startsWith("POST")) socket.write(`${HEAD}Content-Length: 2\r\n\r\nok`);
     });
@@ -179,7 +179,7 @@ describe("the request", () => {
 });
 
 describe("the response", () => {
-  it("that its reader has not taken yet does not hide what comes behind it from a request under way", async () => {
+  it("that is still being read does not hide unasked bytes behind it from a request that is being sent", async () => {
     const half = "x".repeat(70_000);
     const { pool, send, upstream } = await bench((socket, text) => {
       if (text.startsWith("POST")) socket.write(`${HEAD}Content-Length: 140000\r\n\r\n${half}`);
@@ -202,7 +202,7 @@ describe("the response", () => {
     await eventually(() => upstream.sockets.size === 0 && pool.leased === 0, "the end of the connection");
   });
 
-  it("that came whole with its head has its body at hand, chunked or not", async () => {
+  it("that came in one piece has a Buffer as its body, chunked or not", async () => {
     for (const bytes of ["Content-Length: 2\r\n\r\nok", "Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"]) {
       const { pool, send } = await bench((socket) => socket.write(HEAD + bytes));
       const { body } = await send();
@@ -211,14 +211,14 @@ describe("the response", () => {
     }
   });
 
-  it("keeps what it was given while others are read over the same connection", async () => {
+  it("keeps its bytes while other responses are read over the same connection", async () => {
     let nth = 0;
     const { send } = await bench((socket) => socket.write(`${HEAD}Content-Length: 6\r\n\r\nbody ${++nth}`));
     const replies = [await send(), await send(), await send()];
     expect(replies.map(({ body }) => String(body))).toEqual(["body 1", "body 2", "body 3"]);
   });
 
-  it("is nobody else's, however slowly it is read: all connections of a pool are read into one buffer", async () => {
+  it("keeps its bytes, however slowly it is read, although all connections are read into one buffer", async () => {
     const bytes = 300_000;
     const pattern = (path: string) => Buffer.alloc(bytes, `<${path}>`);
     const { pool, send } = await bench((socket, text) => {
@@ -240,7 +240,7 @@ describe("the response", () => {
     expect(pool.leased).toBe(0);
   });
 
-  it.each(["5\r\nbegun\r\n", "1\r\nb\r\n4\r\negun\r\n"])("that falls silent behind %j breaks off after idle_ms", async (chunks) => {
+  it.each(["5\r\nbegun\r\n", "1\r\nb\r\n4\r\negun\r\n"])("that stops behind %j breaks off after idle_ms", async (chunks) => {
     const { send, pool } = await bench((socket) => socket.write(`${HEAD}Transfer-Encoding: chunked\r\n\r\n${chunks}`), 50);
     const body = (await send()).body as Readable;
     const broken = new Promise<Error>((resolve) => body.on("error", resolve));
@@ -249,7 +249,7 @@ describe("the response", () => {
     await eventually(() => pool.leased === 0);
   });
 
-  it("of many heads that are no final one is passed on as it comes, and ends where it ends", async () => {
+  it("may follow thousands of informational responses", async () => {
     const { send } = await bench((socket) => socket.write(`${"HTTP/1.1 102 Wait\r\n\r\n".repeat(2000)}${HEAD}Content-Length: 0\r\n\r\n`));
     expect((await send()).status).toBe(200);
   });

@@ -27,7 +27,7 @@ it.each<[ErrorCode, number]>([
   expect(failures).toBe(times);
 });
 
-it("its load is what is under way and what waits", async () => {
+it("counts requests under way and waiting as its load", async () => {
   const pool = madeUpPool({}, 1);
   const peer = madeUpPeer("a", pool);
   expect(peer.load).toBe(0);

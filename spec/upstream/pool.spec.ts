@@ -35,7 +35,7 @@ describe("leases", () => {
     expect(pool.leased).toBe(2);
   });
 
-  it("a released one goes to who has waited longest", async () => {
+  it("go to the request that has waited longest when they are released", async () => {
     const { pool, clock } = made(1);
     pool.tryLease();
     const order: number[] = [];
@@ -52,7 +52,7 @@ describe("leases", () => {
     expect(clock.pending).toBe(0);
   });
 
-  it("nobody slips in between a release and its grant", async () => {
+  it("go to no new request between a release and its grant", async () => {
     const { pool } = made(1);
     pool.tryLease();
     const waiting = pool.waitForLease(100, never);
@@ -62,7 +62,7 @@ describe("leases", () => {
     expect(pool.leased).toBe(1);
   });
 
-  it("upstream_saturated after the wait, and the place in the queue is given up", async () => {
+  it("are refused with upstream_saturated after the wait, which leaves the queue", async () => {
     const { pool, clock } = made(1);
     pool.tryLease();
     const waiting = outcome(pool.waitForLease(100, never));
@@ -75,7 +75,7 @@ describe("leases", () => {
     expect(pool.tryLease()).toBe(true);
   });
 
-  it("who goes away while waiting is forgotten, with its timer", async () => {
+  it("leave nothing behind, timers included, for a client that disconnects while it waits", async () => {
     const { pool, clock } = made(1);
     pool.tryLease();
     let goAway = never;
@@ -89,7 +89,7 @@ describe("leases", () => {
     expect(clock.pending).toBe(0);
   });
 
-  it("who is gone already does not wait at all", async () => {
+  it("are refused at once to a client that has disconnected", async () => {
     const { pool, clock } = made(1);
     pool.tryLease();
     expect(await outcome(pool.waitForLease(100, (run) => run()))).toBe("upstream_saturated");
@@ -97,7 +97,7 @@ describe("leases", () => {
     expect(clock.pending).toBe(0);
   });
 
-  it("going away after the grant takes nothing back", async () => {
+  it("stay granted when the client disconnects afterwards", async () => {
     const { pool } = made(1);
     pool.tryLease();
     let goAway = never;
@@ -108,7 +108,7 @@ describe("leases", () => {
     expect(pool.leased).toBe(1);
   });
 
-  it("a higher max_connections lets waiting ones in at once, a lower one takes nothing away", async () => {
+  it("are granted at once under a higher max_connections, and not taken away under a lower one", async () => {
     const { pool } = made(1);
     pool.tryLease();
     const waits = [pool.waitForLease(100, never), pool.waitForLease(100, never)];
@@ -124,7 +124,7 @@ describe("leases", () => {
     expect(pool.tryLease()).toBe(true);
   });
 
-  it("a destroyed pool sends those away who wait, and takes nobody", async () => {
+  it("are refused to all requests, waiting ones included, when the pool is destroyed", async () => {
     const { pool, clock } = made(1);
     pool.tryLease();
     const waiting = outcome(pool.waitForLease(100, never));
@@ -170,19 +170,19 @@ describe("the addresses of a name", () => {
     expect([pool.tryLease(), pool.tryLease(), pool.tryLease()]).toEqual([true, true, false]);
   });
 
-  it("one that refuses is no error: the others take its turn", async () => {
+  it("are replaced by the next one if they refuse", async () => {
     const { origin, ask } = await bench(["127.0.0.2"], [NOBODY, "127.0.0.2"]);
     expect([await ask(), await ask(), await ask()]).toEqual(["127.0.0.2", "127.0.0.2", "127.0.0.2"]);
     expect(origin.total["127.0.0.2"]).toBe(2);
   });
 
-  it("all refuse: the fault names the failure of each", async () => {
+  it("are all named in the fault if all refuse", async () => {
     const { ask, origin } = await bench(["127.0.0.3"], [NOBODY, NOBODY_EITHER]);
     const message = `connect ECONNREFUSED ${NOBODY}:${origin.port}, connect ECONNREFUSED ${NOBODY_EITHER}:${origin.port}`;
     await expect(ask()).rejects.toMatchObject({ code: "upstream_connect_failed", message });
   });
 
-  it("a new one is used, one that has left is not, one that stays keeps its connections", async () => {
+  it("are followed: a new one is used, a removed one is not, one that stays keeps its connections", async () => {
     const { origin, resolver, ask } = await bench(["127.0.0.1", "127.0.0.2", "127.0.0.3"], ["127.0.0.1", "127.0.0.2"]);
     await ask();
     await ask();
@@ -192,14 +192,14 @@ describe("the addresses of a name", () => {
     expect(origin.total).toEqual({ "127.0.0.1": 1, "127.0.0.2": 1, "127.0.0.3": 1 });
   });
 
-  it("fewer than before: the turn goes on among those that are left", async () => {
+  it("are used in turn when there are fewer than before", async () => {
     const { resolver, ask } = await bench(["127.0.0.1", "127.0.0.2", "127.0.0.3"], ["127.0.0.1", "127.0.0.2", "127.0.0.3"]);
     for (let i = 0; i < 3; i++) await ask();
     await resolver.again(["127.0.0.2"]);
     expect([await ask(), await ask()]).toEqual(["127.0.0.2", "127.0.0.2"]);
   });
 
-  it("a failed look-up changes nothing", async () => {
+  it("stay in use when a look-up fails", async () => {
     const { origin, resolver, ask } = await bench(["127.0.0.1", "127.0.0.2"], ["127.0.0.1", "127.0.0.2"]);
     await ask();
     await resolver.again(new Error("getaddrinfo EAI_AGAIN"));
@@ -217,7 +217,7 @@ describe("the addresses of a name", () => {
     return { ...made, held, answered };
   }
 
-  it("an exchange under way with one that leaves comes to its end, and its connection with it", async () => {
+  it("let a request under way finish on a removed one, whose connection ends then", async () => {
     const { origin, resolver, held, answered } = await underWay();
     await resolver.again(["127.0.0.2"]);
     expect(origin.open["127.0.0.1"]).toBe(1);
@@ -226,7 +226,7 @@ describe("the addresses of a name", () => {
     await eventually(() => origin.open["127.0.0.1"] === 0, "the end of the connection");
   });
 
-  it("destroy closes connections to those that have left too", async () => {
+  it("have their connections closed by destroy, removed ones included", async () => {
     const { origin, resolver, pool, answered } = await underWay();
     await resolver.again(["127.0.0.2"]);
     pool.destroy();
@@ -234,7 +234,7 @@ describe("the addresses of a name", () => {
     await eventually(() => origin.open["127.0.0.1"] === 0);
   });
 
-  it("a connection that took the place of another address leaves with the one it leads to", async () => {
+  it("are what a connection leads to: one that was opened for another address ends with the address it reached", async () => {
     const { origin, resolver, ask } = await bench(["127.0.0.2", "127.0.0.3"], [NOBODY, "127.0.0.2"]);
     await ask();
     expect(origin.open).toEqual({ "127.0.0.2": 1, "127.0.0.3": 0 });
@@ -243,7 +243,7 @@ describe("the addresses of a name", () => {
     await eventually(() => origin.open["127.0.0.2"] === 0);
   });
 
-  it("of all of them dropIdle and retire close the idle connections", async () => {
+  it("have their idle connections closed by dropIdle and retire", async () => {
     const { origin, pool, ask } = await bench(["127.0.0.1", "127.0.0.2"], ["127.0.0.1", "127.0.0.2"]);
     const none = () => origin.open["127.0.0.1"] === 0 && origin.open["127.0.0.2"] === 0;
     await ask();
@@ -257,7 +257,7 @@ describe("the addresses of a name", () => {
     await eventually(none);
   });
 
-  it("until there are any, a connection has them looked up, and fails with that", async () => {
+  it("are looked up by a connection while there are none, and the connection fails with the look-up", async () => {
     const { resolver, ask } = await bench(LOOPBACK, new Error("no answer yet"));
     await expect(ask()).rejects.toThrow("no answer yet");
     resolver.answer = ["127.0.0.2"];
@@ -294,7 +294,7 @@ describe("the addresses of a name", () => {
     await resolver.again(["127.0.0.2"]);
   });
 
-  it("https: every one has to show a certificate for the name", async () => {
+  it("have to present a certificate for the name over https", async () => {
     const tls = { verify: true, identity: "i", ca: Buffer.from(OTHER_CA.cert) };
     const right = await bench(["127.0.0.1", "127.0.0.2"], ["127.0.0.1", "127.0.0.2"], ok, { protocol: "https", host: "shop.example.com", tls });
     expect([await right.ask(), await right.ask(), await right.ask()]).toEqual(["127.0.0.1", "127.0.0.2", "127.0.0.1"]);
@@ -302,13 +302,13 @@ describe("the addresses of a name", () => {
     await expect(wrong.ask()).rejects.toMatchObject({ code: "upstream_connect_failed", message: expect.stringContaining("other.example.com") });
   });
 
-  it("https: one that refuses is no error either", async () => {
+  it("are replaced by the next one over https, too, if they refuse", async () => {
     const tls = { verify: true, identity: "i", ca: Buffer.from(OTHER_CA.cert) };
     const { ask } = await bench(["127.0.0.2"], [NOBODY, "127.0.0.2"], ok, { protocol: "https", host: "shop.example.com", tls });
     expect([await ask(), await ask()]).toEqual(["127.0.0.2", "127.0.0.2"]);
   });
 
-  it("https: a session is resumed by the next connection to the same address", async () => {
+  it("have their TLS session resumed by the next connection", async () => {
     const tls = { verify: true, identity: "i", ca: Buffer.from(OTHER_CA.cert) };
     const reused: boolean[] = [];
     const listener: RequestListener = (request, response) => {
@@ -324,12 +324,12 @@ describe("the addresses of a name", () => {
 });
 
 describe("the read buffer", () => {
-  it("all are read into the same memory", () => {
+  it("is the same for all connections", () => {
     const readBuffer = new ReadBuffer();
     expect(readBuffer.buffer).toBe(readBuffer.buffer);
   });
 
-  it("a body keeps its bytes when the next is read, and gives its memory to another when it has been sent", () => {
+  it("gives a body memory of its own, which another body gets when it has been sent", () => {
     const readBuffer = new ReadBuffer();
     const read = (text: string) => readBuffer.buffer.subarray(0, readBuffer.buffer.write(text));
     const [first, second] = [readBuffer.lend(read("first")), readBuffer.lend(read("second"))];
@@ -343,7 +343,7 @@ describe("the read buffer", () => {
     expect([String(secondBytes), String(third)]).toEqual(["second", "third"]);
   });
 
-  it("no more memory is kept than sixteen bodies need", () => {
+  it("keeps the memory of sixteen bodies", () => {
     const readBuffer = new ReadBuffer();
     const bodies = Array.from({ length: 20 }, () => readBuffer.lend(Buffer.from("abc")));
     const memory = new Set(bodies.map((body) => body.lend().buffer));

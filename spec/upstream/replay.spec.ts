@@ -22,13 +22,13 @@ function bench(most = 100, memory = new ReplayMemory(1000)) {
 }
 
 describe("a kept body", () => {
-  it("is the same in every view", async () => {
+  it("is the same for every reader", async () => {
     const { body, replay } = bench();
     for (const chunk of ["a", "b", "c", null]) body.push(chunk);
     for (let i = 0; i < 3; i++) expect(await read(replay.open())).toBe("abc");
   });
 
-  it("goes on arriving in the last view", async () => {
+  it("continues to arrive at the last reader", async () => {
     const { body, replay } = bench();
     const first = replay.open();
     body.push("a");
@@ -41,7 +41,7 @@ describe("a kept body", () => {
     expect(first.destroyed).toBe(true);
   });
 
-  it("breaks off in the view when the client does", async () => {
+  it("breaks off for its reader when the client breaks off", async () => {
     const { body, replay } = bench();
     const view = read(replay.open());
     body.push("a");
@@ -60,8 +60,8 @@ describe("a kept body", () => {
   });
 });
 
-describe("keeping ends", () => {
-  it("beyond its bound, and the view goes on", async () => {
+describe("a body is kept no more", () => {
+  it("beyond its limit, and its reader gets the rest", async () => {
     const { body, replay, memory } = bench(3);
     for (const chunk of ["ab", "cd", null]) body.push(chunk);
     expect(await read(replay.open())).toBe("abcd");
@@ -80,7 +80,7 @@ describe("keeping ends", () => {
     expect(memory.used).toBe(0);
   });
 
-  it("when it is released, once, and the view goes on", async () => {
+  it("when it is released, and its reader gets the rest", async () => {
     const { body, replay, memory } = bench();
     const view = read(replay.open());
     body.push("a");
@@ -95,7 +95,7 @@ describe("keeping ends", () => {
   });
 });
 
-it("many small pieces take little more memory than their bytes, and are the same in every view", async () => {
+it("keeps many small chunks in little more memory than their bytes", async () => {
   const { body, replay } = bench(10_000, new ReplayMemory(10_000));
   const text = Array.from({ length: 5000 }, (_, i) => String(i % 10)).join("");
   const blocks = new Set<ArrayBufferLike>();
@@ -113,7 +113,7 @@ it("many small pieces take little more memory than their bytes, and are the same
   expect(await read(replay.open())).toBe(text);
 });
 
-it("a slow reader holds the client back", async () => {
+it("lets a slow reader hold the client back", async () => {
   const { body, replay } = bench(10_000_000, new ReplayMemory(100_000_000));
   const view = replay.open();
   view.on("data", () => view.pause());
@@ -126,7 +126,7 @@ it("a slow reader holds the client back", async () => {
   expect(body.isPaused()).toBe(false);
 });
 
-it("a view nobody has begun to read loses nothing: another connection may take its time", async () => {
+it("loses nothing for a reader that begins late", async () => {
   const { body, replay } = bench(3);
   replay.open().on("data", () => {});
   body.push("ab");
@@ -139,7 +139,7 @@ it("a view nobody has begun to read loses nothing: another connection may take i
   expect(await read(view)).toBe("abcdef");
 });
 
-it("a view nobody will begin to read holds nobody back", async () => {
+it("does not hold the client back for a reader that will not begin", async () => {
   const { body, replay } = bench();
   replay.open().on("data", () => {});
   body.push("a");
@@ -156,7 +156,7 @@ it("a view nobody will begin to read holds nobody back", async () => {
   expect(body.readableEnded).toBe(true);
 });
 
-it("a view nobody reads any more holds nobody back", async () => {
+it("does not hold the client back for a reader that has stopped", async () => {
   const { body, replay } = bench(10_000_000, new ReplayMemory(100_000_000));
   const view = replay.open();
   const listener = () => {};

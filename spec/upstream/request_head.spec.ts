@@ -16,7 +16,7 @@ const lines = (parts: Parts, opts = options) => {
 const call = (trustedRemote: boolean) =>
   new Call({ id: "id-1", remoteAddress: "192.0.2.9", trustedRemote, startedAt: 0, inform: () => {} });
 
-it("a plain request: Host first, then what the client sent, then what the gateway adds", () => {
+it("begins with Host, then has the client's headers, then the gateway's", () => {
   expect(lines({ call: call(false), headers: ["Host", "gw.example", "Accept", "*/*", "x-a", "1"] })).toEqual([
     "Host: 10.0.0.1:81",
     "Accept: */*",
@@ -49,12 +49,12 @@ describe("framing", () => {
     expect(lines(parts).filter((each) => /^(content-length|transfer-encoding)/i.test(each))).toEqual(line === undefined ? [] : [line]);
   });
 
-  it.each([["5", "5"], ["5", "7"], ["5, 5"], ["5e0"], ["0x5"], ["-5"], ["+5"], [""]])("a body of which Content-Length %j, %j is said is refused", (...values) => {
+  it.each([["5", "5"], ["5", "7"], ["5, 5"], ["5e0"], ["0x5"], ["-5"], ["+5"], [""]])("is refused for a body with Content-Length %j, %j", (...values) => {
     const headers = values.flatMap((value) => ["Content-Length", value!]);
     expect(() => requestHead(madeUpExchange({ method: "POST", body, headers }), peer, options)).toThrow(TypeError);
   });
 
-  it("Trailer is promised only where trailers can come", () => {
+  it("has Trailer only with a chunked body", () => {
     const headers = ["Trailer", "X-Sum"];
     expect(lines({ method: "POST", body, headers })).toContain("Trailer: X-Sum");
     expect(lines({ method: "POST", body, headers: [...headers, "Content-Length", "3"] })).not.toContain("Trailer: X-Sum");
@@ -62,7 +62,7 @@ describe("framing", () => {
   });
 });
 
-it("an upgrade says so anew, and only what the exchange asks for", () => {
+it("names only the protocol of the exchange in Connection and Upgrade", () => {
   const headers = ["Connection", "Upgrade, X-Hop", "Upgrade", "websocket, h2c", "X-Hop", "1", "TE", "trailers"];
   const all = lines({ headers, upgrade: "websocket" });
   expect(all.filter((line) => /^(connection|upgrade|te|x-hop)/i.test(line))).toEqual(["Connection: Upgrade", "Upgrade: websocket"]);
@@ -104,7 +104,7 @@ it.each([
   expect(all.some((line) => line.startsWith("X-Forwarded-Host"))).toBe(authority !== "");
 });
 
-it("preserve_host keeps what the client called us; a client that said nothing gets the upstream's name", () => {
+it("has the client's Host with preserve_host, and the upstream's name if the client sent none", () => {
   const keep = { ...options, preserveHost: true };
   expect(lines({ authority: "gw.example:99" }, keep)[0]).toBe("Host: gw.example:99");
   expect(lines({ authority: "" }, keep)[0]).toBe("Host: 10.0.0.1:81");
@@ -113,13 +113,13 @@ it("preserve_host keeps what the client called us; a client that said nothing ge
 describe("a WebSocket's key", () => {
   const headers = ["Host", "gw.example", "sec-websocket-version", "13", "Sec-WebSocket-Key", "the client's"];
 
-  it("of an HTTP/1.1 client passes; its answer is the client's to check", () => {
+  it("is passed on from an HTTP/1.1 client, which checks the answer", () => {
     const exchange = { upgrade: "websocket", headers };
     expect(lines(exchange)).toContain("Sec-WebSocket-Key: the client's");
     expect(requestHead(madeUpExchange(exchange), peer, options).accept).toBe(null);
   });
 
-  it("is ours where the client speaks HTTP/2, which has none, and we know its answer", () => {
+  it("is the gateway's for a client of HTTP/2, and the gateway checks the answer", () => {
     const made = requestHead(madeUpExchange({ upgrade: "websocket", httpVersion: "2.0", headers }), peer, options);
     const keys = made.headers.flatMap((name, i) => (name.toLowerCase() === "sec-websocket-key" ? [made.headers[i + 1]!] : []));
     expect(keys).toHaveLength(1);
@@ -135,7 +135,7 @@ describe("traceparent and tracestate", () => {
     return lines({ call: traced, headers }).filter((line) => /trace/i.test(line));
   };
 
-  it("are the client's where requests are not traced", () => {
+  it("are the client's if requests are not traced", () => {
     expect(lines({ call: call(false), headers }).filter((line) => /trace/i.test(line))).toEqual([
       "TraceParent: theirs",
       "tracestate: a=1",
@@ -144,7 +144,7 @@ describe("traceparent and tracestate", () => {
     ]);
   });
 
-  it("are those of the span that the request is in, once, and none of the client's", () => {
+  it("are those of the request's span, and not the client's, if requests are traced", () => {
     expect(spanned("b=2")).toEqual(["X-Trace: kept", "traceparent: ours", "tracestate: b=2"]);
     expect(spanned(null)).toEqual(["X-Trace: kept", "traceparent: ours"]);
   });
@@ -182,18 +182,18 @@ describe("the text of a head", () => {
   });
 });
 
-it("trailers are written one to a line, and refused with lines of their own", () => {
+it("writes trailers one a line, and refuses line breaks in them", () => {
   expect(fieldLines([])).toBe("");
   expect(fieldLines(["X-Sum", "3", "x", "\xe9"])).toBe("X-Sum: 3\r\nx: \xe9\r\n");
   for (const value of ["a\r\nY: b", "a\n", "\0", "\u0100"]) expect(() => fieldLines(["X", value])).toThrow(TypeError);
   for (const name of ["X Y", "X: Y", ""]) expect(() => fieldLines([name, "a"])).toThrow(TypeError);
 });
 
-it("the answer to a key is that of RFC 6455 §1.3", () => {
+it("computes Sec-WebSocket-Accept as in RFC 6455 §1.3", () => {
   expect(websocketAccept("dGhlIHNhbXBsZSBub25jZQ==")).toBe("s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
 });
 
-it("one key of 16 bytes is a key, nothing else is", () => {
+it("accepts one Sec-WebSocket-Key of 16 bytes only", () => {
   const key = "dGhlIHNhbXBsZSBub25jZQ==";
   expect(isWebsocketKey([key])).toBe(true);
   for (const values of [[], [""], [key, key], [`${key}, ${key}`], ["c2hvcnQ="], [key.slice(0, -2)], [` ${key}`]]) expect(isWebsocketKey(values)).toBe(false);

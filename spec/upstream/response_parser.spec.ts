@@ -51,7 +51,7 @@ describe.each([Infinity, 7, 1])("in pieces of %d bytes it reads", (size) => {
     expect(read(text, { size })).toMatchObject({ events, invalid: null });
   });
 
-  it("a body that lasts until the connection ends, and no other", () => {
+  it("a body that lasts until the connection ends", () => {
     expect(read("HTTP/1.1 200 OK\r\n\r\nall of it", { size, closes: true }).events).toEqual(["answered 1.1 200 OK ", "body all of it", "ended spent "]);
     expect(read("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\npart", { size, closes: true }).events).toEqual(["answered 1.1 200 OK Content-Length|5", "body part"]);
   });
@@ -126,7 +126,7 @@ describe("it refuses", () => {
 });
 
 describe("behind the end", () => {
-  it("bytes are nobody's, and the connection is spent", () => {
+  it("of a response bytes are dropped, and the connection is spent", () => {
     for (const surplus of ["x", "\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"]) {
       const { events, invalid } = read(`HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok${surplus}`);
       expect(events.slice(1)).toEqual(["body ok", "ended spent "]);

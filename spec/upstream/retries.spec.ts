@@ -4,7 +4,7 @@ import { manualClock } from "../support/clock.ts";
 
 const taken = (budget: RetryBudget, ratio: number, times: number) => Array.from({ length: times }, () => budget.take(ratio)).filter(Boolean).length;
 
-it("a service with few requests has ten retries in ten seconds", () => {
+it("gives a service with few requests ten retries in ten seconds", () => {
   const clock = manualClock();
   const budget = new RetryBudget(clock);
   budget.request();
@@ -15,7 +15,7 @@ it("a service with few requests has ten retries in ten seconds", () => {
   expect(taken(budget, 0.2, 20)).toBe(10);
 });
 
-it("a service with many has its share of the requests of the last ten seconds", () => {
+it("gives a service with many requests its share of those of the last ten seconds", () => {
   const clock = manualClock();
   const budget = new RetryBudget(clock);
   for (let i = 0; i < 1000; i++) budget.request();
@@ -24,7 +24,7 @@ it("a service with many has its share of the requests of the last ten seconds", 
   expect(taken(budget, 0.2, 500)).toBe(10);
 });
 
-it("a fleet that is down altogether gets no more than its requests and their share", () => {
+it("gives upstreams that all fail no more than the requests and their share", () => {
   const clock = manualClock();
   const budget = new RetryBudget(clock);
   let sent = 0;

@@ -120,7 +120,7 @@ const read = async (reply: Reply) => {
 const code = (reply: Promise<Reply>) => reply.then((given) => String(given.status), (fault: unknown) => (fault instanceof Fault ? fault.code : String(fault)));
 
 describe("sessions", () => {
-  it("one carries many exchanges, and gives every lease back", async () => {
+  it("carry many exchanges each, and every lease ends", async () => {
     const upstream = await framePeer((peer, stream) => peer.answer(stream));
     const { send, pool } = bench(upstream.port);
     const replies = await Promise.all(Array.from({ length: 20 }, () => send()));
@@ -138,7 +138,7 @@ describe("sessions", () => {
       return text(through);
     }],
     ["the adapter to web streams", (body) => new Response(Readable.toWeb(body) as ReadableStream).text()],
-  ])("a body that has come whole before it is read, is read whole: %s", async (_way, readWhole) => {
+  ])("give all of a body that came before it was read: %s", async (_way, readWhole) => {
     const upstream = await framePeer((peer, stream) => peer.answer(stream));
     const { send, pool } = bench(upstream.port);
     const body = (await send()).body as Duplex & { readonly rstCode: number | undefined };
@@ -148,7 +148,7 @@ describe("sessions", () => {
     expect(upstream.resets).toEqual([]);
   });
 
-  it("one that ended between the lease and the request is left for another, a request with a body included", async () => {
+  it("are replaced if they end between the lease and the request, also for a request with a body", async () => {
     const upstream = await framePeer((peer, stream) => peer.answer(stream));
     const { send, pool } = bench(upstream.port, {}, 2);
     await read(await send());
@@ -160,7 +160,7 @@ describe("sessions", () => {
     expect(upstream.connections).toBe(2);
   });
 
-  it("another is opened when the peer's limit is reached; then it is waited for, up to connect_ms: upstream_saturated", async () => {
+  it("are opened up to max_connections when the upstream's limit is reached; then requests wait connect_ms, and get upstream_saturated", async () => {
     const held: (() => void)[] = [];
     const upstream = await framePeer((peer, stream) => held.push(() => peer.answer(stream)), maxStreams(1));
     const { send, pool, clock } = bench(upstream.port, {}, 2);
@@ -183,7 +183,7 @@ describe("sessions", () => {
     expect(upstream.connections).toBe(2);
   });
 
-  it("more at once than the peer allows, before it has said so, go to as many as that takes; none is refused", async () => {
+  it("are as many as it takes if more requests are sent at once than the upstream turns out to allow", async () => {
     const held = new Map<Peer, number[]>();
     const upstream = await framePeer((peer, stream) => held.set(peer, [...(held.get(peer) ?? []), stream]), maxStreams(2));
     const { send, pool } = bench(upstream.port, {}, 3);
@@ -198,7 +198,7 @@ describe("sessions", () => {
     await eventually(() => pool.leased === 0);
   });
 
-  it("one that is not ready within connect_ms is waited for by nobody new, and goes with those who do", async () => {
+  it("that are not ready within connect_ms get no new requests, and end with those that wait", async () => {
     const upstream = await framePeer((peer, stream) => peer.answer(stream), null);
     const { send, pool, clock } = bench(upstream.port, {}, 2);
     const first = code(send());
@@ -217,7 +217,7 @@ describe("sessions", () => {
     await eventually(() => upstream.open === 0 && pool.open === 0 && clock.pending === 0);
   });
 
-  it("one that closes before its peer has said what it allows was sent nothing: upstream_connect_failed", async () => {
+  it("that close before the upstream's SETTINGS are upstream_connect_failed: nothing was sent", async () => {
     const upstream = await framePeer(() => {}, null);
     const { send, pool } = bench(upstream.port);
     const sent = send({ method: "POST" });
@@ -228,7 +228,7 @@ describe("sessions", () => {
     expect(pool.leased).toBe(0);
   });
 
-  it("a larger max_connections lets those go on who wait", async () => {
+  it("are opened for waiting requests under a larger max_connections", async () => {
     const held: (() => void)[] = [];
     const upstream = await framePeer((peer, stream) => held.push(() => peer.answer(stream)), maxStreams(1));
     const { send, pool } = bench(upstream.port);
@@ -242,7 +242,7 @@ describe("sessions", () => {
     await Promise.all([read(await first), read(await second)]);
   });
 
-  it("an idle one is closed after keepalive_idle_ms, not before", async () => {
+  it("are closed after keepalive_idle_ms without a stream, not before", async () => {
     const upstream = await framePeer((peer, stream) => peer.answer(stream));
     const { send, pool, clock } = bench(upstream.port);
     await read(await send());
@@ -253,7 +253,7 @@ describe("sessions", () => {
     await eventually(() => upstream.open === 0 && pool.open === 0);
   });
 
-  it("a retired one ends with its last stream", async () => {
+  it("end with their last stream when the pool is retired", async () => {
     const upstream = await framePeer((peer, stream) => peer.send(HEADERS, 4, stream, STATUS_200));
     const { send, pool } = bench(upstream.port);
     const reply = await send();
@@ -263,7 +263,7 @@ describe("sessions", () => {
     await eventually(() => upstream.open === 0 && pool.leased === 0);
   });
 
-  it("GOAWAY: what is under way finishes, what comes next goes elsewhere", async () => {
+  it("finish their requests after a GOAWAY, and get no new ones", async () => {
     const upstream = await framePeer((peer, stream) => {
       if (upstream.connections === 2) return peer.answer(stream);
       peer.send(HEADERS, 4, stream, STATUS_200);
@@ -279,7 +279,7 @@ describe("sessions", () => {
   });
 });
 
-it.each([1, 2])("leaves a connection that has no stream numbers left, for another one (max_connections %i)", async (maxConnections) => {
+it.each([1, 2])("replaces a connection that has no stream numbers left (max_connections %i)", async (maxConnections) => {
   const upstream = await framePeer((peer, stream) => peer.answer(stream));
   const { send, pool } = bench(upstream.port, {}, maxConnections);
   const first = pool.tryLease()!;
@@ -292,7 +292,7 @@ it.each([1, 2])("leaves a connection that has no stream numbers left, for anothe
   await eventually(() => upstream.open === 1 && pool.open === 1 && pool.leased === 0);
 });
 
-it("a GOAWAY with an error leaves those under way that the peer still answers", async () => {
+it("finishes the requests that the upstream still answers after a GOAWAY with an error", async () => {
   const upstream = await framePeer((peer, stream) => {
     if (upstream.connections === 2) return peer.answer(stream);
     peer.send(HEADERS, 4, stream, STATUS_200);
@@ -309,7 +309,7 @@ it("a GOAWAY with an error leaves those under way that the peer still answers", 
   await eventually(() => upstream.open === 1 && pool.open === 1);
 });
 
-describe("a peer that does not answer in time", () => {
+describe("an upstream that does not answer in time", () => {
   /** Passes bytes on, for each connection until it is told to stall: then not a byte more, and no end. */
   async function stallingProxy(to: number) {
     const self = { port: 0, connections: 0, stall: () => {} };
@@ -348,7 +348,7 @@ describe("a peer that does not answer in time", () => {
     return { ...made, upstream, proxy, halfWay, patient };
   }
 
-  it("and from whom nothing has come since gets no new requests; with PING unanswered, all it has end at once", async () => {
+  it("gets no new requests if nothing has come from it since; without an answer to a PING, all requests on the connection end at once", async () => {
     const { send, patient, halfWay, clock, proxy, pool } = await vanished(2);
     const body = read(halfWay).catch((error: unknown) => (error as Fault).code);
     const late = patient("PATCH");
@@ -366,7 +366,7 @@ describe("a peer that does not answer in time", () => {
     await eventually(() => pool.open === 1);
   });
 
-  it("does not hold up those who wait for the only connection for longer than that", async () => {
+  it("holds up requests that wait for the only connection no longer than the PING", async () => {
     const { send, clock, proxy, peer, options } = await vanished(1);
     const first = send();
     await eventually(() => clock.pending === 2, "the request sent");
@@ -378,7 +378,7 @@ describe("a peer that does not answer in time", () => {
     expect(proxy.connections).toBe(2);
   });
 
-  it("but answers PING, keeps its connection", async () => {
+  it("keeps its connection if it answers the PING", async () => {
     const upstream = await framePeer((peer, stream) => upstream.streams.length > 1 && peer.answer(stream));
     // Of one connection only: who comes before the answer to the PING waits for it.
     const { send, pool, clock } = bench(upstream.port, {}, 1);
@@ -393,7 +393,7 @@ describe("a peer that does not answer in time", () => {
     expect(upstream).toMatchObject({ connections: 1, streams: [1, 3, 5] });
   });
 
-  it("but sends on other streams, keeps its connection although it answers no PING", async () => {
+  it("keeps its connection, without an answer to the PING, if it sends on other streams", async () => {
     let events: Peer | null = null;
     const upstream = await framePeer((peer, stream) => {
       if (upstream.streams.length === 1) peer.send(HEADERS, 4, stream, STATUS_200);
@@ -419,7 +419,7 @@ describe("a peer that does not answer in time", () => {
     await eventually(() => pool.leased === 0);
   });
 
-  it("an idle connection whose peer has vanished is gone soon after keepalive_idle_ms, too", async () => {
+  it("loses an idle connection soon after keepalive_idle_ms if it has vanished", async () => {
     const upstream = await framePeer((peer, stream) => peer.answer(stream));
     const proxy = await stallingProxy(upstream.port);
     const { send, pool, clock } = bench(proxy.port);
@@ -434,7 +434,7 @@ describe("a peer that does not answer in time", () => {
   });
 });
 
-describe("what the peer has not looked at is sent once more", () => {
+describe("a request that the upstream has not processed is sent again", () => {
   it.each<[string, (peer: Peer, stream: number) => void]>([
     ["REFUSED_STREAM", (peer, stream) => peer.send(RST_STREAM, 0, stream, words(REFUSED_STREAM))],
     ["a GOAWAY below the stream", (peer) => peer.send(GOAWAY, 0, 0, words(0, NO_ERROR))],
@@ -447,7 +447,7 @@ describe("what the peer has not looked at is sent once more", () => {
     expect(upstream.streams).toHaveLength(2);
   });
 
-  it("but no more than once", async () => {
+  it("once only", async () => {
     const upstream = await framePeer((peer, stream) => peer.send(RST_STREAM, 0, stream, words(REFUSED_STREAM)));
     const { send } = bench(upstream.port, {}, 9);
     expect(await code(send())).toBe("upstream_reset");
@@ -476,7 +476,7 @@ describe("a response that breaks off never looks whole", () => {
     await eventually(() => pool.leased === 0);
   });
 
-  it("a reply given up resets the stream with CANCEL", async () => {
+  it("resets the stream with CANCEL when a reply is given up", async () => {
     const upstream = await framePeer((peer, stream) => peer.send(HEADERS, 4, stream, STATUS_200));
     const { send } = bench(upstream.port);
     discard(await send());
@@ -486,13 +486,13 @@ describe("a response that breaks off never looks whole", () => {
 });
 
 describe("faults", () => {
-  it("nobody listens: upstream_connect_failed", async () => {
+  it("upstream_connect_failed if the connection is refused", async () => {
     const { send, pool } = bench(await closedPort());
     expect(await code(send())).toBe("upstream_connect_failed");
     expect(pool).toMatchObject({ leased: 0, open: 0 });
   });
 
-  it("no answer within response_ms: upstream_timeout, and CANCEL", async () => {
+  it("upstream_timeout, and CANCEL, without a response within response_ms", async () => {
     const upstream = await framePeer(() => {});
     const { send, clock } = bench(upstream.port);
     const reply = send();
@@ -502,14 +502,14 @@ describe("faults", () => {
     await eventually(() => upstream.resets[0] === CANCEL);
   });
 
-  it("a header that cannot be written: internal, and nothing is sent", async () => {
+  it("internal for a header that cannot be written, and nothing is sent", async () => {
     const upstream = await framePeer((peer, stream) => peer.answer(stream));
     const { send } = bench(upstream.port);
     expect(await code(send({ headers: ["X-A", "b\nc"] }))).toBe("internal");
     expect(upstream.streams).toEqual([]);
   });
 
-  it("a head of more than 64 KiB, which node would not send: 431, and the connection stays", async () => {
+  it("431 for a head of more than 64 KiB, which Node would not send, and the connection stays", async () => {
     const upstream = await framePeer((peer, stream) => peer.answer(stream));
     const { send, pool } = bench(upstream.port);
     const large = (bytes: number) => ({ headers: Array.from({ length: 8 }, (_, i) => [`x-${i}`, "y".repeat(bytes / 8)]).flat() });
@@ -520,7 +520,7 @@ describe("faults", () => {
     expect(upstream.connections).toBe(1);
   });
 
-  it("a WebSocket where the peer's SETTINGS do not allow one: 502, why, and nothing is sent", async () => {
+  it("502 for a WebSocket that the upstream's SETTINGS do not allow, and nothing is sent", async () => {
     const upstream = await framePeer((peer, stream) => peer.answer(stream));
     const { send, pool } = bench(upstream.port);
     const call = new Call({ id: "1", remoteAddress: "192.0.2.1", trustedRemote: false, startedAt: 0, inform: () => {} });
@@ -530,7 +530,7 @@ describe("faults", () => {
     expect(pool.leased).toBe(0);
   });
 
-  it("a WebSocket where no SETTINGS come within connect_ms: upstream_timeout", async () => {
+  it("upstream_timeout for a WebSocket without SETTINGS within connect_ms", async () => {
     const upstream = await framePeer(() => {}, null);
     const { send, clock, pool } = bench(upstream.port);
     const reply = send(WEBSOCKET);
@@ -540,7 +540,7 @@ describe("faults", () => {
     expect(pool.leased).toBe(0);
   });
 
-  it.each([[[]], [["Sec-WebSocket-Key", "c2hvcnQ="]], [[...KEY, ...KEY]]])("a WebSocket over HTTP/1.1 with the key %j: 400", async (headers) => {
+  it.each([[[]], [["Sec-WebSocket-Key", "c2hvcnQ="]], [[...KEY, ...KEY]]])("400 for a WebSocket over HTTP/1.1 with the key %j", async (headers) => {
     const { send, pool } = bench(1);
     expect(problemOf(await send({ upgrade: "websocket", headers }))).toMatchObject({ status: 400, code: "bad_request" });
     expect(pool).toMatchObject({ leased: 0, open: 0 });
@@ -564,7 +564,7 @@ describe("TLS", () => {
     return (server.address() as AddressInfo).port;
   }
 
-  it("a certificate signed by tls.ca for the address is believed", async () => {
+  it("accepts a certificate that is signed by tls.ca for the address", async () => {
     const { send } = bench(await secureOrigin(), { protocol: "h2", tls: settings() });
     expect(await read(await send())).toBe("ok");
   });
@@ -572,23 +572,23 @@ describe("TLS", () => {
   it.each<[string, UpstreamTls | undefined, RegExp]>([
     ["one the system does not know", undefined, /certificate/],
     ["one for another name", settings({ servername: "other.example" }), /other\.example/],
-  ])("%s is not: upstream_connect_failed, and the reason is in the fault alone", async (_title, tls, why) => {
+  ])("refuses %s with upstream_connect_failed, and the reason is in the fault alone", async (_title, tls, why) => {
     const { send } = bench(await secureOrigin(), { protocol: "h2", ...(tls && { tls }) });
     await expect(send()).rejects.toMatchObject({ code: "upstream_connect_failed", message: expect.stringMatching(why) as string });
   });
 
-  it("any is, where verify is false", async () => {
+  it("accepts any certificate if verify is false", async () => {
     const { send } = bench(await secureOrigin(), { protocol: "h2", tls: { verify: false, identity: "i" } });
     expect(await read(await send())).toBe("ok");
   });
 
-  it("the client certificate is shown", async () => {
+  it("presents the client certificate", async () => {
     const port = await secureOrigin({ ca: CA.cert, requestCert: true, rejectUnauthorized: true });
     const { send } = bench(port, { protocol: "h2", tls: settings({ cert: Buffer.from(CLIENT.cert), key: Buffer.from(CLIENT.key) }) });
     expect(await read(await send())).toBe("ok");
   });
 
-  it("a peer without HTTP/2 is upstream_connect_failed", async () => {
+  it("refuses an upstream without HTTP/2 with upstream_connect_failed", async () => {
     const port = await secureOrigin({}, https.createServer as never);
     const { send } = bench(port, { protocol: "h2", tls: settings() });
     await expect(send()).rejects.toMatchObject({ code: "upstream_connect_failed" });
@@ -622,7 +622,7 @@ describe("the addresses of a name", () => {
     readonly holds?: boolean;
   }
 
-  it("all get streams in turn, on one session each, with no look-up for any", async () => {
+  it("get streams in turn, on one session each, without a look-up", async () => {
     const { origin, resolver, ask } = await named(LOOPBACK, LOOPBACK);
     const reached: string[] = [];
     for (let i = 0; i < LOOPBACK.length * 3; i++) reached.push(await ask());
@@ -631,25 +631,25 @@ describe("the addresses of a name", () => {
     expect(resolver.asked).toEqual(["upstream.invalid"]);
   });
 
-  it("max_connections bounds the sessions to all of them together", async () => {
+  it("share max_connections", async () => {
     const { ask, pool } = await named(LOOPBACK, ["127.0.0.1", "127.0.0.2"], { max: 1 });
     expect([await ask(), await ask(), await ask()]).toEqual(["127.0.0.1", "127.0.0.1", "127.0.0.1"]);
     expect(pool.open).toBe(1);
   });
 
-  it("one that refuses is no error, and is not tried with each request", async () => {
+  it("are replaced by the next one if they refuse, and not tried again with each request", async () => {
     const { origin, ask } = await named(["127.0.0.2"], [NOBODY, "127.0.0.2"]);
     for (let i = 0; i < 6; i++) expect(await ask()).toBe("127.0.0.2");
     expect(origin.total["127.0.0.2"]).toBe(2);
   });
 
-  it("all refuse: upstream_connect_failed, with words for each", async () => {
+  it("are all named in upstream_connect_failed if all refuse", async () => {
     const { send, origin } = await named(["127.0.0.3"], [NOBODY, NOBODY_EITHER]);
     const message = `connect ECONNREFUSED ${NOBODY}:${origin.port}, connect ECONNREFUSED ${NOBODY_EITHER}:${origin.port}`;
     await expect(send()).rejects.toMatchObject({ code: "upstream_connect_failed", message });
   });
 
-  it("the one with the fewest sessions gets the next when all are full", async () => {
+  it("get the next session, when all are full, if they have the fewest", async () => {
     const [one, two] = [await framePeer(() => {}, maxStreams(1)), ["127.0.0.1", "127.0.0.2"]];
     const { pool } = bench(one.port, { host: "upstream.invalid", name: await madeUpNames(two).named("upstream.invalid") }, 4);
     const lease = async () => {
@@ -666,7 +666,7 @@ describe("the addresses of a name", () => {
     expect(pool.tryLease()).toBeNull();
   });
 
-  it("a new one gets streams, one that has left no more, one that stays keeps its session", async () => {
+  it("are followed: a new one gets streams, a removed one none, one that stays keeps its session", async () => {
     const { origin, resolver, ask } = await named(["127.0.0.1", "127.0.0.2", "127.0.0.3"], ["127.0.0.1", "127.0.0.2"]);
     await ask();
     await ask();
@@ -676,7 +676,7 @@ describe("the addresses of a name", () => {
     expect(origin.total).toEqual({ "127.0.0.1": 1, "127.0.0.2": 1, "127.0.0.3": 1 });
   });
 
-  it("a failed look-up changes nothing", async () => {
+  it("stay in use when a look-up fails", async () => {
     const { origin, resolver, ask } = await named(["127.0.0.1", "127.0.0.2"], ["127.0.0.1", "127.0.0.2"]);
     await ask();
     await resolver.again(new Error("getaddrinfo EAI_AGAIN"));
@@ -684,7 +684,7 @@ describe("the addresses of a name", () => {
     expect(origin.total).toEqual({ "127.0.0.1": 1, "127.0.0.2": 1 });
   });
 
-  it("a stream to one that leaves comes to its end, and the session with it", async () => {
+  it("let a stream to a removed one finish, whose session ends then", async () => {
     const { origin, resolver, send, held } = await named(["127.0.0.1", "127.0.0.2"], ["127.0.0.1"], { holds: true });
     const reply = await send();
     await resolver.again(["127.0.0.2"]);
@@ -697,7 +697,7 @@ describe("the addresses of a name", () => {
     await eventually(() => origin.open["127.0.0.1"] === 0);
   });
 
-  it("a session that took the place of another address leaves with the one it leads to", async () => {
+  it("are what a session leads to: one that was opened for another address ends with the address it reached", async () => {
     const { origin, resolver, ask } = await named(["127.0.0.2", "127.0.0.3"], ["127.0.0.1", "127.0.0.2"]);
     await ask();
     expect(origin.open).toEqual({ "127.0.0.2": 1, "127.0.0.3": 0 });
@@ -706,7 +706,7 @@ describe("the addresses of a name", () => {
     await eventually(() => origin.open["127.0.0.2"] === 0);
   });
 
-  it("one that leaves while its connection is being made has none of the streams that follow", async () => {
+  it("get no streams if they are removed while their connection is being made", async () => {
     const { origin, resolver, send, ask } = await named(["127.0.0.1", "127.0.0.2"], ["127.0.0.1"]);
     const first = send();
     await resolver.again(["127.0.0.2"]);
@@ -716,14 +716,14 @@ describe("the addresses of a name", () => {
     await eventually(() => origin.open["127.0.0.1"] === 0);
   });
 
-  it("until there are any, a connection has them looked up, and fails with that", async () => {
+  it("are looked up by a connection while there are none, and the connection fails with the look-up", async () => {
     const { resolver, ask } = await named(LOOPBACK, new Error("no answer yet"));
     await expect(ask()).rejects.toMatchObject({ code: "upstream_connect_failed", message: "no answer yet" });
     resolver.answer = ["127.0.0.2"];
     expect([await ask(), await ask()]).toEqual(["127.0.0.2", "127.0.0.2"]);
   });
 
-  it("h2: every one has to show a certificate for the name", async () => {
+  it("have to present a certificate for the name over h2", async () => {
     const tls = settingsFor(OTHER_CA.cert);
     const both = ["127.0.0.1", "127.0.0.2"];
     const right = await named(both, both, { parts: { protocol: "h2", host: "shop.example.com", tls } });

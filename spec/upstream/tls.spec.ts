@@ -30,7 +30,7 @@ describe("service.tls", () => {
     expect(issues({ protocol, tls: {} })).toEqual([`services.0.tls: is for protocol "https" and "h2"; this service has "${protocol}"`]);
   });
 
-  it.each(["https", "h2"])("is taken with protocol %s", (protocol) => {
+  it.each(["https", "h2"])("is accepted with protocol %s", (protocol) => {
     const { path } = files();
     expect(issues({ protocol, tls: { ca: path("ca.pem"), cert: path("client.pem"), key: path("client.key"), servername: "a.example" } })).toEqual([]);
   });
@@ -48,7 +48,7 @@ describe("service.tls", () => {
     expect(issues({ protocol: "https", tls: tls(path) })).toEqual([expect.stringMatching(expected)]);
   });
 
-  it("verify: false is said at the start and at each reload, with the service's name", async () => {
+  it("logs verify: false at the start and at each reload, with the service's name", async () => {
     const { lines, log } = madeUpTools();
     const config = configWith({ protocol: "https", tls: { verify: false } });
     const gateway = createGateway({ config: config as never, log });

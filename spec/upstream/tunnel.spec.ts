@@ -28,7 +28,7 @@ async function joined(idleMs = 10_000) {
   return { client, upstream };
 }
 
-it("bytes behind both heads come first, then every byte, both ways", async () => {
+it("passes the bytes behind both heads first, then every byte both ways", async () => {
   const { client, upstream } = await joined();
   client.far.send("ping");
   upstream.far.send("pong");
@@ -36,7 +36,7 @@ it("bytes behind both heads come first, then every byte, both ways", async () =>
   expect(await client.far.until("pong")).toBe("<u>pong");
 });
 
-it.each(["client", "upstream"] as const)("a %s that is gone before the two are joined takes the other with it", async (gone) => {
+it.each(["client", "upstream"] as const)("closes the other side of a %s that closed before the two were joined", async (gone) => {
   const sides = { client: await connection(), upstream: await connection() };
   sides[gone].near.destroy();
   await eventually(() => sides[gone].near.closed);
@@ -44,7 +44,7 @@ it.each(["client", "upstream"] as const)("a %s that is gone before the two are j
   await eventually(() => sides.client.near.destroyed && sides.upstream.near.destroyed);
 });
 
-it("either side may end alone; both ended, both sockets are gone", async () => {
+it("lets either side end alone, and closes both when both have ended", async () => {
   const { client, upstream } = await joined();
   upstream.far.socket.allowHalfOpen = true;
   client.far.socket.end("over");
@@ -56,7 +56,7 @@ it("either side may end alone; both ended, both sockets are gone", async () => {
   await eventually(() => client.near.destroyed && upstream.near.destroyed);
 });
 
-it("a side that breaks takes the other with it", async () => {
+it("resets the other side of one that breaks", async () => {
   for (const who of ["client", "upstream"] as const) {
     const both = await joined();
     both[who].far.socket.resetAndDestroy();
@@ -64,7 +64,7 @@ it("a side that breaks takes the other with it", async () => {
   }
 });
 
-it("what an upstream said before it went reaches a client that reads late", async () => {
+it("passes what an upstream sent before it closed to a client that reads late", async () => {
   const { client, upstream } = await joined();
   client.far.socket.pause();
   const all = Buffer.alloc(300_000, "x");
@@ -74,7 +74,7 @@ it("what an upstream said before it went reaches a client that reads late", asyn
   expect(await client.far.closed()).toHaveLength("<u>".length + all.length);
 });
 
-it("a side that does not read holds the other back", async () => {
+it("lets a side that does not read hold the other back", async () => {
   const { client, upstream } = await joined();
   upstream.far.socket.pause();
   let written = 0;
@@ -92,14 +92,14 @@ it("a side that does not read holds the other back", async () => {
   expect(upstream.near.writableLength).toBeLessThan(1_000_000);
 });
 
-it("is closed when nothing has moved for idleMs, not before", async () => {
+it("closes both sides when nothing has moved for idleMs, not before", async () => {
   const { client, upstream } = await joined(120);
   const began = performance.now();
   await eventually(() => client.near.destroyed && upstream.near.destroyed);
   expect(performance.now() - began).toBeGreaterThan(100);
 });
 
-it("traffic in one direction keeps both sides", async () => {
+it("keeps both sides open for traffic in one direction", async () => {
   // Many times the pause between two bytes: a busy machine makes each longer.
   const { client, upstream } = await joined(700);
   for (let i = 0; i < 10; i++) {
@@ -110,7 +110,7 @@ it("traffic in one direction keeps both sides", async () => {
   await eventually(() => client.near.destroyed && upstream.near.destroyed);
 });
 
-it("every silence counts, not the first alone, on streams that count no bytes too", async () => {
+it("measures every silence, not only the first, also on streams that count no bytes", async () => {
   const side = () => new Duplex({ read() {}, write: (_chunk, _encoding, done) => done() });
   const [client, upstream] = [side(), side()];
   joinTunnel(client, Buffer.alloc(0), { socket: upstream, head: Buffer.alloc(0), idleMs: 1 }, { received: null, sent: null });

@@ -35,17 +35,17 @@ function bench(text: string) {
   return { clock, fleet, adopt, ...first, picks };
 }
 
-describe("who gets requests", () => {
-  it("all that are well", () => {
+describe("requests go to", () => {
+  it("all healthy upstreams", () => {
     expect(bench("a b c").picks(6)).toBe("abcabc");
   });
 
-  it("none with weight 0; nobody where all have it", () => {
+  it("none with weight 0, and to none at all if all have it", () => {
     expect(bench("a b:0 c").picks(4)).toBe("acac");
     expect(bench("a:0 b:0").picks(2)).toBe("--");
   });
 
-  it("not one that is out, until it is back", () => {
+  it("no ejected upstream, until it returns", () => {
     const { picks, peers, clock } = bench("a b c");
     peers[1]!.health.failed("broken");
     expect(picks(4)).toBe("acac");
@@ -53,7 +53,7 @@ describe("who gets requests", () => {
     expect([...picks(3)].sort().join("")).toBe("abc");
   });
 
-  it("not one that its checks find unhealthy; nobody where all are", () => {
+  it("no unhealthy upstream, and to none at all if all are unhealthy", () => {
     const { picks, peers } = bench("a b");
     peers[0]!.health.checked("status 500");
     expect(picks(2)).toBe("bb");
@@ -63,14 +63,14 @@ describe("who gets requests", () => {
     expect(picks(1)).toBe("b");
   });
 
-  it("by new weights from a reload on, whatever turns the old ones had left", () => {
+  it("upstreams by their new weights after a reload, whatever turns were left", () => {
     const { picks, adopt, picker } = bench("a:100 b");
     picks(60);
     adopt("a b");
     expect(Array.from({ length: 4 }, () => picker.pick(madeUpExchange(), [])!.id).join("")).toBe("abab");
   });
 
-  it("not one that was tried", () => {
+  it("no upstream that was tried", () => {
     const { picks, peers } = bench("a b");
     expect(picks(2, [peers[0]!])).toBe("bb");
     expect(picks(1, peers)).toBe("-");
@@ -85,14 +85,14 @@ describe("the last usable one", () => {
     expect(picks(2)).toBe("bb");
   });
 
-  it("found unhealthy, leaves the field to those that were ejected", () => {
+  it("makes the ejected ones usable when it is unhealthy", () => {
     const { picks, peers } = bench("a b");
     peers[0]!.health.failed("broken");
     peers[1]!.health.checked("status 500");
     expect(picks(2)).toBe("aa");
   });
 
-  it("is not the one that a reload took away", () => {
+  it("is not one that a reload removed", () => {
     const { peers, adopt } = bench("a b");
     adopt("a");
     peers[0]!.health.failed("broken");
@@ -101,7 +101,7 @@ describe("the last usable one", () => {
 });
 
 describe("a reload", () => {
-  it("keeps an upstream with what is known of it", () => {
+  it("keeps an upstream and its health", () => {
     const { peers, adopt } = bench("a b");
     peers[0]!.health.failed("broken");
     const { peers: next, picker } = adopt("a b c");
@@ -115,13 +115,13 @@ describe("a reload", () => {
     expect(picks(2)).toBe("bb");
   });
 
-  it("with other connections under the same id it is another upstream", () => {
+  it("makes another upstream of an id with other connections", () => {
     const { fleet, peers } = bench("a");
     expect(fleet.peer("a", peers[0]!.pool)).toBe(peers[0]);
     expect(fleet.peer("a", madeUpPool())).not.toBe(peers[0]);
   });
 
-  it("that has new connections made to the same place keeps what is known of it, an ejection with its end; another place is unknown", () => {
+  it("keeps the health of an upstream with new connections to the same place, its ejection included; at another place it is unknown", () => {
     const { fleet, peers, adopt, clock } = bench("a b");
     peers[0]!.health.failed("broken");
     const next = fleet.peer("a", madeUpPool({ keepaliveIdleMs: 2 }));
@@ -136,7 +136,7 @@ describe("a reload", () => {
     expect(clock.pending).toBe(0);
   });
 
-  it("that takes an upstream away leaves no timer of it, nor does the end of the service", () => {
+  it("that removes an upstream leaves no timer, nor does the end of the service", () => {
     const { peers, adopt, clock, fleet } = bench("a b c");
     peers[0]!.health.failed("broken");
     adopt("b c");
@@ -146,7 +146,7 @@ describe("a reload", () => {
     expect(clock.pending).toBe(0);
   });
 
-  it("keeps the circuit breaker as it stands, and drops it where none is asked for", () => {
+  it("keeps the state of the circuit breaker, and drops it if none is configured", () => {
     const { fleet } = bench("a");
     const breaker = fleet.breaker(BREAKER);
     fleet.adopt([], { breaker, settings: BREAKER });
@@ -159,7 +159,7 @@ describe("a reload", () => {
   });
 });
 
-it("the report says of each how it is, and whether it gets requests", () => {
+it("reports the state of each upstream, and whether it gets requests", () => {
   const { fleet, peers } = bench("a b c:0");
   peers[0]!.health.failed("connect ECONNREFUSED");
   const at = { host: "127.0.0.1", port: 80, inFlight: 0 };
