@@ -145,7 +145,8 @@ class LookedUp implements Name {
     // After a failure 1 s, 2 s, 4 s, …: a name that fails at the start is most often one whose service is starting too.
     const wait = this.#failures === 0 ? ttlMs : Math.min(FIRST_RETRY_MS * 2 ** (this.#failures - 1), ttlMs);
     this.#timer?.cancel();
-    this.#timer = clock.after(Math.max(0, this.#endedAt + wait * (1 - JITTER * this.#jitter) - clock.now()), () => void this.#look().catch(ignore));
+    const dueAt = this.#endedAt + wait * (1 - JITTER * this.#jitter);
+    this.#timer = clock.after(Math.max(0, dueAt - clock.now()), () => void this.#look().catch(ignore));
   }
 
   #look(): Promise<readonly Address[]> {

@@ -125,7 +125,8 @@ function repeatedly(options: AttemptsOptions, { policy, budget, memory }: NonNul
           if (!retriesStatus(policy, method, reply.status) || (next = another()) === null) return reply;
           giveUp(reply, exchange);
         } catch (error) {
-          if (!(error instanceof Fault) || !retriesFault(policy, method, error) || (next = another()) === null) return faultReply(exchange, error, log);
+          next = error instanceof Fault && retriesFault(policy, method, error) ? another() : null;
+          if (next === null) return faultReply(exchange, error, log);
         }
         tried.push(next);
         meter?.retried();
@@ -141,7 +142,7 @@ function rethrow(_exchange: Exchange, error: unknown): never {
   throw error;
 }
 
-/** Timers may run two milliseconds early: what is left at `total_ms` is no time for a try, whose failure would count against its upstream. */
+/** Timers may run two milliseconds early: a try that begins at `total_ms` would fail, and count against its upstream. */
 const LEAST_TRY_MS = 5;
 
 /** Null if there is no body, or if it is known to be too long. */
@@ -206,7 +207,8 @@ function noUpstream(exchange: Exchange): Reply {
 function faultReply(exchange: Exchange, error: unknown, log: Log | undefined): Reply {
   if (!(error instanceof Fault)) {
     const { id, notes } = exchange.call;
-    log?.error("a plugin or the gateway failed", { request_id: id, service: notes.service, route: notes.route, error: messageOf(error, "stack") });
+    const { service, route } = notes;
+    log?.error("a plugin or the gateway failed", { request_id: id, service, route, error: messageOf(error, "stack") });
     return problem(exchange.call, "internal", { why: messageOf(error) });
   }
   const detail = DETAILS[error.code];

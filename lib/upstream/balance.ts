@@ -39,7 +39,7 @@ export function balancer(strategy: Strategy, random: () => number = Math.random)
   }
 }
 
-/** Each in turn, as often as its weight says, and spread out: with 5:1:1, a a b a c a a. With equal weights, in the order of the configuration. */
+/** Each in turn, as often as its weight says, and spread out: with 5:1:1, a a b a c a a. With equal weights, in their configured order. */
 const smoothRotation: Balancer = { pick: (candidates) => rotate(candidates, Infinity) };
 
 /** The upstream with the least load for its weight; equal ones in turn. */
@@ -51,7 +51,7 @@ const leastConnections: Balancer = {
   },
 };
 
-/** Among those with at most this load, all step forward by their weights; the foremost is taken, and steps back by the sum of the weights. */
+/** Of those with at most this load, all step forward by their weights; the foremost is taken, and steps back by the sum of the weights. */
 function rotate<Peer extends Candidate>(candidates: readonly Peer[], mostLoad: number): Peer | null {
   let foremost: Peer | null = null;
   let sum = 0;

@@ -111,7 +111,8 @@ export class Breaker {
     this.#failures.add(now);
     const requests = this.#requests.total(now);
     const failures = this.#failures.total(now);
-    if (requests >= minRequests && failures >= errorRatio * requests) this.#open(`${failures} of ${requests} requests failed within ${windowMs} ms`);
+    if (requests < minRequests || failures < errorRatio * requests) return;
+    this.#open(`${failures} of ${requests} requests failed within ${windowMs} ms`);
   }
 
   #open(reason: string): void {

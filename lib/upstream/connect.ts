@@ -17,8 +17,8 @@ export interface ConnectTarget {
  * Connects to the address `first`, and where it is out of reach to the other addresses of the name; without `first` it waits for the first
  * look-up. `secure`: null for plain TCP. `readyEvent` names the event that the socket emits when it can be used.
  */
-export function connect({ host, port, name }: ConnectTarget, secure: ConnectionOptions | null, first: Address | undefined, more: object = {}): Socket {
-  const options = { host, port, ...lookupOptions(name, first), ...more };
+export function connect(to: ConnectTarget, secure: ConnectionOptions | null, first: Address | undefined, more: object = {}): Socket {
+  const options = { host: to.host, port: to.port, ...lookupOptions(to.name, first), ...more };
   const socket = secure === null ? net.connect(options) : tls.connect({ ...secure, ...options });
   // Nagle's algorithm would hold back the last small segment of each message.
   return socket.setNoDelay(true);
@@ -28,7 +28,7 @@ export function readyEvent(socket: Socket): "connect" | "secureConnect" {
   return socket instanceof tls.TLSSocket ? "secureConnect" : "connect";
 }
 
-export function lookupOptions(name: Name | undefined, first: Address | undefined): { readonly lookup?: LookupFunction; readonly autoSelectFamily?: true } {
+export function lookupOptions(name: Name | undefined, first: Address | undefined): { lookup?: LookupFunction; autoSelectFamily?: true } {
   if (name === undefined) return {};
   const lookup: LookupFunction = (_host, { all }, done) => {
     // A promise, even if the addresses are known: `net` expects the answer in a later turn.

@@ -89,7 +89,7 @@ export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOption
       const waiter: Waiter<Lease> = { grant: resolve, refuse, timer };
       this.#waiting.add(waiter);
       onAbort(() => {
-        if (this.#waiting.has(waiter)) refuse(new Fault("upstream_saturated", "the client disconnected while its request waited for a connection"));
+        if (this.#waiting.has(waiter)) refuse(new Fault("upstream_saturated", "the client disconnected while waiting for a connection"));
       });
     });
   }

@@ -41,8 +41,8 @@ export function faultCode(error: NodeJS.ErrnoException, isConnecting: boolean): 
 }
 
 /**
- * In TLS 1.3 a server refuses a client certificate after the handshake; it has not looked at the request then. After any other TLS error it
- * may have. OpenSSL 3.0 names the error ERR_SSL_SSLV3_ALERT_BAD_CERTIFICATE, later releases (Node 22) ERR_SSL_SSL/TLS_ALERT_BAD_CERTIFICATE.
+ * In TLS 1.3 a server refuses a client certificate after the handshake; it has not looked at the request then. After any other TLS error
+ * it may have. The name is ERR_SSL_SSLV3_ALERT_BAD_CERTIFICATE with OpenSSL 3.0, ERR_SSL_SSL/TLS_ALERT_BAD_CERTIFICATE later (Node 22).
  */
 const REFUSED_BY_TLS = /^ERR_SSL_[\w/]*ALERT_\w*(?:CERT|UNKNOWN_CA|ACCESS_DENIED|HANDSHAKE)/;
 

@@ -79,7 +79,8 @@ export function startHealthCheck({ target, settings, clock, random, report }: He
     // Not before: Node may try several addresses, each with a handle of its own.
     socket.once("connect", () => socket.unref());
     socket.once(readyEvent(socket), () => {
-      if (!isOver) end = ask(socket, target, settings.path, (status) => finish(settings.expects(status) ? null : `status ${status}`), finish);
+      if (isOver) return;
+      end = ask(socket, target, settings.path, (status) => finish(settings.expects(status) ? null : `status ${status}`), finish);
     });
   };
 
@@ -97,8 +98,8 @@ export function startHealthCheck({ target, settings, clock, random, report }: He
 /** Opens the connection for one check, each time to the next address. */
 function opener(target: HealthCheckTarget): () => Socket {
   const { protocol, host, name } = target;
-  const isSecure = protocol === "https" || protocol === "h2";
-  const secure: ConnectionOptions | null = isSecure ? { ...tlsOptions(host, target.tls), ALPNProtocols: [protocol === "h2" ? "h2" : "http/1.1"] } : null;
+  const alpn = { https: "http/1.1", h2: "h2", http: null, h2c: null }[protocol];
+  const secure: ConnectionOptions | null = alpn === null ? null : { ...tlsOptions(host, target.tls), ALPNProtocols: [alpn] };
   let turn = 0;
   return () => {
     const addresses = name?.addresses ?? [];
@@ -107,9 +108,10 @@ function opener(target: HealthCheckTarget): () => Socket {
 }
 
 /** Sends the request on a connection that is ready; returns what gives it up. */
-type Ask = (socket: Socket, target: HealthCheckTarget, path: string, pass: (status: number) => void, fail: (failure: string) => void) => () => void;
+type Ask = (socket: Socket, target: HealthCheckTarget, path: string, answered: (status: number) => void, fail: Fail) => () => void;
+type Fail = (failure: string) => void;
 
-const askHttp1: Ask = (socket, { authority }, path, pass, fail) => {
+const askHttp1: Ask = (socket, { authority }, path, answered, fail) => {
   const request = http.request({
     createConnection: () => socket,
     path,
@@ -122,7 +124,7 @@ const askHttp1: Ask = (socket, { authority }, path, pass, fail) => {
   request.once("upgrade", () => fail(invalid("the upstream switches protocols")));
   request.once("response", (response) => {
     const why = invalidity(response);
-    if (why === null) pass(response.statusCode!);
+    if (why === null) answered(response.statusCode!);
     else fail(invalid(why));
   });
   request.on("error", ({ code, message }: NodeJS.ErrnoException) => {
@@ -133,7 +135,7 @@ const askHttp1: Ask = (socket, { authority }, path, pass, fail) => {
   return () => void request.destroy();
 };
 
-const askHttp2: Ask = (socket, { protocol, authority }, path, pass, fail) => {
+const askHttp2: Ask = (socket, { protocol, authority }, path, answered, fail) => {
   if (socket instanceof tls.TLSSocket && socket.alpnProtocol !== "h2") {
     fail("the upstream does not offer HTTP/2 (ALPN h2)");
     return ignore;
@@ -150,14 +152,14 @@ const askHttp2: Ask = (socket, { protocol, authority }, path, pass, fail) => {
   const scheme = protocol === "h2" ? "https" : "http";
   const stream = session.request({ ":method": "GET", ":scheme": scheme, ":authority": authority, ":path": path, "user-agent": USER_AGENT });
   stream.on("headers", limitedInformation(fail));
-  stream.once("response", ({ ":status": status }) => pass(status!));
+  stream.once("response", ({ ":status": status }) => answered(status!));
   stream.on("error", failed);
   stream.once("close", () => fail(session.closed ? CLOSED : `the upstream reset the stream (code ${stream.rstCode})`));
   return () => session.destroy();
 };
 
 /** Counts informational responses, which an upstream could send without end. */
-function limitedInformation(fail: (failure: string) => void): () => void {
+function limitedInformation(fail: Fail): () => void {
   let count = 0;
   return () => {
     if (++count > MAX_INFORMATIONAL) fail(invalid(`more than ${MAX_INFORMATIONAL} informational responses`));

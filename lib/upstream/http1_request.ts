@@ -303,7 +303,7 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     }
     if (body !== null) body.complete();
     // All of it came at once: there is nothing to stream.
-    else this.resolve(replyOf(exchange, this.#response!, options.viaName, this.#whole ?? this.#first ?? NO_BYTES));
+    else this.resolve(replyOf(exchange.method, this.#response!, options.viaName, this.#whole ?? this.#first ?? NO_BYTES));
   }
 
   /** Gives the reply, with a body that is read as it comes. */
@@ -315,7 +315,7 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     this.#body = this.given = body;
     if (this.#first !== null) body.deliver(this.#first);
     this.#first = null;
-    this.resolve(replyOf(exchange, this.#response!, options.viaName, body, () => trailerFields(this.#trailers)));
+    this.resolve(replyOf(exchange.method, this.#response!, options.viaName, body, () => trailerFields(this.#trailers)));
     return body;
   }
 
@@ -378,7 +378,7 @@ class ResponseBody extends Readable {
 
 /** As Node reports a connection that ends where a response was due. */
 const CONNECTION_ENDED: NodeJS.ErrnoException = Object.assign(new Error("the connection ended"), { code: "ECONNRESET" });
-const ANSWERED_EARLY: NodeJS.ErrnoException = Object.assign(new Error("a response came before the request was sent"), { code: "ECONNRESET" });
+const ANSWERED_EARLY: NodeJS.ErrnoException = Object.assign(new Error("a response came before the request"), { code: "ECONNRESET" });
 const NO_BYTES = Buffer.alloc(0);
 /** From here on a copy into memory of its own costs more than a stream. */
 const LENT_BYTES = 16 * 1024;

@@ -1,7 +1,7 @@
 /**
  * Sends a request to an upstream over HTTP/2, on one stream.
  */
-import http2, { type ClientHttp2Session, type ClientHttp2Stream, type IncomingHttpHeaders, type OutgoingHttpHeaders } from "node:http2";
+import http2, { type ClientHttp2Session, type ClientHttp2Stream, type OutgoingHttpHeaders } from "node:http2";
 import type { Timer } from "../base/clock.ts";
 import { Fault } from "../base/errors.ts";
 import { sinkOf } from "../http/body.ts";
@@ -38,7 +38,7 @@ export async function forwardHttp2(exchange: Exchange, to: Destination<Sessions>
   }
 }
 
-/** The upstream says that it has not looked at the request, or an idle connection broke as it was used; and the request can be sent again. */
+/** The upstream has not processed the request, or an idle connection broke as it was used; and the request can be sent again. */
 class Unserved extends Unsent {}
 
 /**
@@ -49,7 +49,8 @@ async function lease(attempt: Try<Sessions>, except: Session | null): Promise<Se
   const { pool } = attempt.to;
   const { call } = attempt.exchange;
   for (let full = except; ; ) {
-    const session = pool.tryLease(full) ?? pool.tryLease() ?? (await pool.waitForLease(connectTimeLeft(attempt), (run) => call.onAbort(run)));
+    const free = pool.tryLease(full) ?? pool.tryLease();
+    const session = free ?? (await pool.waitForLease(connectTimeLeft(attempt), (run) => call.onAbort(run)));
     if (!session.isSettled) await settled(session, attempt);
     if (!session.isOverfull) return session;
     session.release();
@@ -133,9 +134,9 @@ class Http2Request extends UpstreamRequest<Sessions> {
     stream.setTimeout(options.idleMs);
     stream.on("timeout", () => this.silent());
     stream.once("finish", () => this.awaitResponse());
-    stream.on("headers", (_fields: IncomingHttpHeaders, _flags: number, raw: readonly string[]) => this.inform(Number(raw[1]), raw.slice(2)));
-    stream.once("response", (_fields: IncomingHttpHeaders, flags: number, raw: readonly string[]) => this.#answered(raw, flags));
-    stream.once("trailers", (_fields: IncomingHttpHeaders, _flags: number, raw: readonly string[]) => (this.#trailers = raw));
+    stream.on("headers", (_fields: object, _flags: number, raw: HeaderList) => this.inform(Number(raw[1]), raw.slice(2)));
+    stream.once("response", (_fields: object, flags: number, raw: HeaderList) => this.#answered(raw, flags));
+    stream.once("trailers", (_fields: object, _flags: number, raw: HeaderList) => (this.#trailers = raw));
     stream.on("error", (error: NodeJS.ErrnoException) => {
       // A connection can carry 2^30 requests (RFC 9113 §5.1.1).
       if (error.code === "ERR_HTTP2_OUT_OF_STREAMS") this.#session.drain();
@@ -171,7 +172,7 @@ class Http2Request extends UpstreamRequest<Sessions> {
     }
   }
 
-  #answered(raw: readonly string[], flags: number): void {
+  #answered(raw: HeaderList, flags: number): void {
     if (this.phase === "over") return;
     const { exchange, options } = this.attempt;
     const { method, upgrade, body, call } = exchange;
@@ -194,7 +195,7 @@ class Http2Request extends UpstreamRequest<Sessions> {
     call.onEnd(() => this.#watchUnread());
     this.given = stream;
     const isEmpty = (flags & NGHTTP2_FLAG_END_STREAM) !== 0 || isBodiless(method, head.statusCode!);
-    // A body of no bytes is still a body if trailers may follow, as in gRPC errors. One that is left out is read, or the stream would not end.
+    // A body of no bytes is still a body if trailers may follow, as in gRPC errors. A stream without one is read: it would not end.
     if (isEmpty) stream.resume();
     else keepOpenUntilRead(stream);
     this.resolve({ status: head.statusCode!, headers, body: isEmpty ? null : stream, trailers: () => trailerFields(this.#trailers) });

@@ -28,7 +28,8 @@ export class NodeResponseParser {
     this.#sink = sink;
     this.#response = this.#invalidHead = this.#malformed = null;
     // Other methods make no difference, except CONNECT, which is not sent.
-    const request = http.request({ method: method === "HEAD" ? "HEAD" : "GET", createConnection: () => stream, maxHeaderSize: MAX_RESPONSE_HEAD_BYTES });
+    const parsedAs = method === "HEAD" ? "HEAD" : "GET";
+    const request = http.request({ method: parsedAs, createConnection: () => stream, maxHeaderSize: MAX_RESPONSE_HEAD_BYTES });
     // Beyond Node's default of 1000, headers would be dropped silently; their size is limited all the same.
     request.maxHeadersCount = 0;
     request.on("information", (head) => sink.informed(head));

@@ -134,7 +134,7 @@ const BUFFER_BYTES = 128 * 1024;
 /** Unused copies that are kept: 2 MiB. */
 const MOST_FREE = 16;
 
-/** The memory that responses over plain connections are read into, shared by all of them: a new buffer for each read is garbage to collect. */
+/** The memory that responses over plain connections are read into, shared by all of them: a buffer for each read would be garbage. */
 export class ReadBuffer {
   #buffer: Buffer | null = null;
   readonly #free: Buffer[] = [];

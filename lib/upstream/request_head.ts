@@ -36,7 +36,9 @@ export function requestHead(exchange: Exchange, upstream: { readonly authority: 
   // HTTP/2 opens a WebSocket without a key (RFC 8441 §5), HTTP/1.1 with one.
   const needsKey = exchange.upgrade !== null && exchange.httpVersion === "2.0";
   // Only a chunked body can be followed by trailers (RFC 9112 §7.1.2), so that only its head may announce some.
-  const dropped = ALWAYS | (keepsLength ? 0 : LENGTH) | (needsKey ? KEY : 0) | (span === null ? 0 : TRACE) | (framing === "chunked" ? 0 : TRAILER);
+  let dropped = ALWAYS | (keepsLength ? 0 : LENGTH) | (framing === "chunked" ? 0 : TRAILER);
+  if (needsKey) dropped |= KEY;
+  if (span !== null) dropped |= TRACE;
   const headers: string[] = ["Host", options.preserveHost && exchange.authority !== "" ? exchange.authority : upstream.authority];
   const received = endToEnd(exchange.headers);
   for (let i = 0; i < received.length; i += 2) {
@@ -66,7 +68,7 @@ export function requestHead(exchange: Exchange, upstream: { readonly authority: 
 }
 
 /**
- * Every message to the upstream states how long it is, and what was chunked is chunked again (RFC 9112 §6). If a plugin left two lengths, or
+ * Every message to the upstream states its length, and what was chunked is chunked again (RFC 9112 §6). If a plugin left two lengths, or
  * the length of a body that it took away, the upstream would read the next request as the rest of this one.
  */
 function framingOf({ body, headers }: Exchange): Framing {
@@ -191,7 +193,8 @@ export function headText(method: string, target: string, headers: HeaderList): s
   // As Node's client sends it: some servers of HTTP/1.0 keep a connection only then.
   text += hasConnection ? "\r\n" : "Connection: keep-alive\r\n\r\n";
   // One check of the whole costs less than one of each name and value. It would accept a value's own line breaks, so those are counted.
-  if (!HEAD.test(text) || lineBreaks(text) !== headers.length / 2 + (hasConnection ? 2 : 3)) throw new TypeError("the head of the request cannot be written");
+  const lines = headers.length / 2 + (hasConnection ? 2 : 3);
+  if (!HEAD.test(text) || lineBreaks(text) !== lines) throw new TypeError("the head of the request cannot be written");
   return text;
 }
 

@@ -2,7 +2,6 @@
  * The head of a response as the client gets it, what makes one unfit to be passed on, and which trailers are passed on either way.
  */
 import type { Readable } from "node:stream";
-import type { Exchange } from "../http/exchange.ts";
 import {
   connectionOptions,
   endToEnd,
@@ -43,10 +42,10 @@ export function invalidity(response: ResponseHead): string | null {
 export const TOO_MANY_OPTIONS = `the upstream named more than ${MOST_CONNECTION_OPTIONS} options in Connection`;
 
 /** An HTTP/1.1 response as a Reply with this body, unread. */
-export function replyOf(exchange: Exchange, response: ResponseHead, viaName: string, body: Readable | Buffer, trailers?: () => HeaderList): Reply {
+export function replyOf(method: string, response: ResponseHead, via: string, body: Readable | Buffer, trailers?: () => HeaderList): Reply {
   const status = response.statusCode!;
-  const headers = replyHeaders(response, viaName);
-  const isEmpty = isBodiless(exchange.method, status) || headerValue(headers, "content-length") === "0";
+  const headers = replyHeaders(response, via);
+  const isEmpty = isBodiless(method, status) || headerValue(headers, "content-length") === "0";
   // Read to its end although it is empty: only then the connection is free.
   if (isEmpty && !Buffer.isBuffer(body)) body.resume();
   const reason = PHRASE.test(response.statusMessage!) ? response.statusMessage! : "";
@@ -80,8 +79,8 @@ export function informationHeaders(status: number, headers: HeaderList): HeaderL
 const PHRASE = /^[\t\x20-\x7e\x80-\xff]*$/;
 
 /**
- * Without what trailers must not state (RFC 9110 §6.5.1): framing, routing, the sender and the content of a message. A recipient that merges
- * trailers into the headers would otherwise let a client rewrite what was checked.
+ * Without what trailers must not state (RFC 9110 §6.5.1): framing, routing, the sender and the content of a message. If its recipient
+ * merges trailers into the headers, a client could otherwise rewrite what was checked.
  */
 export function trailerFields(list: HeaderList): HeaderList {
   const kept: string[] = [];

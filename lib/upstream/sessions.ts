@@ -23,7 +23,7 @@ export class Sessions extends ConnectionPool<Session, SessionsOptions> {
   /** Streams that the upstream allowed on its latest connection: what is expected of the next. */
   #usualStreams = STREAMS_BEFORE_SETTINGS;
 
-  /** A stream on the session that is returned, to be ended with `session.release`; null if all are full. Not on `except`, which was too full. */
+  /** A stream on the session that is returned, to be ended with `session.release`; null if all are full. Never on `except`. */
   tryLease(except: Session | null = null): Session | null {
     // Requests that wait go first.
     return this.waiting === 0 ? this.take(except) : null;
@@ -102,7 +102,9 @@ export class Sessions extends ConnectionPool<Session, SessionsOptions> {
 
   #leastUsed(addresses: readonly Address[]): Address | undefined {
     const counts = new Map(addresses.map((address) => [address, 0]));
-    for (const { address } of this.#sessions) if (address !== undefined && counts.has(address)) counts.set(address, counts.get(address)! + 1);
+    for (const { address } of this.#sessions) {
+      if (address !== undefined && counts.has(address)) counts.set(address, counts.get(address)! + 1);
+    }
     return [...counts].sort(([, a], [, b]) => a - b)[0]?.[0];
   }
 
@@ -257,7 +259,8 @@ export class Session {
     session.on("error", ignore);
     session.once("close", () => {
       // Without the upstream's SETTINGS, which come first, nothing was sent.
-      this.destroy(this.isSettled ? new Fault("upstream_reset", "the connection closed") : new Fault("upstream_connect_failed", CLOSED_EARLY));
+      if (this.isSettled) this.destroy(new Fault("upstream_reset", "the connection closed"));
+      else this.destroy(new Fault("upstream_connect_failed", CLOSED_EARLY));
     });
     session.on("goaway", (code: number, lastStream: number) => {
       this.lastStream = lastStream;

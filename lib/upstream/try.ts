@@ -46,7 +46,7 @@ export interface Try<Connections> {
   readonly isSecond: boolean;
 }
 
-export function newTry<Connections>(exchange: Exchange, to: Destination<Connections>, options: ForwardOptions, endsAt: number): Try<Connections> {
+export function newTry<Pool>(exchange: Exchange, to: Destination<Pool>, options: ForwardOptions, endsAt: number): Try<Pool> {
   const { clock, tryMs } = options;
   return { exchange, to, options, tryEndsAt: tryMs === 0 ? 0 : clock.now() + tryMs, endsAt, isSecond: false };
 }

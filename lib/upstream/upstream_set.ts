@@ -127,9 +127,10 @@ export class UpstreamSet {
       name: this.service,
       circuitBreaker: this.#breaker?.report ?? null,
       upstreams: this.#peers.map((peer) => {
-        const { id, host, port, weight, health, load } = peer;
-        const { state, since, reason, until } = health.report;
-        return { id, host, port, weight, state: weight === 0 ? "draining" : state, since, reason, until, usable: usable.includes(peer), inFlight: load };
+        const { id, host, port, weight, load } = peer;
+        const report = peer.health.report;
+        const state = weight === 0 ? "draining" : report.state;
+        return { id, host, port, weight, ...report, state, usable: usable.includes(peer), inFlight: load };
       }),
     };
   }
