@@ -139,7 +139,7 @@ export function configSchema(kinds: readonly PluginKind[]) {
       path_parameters: s.withDefault(s.oneOf(["reject", "allow"], { describe: "Whether /a;x may go to another route than this service's /a." }), "reject"),
       preserve_host: s.withDefault(s.boolean({ describe: "Whether upstreams get the Host header the client sent." }), false),
       timeouts: s.withDefault(TIMEOUTS, {}),
-      upstream_client: s.withDefault(s.oneOf(["wire", "node"], { describe: "What speaks HTTP/1.1 to upstreams: the gateway's own exchange, or Node's client." }), "wire"),
+      upstream_client: s.withDefault(s.oneOf(["wire", "node"], { describe: "What parses HTTP/1.1 responses of upstreams: the gateway's own strict parser, or Node's." }), "wire"),
       pool: s.withDefault(POOL, {}),
       health: s.withDefault(HEALTH, {}),
       circuit_breaker: s.optional(CIRCUIT_BREAKER),

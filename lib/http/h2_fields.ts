@@ -1,6 +1,6 @@
 /**
  * Header lists as node's HTTP/2 takes them. What is sent is decided elsewhere: `server/h2_respond.ts` downstream,
- * `upstream/forward_h2.ts` upstream.
+ * `upstream/http2_request.ts` upstream.
  */
 import type { OutgoingHttpHeaders } from "node:http2";
 import { isHopByHop, type HeaderList } from "./headers.ts";
