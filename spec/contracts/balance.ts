@@ -23,16 +23,16 @@ export const caller = (i: number) => madeUpExchange({ clientAddress: `10.${(i >>
 export function balancing(strategy: Strategy): void {
   const strategyOf = () => balancer(strategy, random(7).next);
 
-  it("has nobody to give where there is nobody", () => {
+  it("gives null without candidates", () => {
     expect(strategyOf().pick([], caller(1))).toBeNull();
   });
 
-  it("gives the only one there is", () => {
+  it("gives the only candidate", () => {
     const [a] = candidates("a:3");
     for (let i = 0; i < 5; i++) expect(strategyOf().pick([a!], caller(i))).toBe(a);
   });
 
-  it("gives only what it is offered, and leaves out nobody for good", () => {
+  it("gives only candidates, and each of them in time", () => {
     const all = candidates("a b c d");
     const strategy = strategyOf();
     const seen = new Set<string>();
@@ -44,7 +44,7 @@ export function balancing(strategy: Strategy): void {
     expect([...seen].sort()).toEqual(["a", "b", "c"]);
   });
 
-  it("gives by weight where nobody is busy", () => {
+  it("gives idle candidates by weight", () => {
     const all = candidates("a:5 b:3 c:2");
     const strategy = strategyOf();
     const counts = new Map<string, number>();

@@ -20,7 +20,7 @@ import { eventually } from "../support/raw_client.ts";
 
 export type Downstream = "h1" | "h1+tls" | "h2";
 export type Upstream = "http" | "https" | "h2" | "h2c";
-/** What speaks HTTP/1.1 to upstreams; over HTTP/2 there is one only. */
+/** What parses HTTP/1.1 responses of upstreams. */
 export type UpstreamClient = "wire" | "node";
 
 /** What a client got; `whole` is false when the response broke off. */
@@ -112,13 +112,13 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
   };
 
   describe("the request", () => {
-    it.each(["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND"])("%s comes as it was sent", async (method) => {
+    it.each(["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND"])("keeps the method %s", async (method) => {
       const answer = await send({ method, path: "/a/x" }).answer;
       expect(answer.status).toBe(200);
       expect(seen(answer)).toMatchObject({ method, url: "/x", bytes: 0 });
     });
 
-    it.each(["/x", "/x/", "/%C3%A4/b;c=d", "/x?", "/x?a=1&a=2", "/x?q=%20+%2F&p[]=/", "/x?a=b?c"])("%s comes byte for byte", async (path) => {
+    it.each(["/x", "/x/", "/%C3%A4/b;c=d", "/x?", "/x?a=1&a=2", "/x?q=%20+%2F&p[]=/", "/x?a=b?c"])("keeps the target %s byte for byte", async (path) => {
       expect(seen(await send({ path: `/a${path}` }).answer).url).toBe(path);
     });
 
@@ -134,17 +134,17 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       expect(seen(await send({ method: "POST", body }).answer).bytes).toBe(size);
     });
 
-    it("a body on GET comes whole", async () => {
+    it("keeps a body of GET", async () => {
       expect(seen(await send({ method: "GET", body: Buffer.from("odd") }).answer)).toMatchObject({ method: "GET", bytes: 3 });
     });
 
-    it("headers come with their order, their duplicates and their Latin-1 bytes", async () => {
+    it("keeps the order, duplicates and Latin-1 bytes of headers", async () => {
       const answer = await send({ headers: ["X-One", "1", "X-Many", "a", "X-Two", "caf\u00e9", "X-Many", "b"] }).answer;
       expect(seenHeader(answer, "x-many")).toEqual(["a", "b"]);
       expect(seenHeader(answer, "x-two")).toEqual(["caf\u00e9"]);
     });
 
-    it("the upstream is named, and told where the request comes from", async () => {
+    it("names the upstream in Host, and the client in X-Forwarded-*", async () => {
       const answer = await send().answer;
       const authority = [...seenHeader(answer, "host"), ...seenHeader(answer, ":authority")];
       expect(authority).toEqual([`127.0.0.1:${origin.port()}`]);
@@ -154,18 +154,18 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       expect(seenHeader(answer, "x-request-id")).toEqual(named(answer, "x-request-id"));
     });
 
-    it("cookies come as one", async () => {
+    it("has one Cookie header", async () => {
       expect(seenHeader(await send({ headers: ["Cookie", "a=1; b=2"] }).answer, "cookie")).toEqual(["a=1; b=2"]);
     });
 
-    it("te: trailers is kept, what else concerns a connection is not", async () => {
+    it("keeps te: trailers, and no other header of the connection", async () => {
       const hop = downstream === "h2" ? [] : ["Keep-Alive", "5", "Connection", "x-hop", "X-Hop", "1"];
       const answer = await send({ headers: ["TE", "trailers", ...hop] }).answer;
       expect(seenHeader(answer, "te")).toEqual(["trailers"]);
       expect([...seenHeader(answer, "x-hop"), ...seenHeader(answer, "keep-alive")]).toEqual([]);
     });
 
-    it("trailers come behind a body of unknown length", async () => {
+    it("keeps trailers behind a body of unknown length", async () => {
       const body = new PassThrough();
       body.end("body");
       const answer = await send({ method: "POST", body, trailers: { "x-sum": "42", host: "evil" } }).answer;
@@ -196,7 +196,7 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       expect(answer.body.equals(Buffer.alloc(size, 9))).toBe(true);
     });
 
-    it("status, duplicates and several Set-Cookie come; our Via is added", async () => {
+    it("keeps the status, duplicates and several Set-Cookie, and gets our Via", async () => {
       upstreamSays((_request, response) => {
         response.setHeader("set-cookie", ["a=1; Path=/", "b=2, 3"]);
         response.setHeader("x-latin", "caf\u00e9");
@@ -210,7 +210,7 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       expect(named(answer, "via")).toEqual([`${isH2(upstream) ? "2.0" : "1.1"} edge-gateway`]);
     });
 
-    it("what concerns the upstream's connection stays behind", async () => {
+    it("loses headers of the upstream's connection", async () => {
       upstreamSays((_request, response) => {
         if (!isH2(upstream)) {
           response.setHeader("connection", "x-hop");
@@ -224,7 +224,7 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       expect(named(answer, "keep-alive")).not.toContain("timeout=1");
     });
 
-    it("HEAD has the length and no body", async () => {
+    it("has a length and no body for HEAD", async () => {
       upstreamSays((_request, response) => {
         response.writeHead(200, { "content-length": 1234 });
         response.end();
@@ -235,7 +235,7 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       expect(named(answer, "content-length")).toEqual(["1234"]);
     });
 
-    it.each([204, 304])("%d has no body", async (status) => {
+    it.each([204, 304])("has no body with status %d", async (status) => {
       upstreamSays((_request, response) => {
         response.writeHead(status, { etag: '"x"' });
         response.end();
@@ -246,7 +246,7 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       expect(named(answer, "etag")).toEqual(['"x"']);
     });
 
-    it("103 comes before", async () => {
+    it("follows a 103", async () => {
       upstreamSays((_request, response) => {
         response.writeEarlyHints({ link: "</style.css>; rel=preload" });
         response.end("ok");
@@ -256,7 +256,7 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       expect(answer.body.toString()).toBe("ok");
     });
 
-    it("trailers come behind the body", async () => {
+    it("keeps trailers behind the body", async () => {
       upstreamSays((_request, response) => {
         response.writeHead(200, { trailer: "x-sum" });
         write(response, Buffer.from("body"));
@@ -268,7 +268,7 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       expect(answer.trailers).toEqual([["x-sum", "42"]]);
     });
 
-    it("it comes while the request is still being sent", async () => {
+    it("comes while the request is still being sent", async () => {
       upstreamSays((_request, response) => {
         response.writeHead(413, { "content-length": 5 });
         response.end("early");
@@ -284,7 +284,7 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       body.end();
     });
 
-    it("what is said in turn is heard in turn, both ways", async () => {
+    it("is streamed in turn with the request, both ways", async () => {
       upstreamSays((request, response) => {
         response.writeHead(200);
         request.on("data", (chunk: Buffer) => write(response, Buffer.from(chunk.toString().toUpperCase())));
@@ -300,7 +300,7 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
     });
   });
 
-  describe("an end before the end", () => {
+  describe("an early end", () => {
     it("of the client cancels the upstream's request, before a response and in the middle of one", async () => {
       for (const begins of [false, true]) {
         let closed = false;
@@ -322,7 +322,7 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       }
     });
 
-    it("of the client in the middle of its body reaches the upstream as no clean end", async () => {
+    it("of the client in the middle of its body does not reach the upstream as a clean end", async () => {
       let outcome = "";
       upstreamSays((request) => {
         request.on("data", () => {});
@@ -341,7 +341,7 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       expect(outcome).not.toBe("whole");
     });
 
-    it.each(["stated", "unknown"])("of the upstream in a body of %s length never looks like the end", async (length) => {
+    it.each(["stated", "unknown"])("of the upstream in a body of %s length does not reach the client as a clean end", async (length) => {
       upstreamSays((_request, response) => {
         response.writeHead(200, length === "stated" ? { "content-length": 100 } : {});
         write(response, Buffer.from("part"));

@@ -66,7 +66,7 @@ export function forwarding(client: "wire" | "node"): void {
       (fault: unknown) => (fault instanceof Fault ? fault.code : `not a Fault: ${String(fault)}`),
     );
 
-  describe("gives the lease back", () => {
+  describe("ends its lease", () => {
     it("when the body has been read, not before", async () => {
       let goOn = () => {};
       const { send, settled, pool } = await bench((socket) => void (goOn = slowly(socket)));
@@ -111,7 +111,7 @@ export function forwarding(client: "wire" | "node"): void {
       await settled();
     });
 
-    it("with upstream_connect_failed when nobody listens", async () => {
+    it("with upstream_connect_failed when the connection is refused", async () => {
       const { send, settled } = benchAt(await closedPort());
       expect(await code(send().reply)).toBe("upstream_connect_failed");
       await settled();
@@ -134,7 +134,7 @@ export function forwarding(client: "wire" | "node"): void {
       expect(upstream.connections).toBe(0);
     });
 
-    it("when the client goes: at once, before an answer, and in the middle of one", async () => {
+    it("when the client disconnects: at once, before a response, and in the middle of one", async () => {
       const { send, settled, upstream } = await bench((socket, head) => {
         if (head.includes(" /body ")) socket.write("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok");
       });
@@ -158,7 +158,7 @@ export function forwarding(client: "wire" | "node"): void {
       await eventually(() => upstream.sockets.size === 0);
     });
 
-    it("when the client has gone before", async () => {
+    it("when the client has disconnected before", async () => {
       const { send, settled } = await bench((socket) => socket.write(ok));
       const call = new Call({ id: "1", remoteAddress: "", trustedRemote: false, startedAt: 0, inform: () => {} });
       call.abort();
@@ -186,7 +186,7 @@ export function forwarding(client: "wire" | "node"): void {
       await settled();
     });
 
-    it("keeps no connection on which the upstream has refused a WebSocket", async () => {
+    it("and its connection when the upstream has refused a WebSocket", async () => {
       const { send, settled, pool, upstream } = await bench((socket) => void socket.write(ok));
       expect(await read(await send({ upgrade: "websocket" }).reply)).toBe("ok");
       await settled();
@@ -206,7 +206,7 @@ export function forwarding(client: "wire" | "node"): void {
     });
   });
 
-  it("a body that falls silent ends after idle_ms, although the response took longer than that to begin", async () => {
+  it("breaks off idle_ms after the last byte of a body, although the response took longer than that to begin", async () => {
     const { upstream } = await bench(() => {});
     const clock = manualClock();
     const pool = madeUpPool({ port: upstream.port, keepaliveIdleMs: 30_000 }, 1, clock);
@@ -220,7 +220,7 @@ export function forwarding(client: "wire" | "node"): void {
     await eventually(() => pool.leased === 0, "the lease coming back");
   });
 
-  it("a reused connection that breaks is replaced once, without a second lease", async () => {
+  it("replaces a reused connection that breaks once, without a second lease", async () => {
     let served = 0;
     let goOn = () => {};
     const { send, settled, upstream, pool } = await bench((socket) => {
@@ -238,7 +238,7 @@ export function forwarding(client: "wire" | "node"): void {
     expect(upstream.connections).toBe(2);
   });
 
-  it("a body of text, as a plugin may make one, is as long as its bytes", async () => {
+  it("sends a plugin's body of text with the length of its bytes", async () => {
     const { send, settled, heard } = await bench((socket, head) => void (head.includes(" /a ") && socket.write(ok)));
     for (const headers of [[], ["Content-Length", "6"]]) {
       heard.length = 0;
@@ -249,7 +249,7 @@ export function forwarding(client: "wire" | "node"): void {
     }
   });
 
-  it("what is given up on a reused connection is not sent again", async () => {
+  it("does not send again what was given up on a reused connection", async () => {
     const { send, settled, upstream, clock, heard } = await bench((socket, head) => void (head.includes(" /first ") && socket.write(ok)));
     const unhandled: unknown[] = [];
     const note = (reason: unknown) => unhandled.push(reason);
@@ -272,7 +272,7 @@ export function forwarding(client: "wire" | "node"): void {
     expect(unhandled).toEqual([]);
   });
 
-  it("an upload goes on behind an answer that came before its end, also where the upstream is slow to read it", async () => {
+  it("continues an upload behind a response that came before its end, also if the upstream reads it slowly", async () => {
     const bytes = 16 * 1024 * 1024;
     let socket: Socket | null = null;
     const upstream = await socketOrigin((accepted) => {
@@ -306,14 +306,14 @@ export function forwarding(client: "wire" | "node"): void {
     await settled();
   });
 
-  it("informational responses go to the client as they come", async () => {
+  it("passes informational responses to the client as they come", async () => {
     const { send, informed, settled } = await bench((socket) => socket.write("HTTP/1.1 103 Hint\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n" + ok));
     await read(await send().reply);
     expect(informed).toEqual([103, 100]);
     await settled();
   });
 
-  it("status, reason, headers and trailers are the upstream's, hop-by-hop ones left out", async () => {
+  it("passes on status, reason, headers and trailers, without hop-by-hop headers", async () => {
     const bytes = "HTTP/1.1 299 Odd\r\nX-b: 1\r\nConnection: x-hop\r\nX-Hop: 1\r\nTransfer-Encoding: chunked\r\nX-B: 2\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 3\r\n\r\n";
     const { send } = await bench((socket) => socket.write(bytes));
     const reply = await send().reply;

@@ -100,7 +100,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
       expect(upstream.sockets.size).toBe(1);
     });
 
-    it("is not there", async () => {
+    it("refuses connections", async () => {
       const { port } = await running(oneService(await closedPort(), one));
       for (let i = 0; i < 3; i++) {
         const answer = await ask(port, { method: "POST", path: "/a/x", body: "text" });
@@ -167,7 +167,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
       await expect(ask(port, { path: "/a/fine" })).resolves.toMatchObject({ status: 200 });
     });
 
-    it.each(cuts)("$title; over HTTP/1.0 a reset says so where no length does", async (cut) => {
+    it.each(cuts)("$title; over HTTP/1.0 with a reset if there is no length", async (cut) => {
       const begun = gate();
       const upstream = await cutting(cut, begun.opened);
       const { port } = await running(oneService(upstream.port, one));
@@ -198,10 +198,10 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
     });
   });
 
-  describe("what an upstream says beyond its response", () => {
+  describe("what an upstream sends beyond its response", () => {
     const second = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nsecond";
 
-    it("in the same segment reaches nobody", async () => {
+    it("in the same segment reaches no client", async () => {
       const upstream = await headBackend(({ socket, text }) => {
         if (text.includes(" /fine ")) socket.write(good);
         else socket.write(good + second);
@@ -215,7 +215,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
       }
     });
 
-    it("as garbage in the same segment reaches nobody, and does not spoil the response before it", async () => {
+    it("as garbage in the same segment reaches no client, and leaves the response before it intact", async () => {
       const upstream = await headBackend(({ socket, text }) => {
         if (text.includes(" /fine ")) socket.write(good);
         else socket.write(good + "garbage");
@@ -226,7 +226,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
       expect((await ask(port, { path: "/a/fine" })).body.toString()).toBe("good");
     });
 
-    it("later, on the idle connection, reaches nobody: the connection is closed", async () => {
+    it("later, on the idle connection, reaches no client and closes the connection", async () => {
       const upstream = await headBackend(({ socket }) => void socket.write(good));
       const { port } = await running(oneService(upstream.port, one));
       await ask(port, { path: "/a/1" });
@@ -238,7 +238,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
       expect(upstream.connections).toBe(2);
     });
 
-    it("while the client has yet to read the response reaches nobody", async () => {
+    it("while the client has yet to read the response reaches no client", async () => {
       const big = 8_000_000;
       const upstream = await headBackend(({ socket, text }) => {
         if (text.includes(" /fine ")) return void socket.write(good);
@@ -259,7 +259,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
       expect(upstream.connections).toBe(2);
     });
 
-    it("as a body of a 204, a 304 or an answer to HEAD reaches nobody", async () => {
+    it("as a body of a 204, a 304 or a response to HEAD reaches no client", async () => {
       for (const [method, status] of [["GET", "204 No Content"], ["GET", "304 Not Modified"], ["HEAD", "200 OK"]] as const) {
         const upstream = await headBackend(({ socket, text }) => {
           if (text.includes(" /fine ")) socket.write(good);
@@ -275,7 +275,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
       }
     });
 
-    it("longer than its Content-Length is cut to it, and the connection not used again", async () => {
+    it("longer than its Content-Length is cut, and the connection is not used again", async () => {
       const upstream = await headBackend(({ socket }) => void socket.write("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngoodbye"));
       const { port } = await running(oneService(upstream.port, one));
       expect((await ask(port, { path: "/a/1" })).body.toString()).toBe("good");
@@ -284,7 +284,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
     });
   });
 
-  describe("a connection that the upstream closes just as it is used again", () => {
+  describe("on a connection that the upstream closes just as it is used again,", () => {
     /** Answers the first request of each connection, and closes at the second without a word. */
     const closing = (bytes = "") =>
       headBackend(({ socket, nth }) => {
@@ -293,7 +293,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
         socket.end();
       });
 
-    it.each(["GET", "HEAD", "OPTIONS", "PUT", "DELETE"])("%s without a body is sent once more, on a fresh one", async (method) => {
+    it.each(["GET", "HEAD", "OPTIONS", "PUT", "DELETE"])("%s without a body is sent again on a new connection", async (method) => {
       const upstream = await closing();
       const { port } = await running(oneService(upstream.port, one));
       await ask(port, { path: "/a/1" });
@@ -302,7 +302,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
       expect(upstream.heads).toHaveLength(3);
     });
 
-    it.each(["POST", "PATCH"])("%s is not: it may have been carried out", async (method) => {
+    it.each(["POST", "PATCH"])("%s is not sent again: it may have been carried out", async (method) => {
       const upstream = await closing();
       const { port } = await running(oneService(upstream.port, one));
       await ask(port, { path: "/a/1" });
@@ -312,7 +312,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
       expect((await ask(port, { path: "/a/3" })).status).toBe(200);
     });
 
-    it("PUT with a body is not", async () => {
+    it("PUT with a body is not sent again", async () => {
       const upstream = await closing();
       const { port } = await running(oneService(upstream.port, one));
       await ask(port, { path: "/a/1" });
@@ -327,7 +327,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
       expect(upstream.heads).toHaveLength(2);
     });
 
-    it("once more means once: a fresh connection that closes too is a 502", async () => {
+    it("a request is sent again once: a new connection that closes too is a 502", async () => {
       let silent = false;
       const upstream = await headBackend(({ socket }) => {
         if (silent) return void socket.end();
@@ -342,7 +342,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
       expect(upstream.connections).toBe(2);
     });
 
-    it("a fresh connection that closes is never tried again", async () => {
+    it("a request on a new connection is not sent again", async () => {
       const upstream = await byteBackend((socket) => void socket.once("data", () => socket.end()));
       const { port } = await running(oneService(upstream.port, one));
       expect((await ask(port, { path: "/a/1" })).status).toBe(502);
@@ -350,7 +350,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
     });
   });
 
-  it("no fault of an upstream tells the client of the inside", async () => {
+  it("reveals no addresses, ports or error codes of the inside to the client", async () => {
     const upstream = await headBackend(({ socket, text }) => {
       if (text.includes("/reset")) socket.resetAndDestroy();
       else if (text.includes("/garbage")) socket.write("garbage");
