@@ -34,7 +34,6 @@ interface AccessLogOptions {
 
 export class AccessLog {
   readonly #options: AccessLogOptions;
-  readonly #random: () => number;
   #settings: AccessLogSettings = { enabled: false, format: "json", sample: 1, exclude: [] };
   #line: LineFormat = jsonLines();
   #excluded: (target: string) => boolean = nothing;
@@ -45,7 +44,6 @@ export class AccessLog {
 
   constructor(options: AccessLogOptions) {
     this.#options = options;
-    this.#random = options.random ?? Math.random;
   }
 
   /**
@@ -86,7 +84,7 @@ export class AccessLog {
   write(entry: RequestFacts, now: number): void {
     const { sample } = this.#settings;
     if (!entry.call.notes.logged || this.#excluded(entry.target)) return;
-    if (sample < 1 && this.#random() >= sample && !isFailure(entry.call.notes)) return;
+    if (sample < 1 && (this.#options.random ?? Math.random)() >= sample && !isFailure(entry.call.notes)) return;
     const line = this.#line(entry, now, this.#options.clock.wall());
     if (this.#file !== null) return this.#file.write(line);
     if (this.#held === "") setImmediate(this.flush);

@@ -74,8 +74,7 @@ export class Stats {
   readonly #clock: Clock;
   readonly #metrics: Metrics;
   readonly #startedAt: number;
-  /** When the current step began and when it ends, on the monotonic clock. */
-  #stepFrom: number;
+  /** When the current step ends, on the monotonic clock. */
   #stepTo: number;
   #timer: Timer | null = null;
   #isClosed = false;
@@ -86,8 +85,8 @@ export class Stats {
   constructor(clock: Clock, metrics: Metrics) {
     this.#clock = clock;
     this.#metrics = metrics;
-    this.#startedAt = this.#stepFrom = clock.now();
-    this.#stepTo = this.#stepFrom + STEP_MS - (clock.wall() % STEP_MS);
+    this.#startedAt = clock.now();
+    this.#stepTo = this.#startedAt + STEP_MS - (clock.wall() % STEP_MS);
   }
 
   /** From now on the clock ends the steps. May be called for every request. */
@@ -133,7 +132,7 @@ export class Stats {
 
   /** Seconds that the window covers: the full steps in it, and the part of the current one that has passed. */
   #seconds(now: number): number {
-    const covered = Math.min(now - this.#startedAt, (WINDOW_STEPS - 1) * STEP_MS + (now - this.#stepFrom));
+    const covered = Math.min(now - this.#startedAt, WINDOW_STEPS * STEP_MS - (this.#stepTo - now));
     // Right after the start, one request must not be reported as a thousand in a second.
     return Math.max(covered, 1_000) / 1_000;
   }
@@ -154,7 +153,6 @@ export class Stats {
       this.#history.push(stepFigures(this.#sumOf(this.#metrics.total, "step")));
       if (this.#history.length > HISTORY_STEPS) this.#history.shift();
       this.#metrics.steps.current++;
-      this.#stepFrom = this.#stepTo;
       this.#stepTo += STEP_MS;
     }
   }
