@@ -262,7 +262,7 @@ const UPSTREAM_TLS = s.object(
     describe: 'How upstreams are reached over TLS; for protocol "https" and "h2".',
     refine(value, report) {
       checkClientCertificate(value, report);
-      if (!value.verify && value.ca !== undefined) report('"ca" has no effect while "verify" is false: leave one of them out');
+      if (!value.verify && value.ca !== undefined) report('"ca" verifies nothing while "verify" is false: leave one of them out');
     },
   },
 );

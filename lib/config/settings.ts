@@ -40,10 +40,8 @@ type ManagerValues = ValuesOf<typeof MANAGER_TABLE>;
 type Read = ReadOf<typeof SETTINGS>;
 
 export type Settings = ReturnType<typeof settingsOf>;
-export type AdminSettings = ReturnType<typeof adminOf>;
 export type ManagerSettings = ReturnType<typeof managerOf>;
 export type LoneManagerSettings = ReturnType<typeof loneManagerOf>;
-export type ClientSettings = ReturnType<typeof clientOf>;
 
 /** For a gateway. Flags that are not settings are errors. */
 export function readSettings(flags: Flags, environment: Environment, host: Host = {}): SettingsRead<Settings> {
@@ -56,7 +54,7 @@ export function readSettings(flags: Flags, environment: Environment, host: Host 
 }
 
 /** For commands that ask a running gateway: other settings in the environment are ignored, wrong ones too. */
-export function readClientSettings(flags: Flags, environment: Environment, host: Host = {}): SettingsRead<ClientSettings> {
+export function readClientSettings(flags: Flags, environment: Environment, host: Host = {}): SettingsRead<ReturnType<typeof clientOf>> {
   const issues = unknownFlags(flags, CLIENT_TABLE);
   const values = readValues(CLIENT_TABLE, flags, environment, issues);
   if (values.adminUrl === null && values.adminPort === 0) issues.push("ADMIN_PORT is 0, any free port: name the port in use with --admin-url");
