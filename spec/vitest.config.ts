@@ -1,3 +1,4 @@
+import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
 
@@ -13,6 +14,8 @@ export default defineConfig({
   test: {
     globalSetup: ["spec/support/build.ts"],
     pool: "forks",
+    // By default vitest leaves one processor to itself, which of two is half.
+    maxWorkers: Math.max(2, availableParallelism()),
     testTimeout: 15_000,
     hookTimeout: 15_000,
     projects: [
