@@ -131,8 +131,10 @@ export class NodeHttp1 implements Http1 {
   #enqueueUpgrade(request: IncomingMessage, socket: Duplex, behind: Buffer, serveAgain: () => void): void {
     quiet(socket);
     this.#fresh.delete(request.socket);
+    const stopRelay = this.#relayDrain(request.socket);
     // Not `socket`, which may be a view of it.
     this.#queue.take(request.socket, () => {
+      stopRelay();
       if (socket !== request.socket) return this.#refuseWith(socket, "A request for an upgrade cannot have a body here.");
       const isUpgrade = readFraming(request.method!, request.rawHeaders, request.httpVersion).upgrade !== null;
       putBack(request, behind, isUpgrade ? request.rawHeaders : withoutUpgrade(request.rawHeaders));
@@ -140,6 +142,13 @@ export class NodeHttp1 implements Http1 {
       if (isUpgrade) this.#serveUpgrade(request.socket);
       else serveAgain();
     });
+  }
+
+  /** Node has removed its listeners from a socket that it hands over: without "drain", the replies before the upgrade would stop half-way. */
+  #relayDrain(socket: Duplex): () => void {
+    const relay = () => void this.#current.get(socket)?.response.emit("drain");
+    socket.on("drain", relay);
+    return () => void socket.removeListener("drain", relay);
   }
 
   readonly #onClientError = (error: NodeJS.ErrnoException, socket: Duplex): void => {
@@ -209,6 +218,7 @@ export class NodeHttp1 implements Http1 {
     });
     server.on("connect", (request: IncomingMessage, socket: Duplex) => {
       quiet(socket);
+      this.#relayDrain(request.socket);
       this.#queue.take(request.socket, () => this.#refuseWith(socket, "The gateway is no forward proxy: CONNECT is not served."));
     });
     server.on("clientError", this.#onClientError);

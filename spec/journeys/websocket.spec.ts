@@ -344,3 +344,21 @@ describe("an upstream that does not switch", () => {
     expect(await gateway.close(5_000)).toBe("drained");
   });
 });
+
+describe("a large reply pipelined before a WebSocket upgrade", () => {
+  test("arrives whole at a slow reader, and the upgrade after it", async () => {
+    const bytes = 8 * 1024 * 1024;
+    const upstream = await byteBackend((socket) => {
+      socket.on("data", (chunk: Buffer) => {
+        if (/\r\nupgrade: websocket\r\n/i.test(chunk.toString("latin1"))) return void socket.write(yes);
+        socket.write(`HTTP/1.1 200 OK\r\nContent-Length: ${bytes}\r\n\r\n`);
+        socket.write(Buffer.alloc(bytes, "x"));
+      });
+    });
+    const { port } = await running(oneService(upstream.port));
+    const talk = await client(port);
+    talk.send(get("/a/large") + get("/a/chat", ...asks));
+    const text = await talk.until("HTTP/1.1 101 Switching Protocols");
+    expect(text.indexOf("HTTP/1.1 101")).toBe(text.indexOf("\r\n\r\n") + 4 + bytes);
+  });
+});
