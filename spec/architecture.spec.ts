@@ -76,6 +76,29 @@ function relatives(source: Source): string[] {
   return source.imports.filter((specifier) => specifier.startsWith(".")).map((specifier) => target(source, specifier));
 }
 
+const MOST_LINES_OF_A_FILE = 400;
+const MOST_LINES_OF_A_FUNCTION = 60;
+
+/** Named functions, methods and arrow functions with a body of several lines, found by their indentation, which is the same everywhere. */
+function functionsIn(text: string): { readonly line: number; readonly lines: number }[] {
+  const lines = text.split("\n");
+  const indentOf = (line: string) => line.length - line.trimStart().length;
+  const sameIndent = (line: string, indent: number) => line !== "" && indentOf(line) === indent;
+  return lines.flatMap((head, at) => {
+    if (!head.endsWith("{") || CONTROL.test(head)) return [];
+    const indent = indentOf(head);
+    let first = at;
+    // A head of several lines ends with `) {` or `): T {`.
+    if (/^\s*\)/.test(head)) for (first--; first > 0 && !sameIndent(lines[first]!, indent); ) first--;
+    if (!FUNCTION.test(first === at ? head : `${lines[first]!}) {`) || CONTROL.test(lines[first]!)) return [];
+    const end = lines.findIndex((line, i) => i > at && sameIndent(line, indent) && line.trimStart().startsWith("}"));
+    return [{ line: first + 1, lines: end - first + 1 }];
+  });
+}
+
+const CONTROL = /^\s*(?:\} )?(?:if|else|for|while|do|switch|try|catch|finally|class|export class|interface|export interface|type|export type)\b/;
+const FUNCTION = /\bfunction\b|=> \{$|^\s*(?:(?:static|async|override|readonly|get|set|protected|private) )*\*?#?\w+(?:<[^>]*>)?\(.*\{$/;
+
 describe("the reader of imports", () => {
   it("sees every form of an import", () => {
     const code = [
@@ -179,6 +202,19 @@ describe("house style", () => {
     expect(silent.map(({ path }) => path)).toEqual([]);
     const unfinished = sources.filter(({ path, text }) => path.startsWith("lib/") && !/[.:`]\n( \*\n| \* )|\.\n \*\/\n/.test(text.slice(0, text.indexOf("*/") + 3)));
     expect(unfinished.map(({ path }) => path)).toEqual([]);
+  });
+
+  it("no file has more than 400 lines, and no function more than 60", () => {
+    const long = sources.filter(({ text }) => text.split("\n").length - 1 > MOST_LINES_OF_A_FILE);
+    expect(long.map(({ path }) => path)).toEqual([]);
+    const functions = sources.filter(({ path }) => !path.startsWith("lib/manager/assets/")).flatMap(({ path, text }) => functionsIn(text).map(({ line, lines }) => ({ at: `${path}:${line}`, lines })));
+    expect(functions.length).toBeGreaterThan(1_500);
+    expect(functions.filter(({ lines }) => lines > MOST_LINES_OF_A_FUNCTION)).toEqual([]);
+  });
+
+  it("the lines of a function are counted from its head to its closing brace", () => {
+    const text = ["export function a(b: number): void {", "  if (b) {", "    return;", "  }", "}", "", "class C {", "  async #d(", "    e: number,", "  ): Promise<void> {", "    call(() => {", "    });", "  }", "}"];
+    expect(functionsIn(text.join("\n"))).toEqual([{ line: 1, lines: 5 }, { line: 8, lines: 6 }, { line: 11, lines: 2 }]);
   });
 
   it("nothing is left for later", () => {
