@@ -11,11 +11,10 @@ import { LentBody } from "../http/lent_body.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import type { Breaker, Verdict } from "./breaker.ts";
 import { isUpstreams } from "./faults.ts";
-import type { Peer } from "./peer.ts";
+import type { Peer, Picker } from "./upstream_set.ts";
 import { Replay, type ReplayMemory } from "./replay.ts";
 import { retriesFault, retriesStatus, type RetryBudget, type RetryPolicy } from "./retries.ts";
-import type { ForwardOptions } from "./try.ts";
-import type { Picker } from "./upstream_set.ts";
+import type { ForwardOptions } from "./upstream_request.ts";
 
 export interface AttemptsOptions {
   readonly picker: Picker;

@@ -7,8 +7,7 @@ import type { Clock, Timer } from "../base/clock.ts";
 import { DeadlineTimer } from "../base/deadline_timer.ts";
 import { Fault } from "../base/errors.ts";
 import type { Address } from "./addresses.ts";
-import { connect, type ConnectTarget } from "./connect.ts";
-import { tlsOptions, type UpstreamTls } from "./tls.ts";
+import { connect, type ConnectTarget, tlsOptions, type UpstreamTls } from "./connect.ts";
 
 export interface ConnectionPoolOptions extends ConnectTarget {
   readonly protocol: "http" | "https" | "h2" | "h2c";

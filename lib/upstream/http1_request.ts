@@ -9,14 +9,30 @@ import { hasToken, headerValue } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";
 import type { Reply } from "../http/reply.ts";
 import { connectFailure } from "./connect.ts";
-import type { Connection, ConnectionUser } from "./connection.ts";
+import type { Connection, ConnectionUser, Pool } from "./pool.ts";
 import { faultCode, Unsent } from "./faults.ts";
-import type { Pool } from "./pool.ts";
-import { fieldLines, headText, requestHead, type RequestHead } from "./request_head.ts";
-import { replyHeaders, replyOf, switchHeaders, trailerFields, type ResponseHead } from "./response_head.ts";
+import {
+  fieldLines,
+  headText,
+  replyHeaders,
+  replyOf,
+  requestHead,
+  switchHeaders,
+  trailerFields,
+  type RequestHead,
+  type ResponseHead,
+} from "./heads.ts";
 import type { ResponseSink } from "./response_parser.ts";
-import { clientDisconnected, connectTimeLeft, isReplayable, newTry, type Destination, type ForwardOptions, type Try } from "./try.ts";
-import { UpstreamRequest } from "./upstream_request.ts";
+import {
+  clientDisconnected,
+  connectTimeLeft,
+  isReplayable,
+  newTry,
+  UpstreamRequest,
+  type Destination,
+  type ForwardOptions,
+  type Try,
+} from "./upstream_request.ts";
 
 /**
  * Resolves with the final response, whose body has to be read or destroyed; rejects with a `Fault`. Informational responses go to the

@@ -11,11 +11,28 @@ import { h2Fields } from "../http/h2_fields.ts";
 import { hasToken, headerValue, headerValues, withoutHeader, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { Unsent } from "./faults.ts";
-import { isWebsocketKey, requestHead, websocketAccept, type RequestHead } from "./request_head.ts";
-import { isBodiless, replyHeaders, switchHeaders, trailerFields, type ResponseHead } from "./response_head.ts";
+import {
+  isBodiless,
+  isWebsocketKey,
+  replyHeaders,
+  requestHead,
+  switchHeaders,
+  trailerFields,
+  websocketAccept,
+  type RequestHead,
+  type ResponseHead,
+} from "./heads.ts";
 import type { Session, Sessions } from "./sessions.ts";
-import { clientDisconnected, connectTimeLeft, isReplayable, newTry, type Destination, type ForwardOptions, type Try } from "./try.ts";
-import { UpstreamRequest } from "./upstream_request.ts";
+import {
+  clientDisconnected,
+  connectTimeLeft,
+  isReplayable,
+  newTry,
+  UpstreamRequest,
+  type Destination,
+  type ForwardOptions,
+  type Try,
+} from "./upstream_request.ts";
 
 const { NGHTTP2_CANCEL, NGHTTP2_FLAG_END_STREAM, NGHTTP2_PROTOCOL_ERROR, NGHTTP2_REFUSED_STREAM } = http2.constants;
 

@@ -7,7 +7,7 @@ import type { Reply } from "../../lib/http/reply.ts";
 import { attempts, type AttemptsOptions } from "../../lib/upstream/attempts.ts";
 import { Breaker } from "../../lib/upstream/breaker.ts";
 import { Unsent } from "../../lib/upstream/faults.ts";
-import { Peer } from "../../lib/upstream/peer.ts";
+import { Peer } from "../../lib/upstream/upstream_set.ts";
 import { ReplayMemory } from "../../lib/upstream/replay.ts";
 import { RetryBudget, type RetryPolicy } from "../../lib/upstream/retries.ts";
 import { manualClock } from "../support/clock.ts";

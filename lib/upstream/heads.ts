@@ -1,11 +1,24 @@
 /**
- * The head of a request as the upstream gets it: without headers of the client's connection, with X-Forwarded-*, Via, X-Request-Id and, in
- * traced requests, traceparent; and as the text of HTTP/1.1.
+ * The heads of messages as they are passed on: a request to the upstream, with X-Forwarded-*, Via, X-Request-Id and traceparent; and a
+ * response and the trailers of either.
  */
 import { createHash, randomBytes } from "node:crypto";
 import { Readable } from "node:stream";
 import type { Exchange } from "../http/exchange.ts";
-import { endToEnd, hasToken, headerValue, headerValues, type HeaderList } from "../http/headers.ts";
+import {
+  connectionOptions,
+  endToEnd,
+  hasToken,
+  headerValue,
+  headerValues,
+  HOP_BY_HOP,
+  isHopByHop,
+  MOST_CONNECTION_OPTIONS,
+  withoutHeader,
+  withoutNamed,
+  type HeaderList,
+} from "../http/headers.ts";
+import type { Reply } from "../http/reply.ts";
 
 export interface HeadOptions {
   /** Keep the client's Host instead of naming the upstream. */
@@ -28,22 +41,29 @@ type Framing = "none" | "length" | "chunked";
 
 /** Throws a `TypeError` if the body and the headers of the request do not fit. */
 export function requestHead(exchange: Exchange, upstream: { readonly authority: string }, options: HeadOptions): RequestHead {
-  const { call } = exchange;
+  const { call, upgrade } = exchange;
   const { span } = call.notes;
   const framing = framingOf(exchange);
-  const stated = framing === "chunked" ? undefined : headerValue(exchange.headers, "content-length");
-  const keepsLength = framing === "length" || (stated === "0" && headerValues(exchange.headers, "content-length").length === 1);
   // HTTP/2 opens a WebSocket without a key (RFC 8441 §5), HTTP/1.1 with one.
-  const needsKey = exchange.upgrade !== null && exchange.httpVersion === "2.0";
+  const needsKey = upgrade !== null && exchange.httpVersion === "2.0";
   // Only a chunked body can be followed by trailers (RFC 9112 §7.1.2), so that only its head may announce some.
-  let dropped = ALWAYS | (keepsLength ? 0 : LENGTH) | (framing === "chunked" ? 0 : TRAILER);
+  let dropped = ALWAYS | TE | (framing === "chunked" ? 0 : TRAILER);
   if (needsKey) dropped |= KEY;
   if (span !== null) dropped |= TRACE;
   const headers: string[] = ["Host", options.preserveHost && exchange.authority !== "" ? exchange.authority : upstream.authority];
-  const received = endToEnd(exchange.headers);
+  let length: number | null = null;
+  let takesTrailers = false;
+  const received = withoutNamed(exchange.headers);
   for (let i = 0; i < received.length; i += 2) {
     const name = received[i]!;
-    if ((kindOf(name) & dropped) === 0) headers.push(name, received[i + 1]!);
+    const value = received[i + 1]!;
+    const kind = kindOf(name);
+    if (kind === LENGTH) {
+      if (framing === "none" && (value !== "0" || headerValues(received, "content-length").length > 1)) continue;
+      length = Number(value);
+    }
+    if ((kind & dropped) === 0) headers.push(name, value);
+    else if (kind === TE && hasToken(value, "trailers")) takesTrailers = true;
   }
   pushForwarded(headers, exchange);
   headers.push("X-Request-Id", call.id, "Via", `${exchange.httpVersion} ${options.viaName}`);
@@ -51,20 +71,18 @@ export function requestHead(exchange: Exchange, upstream: { readonly authority: 
   if (span !== null) headers.push("traceparent", span.traceparent);
   if (span !== null && span.tracestate !== null) headers.push("tracestate", span.tracestate);
   let accept: string | null = null;
-  if (exchange.upgrade !== null) {
-    headers.push("Connection", "Upgrade", "Upgrade", exchange.upgrade);
+  if (upgrade !== null) {
+    headers.push("Connection", "Upgrade", "Upgrade", upgrade);
     if (needsKey) {
       const key = randomBytes(16).toString("base64");
       headers.push("Sec-WebSocket-Key", key);
       accept = websocketAccept(key);
     }
-  } else if (headerValues(exchange.headers, "te").some((value) => hasToken(value, "trailers"))) {
-    headers.push("TE", "trailers", "Connection", "TE");
-  }
+  } else if (takesTrailers) headers.push("TE", "trailers", "Connection", "TE");
   if (framing === "chunked") headers.push("Transfer-Encoding", "chunked");
   // An empty body is stated with every method that may have one (RFC 9110 §8.6).
-  else if (!keepsLength && !BODILESS.has(exchange.method)) headers.push("Content-Length", "0");
-  return { headers, framing, length: framing === "chunked" ? Infinity : Number(stated ?? 0), accept };
+  else if (length === null && !BODILESS.has(exchange.method)) headers.push("Content-Length", "0");
+  return { headers, framing, length: framing === "chunked" ? Infinity : (length ?? 0), accept };
 }
 
 /**
@@ -82,27 +100,19 @@ function framingOf({ body, headers }: Exchange): Framing {
 
 const BODILESS = new Set(["GET", "HEAD", "DELETE", "OPTIONS", "TRACE"]);
 
-/** Kinds of headers that do not reach the upstream as they are; all but `ALWAYS` only in some requests. */
+/** Kinds of headers that do not reach the upstream as they are; all but the first two only in some requests. */
 const ALWAYS = 1;
-const LENGTH = 2;
-const KEY = 4;
+const TE = 2;
+const LENGTH = 4;
+const KEY = 8;
 /** If the gateway takes part in a trace, it alone knows the request's place in it. */
-const TRACE = 8;
-const TRAILER = 16;
+const TRACE = 16;
+const TRAILER = 32;
 
-const KINDS = new Map([
-  ["host", ALWAYS],
-  ["x-request-id", ALWAYS],
-  ["forwarded", ALWAYS],
-  ["x-real-ip", ALWAYS],
-  ["x-forwarded-for", ALWAYS],
-  ["x-forwarded-host", ALWAYS],
-  ["x-forwarded-port", ALWAYS],
-  ["x-forwarded-prefix", ALWAYS],
-  ["x-forwarded-proto", ALWAYS],
-  ["x-forwarded-scheme", ALWAYS],
-  ["x-forwarded-server", ALWAYS],
-  ["x-forwarded-ssl", ALWAYS],
+const KINDS = new Map<string, number>([
+  ...[...HOP_BY_HOP, "host", "x-request-id", "forwarded", "x-real-ip"].map((name) => [name, ALWAYS] as const),
+  ...["for", "host", "port", "prefix", "proto", "scheme", "server", "ssl"].map((end) => [`x-forwarded-${end}`, ALWAYS] as const),
+  ["te", TE],
   ["content-length", LENGTH],
   ["sec-websocket-key", KEY],
   ["traceparent", TRACE],
@@ -218,3 +228,102 @@ function lineBreaks(text: string): number {
 /** No character outside Latin-1, no control character other than the tab. */
 const HEAD = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+ [\x21-\x7e\x80-\xff]+ HTTP\/1\.1\r\n(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\t\x20-\x7e\x80-\xff]*\r\n)+\r\n$/;
 const FIELDS = /^(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\t\x20-\x7e\x80-\xff]*\r\n)*$/;
+
+// Responses.
+
+/** As Node's `IncomingMessage` calls it. */
+export interface ResponseHead {
+  readonly statusCode?: number | undefined;
+  readonly statusMessage?: string | undefined;
+  /** "1.0", "1.1" or "2.0", or what Node accepts. */
+  readonly httpVersion: string;
+  readonly rawHeaders: string[];
+}
+
+/** Why a response that Node could parse cannot be passed on; null if it can. */
+export function invalidity(response: ResponseHead): string | null {
+  const status = response.statusCode!;
+  // Node's parser accepts any version it knows, `HTTP/2.0` in a status line among them.
+  if (response.httpVersion !== "1.1" && response.httpVersion !== "1.0") return `the upstream answered with HTTP/${response.httpVersion}`;
+  // `101` without Upgrade comes as an ordinary response.
+  if (status < 200) return `the upstream answered with status ${status}`;
+  if (connectionOptions(headerValues(response.rawHeaders, "connection").join()) > MOST_CONNECTION_OPTIONS) return TOO_MANY_OPTIONS;
+  const codings = headerValues(response.rawHeaders, "transfer-encoding");
+  if (codings.length === 0) return null;
+  // The client would get the coded body without the name of its coding (RFC 9112 §6.1).
+  if (codings.length > 1 || codings[0]!.toLowerCase() !== "chunked") return "the upstream used a transfer coding other than chunked";
+  if (response.httpVersion === "1.0") return "the upstream used a transfer coding with HTTP/1.0";
+  return null;
+}
+
+export const TOO_MANY_OPTIONS = `the upstream named more than ${MOST_CONNECTION_OPTIONS} options in Connection`;
+
+/** An HTTP/1.1 response as a Reply with this body, unread. */
+export function replyOf(method: string, response: ResponseHead, via: string, body: Readable | Buffer, trailers?: () => HeaderList): Reply {
+  const status = response.statusCode!;
+  const headers = replyHeaders(response, via);
+  const isEmpty = isBodiless(method, status) || headerValue(headers, "content-length") === "0";
+  // Read to its end although it is empty: only then the connection is free.
+  if (isEmpty && !Buffer.isBuffer(body)) body.resume();
+  const reason = PHRASE.test(response.statusMessage!) ? response.statusMessage! : "";
+  const sent = isEmpty ? null : body;
+  return trailers === undefined ? { status, reason, headers, body: sent } : { status, reason, headers, body: sent, trailers };
+}
+
+/** A 205 has no body either (RFC 9110 §15.3.6): a client would wait for bytes that never come. */
+export function isBodiless(method: string, status: number): boolean {
+  return method === "HEAD" || status === 204 || status === 205 || status === 304;
+}
+
+/** End-to-end headers, with our Via. A 204 or 205 has no Content-Length (RFC 9110 §8.6). */
+export function replyHeaders({ statusCode, httpVersion, rawHeaders }: ResponseHead, viaName: string): HeaderList {
+  const headers = endToEnd(rawHeaders);
+  headers.push("Via", `${httpVersion} ${viaName}`);
+  return statusCode === 204 || statusCode === 205 ? withoutHeader(headers, "content-length") : headers;
+}
+
+/** The head of a 101 to the client. It cannot have a body, whatever the upstream says. */
+export function switchHeaders(protocol: string, headers: HeaderList): HeaderList {
+  return ["Connection", "Upgrade", "Upgrade", protocol, ...withoutHeader(headers, "content-length")];
+}
+
+/** Those of a 100 are not passed on. The others have no body, so that nothing may state its length. */
+export function informationHeaders(status: number, headers: HeaderList): HeaderList {
+  return status === 100 ? [] : withoutHeader(endToEnd(headers), "content-length");
+}
+
+/** RFC 9112 §4; Node reads phrases more leniently than it writes them. */
+const PHRASE = /^[\t\x20-\x7e\x80-\xff]*$/;
+
+/**
+ * Without what trailers must not state (RFC 9110 §6.5.1): framing, routing, the sender and the content of a message. If its recipient
+ * merges trailers into the headers, a client could otherwise rewrite what was checked.
+ */
+export function trailerFields(list: HeaderList): HeaderList {
+  const kept: string[] = [];
+  for (let i = 0; i < list.length; i += 2) {
+    const name = list[i]!.toLowerCase();
+    if (!isHopByHop(name) && !NOT_IN_TRAILERS.has(name) && !name.startsWith("x-forwarded-")) kept.push(list[i]!, list[i + 1]!);
+  }
+  return kept;
+}
+
+const NOT_IN_TRAILERS = new Set([
+  "authorization",
+  "cache-control",
+  "content-encoding",
+  "content-length",
+  "content-range",
+  "content-type",
+  "cookie",
+  "expect",
+  "forwarded",
+  "host",
+  "max-forwards",
+  "proxy-authenticate",
+  "proxy-authorization",
+  "set-cookie",
+  "trailer",
+  "via",
+  "x-request-id",
+]);
