@@ -45,33 +45,3 @@ export function faultCode(error: NodeJS.ErrnoException, isConnecting: boolean): 
  * it may have. The name is ERR_SSL_SSLV3_ALERT_BAD_CERTIFICATE with OpenSSL 3.0, ERR_SSL_SSL/TLS_ALERT_BAD_CERTIFICATE later (Node 22).
  */
 const REFUSED_BY_TLS = /^ERR_SSL_[\w/]*ALERT_\w*(?:CERT|UNKNOWN_CA|ACCESS_DENIED|HANDSHAKE)/;
-
-/** The request as it is being sent. `awaitsContinue`: the upstream has to ask for the body (`Expect: 100-continue`), and has not. */
-export interface Upload {
-  readonly writableLength: number;
-  readonly writableEnded: boolean;
-  readonly awaitsContinue: boolean;
-}
-
-/** No byte of a request's body moved for `idleMs`: the upstream's fault if it does not read or ask for the body, else the client's. */
-export function stalledUpload(upload: Upload, idleMs: number): Fault {
-  if (upload.awaitsContinue) return new Fault("upstream_timeout", `the upstream did not ask for the body within ${idleMs} ms`);
-  if (!awaitsClient(upload)) return new Fault("upstream_timeout", `the upstream read nothing for ${idleMs} ms`);
-  return new Fault("request_timeout", `the client sent nothing for ${idleMs} ms`);
-}
-
-/** No byte of a response's body moved for `idleMs`: the client's fault if it has something to read. */
-export function stalledReply(unreadBytes: number, idleMs: number): Fault {
-  if (unreadBytes > 0) return new Fault("request_timeout", `the client read nothing of the reply for ${idleMs} ms`);
-  return new Fault("upstream_timeout", `no byte either way for ${idleMs} ms`);
-}
-
-/** A deadline has passed while the request was being sent: the client's fault if its body is what is missing. */
-export function overdueUpload(upload: Upload, fault: Fault): Fault {
-  return awaitsClient(upload) ? new Fault("request_timeout", `${fault.message}, and the client has not sent all of its body`) : fault;
-}
-
-/** All that came of the body has been sent, and there is more to come. */
-function awaitsClient({ awaitsContinue, writableLength, writableEnded }: Upload): boolean {
-  return !awaitsContinue && writableLength === 0 && !writableEnded;
-}

@@ -11,28 +11,11 @@ import type { Reply } from "../http/reply.ts";
 import { connectFailure } from "./connect.ts";
 import type { Connection, ConnectionUser, Pool } from "./pool.ts";
 import { faultCode, Unsent } from "./faults.ts";
-import {
-  fieldLines,
-  headText,
-  replyHeaders,
-  replyOf,
-  requestHead,
-  switchHeaders,
-  trailerFields,
-  type RequestHead,
-  type ResponseHead,
-} from "./heads.ts";
+import { fieldLines, headText, replyHeaders, replyOf, requestHead, switchHeaders, trailerFields } from "./heads.ts";
+import type { RequestHead, ResponseHead } from "./heads.ts";
 import type { ResponseSink } from "./response_parser.ts";
-import {
-  clientDisconnected,
-  connectTimeLeft,
-  isReplayable,
-  newTry,
-  UpstreamRequest,
-  type Destination,
-  type ForwardOptions,
-  type Try,
-} from "./upstream_request.ts";
+import { clientDisconnected, connectTimeLeft, isReplayable, newTry, UpstreamRequest } from "./upstream_request.ts";
+import type { Destination, ForwardOptions, Try } from "./upstream_request.ts";
 
 /**
  * Resolves with the final response, whose body has to be read or destroyed; rejects with a `Fault`. Informational responses go to the
@@ -118,8 +101,8 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     }
     this.#isWritten = true;
     // A new connection sends at once: what comes on it before that may be its refusal.
-    if (connection.isReused) to.pool.writeBatch.add(() => this.#sendWhole());
-    else this.#sendWhole();
+    if (connection.isReused) to.pool.writeBatch.add(connection.send);
+    else this.send();
     if (body === null) this.awaitResponse();
   }
 
@@ -187,7 +170,7 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
   }
 
   /** Sends a request whose body is in memory, unless it has been given up while it waited. */
-  #sendWhole(): void {
+  send(): void {
     if (this.phase === "over") return;
     this.#isSent = true;
     const { socket } = this.#connection;
@@ -244,11 +227,11 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     else socket.write(NO_BYTES, () => this.awaitResponse());
   }
 
-  get writableLength(): number {
+  protected override get writableLength(): number {
     return this.#connection.socket.writableLength;
   }
 
-  get writableEnded(): boolean {
+  protected override get writableEnded(): boolean {
     return this.#isWritten;
   }
 

@@ -11,28 +11,11 @@ import { h2Fields } from "../http/h2_fields.ts";
 import { hasToken, headerValue, headerValues, withoutHeader, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { Unsent } from "./faults.ts";
-import {
-  isBodiless,
-  isWebsocketKey,
-  replyHeaders,
-  requestHead,
-  switchHeaders,
-  trailerFields,
-  websocketAccept,
-  type RequestHead,
-  type ResponseHead,
-} from "./heads.ts";
+import { isBodiless, isWebsocketKey, replyHeaders, requestHead, switchHeaders, trailerFields, websocketAccept } from "./heads.ts";
+import type { RequestHead, ResponseHead } from "./heads.ts";
 import type { Session, Sessions } from "./sessions.ts";
-import {
-  clientDisconnected,
-  connectTimeLeft,
-  isReplayable,
-  newTry,
-  UpstreamRequest,
-  type Destination,
-  type ForwardOptions,
-  type Try,
-} from "./upstream_request.ts";
+import { clientDisconnected, connectTimeLeft, isReplayable, newTry, UpstreamRequest } from "./upstream_request.ts";
+import type { Destination, ForwardOptions, Try } from "./upstream_request.ts";
 
 const { NGHTTP2_CANCEL, NGHTTP2_FLAG_END_STREAM, NGHTTP2_PROTOCOL_ERROR, NGHTTP2_REFUSED_STREAM } = http2.constants;
 
@@ -168,11 +151,11 @@ class Http2Request extends UpstreamRequest<Sessions> {
     this.upload(body, sinkOf(stream), head, () => void stream.end());
   }
 
-  get writableLength(): number {
+  protected override get writableLength(): number {
     return this.#stream.writableLength;
   }
 
-  get writableEnded(): boolean {
+  protected override get writableEnded(): boolean {
     return this.#stream.writableEnded;
   }
 

@@ -46,7 +46,7 @@ export class Pool extends ConnectionPool<true, PoolOptions> {
   /** Takes the right to one connection, to be ended with `release`; false if all are in use and `waitForLease` has to be called. */
   tryLease(): boolean {
     // Requests that wait go first.
-    return this.waiting === 0 && this.take() !== null;
+    return this.waiters.size === 0 && this.take() !== null;
   }
 
   /**
@@ -55,7 +55,7 @@ export class Pool extends ConnectionPool<true, PoolOptions> {
    * it cannot begin to connect.
    */
   connection(use: "exchange" | "upgrade" = "exchange"): Connection {
-    const pool = this.#next();
+    const pool = this.options.name === undefined ? this.#pools[0]! : this.#next();
     if (use === "upgrade") return this.#open(pool, false);
     for (let kept = pool.idle.pop(); kept !== undefined; kept = pool.idle.pop()) {
       if (kept.isUsable) return kept;
@@ -67,7 +67,7 @@ export class Pool extends ConnectionPool<true, PoolOptions> {
   /** The request on it is over: the connection is kept for the next one if it can be. */
   giveBack(connection: Connection): void {
     connection.leave();
-    if (this.state !== "open" || !connection.isUsable || connection.keepsFor === 0) connection.socket.destroy();
+    if (this.state !== "open" || !connection.isUsable || connection.parser.keepsFor === 0) connection.socket.destroy();
     else connection.idle.push(connection);
   }
 
@@ -87,8 +87,8 @@ export class Pool extends ConnectionPool<true, PoolOptions> {
   }
 
   protected override take(): true | null {
-    if (this.leased >= this.maxConnections || this.state === "destroyed") return null;
-    this.countLease();
+    if (this.leased >= this.limit || this.state === "destroyed") return null;
+    this.leased++;
     return true;
   }
 
@@ -137,6 +137,8 @@ export interface ConnectionUser {
   /** TCP, and TLS where it is spoken, are set up. */
   connected(): void;
   received(chunk: Buffer): void;
+  /** What was given to the write batch is to be sent now. */
+  send(): void;
   /** What was written has been sent. */
   drained(): void;
   /** The upstream has ended its side in good order. */
@@ -191,10 +193,8 @@ export class Connection {
     return socket.writable && !socket.destroyed && !this.isLeaving && socket.readableLength === 0;
   }
 
-  /** How long the upstream keeps it open when it is unused, in milliseconds; Infinity if it has not said so. */
-  get keepsFor(): number {
-    return this.parser.keepsFor;
-  }
+  /** For the write batch: one function for all requests. */
+  readonly send = (): void => this.#user?.send();
 
   read(chunk: Buffer): void {
     // Bytes on an unused connection answer no request: a second response, or the response to a request smuggled past us. Left in the
@@ -218,7 +218,7 @@ export class Connection {
   leave(): void {
     this.#user = null;
     this.isReused = true;
-    const { keepsFor } = this;
+    const { keepsFor } = this.parser;
     this.setSilence(this.#idleMs === 0 ? (keepsFor === Infinity ? 0 : keepsFor) : Math.min(this.#idleMs, keepsFor));
     // Paused by its last reader, it would not report its end.
     if (this.socket.isPaused()) this.socket.resume();

@@ -26,7 +26,7 @@ export class Sessions extends ConnectionPool<Session, SessionsOptions> {
   /** A stream on the session that is returned, to be ended with `session.release`; null if all are full. Never on `except`. */
   tryLease(except: Session | null = null): Session | null {
     // Requests that wait go first.
-    return this.waiting === 0 ? this.take(except) : null;
+    return this.waiters.size === 0 ? this.take(except) : null;
   }
 
   override get open(): number {
@@ -73,7 +73,7 @@ export class Sessions extends ConnectionPool<Session, SessionsOptions> {
       if (isHere) return this.#lease(session);
       other ??= session;
     }
-    const mayConnect = this.#sessions.size < this.maxConnections;
+    const mayConnect = this.#sessions.size < this.limit;
     if (other !== null && (isUsed || !mayConnect)) return this.#lease(other);
     if (!mayConnect) return null;
     const address = isUsed ? this.#leastUsed(addresses) : next;
@@ -109,7 +109,7 @@ export class Sessions extends ConnectionPool<Session, SessionsOptions> {
   }
 
   #lease(session: Session): Session {
-    this.countLease();
+    this.leased++;
     session.lease();
     return session;
   }

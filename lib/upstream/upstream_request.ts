@@ -4,12 +4,12 @@
 import type { Readable } from "node:stream";
 import type { Clock } from "../base/clock.ts";
 import type { DeadlineTimer, HasDeadline } from "../base/deadline_timer.ts";
-import { Fault } from "../base/errors.ts";
+import { Fault, type ErrorCode } from "../base/errors.ts";
 import { pump, type Sink } from "../http/body.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { hasToken, headerValue, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
-import { overdueUpload, stalledReply, stalledUpload, Unsent, type Upload } from "./faults.ts";
+import { Unsent } from "./faults.ts";
 import { informationHeaders, type HeadOptions, type RequestHead } from "./heads.ts";
 import { isIdempotent } from "./retries.ts";
 
@@ -58,11 +58,11 @@ type Phase = "connecting" | "sending" | "waiting" | "receiving" | "draining" | "
 /** Milliseconds that the rest of an upload may take behind a complete response before its connection is given up. */
 const DRAIN_MS = 100;
 
-export abstract class UpstreamRequest<Connections extends { readonly deadlines: DeadlineTimer }> implements HasDeadline, Upload {
+export abstract class UpstreamRequest<Connections extends { readonly deadlines: DeadlineTimer }> implements HasDeadline {
   /** As `HasDeadline`. */
   place = -1;
-  /** Whether the client holds its body back until the upstream asks for it; the upstream's 100 does. */
-  awaitsContinue = false;
+  /** Whether the client holds its body back until the upstream asks for it (`Expect: 100-continue`); the upstream's 100 does. */
+  protected awaitsContinue = false;
   protected readonly attempt: Try<Connections>;
   protected readonly resolve: (reply: Reply | Promise<Reply>) => void;
   protected phase: Phase = "connecting";
@@ -82,8 +82,8 @@ export abstract class UpstreamRequest<Connections extends { readonly deadlines: 
   }
 
   /** Of the request: bytes that were written and not sent; and whether all of it was written. */
-  abstract get writableLength(): number;
-  abstract get writableEnded(): boolean;
+  protected abstract get writableLength(): number;
+  protected abstract get writableEnded(): boolean;
 
   /** Closes the connection or stream, on which nothing more is sent or read. */
   protected abstract close(fault: Fault | null): void;
@@ -111,15 +111,29 @@ export abstract class UpstreamRequest<Connections extends { readonly deadlines: 
 
   #deadlinePassed(why: string): void {
     if (this.phase === "connecting") return this.fail(new Unsent("upstream_timeout", why));
-    const fault = new Fault("upstream_timeout", why);
-    this.fail(this.phase === "sending" ? overdueUpload(this, fault) : fault);
+    if (this.phase !== "sending" || !this.#awaitsClient()) return this.fail(new Fault("upstream_timeout", why));
+    this.fail(new Fault("request_timeout", `${why}, and the client has not sent all of its body`));
   }
 
-  /** Not a byte has moved for `idleMs`. */
+  /** While the request is sent: whether all that came of its body has been sent, and there is more to come. */
+  #awaitsClient(): boolean {
+    return !this.awaitsContinue && this.writableLength === 0 && !this.writableEnded;
+  }
+
+  /** Not a byte has moved for `idleMs`: the upstream's fault unless the client has a part of either body to send or to read. */
   silent(): void {
-    const { idleMs } = this.attempt.options;
-    if (this.phase === "sending") this.fail(stalledUpload(this, idleMs));
-    else if (this.phase === "receiving" || this.phase === "draining") this.fail(stalledReply(this.given?.readableLength ?? 0, idleMs));
+    if (this.phase === "over" || this.phase === "connecting" || this.phase === "waiting") return;
+    this.fail(new Fault(...this.#stall(this.attempt.options.idleMs)));
+  }
+
+  #stall(idleMs: number): [ErrorCode, string] {
+    if (this.phase === "sending") {
+      if (this.awaitsContinue) return ["upstream_timeout", `the upstream did not ask for the body within ${idleMs} ms`];
+      if (!this.#awaitsClient()) return ["upstream_timeout", `the upstream read nothing for ${idleMs} ms`];
+      return ["request_timeout", `the client sent nothing for ${idleMs} ms`];
+    }
+    if ((this.given?.readableLength ?? 0) > 0) return ["request_timeout", `the client read nothing of the reply for ${idleMs} ms`];
+    return ["upstream_timeout", `no byte either way for ${idleMs} ms`];
   }
 
   protected failWhenAborted(): void {
