@@ -79,7 +79,7 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
   }
 
   begin(): void {
-    this.#connection.use(this);
+    this.#connection.user = this;
     this.failWhenAborted();
     if (this.#connection.isConnected) this.connected();
     else if (this.phase === "connecting") this.watch(this.attempt.options.connectMs);

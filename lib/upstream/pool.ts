@@ -162,7 +162,8 @@ export class Connection {
   /** In use, but not to be used again: the upstream no longer has its address. */
   isLeaving = false;
   isConnected = false;
-  #user: ConnectionUser | null = null;
+  /** The present request; null while it is unused. */
+  user: ConnectionUser | null = null;
   readonly #idleMs: number;
   #silenceMs = 0;
   readonly #listeners: readonly (readonly [string, (argument: unknown) => void])[];
@@ -177,10 +178,10 @@ export class Connection {
     this.#listeners = [
       [readyEvent(socket), () => this.#connected()],
       ["data", (chunk) => this.read(chunk as Buffer)],
-      ["drain", () => this.#user?.drained()],
-      ["end", () => (this.#user === null ? socket.destroy() : this.#user.endOfConnection())],
-      ["timeout", () => (this.#user === null ? socket.destroy() : this.#user.silent())],
-      ["error", (error) => this.#user?.failed(error as NodeJS.ErrnoException)],
+      ["drain", () => this.user?.drained()],
+      ["end", () => (this.user === null ? socket.destroy() : this.user.endOfConnection())],
+      ["timeout", () => (this.user === null ? socket.destroy() : this.user.silent())],
+      ["error", (error) => this.user?.failed(error as NodeJS.ErrnoException)],
       ["close", () => this.#closed()],
     ];
     for (const [event, listener] of this.#listeners) socket.on(event, listener);
@@ -194,17 +195,13 @@ export class Connection {
   }
 
   /** For the write batch: one function for all requests. */
-  readonly send = (): void => this.#user?.send();
+  readonly send = (): void => this.user?.send();
 
   read(chunk: Buffer): void {
     // Bytes on an unused connection answer no request: a second response, or the response to a request smuggled past us. Left in the
     // socket they would be the response to the next request.
-    if (this.#user === null) this.socket.destroy();
-    else this.#user.received(chunk);
-  }
-
-  use(user: ConnectionUser): void {
-    this.#user = user;
+    if (this.user === null) this.socket.destroy();
+    else this.user.received(chunk);
   }
 
   /** The response to `method` comes next; `client` names what parses it. */
@@ -216,7 +213,7 @@ export class Connection {
 
   /** The request is over: the connection has no user, and times out if it gets none. */
   leave(): void {
-    this.#user = null;
+    this.user = null;
     this.isReused = true;
     const { keepsFor } = this.parser;
     this.setSilence(this.#idleMs === 0 ? (keepsFor === Infinity ? 0 : keepsFor) : Math.min(this.#idleMs, keepsFor));
@@ -226,7 +223,7 @@ export class Connection {
 
   /** Closes it; its user is not called any more. */
   end(): void {
-    this.#user = null;
+    this.user = null;
     this.socket.destroy();
   }
 
@@ -240,7 +237,7 @@ export class Connection {
   /** What comes from now on is not HTTP: gives the socket, paused, to its next owner. */
   detach(): Socket {
     const { socket } = this;
-    this.#user = null;
+    this.user = null;
     for (const [event, listener] of this.#listeners) socket.removeListener(event, listener);
     socket.setTimeout(0);
     socket.pause();
@@ -249,11 +246,11 @@ export class Connection {
 
   #connected(): void {
     this.isConnected = true;
-    this.#user?.connected();
+    this.user?.connected();
   }
 
   #closed(): void {
-    this.#user?.closed();
+    this.user?.closed();
     if (this.parser instanceof NodeResponseParser) this.parser.close();
   }
 }
