@@ -52,6 +52,10 @@ export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOption
   }
 
   /** Most connections at one time; a reload may change it. */
+  get maxConnections(): number {
+    return this.limit;
+  }
+
   set maxConnections(value: number) {
     this.limit = value;
     this.grant();
