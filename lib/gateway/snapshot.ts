@@ -15,7 +15,7 @@ import { hostCertificates, type HostCertificates } from "../server/certificates.
 import { attempts } from "../upstream/attempts.ts";
 import { balancer } from "../upstream/balance.ts";
 import type { HealthSettings } from "../upstream/health.ts";
-import type { RetryPolicy } from "../upstream/retries.ts";
+import type { RetryPolicy } from "../upstream/faults.ts";
 import { upstreamTls } from "../upstream/connect.ts";
 import type { ForwardOptions } from "../upstream/upstream_request.ts";
 import type { Member } from "../upstream/upstream_set.ts";

@@ -10,10 +10,9 @@ import { headerValue } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import type { Breaker, Verdict } from "./breaker.ts";
-import { isUpstreams } from "./faults.ts";
+import { isUpstreams, retriesFault, retriesStatus, type RetryBudget, type RetryPolicy } from "./faults.ts";
 import type { Peer, Picker } from "./upstream_set.ts";
 import { Replay, type ReplayMemory } from "./replay.ts";
-import { retriesFault, retriesStatus, type RetryBudget, type RetryPolicy } from "./retries.ts";
 import type { ForwardOptions } from "./upstream_request.ts";
 
 export interface AttemptsOptions {

@@ -9,9 +9,8 @@ import { pump, type Sink } from "../http/body.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { hasToken, headerValue, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
-import { Unsent } from "./faults.ts";
+import { isIdempotent, Unsent } from "./faults.ts";
 import { informationHeaders, type HeadOptions, type RequestHead } from "./heads.ts";
-import { isIdempotent } from "./retries.ts";
 
 export interface ForwardOptions extends HeadOptions {
   readonly clock: Clock;

@@ -8,12 +8,11 @@ import type { Exchange } from "../http/exchange.ts";
 import type { Reply } from "../http/reply.ts";
 import type { Balancer, Candidate } from "./balance.ts";
 import { Breaker, type BreakerReport, type BreakerSettings, type BreakerState } from "./breaker.ts";
-import { isUpstreams } from "./faults.ts";
+import { isUpstreams, RetryBudget } from "./faults.ts";
 import { Health, type HealthReport, type HealthSettings } from "./health.ts";
 import { forwardHttp1 } from "./http1_request.ts";
 import { forwardHttp2 } from "./http2_request.ts";
 import { Pool } from "./pool.ts";
-import { RetryBudget } from "./retries.ts";
 import type { Sessions } from "./sessions.ts";
 import type { Destination, ForwardOptions } from "./upstream_request.ts";
 
