@@ -1,5 +1,5 @@
 /**
- * The HTTP/1.1 connections to one upstream: unused ones are kept for each of its addresses, and the addresses are used in turn.
+ * The HTTP/1.1 connections to one upstream: unused ones are kept, and its addresses are used in turn.
  */
 import type { Socket } from "node:net";
 import type { Clock } from "../base/clock.ts";
@@ -19,21 +19,14 @@ export interface PoolOptions extends ConnectionPoolOptions {
   readonly writeBatch?: WriteBatch;
 }
 
-interface AddressPool {
-  /** Undefined: the first address that a look-up gives. */
-  readonly address: Address | undefined;
-  /** Unused connections; the last is used next, so that the others can time out. */
-  readonly idle: Connection[];
-}
-
 export class Pool extends ConnectionPool<true, PoolOptions> {
   readonly readBuffer: ReadBuffer;
   readonly writeBatch: WriteBatch;
   /** In use or not. */
   readonly #connections = new Set<Connection>();
-  #pools: readonly AddressPool[] = [{ address: undefined, idle: [] }];
-  /** The addresses that `#pools` is made from. */
-  #addresses: readonly Address[] = [];
+  /** Those that are not in use; of each address the last is used next, so that the others can time out. */
+  readonly #idle: Connection[] = [];
+  /** Counts connections: whose turn it is among the addresses. */
   #turn = 0;
 
   /** Throws when the client certificate and its key do not fit. */
@@ -55,31 +48,34 @@ export class Pool extends ConnectionPool<true, PoolOptions> {
    * it cannot begin to connect.
    */
   connection(use: "exchange" | "upgrade" = "exchange"): Connection {
-    const pool = this.options.name === undefined ? this.#pools[0]! : this.#next();
-    if (use === "upgrade") return this.#open(pool, false);
-    for (let kept = pool.idle.pop(); kept !== undefined; kept = pool.idle.pop()) {
+    const address = this.options.name === undefined ? undefined : this.#nextAddress();
+    if (use === "upgrade") return this.#open(address, false);
+    const idle = this.#idle;
+    for (let i = idle.length - 1; i >= 0; i--) {
+      const kept = idle[i]!;
+      if (kept.address !== address) continue;
+      if (i === idle.length - 1) idle.pop();
+      else idle.splice(i, 1);
       if (kept.isUsable) return kept;
       kept.socket.destroy();
     }
-    return this.#open(pool, this.options.protocol === "http");
+    return this.#open(address, this.options.protocol === "http");
   }
 
   /** The request on it is over: the connection is kept for the next one if it can be. */
   giveBack(connection: Connection): void {
     connection.leave();
     if (this.state !== "open" || !connection.isUsable || connection.parser.keepsFor === 0) connection.socket.destroy();
-    else connection.idle.push(connection);
+    else this.#idle.push(connection);
   }
 
   override get open(): number {
-    let open = this.leased;
-    for (const { idle } of this.#pools) open += idle.length;
-    return open;
+    return this.leased + this.#idle.length;
   }
 
   /** Also called after an unused connection proved dead: the others are as old, and likely dead too. */
   override dropIdle(): void {
-    for (const { idle } of this.#pools) for (const { socket } of [...idle]) socket.destroy();
+    for (const { socket } of this.#idle) socket.destroy();
   }
 
   protected override closeAll(): void {
@@ -92,41 +88,37 @@ export class Pool extends ConnectionPool<true, PoolOptions> {
     return true;
   }
 
-  #next(): AddressPool {
+  /** Undefined before the first look-up. */
+  #nextAddress(): Address | undefined {
     const { addresses } = this;
-    if (addresses !== this.#addresses) this.readdress(addresses);
-    if (this.#turn >= this.#pools.length) this.#turn = 0;
-    return this.#pools[this.#turn++]!;
+    return addresses[this.#turn++ % addresses.length];
   }
 
   protected override readdress(addresses: readonly Address[]): void {
-    this.#addresses = addresses;
     if (addresses.length === 0) return;
-    const before = this.#pools;
-    this.#pools = addresses.map((address) => before.find((pool) => pool.address === address) ?? { address, idle: [] });
-    const staying = new Set(this.#pools.map(({ idle }) => idle));
     const reachable = new Set<string | undefined>(addresses.map(({ address }) => address));
-    for (const connection of [...this.#connections]) {
+    for (const connection of this.#connections) {
+      const { address, socket } = connection;
       // A connection whose own address was out of reach leads to another one.
-      if (staying.has(connection.idle) && reachable.has(connection.socket.remoteAddress)) continue;
+      if (address !== undefined && addresses.includes(address) && reachable.has(socket.remoteAddress)) continue;
       connection.isLeaving = true;
-      if (connection.idle.includes(connection)) connection.socket.destroy();
+      if (this.#idle.includes(connection)) socket.destroy();
     }
   }
 
   /** `lendsBytes`: Node reads into the read buffer. */
-  #open({ address, idle }: AddressPool, lendsBytes: boolean): Connection {
+  #open(address: Address | undefined, lendsBytes: boolean): Connection {
     const read = (bytes: number, buffer: Buffer) => {
       connection.read(buffer.subarray(0, bytes));
       return true;
     };
     const socket = this.connect(address, lendsBytes ? { onread: { buffer: this.readBuffer.buffer, callback: read } } : {});
-    const connection: Connection = new Connection(socket, this.options.keepaliveIdleMs, idle, lendsBytes);
+    const connection: Connection = new Connection(socket, this.options.keepaliveIdleMs, address, lendsBytes);
     this.#connections.add(connection);
     socket.once("close", () => {
       this.#connections.delete(connection);
-      const at = idle.lastIndexOf(connection);
-      if (at >= 0) idle.splice(at, 1);
+      const at = this.#idle.lastIndexOf(connection);
+      if (at >= 0) this.#idle.splice(at, 1);
     });
     return connection;
   }
@@ -154,8 +146,8 @@ export class Connection {
   readonly socket: Socket;
   /** Whether the bytes that its user is given are overwritten afterwards. */
   readonly lendsBytes: boolean;
-  /** The list in which it waits between two requests. */
-  readonly idle: Connection[];
+  /** The address it was opened for; undefined: the first that a look-up gives. */
+  readonly address: Address | undefined;
   parser: ResponseParser | NodeResponseParser;
   /** Whether it has served a request before the present one. */
   isReused = false;
@@ -169,10 +161,10 @@ export class Connection {
   readonly #listeners: readonly (readonly [string, (argument: unknown) => void])[];
 
   /** `idleMs`: how long it is kept without being used, in milliseconds; 0: for ever. */
-  constructor(socket: Socket, idleMs: number, idle: Connection[], lendsBytes: boolean) {
+  constructor(socket: Socket, idleMs: number, address: Address | undefined, lendsBytes: boolean) {
     this.socket = socket;
     this.lendsBytes = lendsBytes;
-    this.idle = idle;
+    this.address = address;
     this.parser = new ResponseParser();
     this.#idleMs = idleMs;
     this.#listeners = [
