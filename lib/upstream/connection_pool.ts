@@ -90,11 +90,7 @@ export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOption
   }
 
   /** Ends one lease. */
-  release(): void {
-    this.leased--;
-    // A microtask later: a request whose time to wait is over at this moment is refused by then.
-    if (this.waiters.size > 0) queueMicrotask(() => this.grant());
-  }
+  abstract release(): void;
 
   /** The upstream is no longer configured: unused connections close now, the others after their last request. */
   retire(): void {
@@ -121,6 +117,11 @@ export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOption
 
   /** The name has these addresses now. */
   protected abstract readdress(addresses: readonly Address[]): void;
+
+  /** A microtask later: a request whose time to wait is over at this moment is refused by then. */
+  protected grantSoon(): void {
+    queueMicrotask(() => this.grant());
+  }
 
   /** Gives free leases to the requests that have waited longest. */
   protected grant(): void {

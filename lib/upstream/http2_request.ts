@@ -160,7 +160,7 @@ class Http2Request extends UpstreamRequest<Sessions> {
   }
 
   protected override awaitResponse(): void {
-    if (this.phase === "sending") this.#bytesRead = this.#session.bytesRead;
+    if (this.phase === "sending") this.#bytesRead = this.#session.socket.bytesRead;
     super.awaitResponse();
   }
 

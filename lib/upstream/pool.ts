@@ -69,6 +69,11 @@ export class Pool extends ConnectionPool<true, PoolOptions> {
     else this.#idle.push(connection);
   }
 
+  override release(): void {
+    this.leased--;
+    if (this.waiters.size > 0) this.grantSoon();
+  }
+
   override get open(): number {
     return this.leased + this.#idle.length;
   }

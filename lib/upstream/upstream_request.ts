@@ -28,10 +28,6 @@ export interface ForwardOptions extends HeadOptions {
 
 /** The upstream of a try, and its connections. */
 export interface Destination<Connections> {
-  /** `upstream.id`: unique within its service. */
-  readonly id: string;
-  readonly host: string;
-  readonly port: number;
   /** For the Host header: without the port if that is the scheme's default (RFC 9110 §4.2.1). */
   readonly authority: string;
   readonly pool: Connections;

@@ -96,7 +96,7 @@ export class UpstreamSet {
   readonly budget: RetryBudget;
   readonly #clock: Clock;
   readonly #log: Log;
-  #peers: readonly Peer[] = [];
+  peers: readonly Peer[] = [];
   #breaker: Breaker | null = null;
   /** Goes up whenever other upstreams may be usable. */
   #version = 0;
@@ -113,17 +113,13 @@ export class UpstreamSet {
     return this.#breaker?.report.state ?? null;
   }
 
-  get peers(): readonly Peer[] {
-    return this.#peers;
-  }
-
   /**
    * The present peer with this id and these connections, or a new one, which counts from `adopt` on. New connections to the same place,
    * because of a renewed certificate for instance, do not make an upstream healthy.
    */
   peer(id: string, pool: Connections): Peer {
     const { protocol, host, port } = pool.options;
-    const before = this.#peers.find((peer) => peer.id === id);
+    const before = this.peers.find((peer) => peer.id === id);
     if (before?.pool === pool) return before;
     const isSame = before !== undefined && before.host === host && before.port === port && before.pool.options.protocol === protocol;
     return new Peer(id, pool, isSame ? before.health : this.#newHealth(id));
@@ -136,9 +132,9 @@ export class UpstreamSet {
 
   /** Puts a configuration into force. */
   adopt(members: readonly Member[], breaker: { readonly breaker: Breaker; readonly settings: BreakerSettings } | null): void {
-    const before = this.#peers;
-    this.#peers = members.map(({ peer }) => peer);
-    for (const { health } of before) if (!this.#peers.some((peer) => peer.health === health)) health.close();
+    const before = this.peers;
+    this.peers = members.map(({ peer }) => peer);
+    for (const { health } of before) if (!this.peers.some((peer) => peer.health === health)) health.close();
     // Turns saved up under other weights would be taken in a row: from 100:1 to 1:1, a hundred times the same upstream.
     const isReweighted = members.some(({ peer, weight }) => peer.weight !== weight);
     for (const { peer, weight, health } of members) {
@@ -153,7 +149,7 @@ export class UpstreamSet {
 
   /** The service is no longer configured. */
   close(): void {
-    for (const peer of this.#peers) peer.health.close();
+    for (const peer of this.peers) peer.health.close();
   }
 
   /** Chooses by `balancer` among `peers`, the upstreams of one snapshot. */
@@ -173,11 +169,11 @@ export class UpstreamSet {
   }
 
   get report(): UpstreamSetReport {
-    const usable = usableOf(this.#peers);
+    const usable = usableOf(this.peers);
     return {
       name: this.service,
       circuitBreaker: this.#breaker?.report ?? null,
-      upstreams: this.#peers.map((peer) => {
+      upstreams: this.peers.map((peer) => {
         const { id, host, port, weight, load } = peer;
         const report = peer.health.report;
         const state = weight === 0 ? "draining" : report.state;
@@ -192,7 +188,7 @@ export class UpstreamSet {
       log: this.#log,
       service: this.service,
       upstream: id,
-      mayEject: () => this.#peers.some((peer) => peer.health !== health && peer.weight > 0 && peer.health.usable),
+      mayEject: () => this.peers.some((peer) => peer.health !== health && peer.weight > 0 && peer.health.usable),
       changed: () => void this.#version++,
     });
     return health;
