@@ -14,14 +14,14 @@ import { Unsent } from "./faults.ts";
 import { isBodiless, isWebsocketKey, replyHeaders, requestHead, switchHeaders, trailerFields, websocketAccept } from "./heads.ts";
 import type { RequestHead, ResponseHead } from "./heads.ts";
 import type { Session, Sessions } from "./sessions.ts";
-import { clientDisconnected, connectTimeLeft, isReplayable, newTry, UpstreamRequest } from "./upstream_request.ts";
-import type { Destination, ForwardOptions, Try } from "./upstream_request.ts";
+import { clientDisconnected, connectTimeLeft, isReplayable, UpstreamRequest } from "./upstream_request.ts";
+import type { Destination, Try } from "./upstream_request.ts";
 
 const { NGHTTP2_CANCEL, NGHTTP2_FLAG_END_STREAM, NGHTTP2_PROTOCOL_ERROR, NGHTTP2_REFUSED_STREAM } = http2.constants;
 
-/** As `forwardHttp1`. */
-export async function forwardHttp2(exchange: Exchange, to: Destination<Sessions>, options: ForwardOptions, endsAt: number): Promise<Reply> {
-  const attempt = newTry(exchange, to, options, endsAt);
+/** As `Peer.forward`. */
+export async function forwardHttp2(attempt: Try<Sessions>): Promise<Reply> {
+  const { exchange } = attempt;
   const { call } = exchange;
   // A plugin may have taken longer than the client waited.
   if (call.aborted) throw clientDisconnected();

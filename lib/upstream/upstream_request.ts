@@ -203,11 +203,6 @@ export abstract class UpstreamRequest<Connections extends { readonly deadlines: 
   }
 }
 
-export function newTry<Pool>(exchange: Exchange, to: Destination<Pool>, options: ForwardOptions, endsAt: number): Try<Pool> {
-  const { clock, tryMs } = options;
-  return { exchange, to, options, tryEndsAt: tryMs === 0 ? 0 : clock.now() + tryMs, endsAt, isSecond: false };
-}
-
 /** Milliseconds that getting a connection may take from now on. */
 export function connectTimeLeft({ options, tryEndsAt, endsAt }: Try<unknown>): number {
   const { clock, connectMs } = options;

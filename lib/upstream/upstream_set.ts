@@ -14,7 +14,7 @@ import { forwardHttp1 } from "./http1_request.ts";
 import { forwardHttp2 } from "./http2_request.ts";
 import { Pool } from "./pool.ts";
 import type { Sessions } from "./sessions.ts";
-import type { Destination, ForwardOptions } from "./upstream_request.ts";
+import type { Destination, ForwardOptions, Try } from "./upstream_request.ts";
 
 /** The connections to one upstream: HTTP/1.1 or HTTP/2. */
 export type Connections = Pool | Sessions;
@@ -49,10 +49,14 @@ export class Peer implements Destination<Connections>, Candidate {
     return this.pool.leased + this.pool.waiting;
   }
 
-  /** As `forwardHttp1` of `http1_request.ts`. */
+  /**
+   * Resolves with the final response, whose body has to be read or destroyed; rejects with a `Fault`. Informational responses go to the
+   * client as they come. When the client disconnects, or `endsAt` (monotonic; 0: never) comes, the request is given up.
+   */
   forward(exchange: Exchange, options: ForwardOptions, endsAt: number): Promise<Reply> {
-    if (this.pool instanceof Pool) return forwardHttp1(exchange, this as Destination<Pool>, options, endsAt);
-    return forwardHttp2(exchange, this as Destination<Sessions>, options, endsAt);
+    const tryEndsAt = options.tryMs === 0 ? 0 : options.clock.now() + options.tryMs;
+    const attempt = { exchange, to: this, options, tryEndsAt, endsAt, isSecond: false };
+    return this.pool instanceof Pool ? forwardHttp1(attempt as Try<Pool>) : forwardHttp2(attempt as Try<Sessions>);
   }
 
   broken(fault: Fault): void {
