@@ -43,7 +43,7 @@ type Framing = "none" | "length" | "chunked";
 export function requestHead(exchange: Exchange, upstream: { readonly authority: string }, options: HeadOptions): RequestHead {
   const { call, upgrade } = exchange;
   const { span } = call.notes;
-  const framing = framingOf(exchange);
+  const framing: Framing = exchange.body === null ? "none" : framingOf(exchange);
   // HTTP/2 opens a WebSocket without a key (RFC 8441 §5), HTTP/1.1 with one.
   const needsKey = upgrade !== null && exchange.httpVersion === "2.0";
   // Only a chunked body can be followed by trailers (RFC 9112 §7.1.2), so that only its head may announce some.
@@ -59,6 +59,7 @@ export function requestHead(exchange: Exchange, upstream: { readonly authority: 
     const value = received[i + 1]!;
     const kind = kindOf(name);
     if (kind === LENGTH) {
+      // The length of a body that a plugin has taken away does not pass.
       if (framing === "none" && (value !== "0" || headerValues(received, "content-length").length > 1)) continue;
       length = Number(value);
     }
@@ -89,8 +90,7 @@ export function requestHead(exchange: Exchange, upstream: { readonly authority: 
  * Every message to the upstream states its length, and what was chunked is chunked again (RFC 9112 §6). If a plugin left two lengths, or
  * the length of a body that it took away, the upstream would read the next request as the rest of this one.
  */
-function framingOf({ body, headers }: Exchange): Framing {
-  if (body === null) return "none";
+function framingOf({ body, headers }: Exchange): "length" | "chunked" {
   if (!(body instanceof Readable)) throw new TypeError("the body of the request is no stream of node:stream");
   const lengths = headerValues(headers, "content-length");
   if (lengths.length === 0) return "chunked";
