@@ -108,7 +108,8 @@ function repeatedly(options: AttemptsOptions, { policy, budget, memory }: NonNul
     if (first === null) return noUpstream(exchange);
     const { call, method, body } = exchange;
     const { clock } = forwarding;
-    const endsAt = startTotal(options, exchange, clock.now());
+    let startedAt = clock.now();
+    const endsAt = startTotal(options, exchange, startedAt);
     const replay = replayOf(exchange, policy, memory);
     const tried: Peer[] = [first];
     const another = (): Peer | null => {
@@ -122,7 +123,7 @@ function repeatedly(options: AttemptsOptions, { policy, budget, memory }: NonNul
         let next: Peer | null = null;
         try {
           const replayed = replay === null ? exchange : exchange.with({ body: replay.open() });
-          const reply = await attempt(tries, replayed, peer, clock.now(), endsAt);
+          const reply = await attempt(tries, replayed, peer, startedAt, endsAt);
           if (!retriesStatus(policy, method, reply.status) || (next = another()) === null) return reply;
           giveUp(reply, exchange);
         } catch (error) {
@@ -132,6 +133,7 @@ function repeatedly(options: AttemptsOptions, { policy, budget, memory }: NonNul
         tried.push(next);
         meter?.retried();
         peer = next;
+        startedAt = clock.now();
       }
     } finally {
       replay?.release();
