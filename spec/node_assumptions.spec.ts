@@ -600,7 +600,7 @@ describe("what lib/server/tls.ts and lib/server/client_certificate.ts need of No
   });
 });
 
-describe("what lib/upstream/connection.ts, http1_request.ts and pool.ts need of Node", () => {
+describe("what lib/upstream/http1_request.ts and pool.ts need of Node", () => {
   it("`onread` given to a new connection has all bytes, none of them as events", async () => {
     const server = net.createServer((socket) => void socket.end("answer"));
     const port = await listening(server);
@@ -738,7 +738,7 @@ describe("what lib/upstream/node_response_parser.ts needs of Node", () => {
   });
 });
 
-describe("what lib/upstream/connect.ts and lib/upstream/tls.ts need of Node", () => {
+describe("what lib/upstream/connect.ts needs of Node", () => {
   /** A port of 127.0.0.1 at which nobody listens on another address of this machine. */
   const lookup = (addresses: readonly string[]): LookupFunction => (_host, { all }, done) => {
     expect(all).toBe(true);

@@ -15,9 +15,9 @@ import { hostCertificates, type HostCertificates } from "../server/certificates.
 import { attempts } from "../upstream/attempts.ts";
 import { balancer } from "../upstream/balance.ts";
 import type { HealthSettings } from "../upstream/health.ts";
-import type { RetryPolicy } from "../upstream/retries.ts";
-import { upstreamTls } from "../upstream/tls.ts";
-import type { ForwardOptions } from "../upstream/try.ts";
+import type { RetryPolicy } from "../upstream/faults.ts";
+import { upstreamTls } from "../upstream/connect.ts";
+import type { ForwardOptions } from "../upstream/upstream_request.ts";
 import type { Member } from "../upstream/upstream_set.ts";
 import { chain, createLinks, type CompileTools, type PluginContext, type PluginLink } from "./plugin_instances.ts";
 import type { CheckSettings, InUse, Runtime } from "./runtime.ts";

@@ -168,7 +168,7 @@ function plainConnection(value: string): boolean {
   return (value.length === 10 || value.length === 5) && (value.toLowerCase() === "keep-alive" || value.toLowerCase() === "close");
 }
 
-const HOP_BY_HOP = new Set(["connection", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade", "http2-settings"]);
+export const HOP_BY_HOP = new Set(["connection", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade", "http2-settings"]);
 const HOP_LENGTHS = new Set([...HOP_BY_HOP].map((name) => name.length));
 
 /** Whether a header concerns one connection only, whatever `Connection` says. */

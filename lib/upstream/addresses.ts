@@ -34,18 +34,12 @@ export interface NamesOptions {
 }
 
 export class Names {
-  readonly clock: Clock;
-  readonly log: Log;
-  readonly lookup: (host: string) => Promise<readonly Address[]>;
-  readonly random: () => number;
+  readonly options: Required<NamesOptions>;
   readonly #names = new Map<string, LookedUp>();
   #ttlMs: number;
 
   constructor({ clock, log, lookup = systemLookup, random = Math.random, ttlMs = 30_000 }: NamesOptions) {
-    this.clock = clock;
-    this.log = log;
-    this.lookup = lookup;
-    this.random = random;
+    this.options = { clock, log, lookup, random, ttlMs };
     this.#ttlMs = ttlMs;
   }
 
@@ -141,7 +135,8 @@ class LookedUp implements Name {
   /** Sets the timer of the next look-up, counted from the end of the last one. */
   schedule(): void {
     if (this.#looking !== null || !this.#isRetained) return;
-    const { clock, ttlMs } = this.#names;
+    const { ttlMs, options } = this.#names;
+    const { clock } = options;
     // After a failure 1 s, 2 s, 4 s, …: a name that fails at the start is most often one whose service is starting too.
     const wait = this.#failures === 0 ? ttlMs : Math.min(FIRST_RETRY_MS * 2 ** (this.#failures - 1), ttlMs);
     this.#timer?.cancel();
@@ -151,14 +146,14 @@ class LookedUp implements Name {
 
   #look(): Promise<readonly Address[]> {
     this.#timer?.cancel();
-    return (this.#looking ??= this.#names.lookup(this.host).then(
+    return (this.#looking ??= this.#names.options.lookup(this.host).then(
       (found) => this.#end(found, found.length > 0 ? null : new Error("the answer is empty")),
       (error: Error) => this.#end([], error),
     ));
   }
 
   #end(found: readonly Address[], error: Error | null): readonly Address[] {
-    const { clock, random } = this.#names;
+    const { clock, random } = this.#names.options;
     this.#looking = null;
     if (!this.#isRetained) this.#names.forgetIfUnused(this);
     else {
@@ -180,12 +175,12 @@ class LookedUp implements Name {
     // Addresses that stay are the same objects: connections are kept under them.
     for (const known of this.addresses) if (unique.has(known.address)) unique.set(known.address, known);
     this.addresses = [...unique.values()];
-    this.#names.log.debug("the addresses of a name have changed", { host: this.host, addresses: [...unique.keys()].join(" ") });
+    this.#names.options.log.debug("the addresses of a name have changed", { host: this.host, addresses: [...unique.keys()].join(" ") });
     for (const listener of [...this.#listeners]) listener();
   }
 
   #report(error: Error | null): void {
-    const { log } = this.#names;
+    const { log } = this.#names.options;
     if (error === null && this.#failures > 0) log.info("a name can be looked up again", { host: this.host });
     if (error === null || this.#failures > 0) return;
     const meaning = this.addresses.length > 0 ? "its last addresses stay in use" : "there are no addresses yet";

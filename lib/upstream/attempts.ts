@@ -10,12 +10,10 @@ import { headerValue } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import type { Breaker, Verdict } from "./breaker.ts";
-import { isUpstreams } from "./faults.ts";
-import type { Peer } from "./peer.ts";
+import { isUpstreams, retriesFault, retriesStatus, type RetryBudget, type RetryPolicy } from "./faults.ts";
+import type { Peer, Picker } from "./upstream_set.ts";
 import { Replay, type ReplayMemory } from "./replay.ts";
-import { retriesFault, retriesStatus, type RetryBudget, type RetryPolicy } from "./retries.ts";
-import type { ForwardOptions } from "./try.ts";
-import type { Picker } from "./upstream_set.ts";
+import type { ForwardOptions } from "./upstream_request.ts";
 
 export interface AttemptsOptions {
   readonly picker: Picker;
@@ -45,31 +43,31 @@ export function attempts(options: AttemptsOptions): Handler {
 }
 
 function once(options: AttemptsOptions): Handler {
-  const failed = (exchange: Exchange, error: unknown) => faultReply(exchange, error, options.log);
+  const { picker, forwarding } = options;
+  const tries: Tries = { ...options, failed: (exchange, error) => faultReply(exchange, error, options.log) };
   return (exchange) => {
-    const peer = options.picker.pick(exchange, NO_PEERS);
-    return peer === null ? noUpstream(exchange) : attempt(options, exchange, peer, startTotal(options, exchange), failed);
+    const peer = picker.pick(exchange, NO_PEERS);
+    if (peer === null) return noUpstream(exchange);
+    const now = forwarding.clock.now();
+    return attempt(tries, exchange, peer, now, startTotal(options, exchange, now));
   };
 }
 
 /** When the exchange has to be over; monotonic, 0: no such deadline. */
-function startTotal({ totalMs, forwarding }: AttemptsOptions, exchange: Exchange): number {
-  if (totalMs === 0) return 0;
-  return (exchange.call.endsAt = forwarding.clock.now() + totalMs);
+function startTotal({ totalMs }: AttemptsOptions, { call }: Exchange, now: number): number {
+  return totalMs === 0 ? 0 : (call.endsAt = now + totalMs);
+}
+
+interface Tries extends AttemptsOptions {
+  /** What follows a failed try; throws if another one may. */
+  readonly failed: (exchange: Exchange, error: unknown) => Reply;
 }
 
 /** One try, and what it says of the upstream. Not async, which would cost two promises more for each request. */
-function attempt(
-  { forwarding, meter }: AttemptsOptions,
-  exchange: Exchange,
-  peer: Peer,
-  endsAt: number,
-  failed: (exchange: Exchange, error: unknown) => Reply,
-): Promise<Reply> {
+function attempt({ forwarding, meter, failed }: Tries, exchange: Exchange, peer: Peer, startedAt: number, endsAt: number): Promise<Reply> {
   const { call } = exchange;
   const { notes } = call;
   const { clock } = forwarding;
-  const startedAt = clock.now();
   notes.upstream = peer.id;
   notes.attempts++;
   notes.askedAt = startedAt;
@@ -86,7 +84,7 @@ function attempt(
   };
   return peer.forward(exchange, forwarding, endsAt).then(
     (reply) => {
-      peer.health.answered(reply.status);
+      if (peer.health.failureStatuses !== null) peer.health.answered(reply.status);
       // A request that cannot be sent at all is answered by the gateway, with a code.
       over(reply.status, notes.code === code ? null : notes.code);
       return reply;
@@ -103,16 +101,19 @@ function attempt(
 /** Each time another upstream, and never after a reply has been returned. */
 function repeatedly(options: AttemptsOptions, { policy, budget, memory }: NonNullable<AttemptsOptions["retries"]>): Handler {
   const { picker, forwarding, meter, log } = options;
+  const tries: Tries = { ...options, failed: rethrow };
   return async (exchange) => {
     budget.request();
     const first = picker.pick(exchange, NO_PEERS);
     if (first === null) return noUpstream(exchange);
     const { call, method, body } = exchange;
-    const endsAt = startTotal(options, exchange);
+    const { clock } = forwarding;
+    let startedAt = clock.now();
+    const endsAt = startTotal(options, exchange, startedAt);
     const replay = replayOf(exchange, policy, memory);
     const tried: Peer[] = [first];
     const another = (): Peer | null => {
-      if (call.aborted || tried.length > policy.attempts || (endsAt !== 0 && forwarding.clock.now() > endsAt - LEAST_TRY_MS)) return null;
+      if (call.aborted || tried.length > policy.attempts || (endsAt !== 0 && clock.now() > endsAt - LEAST_TRY_MS)) return null;
       if (body !== null && !(replay === null ? isUntouched(body) : replay.isWhole)) return null;
       const next = picker.pick(exchange, tried);
       return next !== null && budget.take(policy.budgetRatio) ? next : null;
@@ -121,7 +122,8 @@ function repeatedly(options: AttemptsOptions, { policy, budget, memory }: NonNul
       for (let peer = first; ; ) {
         let next: Peer | null = null;
         try {
-          const reply = await attempt(options, replay === null ? exchange : exchange.with({ body: replay.open() }), peer, endsAt, rethrow);
+          const replayed = replay === null ? exchange : exchange.with({ body: replay.open() });
+          const reply = await attempt(tries, replayed, peer, startedAt, endsAt);
           if (!retriesStatus(policy, method, reply.status) || (next = another()) === null) return reply;
           giveUp(reply, exchange);
         } catch (error) {
@@ -131,6 +133,7 @@ function repeatedly(options: AttemptsOptions, { policy, budget, memory }: NonNul
         tried.push(next);
         meter?.retried();
         peer = next;
+        startedAt = clock.now();
       }
     } finally {
       replay?.release();

@@ -7,8 +7,7 @@ import type { Clock, Timer } from "../base/clock.ts";
 import { DeadlineTimer } from "../base/deadline_timer.ts";
 import { Fault } from "../base/errors.ts";
 import type { Address } from "./addresses.ts";
-import { connect, type ConnectTarget } from "./connect.ts";
-import { tlsOptions, type UpstreamTls } from "./tls.ts";
+import { connect, type ConnectTarget, tlsOptions, type UpstreamTls } from "./connect.ts";
 
 export interface ConnectionPoolOptions extends ConnectTarget {
   readonly protocol: "http" | "https" | "h2" | "h2c";
@@ -34,10 +33,11 @@ export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOption
   readonly #tls: ConnectionOptions | null;
   /** The last TLS session of each address, to be resumed by the next connection. Without a name it is the pool's own. */
   readonly #tlsSessions = new WeakMap<object, Buffer>();
+  /** Requests under way. */
+  leased = 0;
   /** First come, first served. */
-  readonly #waiting = new Set<Waiter<Lease>>();
-  #maxConnections: number;
-  #leased = 0;
+  protected readonly waiters = new Set<Waiter<Lease>>();
+  protected limit: number;
   #unfollow: (() => void) | null = null;
 
   /** Throws when the client certificate and its key do not fit. */
@@ -46,28 +46,23 @@ export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOption
     this.options = options;
     this.clock = clock;
     this.deadlines = new DeadlineTimer(clock);
-    this.#maxConnections = maxConnections;
+    this.limit = maxConnections;
     this.#tls = protocol === "http" || protocol === "h2c" ? null : tlsOptions(host, tls);
     if (protocol === "h2") this.#tls!.ALPNProtocols = ["h2"];
   }
 
   /** Most connections at one time; a reload may change it. */
   get maxConnections(): number {
-    return this.#maxConnections;
+    return this.limit;
   }
 
   set maxConnections(value: number) {
-    this.#maxConnections = value;
+    this.limit = value;
     this.grant();
   }
 
-  /** Requests under way. */
-  get leased(): number {
-    return this.#leased;
-  }
-
   get waiting(): number {
-    return this.#waiting.size;
+    return this.waiters.size;
   }
 
   /** All connections, unused ones included. */
@@ -78,28 +73,24 @@ export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOption
     if (this.state === "destroyed") return Promise.reject(shuttingDown());
     return new Promise((resolve, reject) => {
       const refuse = (fault: Fault) => {
-        if (!this.#waiting.delete(waiter)) return;
+        if (!this.waiters.delete(waiter)) return;
         waiter.timer.cancel();
         reject(fault);
       };
       const timer = this.clock.after(ms, () => {
-        const why = `max_connections ${this.#maxConnections}, ${this.#leased} requests under way`;
+        const why = `max_connections ${this.limit}, ${this.leased} requests under way`;
         refuse(new Fault("upstream_saturated", `no connection became free within ${ms} ms (${why})`));
       });
       const waiter: Waiter<Lease> = { grant: resolve, refuse, timer };
-      this.#waiting.add(waiter);
+      this.waiters.add(waiter);
       onAbort(() => {
-        if (this.#waiting.has(waiter)) refuse(new Fault("upstream_saturated", "the client disconnected while waiting for a connection"));
+        if (this.waiters.has(waiter)) refuse(new Fault("upstream_saturated", "the client disconnected while waiting for a connection"));
       });
     });
   }
 
   /** Ends one lease. */
-  release(): void {
-    this.#leased--;
-    // A microtask later: a request whose time to wait is over at this moment is refused by then.
-    if (this.#waiting.size > 0) queueMicrotask(() => this.grant());
-  }
+  abstract release(): void;
 
   /** The upstream is no longer configured: unused connections close now, the others after their last request. */
   retire(): void {
@@ -112,7 +103,7 @@ export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOption
   destroy(): void {
     this.state = "destroyed";
     this.#unfollow?.();
-    for (const { refuse } of [...this.#waiting]) refuse(shuttingDown());
+    for (const { refuse } of [...this.waiters]) refuse(shuttingDown());
     this.closeAll(shuttingDown());
   }
 
@@ -121,22 +112,23 @@ export abstract class ConnectionPool<Lease, Options extends ConnectionPoolOption
 
   protected abstract closeAll(fault: Fault): void;
 
-  /** Gives a lease, to be counted by `countLease`; null when there is none. */
+  /** Gives a lease, counted in `leased`; null when there is none. */
   protected abstract take(): Lease | null;
 
   /** The name has these addresses now. */
   protected abstract readdress(addresses: readonly Address[]): void;
 
-  protected countLease(): void {
-    this.#leased++;
+  /** A microtask later: a request whose time to wait is over at this moment is refused by then. */
+  protected grantSoon(): void {
+    queueMicrotask(() => this.grant());
   }
 
   /** Gives free leases to the requests that have waited longest. */
   protected grant(): void {
-    for (const waiter of this.#waiting) {
+    for (const waiter of this.waiters) {
       const lease = this.take();
       if (lease === null) return;
-      this.#waiting.delete(waiter);
+      this.waiters.delete(waiter);
       waiter.timer.cancel();
       waiter.grant(lease);
     }

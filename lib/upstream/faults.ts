@@ -1,7 +1,9 @@
 /**
- * Which fault a failed try is: what it means for retries and health, and whether the client or the upstream caused it.
+ * What the fault of a try means: whether it counts against the upstream, whether another try may follow, and how many a service can bear.
  */
+import type { Clock } from "../base/clock.ts";
 import { Fault, type ErrorCode } from "../base/errors.ts";
+import { RollingCount } from "../base/rolling_count.ts";
 
 /** The upstream cannot have seen the request: whatever the method, it may be sent again. */
 export class Unsent extends Fault {}
@@ -10,7 +12,7 @@ export class Unsent extends Fault {}
 export type TryFailure = "connect" | "reset" | "timeout";
 
 /** Null if another try would not help: faults of the client, and invalid responses. */
-export function tryFailure(fault: Fault): TryFailure | null {
+function tryFailure(fault: Fault): TryFailure | null {
   switch (fault.code) {
     case "upstream_connect_failed":
     case "upstream_saturated":
@@ -22,11 +24,6 @@ export function tryFailure(fault: Fault): TryFailure | null {
     default:
       return null;
   }
-}
-
-/** Whether the upstream cannot have seen any of the request. */
-export function isUnsent(fault: Fault): boolean {
-  return fault instanceof Unsent || fault.code === "upstream_connect_failed" || fault.code === "upstream_saturated";
 }
 
 /** Whether the upstream caused it: neither the client nor a lack of connections did. */
@@ -46,32 +43,62 @@ export function faultCode(error: NodeJS.ErrnoException, isConnecting: boolean): 
  */
 const REFUSED_BY_TLS = /^ERR_SSL_[\w/]*ALERT_\w*(?:CERT|UNKNOWN_CA|ACCESS_DENIED|HANDSHAKE)/;
 
-/** The request as it is being sent. `awaitsContinue`: the upstream has to ask for the body (`Expect: 100-continue`), and has not. */
-export interface Upload {
-  readonly writableLength: number;
-  readonly writableEnded: boolean;
-  readonly awaitsContinue: boolean;
+export interface RetryPolicy {
+  /** Tries beyond the first. */
+  readonly attempts: number;
+  readonly on: ReadonlySet<TryFailure>;
+  readonly statuses: ReadonlySet<number>;
+  /** Milliseconds for one try up to the head of its response; 0: only the service's limits. */
+  readonly perTryMs: number;
+  /** The largest share of the requests that retries may have. */
+  readonly budgetRatio: number;
+  /** Longest body that is kept to be sent again. */
+  readonly maxReplayBytes: number;
 }
 
-/** No byte of a request's body moved for `idleMs`: the upstream's fault if it does not read or ask for the body, else the client's. */
-export function stalledUpload(upload: Upload, idleMs: number): Fault {
-  if (upload.awaitsContinue) return new Fault("upstream_timeout", `the upstream did not ask for the body within ${idleMs} ms`);
-  if (!awaitsClient(upload)) return new Fault("upstream_timeout", `the upstream read nothing for ${idleMs} ms`);
-  return new Fault("request_timeout", `the client sent nothing for ${idleMs} ms`);
+/**
+ * Whether the failure allows another try; the caller knows whether there is another upstream, and a body to send. If the upstream cannot
+ * have seen any of the request, the method does not matter.
+ */
+export function retriesFault(policy: RetryPolicy, method: string, fault: Fault): boolean {
+  const failure = tryFailure(fault);
+  return failure !== null && policy.on.has(failure) && (failure === "connect" || fault instanceof Unsent || isIdempotent(method));
 }
 
-/** No byte of a response's body moved for `idleMs`: the client's fault if it has something to read. */
-export function stalledReply(unreadBytes: number, idleMs: number): Fault {
-  if (unreadBytes > 0) return new Fault("request_timeout", `the client read nothing of the reply for ${idleMs} ms`);
-  return new Fault("upstream_timeout", `no byte either way for ${idleMs} ms`);
+export function retriesStatus(policy: RetryPolicy, method: string, status: number): boolean {
+  return policy.statuses.has(status) && isIdempotent(method);
 }
 
-/** A deadline has passed while the request was being sent: the client's fault if its body is what is missing. */
-export function overdueUpload(upload: Upload, fault: Fault): Fault {
-  return awaitsClient(upload) ? new Fault("request_timeout", `${fault.message}, and the client has not sent all of its body`) : fault;
+/** RFC 9110 §9.2.2. */
+export function isIdempotent(method: string): boolean {
+  return method === "GET" || method === "HEAD" || method === "OPTIONS" || method === "PUT" || method === "DELETE" || method === "TRACE";
 }
 
-/** All that came of the body has been sent, and there is more to come. */
-function awaitsClient({ awaitsContinue, writableLength, writableEnded }: Upload): boolean {
-  return !awaitsContinue && writableLength === 0 && !writableEnded;
+const BUDGET_WINDOW_MS = 10_000;
+/** In that time, for a service with few requests. */
+const FREE_RETRIES = 10;
+
+/** Limits the retries of one service to a share of its requests: they must not finish off upstreams that are failing. */
+export class RetryBudget {
+  readonly #clock: Clock;
+  readonly #requests = new RollingCount(BUDGET_WINDOW_MS);
+  readonly #retries = new RollingCount(BUDGET_WINDOW_MS);
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Counts a request, not a retry. */
+  request(): void {
+    this.#requests.add(this.#clock.now());
+  }
+
+  /** Takes the right to one retry; false if there is none left. */
+  take(ratio: number): boolean {
+    const now = this.#clock.now();
+    const most = Math.max(FREE_RETRIES, ratio * this.#requests.total(now));
+    if (this.#retries.total(now) + 1 > most) return false;
+    this.#retries.add(now);
+    return true;
+  }
 }

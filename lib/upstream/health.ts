@@ -62,9 +62,10 @@ const NO_CHECKS: HealthSettings = {
 export class Health {
   /** Read by balancers for every request. */
   usable = true;
+  /** Statuses of responses that count as failures; null: `answered` need not be called. */
+  failureStatuses: ReadonlySet<number> | null = null;
   readonly #options: HealthOptions;
   #settings = NO_CHECKS;
-  #statuses: ReadonlySet<number> | null = null;
 
   #active: "unknown" | "healthy" | "unhealthy" = "unknown";
   #activeSince: number | null = null;
@@ -89,7 +90,7 @@ export class Health {
   configure(settings: HealthSettings): void {
     this.#settings = settings;
     const { statuses, maxFailures } = settings.passive;
-    this.#statuses = statuses.length === 0 ? null : new Set(statuses);
+    this.failureStatuses = statuses.length === 0 ? null : new Set(statuses);
     if (settings.active === null && this.#active !== "unknown") {
       this.#active = "unknown";
       this.#activeSince = this.#activeReason = null;
@@ -118,7 +119,7 @@ export class Health {
 
   /** Counts a response to a client. */
   answered(status: number): void {
-    if (this.#statuses !== null && this.#statuses.has(status)) this.failed(`status ${status}`);
+    if (this.failureStatuses?.has(status)) this.failed(`status ${status}`);
   }
 
   /** Counts a failure: no connection, a broken one, no response in time, or a status that counts. */

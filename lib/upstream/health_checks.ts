@@ -7,17 +7,14 @@ import type { Socket } from "node:net";
 import tls, { type ConnectionOptions } from "node:tls";
 import type { Clock, Timer } from "../base/clock.ts";
 import { version } from "../base/version.ts";
-import { connect, connectFailure, readyEvent, type ConnectTarget } from "./connect.ts";
-import { invalidity } from "./response_head.ts";
+import { connect, connectFailure, readyEvent, tlsOptions } from "./connect.ts";
+import type { ConnectionPoolOptions } from "./connection_pool.ts";
+import { invalidity } from "./heads.ts";
 import { MAX_RESPONSE_HEAD_BYTES } from "./response_parser.ts";
-import { tlsOptions, type UpstreamTls } from "./tls.ts";
 
-export interface HealthCheckTarget extends ConnectTarget {
-  readonly protocol: "http" | "https" | "h2" | "h2c";
+export interface HealthCheckTarget extends Omit<ConnectionPoolOptions, "keepaliveIdleMs"> {
   /** For the Host header, or `:authority`. */
   readonly authority: string;
-  /** For "https" and "h2". Default: verified against the system's certificates. */
-  readonly tls?: UpstreamTls;
 }
 
 export interface HealthCheckSettings {

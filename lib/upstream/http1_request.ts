@@ -4,30 +4,20 @@
 import { Readable } from "node:stream";
 import { Fault } from "../base/errors.ts";
 import { writeChunk, type Sink } from "../http/body.ts";
-import type { Exchange } from "../http/exchange.ts";
 import { hasToken, headerValue } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";
 import type { Reply } from "../http/reply.ts";
 import { connectFailure } from "./connect.ts";
-import type { Connection, ConnectionUser } from "./connection.ts";
+import type { Connection, ConnectionUser, Pool } from "./pool.ts";
 import { faultCode, Unsent } from "./faults.ts";
-import type { Pool } from "./pool.ts";
-import { fieldLines, headText, requestHead, type RequestHead } from "./request_head.ts";
-import { replyHeaders, replyOf, switchHeaders, trailerFields, type ResponseHead } from "./response_head.ts";
+import { fieldLines, headText, replyHeaders, replyOf, requestHead, switchHeaders, trailerFields } from "./heads.ts";
+import type { RequestHead, ResponseHead } from "./heads.ts";
 import type { ResponseSink } from "./response_parser.ts";
-import { clientDisconnected, connectTimeLeft, isReplayable, newTry, type Destination, type ForwardOptions, type Try } from "./try.ts";
-import { UpstreamRequest } from "./upstream_request.ts";
+import { clientDisconnected, connectTimeLeft, isReplayable, UpstreamRequest } from "./upstream_request.ts";
+import type { Try } from "./upstream_request.ts";
 
-/**
- * Resolves with the final response, whose body has to be read or destroyed; rejects with a `Fault`. Informational responses go to the
- * client as they come. When the client disconnects, or `endsAt` (monotonic; 0: never) comes, the request is given up.
- */
-export function forwardHttp1(exchange: Exchange, to: Destination<Pool>, options: ForwardOptions, endsAt: number): Promise<Reply> {
-  return underLease(newTry(exchange, to, options, endsAt));
-}
-
-/** Not async: one more promise costs as much as a header. */
-function underLease(attempt: Try<Pool>): Promise<Reply> {
+/** As `Peer.forward`. Not async: one more promise costs as much as a header. */
+export function forwardHttp1(attempt: Try<Pool>): Promise<Reply> {
   const { call } = attempt.exchange;
   // A plugin may have taken longer than the client waited.
   if (call.aborted) return Promise.reject(clientDisconnected());
@@ -63,10 +53,8 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
   #isWritten = false;
   #onDrain: (() => void) | null = null;
   #response: ResponseHead | null = null;
-  /** What has come of the response's body before the reply was given. */
-  #first: Buffer | null = null;
-  /** All of a large response's body, if it came at once. */
-  #whole: LentBody | null = null;
+  /** What has come of the response's body before the reply was given; lent if it is all of a large one. */
+  #first: Buffer | LentBody | null = null;
   #body: ResponseBody | null = null;
   #trailers: readonly string[] = NO_TRAILERS;
 
@@ -80,7 +68,7 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
   }
 
   begin(): void {
-    this.#connection.use(this);
+    this.#connection.user = this;
     this.failWhenAborted();
     if (this.#connection.isConnected) this.connected();
     else if (this.phase === "connecting") this.watch(this.attempt.options.connectMs);
@@ -102,8 +90,8 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     }
     this.#isWritten = true;
     // A new connection sends at once: what comes on it before that may be its refusal.
-    if (connection.isReused) to.pool.writeBatch.add(() => this.#sendWhole());
-    else this.#sendWhole();
+    if (connection.isReused) to.pool.writeBatch.add(connection.send);
+    else this.send();
     if (body === null) this.awaitResponse();
   }
 
@@ -141,7 +129,7 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
       this.#leave("spent");
       // The other idle connections are as old.
       this.attempt.to.pool.dropIdle();
-      return this.resolve(underLease({ ...this.attempt, isSecond: true }));
+      return this.resolve(forwardHttp1({ ...this.attempt, isSecond: true }));
     }
     const code = faultCode(error, this.phase === "connecting");
     this.fail(isUnsent ? new Unsent(code, connectFailure(error), error) : new Fault(code, connectFailure(error), error));
@@ -171,7 +159,7 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
   }
 
   /** Sends a request whose body is in memory, unless it has been given up while it waited. */
-  #sendWhole(): void {
+  send(): void {
     if (this.phase === "over") return;
     this.#isSent = true;
     const { socket } = this.#connection;
@@ -228,11 +216,11 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     else socket.write(NO_BYTES, () => this.awaitResponse());
   }
 
-  get writableLength(): number {
+  protected override get writableLength(): number {
     return this.#connection.socket.writableLength;
   }
 
-  get writableEnded(): boolean {
+  protected override get writableEnded(): boolean {
     return this.#isWritten;
   }
 
@@ -274,7 +262,7 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     if (this.phase === "over") return;
     const { lendsBytes, parser } = this.#connection;
     if (lendsBytes && part.length >= LENT_BYTES && parser.isAtEnd && this.#body === null && this.#first === null) {
-      this.#whole = this.attempt.to.pool.readBuffer.lend(part);
+      this.#first = this.attempt.to.pool.readBuffer.lend(part);
       return;
     }
     const bytes = lendsBytes ? Buffer.from(part) : part;
@@ -303,7 +291,7 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
     }
     if (body !== null) body.complete();
     // All of it came at once: there is nothing to stream.
-    else this.resolve(replyOf(exchange.method, this.#response!, options.viaName, this.#whole ?? this.#first ?? NO_BYTES));
+    else this.resolve(replyOf(exchange.method, this.#response!, options.viaName, this.#first ?? NO_BYTES));
   }
 
   /** Gives the reply, with a body that is read as it comes. */
@@ -313,7 +301,8 @@ class Http1Request extends UpstreamRequest<Pool> implements ConnectionUser, Resp
       if (this.phase === "receiving") this.#leave("spent");
     });
     this.#body = this.given = body;
-    if (this.#first !== null) body.deliver(this.#first);
+    // A lent body is complete: it is never followed by more.
+    if (Buffer.isBuffer(this.#first)) body.deliver(this.#first);
     this.#first = null;
     this.resolve(replyOf(exchange.method, this.#response!, options.viaName, body, () => trailerFields(this.#trailers)));
     return body;

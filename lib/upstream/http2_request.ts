@@ -11,17 +11,17 @@ import { h2Fields } from "../http/h2_fields.ts";
 import { hasToken, headerValue, headerValues, withoutHeader, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { Unsent } from "./faults.ts";
-import { isWebsocketKey, requestHead, websocketAccept, type RequestHead } from "./request_head.ts";
-import { isBodiless, replyHeaders, switchHeaders, trailerFields, type ResponseHead } from "./response_head.ts";
+import { isBodiless, isWebsocketKey, replyHeaders, requestHead, switchHeaders, trailerFields, websocketAccept } from "./heads.ts";
+import type { RequestHead, ResponseHead } from "./heads.ts";
 import type { Session, Sessions } from "./sessions.ts";
-import { clientDisconnected, connectTimeLeft, isReplayable, newTry, type Destination, type ForwardOptions, type Try } from "./try.ts";
-import { UpstreamRequest } from "./upstream_request.ts";
+import { clientDisconnected, connectTimeLeft, isReplayable, UpstreamRequest } from "./upstream_request.ts";
+import type { Destination, Try } from "./upstream_request.ts";
 
 const { NGHTTP2_CANCEL, NGHTTP2_FLAG_END_STREAM, NGHTTP2_PROTOCOL_ERROR, NGHTTP2_REFUSED_STREAM } = http2.constants;
 
-/** As `forwardHttp1`. */
-export async function forwardHttp2(exchange: Exchange, to: Destination<Sessions>, options: ForwardOptions, endsAt: number): Promise<Reply> {
-  const attempt = newTry(exchange, to, options, endsAt);
+/** As `Peer.forward`. */
+export async function forwardHttp2(attempt: Try<Sessions>): Promise<Reply> {
+  const { exchange } = attempt;
   const { call } = exchange;
   // A plugin may have taken longer than the client waited.
   if (call.aborted) throw clientDisconnected();
@@ -151,16 +151,16 @@ class Http2Request extends UpstreamRequest<Sessions> {
     this.upload(body, sinkOf(stream), head, () => void stream.end());
   }
 
-  get writableLength(): number {
+  protected override get writableLength(): number {
     return this.#stream.writableLength;
   }
 
-  get writableEnded(): boolean {
+  protected override get writableEnded(): boolean {
     return this.#stream.writableEnded;
   }
 
   protected override awaitResponse(): void {
-    if (this.phase === "sending") this.#bytesRead = this.#session.bytesRead;
+    if (this.phase === "sending") this.#bytesRead = this.#session.socket.bytesRead;
     super.awaitResponse();
   }
 

@@ -4,7 +4,7 @@
 import http, { type IncomingMessage } from "node:http";
 import { Duplex } from "node:stream";
 import { hasToken, headerValue, headerValues } from "../http/headers.ts";
-import { invalidity } from "./response_head.ts";
+import { invalidity } from "./heads.ts";
 import { keepAliveMs, MAX_RESPONSE_HEAD_BYTES, type ResponseSink } from "./response_parser.ts";
 
 /**

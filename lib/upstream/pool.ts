@@ -1,12 +1,15 @@
 /**
- * The HTTP/1.1 connections to one upstream: unused ones are kept for each of its addresses, and the addresses are used in turn.
+ * The HTTP/1.1 connections to one upstream: unused ones are kept, and its addresses are used in turn.
  */
+import type { Socket } from "node:net";
 import type { Clock } from "../base/clock.ts";
 import { WriteBatch } from "../base/write_batch.ts";
 import { LentBody } from "../http/lent_body.ts";
 import type { Address } from "./addresses.ts";
-import { Connection } from "./connection.ts";
+import { readyEvent } from "./connect.ts";
 import { ConnectionPool, type ConnectionPoolOptions } from "./connection_pool.ts";
+import { NodeResponseParser } from "./node_response_parser.ts";
+import { ResponseParser, type ResponseSink } from "./response_parser.ts";
 
 export interface PoolOptions extends ConnectionPoolOptions {
   readonly protocol: "http" | "https";
@@ -16,21 +19,14 @@ export interface PoolOptions extends ConnectionPoolOptions {
   readonly writeBatch?: WriteBatch;
 }
 
-interface AddressPool {
-  /** Undefined: the first address that a look-up gives. */
-  readonly address: Address | undefined;
-  /** Unused connections; the last is used next, so that the others can time out. */
-  readonly idle: Connection[];
-}
-
 export class Pool extends ConnectionPool<true, PoolOptions> {
   readonly readBuffer: ReadBuffer;
   readonly writeBatch: WriteBatch;
   /** In use or not. */
   readonly #connections = new Set<Connection>();
-  #pools: readonly AddressPool[] = [{ address: undefined, idle: [] }];
-  /** The addresses that `#pools` is made from. */
-  #addresses: readonly Address[] = [];
+  /** Those that are not in use; of each address the last is used next, so that the others can time out. */
+  readonly #idle: Connection[] = [];
+  /** Counts connections: whose turn it is among the addresses. */
   #turn = 0;
 
   /** Throws when the client certificate and its key do not fit. */
@@ -43,7 +39,7 @@ export class Pool extends ConnectionPool<true, PoolOptions> {
   /** Takes the right to one connection, to be ended with `release`; false if all are in use and `waitForLease` has to be called. */
   tryLease(): boolean {
     // Requests that wait go first.
-    return this.waiting === 0 && this.take() !== null;
+    return this.waiters.size === 0 && this.take() !== null;
   }
 
   /**
@@ -52,31 +48,39 @@ export class Pool extends ConnectionPool<true, PoolOptions> {
    * it cannot begin to connect.
    */
   connection(use: "exchange" | "upgrade" = "exchange"): Connection {
-    const pool = this.#next();
-    if (use === "upgrade") return this.#open(pool, false);
-    for (let kept = pool.idle.pop(); kept !== undefined; kept = pool.idle.pop()) {
+    const address = this.options.name === undefined ? undefined : this.#nextAddress();
+    if (use === "upgrade") return this.#open(address, false);
+    const idle = this.#idle;
+    for (let i = idle.length - 1; i >= 0; i--) {
+      const kept = idle[i]!;
+      if (kept.address !== address) continue;
+      if (i === idle.length - 1) idle.pop();
+      else idle.splice(i, 1);
       if (kept.isUsable) return kept;
       kept.socket.destroy();
     }
-    return this.#open(pool, this.options.protocol === "http");
+    return this.#open(address, this.options.protocol === "http");
   }
 
   /** The request on it is over: the connection is kept for the next one if it can be. */
   giveBack(connection: Connection): void {
     connection.leave();
-    if (this.state !== "open" || !connection.isUsable || connection.keepsFor === 0) connection.socket.destroy();
-    else connection.idle.push(connection);
+    if (this.state !== "open" || !connection.isUsable || connection.parser.keepsFor === 0) connection.socket.destroy();
+    else this.#idle.push(connection);
+  }
+
+  override release(): void {
+    this.leased--;
+    if (this.waiters.size > 0) this.grantSoon();
   }
 
   override get open(): number {
-    let open = this.leased;
-    for (const { idle } of this.#pools) open += idle.length;
-    return open;
+    return this.leased + this.#idle.length;
   }
 
   /** Also called after an unused connection proved dead: the others are as old, and likely dead too. */
   override dropIdle(): void {
-    for (const { idle } of this.#pools) for (const { socket } of [...idle]) socket.destroy();
+    for (const { socket } of this.#idle) socket.destroy();
   }
 
   protected override closeAll(): void {
@@ -84,48 +88,167 @@ export class Pool extends ConnectionPool<true, PoolOptions> {
   }
 
   protected override take(): true | null {
-    if (this.leased >= this.maxConnections || this.state === "destroyed") return null;
-    this.countLease();
+    if (this.leased >= this.limit || this.state === "destroyed") return null;
+    this.leased++;
     return true;
   }
 
-  #next(): AddressPool {
+  /** Undefined before the first look-up. */
+  #nextAddress(): Address | undefined {
     const { addresses } = this;
-    if (addresses !== this.#addresses) this.readdress(addresses);
-    if (this.#turn >= this.#pools.length) this.#turn = 0;
-    return this.#pools[this.#turn++]!;
+    return addresses[this.#turn++ % addresses.length];
   }
 
   protected override readdress(addresses: readonly Address[]): void {
-    this.#addresses = addresses;
     if (addresses.length === 0) return;
-    const before = this.#pools;
-    this.#pools = addresses.map((address) => before.find((pool) => pool.address === address) ?? { address, idle: [] });
-    const staying = new Set(this.#pools.map(({ idle }) => idle));
     const reachable = new Set<string | undefined>(addresses.map(({ address }) => address));
-    for (const connection of [...this.#connections]) {
+    for (const connection of this.#connections) {
+      const { address, socket } = connection;
       // A connection whose own address was out of reach leads to another one.
-      if (staying.has(connection.idle) && reachable.has(connection.socket.remoteAddress)) continue;
+      if (address !== undefined && addresses.includes(address) && reachable.has(socket.remoteAddress)) continue;
       connection.isLeaving = true;
-      if (connection.idle.includes(connection)) connection.socket.destroy();
+      if (this.#idle.includes(connection)) socket.destroy();
     }
   }
 
   /** `lendsBytes`: Node reads into the read buffer. */
-  #open({ address, idle }: AddressPool, lendsBytes: boolean): Connection {
+  #open(address: Address | undefined, lendsBytes: boolean): Connection {
     const read = (bytes: number, buffer: Buffer) => {
       connection.read(buffer.subarray(0, bytes));
       return true;
     };
     const socket = this.connect(address, lendsBytes ? { onread: { buffer: this.readBuffer.buffer, callback: read } } : {});
-    const connection: Connection = new Connection(socket, this.options.keepaliveIdleMs, idle, lendsBytes);
+    const connection: Connection = new Connection(socket, this.options.keepaliveIdleMs, address, lendsBytes);
     this.#connections.add(connection);
     socket.once("close", () => {
       this.#connections.delete(connection);
-      const at = idle.lastIndexOf(connection);
-      if (at >= 0) idle.splice(at, 1);
+      const at = this.#idle.lastIndexOf(connection);
+      if (at >= 0) this.#idle.splice(at, 1);
     });
     return connection;
+  }
+}
+
+/** The request that has the connection. */
+export interface ConnectionUser {
+  /** TCP, and TLS where it is spoken, are set up. */
+  connected(): void;
+  received(chunk: Buffer): void;
+  /** What was given to the write batch is to be sent now. */
+  send(): void;
+  /** What was written has been sent. */
+  drained(): void;
+  /** The upstream has ended its side in good order. */
+  endOfConnection(): void;
+  /** Not a byte either way for as long as `setSilence` says. */
+  silent(): void;
+  /** The connection has broken; `closed` comes next. */
+  failed(error: NodeJS.ErrnoException): void;
+  closed(): void;
+}
+
+export class Connection {
+  readonly socket: Socket;
+  /** Whether the bytes that its user is given are overwritten afterwards. */
+  readonly lendsBytes: boolean;
+  /** The address it was opened for; undefined: the first that a look-up gives. */
+  readonly address: Address | undefined;
+  parser: ResponseParser | NodeResponseParser;
+  /** Whether it has served a request before the present one. */
+  isReused = false;
+  /** In use, but not to be used again: the upstream no longer has its address. */
+  isLeaving = false;
+  isConnected = false;
+  /** The present request; null while it is unused. */
+  user: ConnectionUser | null = null;
+  readonly #idleMs: number;
+  #silenceMs = 0;
+  readonly #listeners: readonly (readonly [string, (argument: unknown) => void])[];
+
+  /** `idleMs`: how long it is kept without being used, in milliseconds; 0: for ever. */
+  constructor(socket: Socket, idleMs: number, address: Address | undefined, lendsBytes: boolean) {
+    this.socket = socket;
+    this.lendsBytes = lendsBytes;
+    this.address = address;
+    this.parser = new ResponseParser();
+    this.#idleMs = idleMs;
+    this.#listeners = [
+      [readyEvent(socket), () => this.#connected()],
+      ["data", (chunk) => this.read(chunk as Buffer)],
+      ["drain", () => this.user?.drained()],
+      ["end", () => (this.user === null ? socket.destroy() : this.user.endOfConnection())],
+      ["timeout", () => (this.user === null ? socket.destroy() : this.user.silent())],
+      ["error", (error) => this.user?.failed(error as NodeJS.ErrnoException)],
+      ["close", () => this.#closed()],
+    ];
+    for (const [event, listener] of this.#listeners) socket.on(event, listener);
+    this.setSilence(idleMs);
+  }
+
+  /** Whether another request can be sent: an end or unasked bytes that have arrived are known here before their events. */
+  get isUsable(): boolean {
+    const { socket } = this;
+    return socket.writable && !socket.destroyed && !this.isLeaving && socket.readableLength === 0;
+  }
+
+  /** For the write batch: one function for all requests. */
+  readonly send = (): void => this.user?.send();
+
+  read(chunk: Buffer): void {
+    // Bytes on an unused connection answer no request: a second response, or the response to a request smuggled past us. Left in the
+    // socket they would be the response to the next request.
+    if (this.user === null) this.socket.destroy();
+    else this.user.received(chunk);
+  }
+
+  /** The response to `method` comes next; `client` names what parses it. */
+  beginResponse(method: string, sink: ResponseSink, client: "wire" | "node"): void {
+    if (client === "node" && !(this.parser instanceof NodeResponseParser)) this.parser = new NodeResponseParser();
+    else if (client === "wire" && !(this.parser instanceof ResponseParser)) this.parser = new ResponseParser();
+    this.parser.begin(method, sink);
+  }
+
+  /** The request is over: the connection has no user, and times out if it gets none. */
+  leave(): void {
+    this.user = null;
+    this.isReused = true;
+    const { keepsFor } = this.parser;
+    this.setSilence(this.#idleMs === 0 ? (keepsFor === Infinity ? 0 : keepsFor) : Math.min(this.#idleMs, keepsFor));
+    // Paused by its last reader, it would not report its end.
+    if (this.socket.isPaused()) this.socket.resume();
+  }
+
+  /** Closes it; its user is not called any more. */
+  end(): void {
+    this.user = null;
+    this.socket.destroy();
+  }
+
+  /** Its user is called when nothing has moved for `ms` milliseconds; 0: never. */
+  setSilence(ms: number): void {
+    if (ms === this.#silenceMs) return;
+    this.#silenceMs = ms;
+    this.socket.setTimeout(ms);
+  }
+
+  /** What comes from now on is not HTTP: gives the socket, paused, to its next owner. */
+  detach(): Socket {
+    const { socket } = this;
+    this.user = null;
+    for (const [event, listener] of this.#listeners) socket.removeListener(event, listener);
+    socket.setTimeout(0);
+    socket.pause();
+    return socket;
+  }
+
+  #connected(): void {
+    this.isConnected = true;
+    this.user?.connected();
+  }
+
+  #closed(): void {
+    this.user?.closed();
+    if (this.parser instanceof NodeResponseParser) this.parser.close();
   }
 }
 

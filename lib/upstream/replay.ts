@@ -6,24 +6,20 @@ import { Readable } from "node:stream";
 /** The memory that all kept bodies together may take. */
 export class ReplayMemory {
   readonly #most: number;
-  #used = 0;
+  used = 0;
 
   constructor(mostBytes: number) {
     this.#most = mostBytes;
   }
 
-  get used(): number {
-    return this.#used;
-  }
-
   take(bytes: number): boolean {
-    if (this.#used + bytes > this.#most) return false;
-    this.#used += bytes;
+    if (this.used + bytes > this.#most) return false;
+    this.used += bytes;
     return true;
   }
 
   giveBack(bytes: number): void {
-    this.#used -= bytes;
+    this.used -= bytes;
   }
 }
 

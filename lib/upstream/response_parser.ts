@@ -4,7 +4,7 @@
 import { LONGEST_TIMER_MS } from "../base/clock.ts";
 import { BodyReader, NO_TRAILERS, trimmed, type BodySink } from "../http/body_reader.ts";
 import { connectionOptions, hasToken, MOST_CONNECTION_OPTIONS } from "../http/headers.ts";
-import { TOO_MANY_OPTIONS, type ResponseHead } from "./response_head.ts";
+import { TOO_MANY_OPTIONS, type ResponseHead } from "./heads.ts";
 
 /** Gets what has been parsed, in its order. */
 export interface ResponseSink extends BodySink {
@@ -221,7 +221,7 @@ const USUAL_HEAD_BYTES = 1024;
 
 /**
  * RFC 9112 §2.2, §4, §5 without their leniency: no bare CR or LF, no folding, no space before a colon, no control characters. A reason
- * phrase that cannot be passed on is left out by `response_head.ts`.
+ * phrase that cannot be passed on is left out by `replyOf`.
  */
 const HEAD = /^HTTP\/1\.[01] [1-9]\d\d(?: [^\r\n]*)?\r\n(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n)*\r\n$/;
 const BARE_CR_OR_LF = /(?:^|[^\r])\n|\r[^\n]/;

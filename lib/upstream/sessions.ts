@@ -26,7 +26,12 @@ export class Sessions extends ConnectionPool<Session, SessionsOptions> {
   /** A stream on the session that is returned, to be ended with `session.release`; null if all are full. Never on `except`. */
   tryLease(except: Session | null = null): Session | null {
     // Requests that wait go first.
-    return this.waiting === 0 ? this.take(except) : null;
+    return this.waiters.size === 0 ? this.take(except) : null;
+  }
+
+  override release(): void {
+    this.leased--;
+    if (this.waiters.size > 0) this.grantSoon();
   }
 
   override get open(): number {
@@ -73,7 +78,7 @@ export class Sessions extends ConnectionPool<Session, SessionsOptions> {
       if (isHere) return this.#lease(session);
       other ??= session;
     }
-    const mayConnect = this.#sessions.size < this.maxConnections;
+    const mayConnect = this.#sessions.size < this.limit;
     if (other !== null && (isUsed || !mayConnect)) return this.#lease(other);
     if (!mayConnect) return null;
     const address = isUsed ? this.#leastUsed(addresses) : next;
@@ -93,7 +98,8 @@ export class Sessions extends ConnectionPool<Session, SessionsOptions> {
   }
 
   #drainIfGone(session: Session, addresses: readonly Address[]): void {
-    const { address, remoteAddress } = session;
+    const { address } = session;
+    const { remoteAddress } = session.socket;
     if (addresses.length === 0 || remoteAddress === undefined) return;
     // An address that was out of reach was replaced by another one.
     const isReached = addresses.some((each) => each.address === remoteAddress);
@@ -109,7 +115,7 @@ export class Sessions extends ConnectionPool<Session, SessionsOptions> {
   }
 
   #lease(session: Session): Session {
-    this.countLease();
+    this.leased++;
     session.lease();
     return session;
   }
@@ -130,7 +136,7 @@ export class Session {
   lastStream = Infinity;
   /** The address it was opened for. Another one took its place if that was out of reach. */
   readonly address: Address | undefined;
-  readonly #socket: Socket;
+  readonly socket: Socket;
   readonly #pool: Sessions;
   #fail: (fault: Fault) => void = ignore;
   #settle: () => void = ignore;
@@ -144,7 +150,7 @@ export class Session {
 
   /** `mostStreams`: how many leases are given before the upstream has said what it allows. */
   constructor(socket: Socket, address: Address | undefined, pool: Sessions, mostStreams: number) {
-    this.#socket = socket;
+    this.socket = socket;
     this.address = address;
     this.#pool = pool;
     this.#mostStreams = mostStreams;
@@ -174,16 +180,6 @@ export class Session {
     return (this.#state === "open" || this.#state === "connecting") && (this.isSettled || !this.isOverdue);
   }
 
-  /** Undefined until it is connected. */
-  get remoteAddress(): string | undefined {
-    return this.#socket.remoteAddress;
-  }
-
-  /** From the upstream, on all streams. */
-  get bytesRead(): number {
-    return this.#socket.bytesRead;
-  }
-
   lease(): void {
     if (this.#streams++ === 0) this.http2?.ref();
   }
@@ -200,11 +196,12 @@ export class Session {
    */
   probe(bytesRead: number): void {
     if (this.#probe !== null || this.http2 === null || this.http2.destroyed) return;
-    const now = this.bytesRead;
+    const { socket } = this;
+    const now = socket.bytesRead;
     if (this.#state === "open" && bytesRead === now) this.#state = "suspect";
     this.#probe = this.#pool.clock.after(PROBE_MS, () => {
       // The answer may be stuck behind the bodies of other streams: whatever comes is a sign of life.
-      if (this.bytesRead !== now) this.#isAlive();
+      if (socket.bytesRead !== now) this.#isAlive();
       else this.#giveUp(new Fault("upstream_timeout", `the connection is dead: no answer to a PING within ${PROBE_MS} ms`));
     });
     this.http2.ping((error) => {
@@ -222,7 +219,7 @@ export class Session {
     if (this.#streams > 0 || this.#state === "closed") return;
     if (!this.isSettled) {
       this.destroy(new Fault("upstream_connect_failed", "the connection is not needed any more"));
-      return void this.#socket.destroy();
+      return void this.socket.destroy();
     }
     this.#state = "draining";
     const session = this.http2!;
@@ -237,14 +234,14 @@ export class Session {
     this.#idleTimer?.cancel();
     this.#probe?.cancel();
     this.#fail(fault);
-    if (this.http2 === null) this.#socket.destroy();
+    if (this.http2 === null) this.socket.destroy();
     else if (!this.http2.destroyed) this.http2.destroy();
     this.#pool.closed(this);
   }
 
   #begin(): void {
     if (this.#state !== "connecting") return;
-    const socket = this.#socket;
+    const socket = this.socket;
     if (socket instanceof tls.TLSSocket && socket.alpnProtocol !== "h2") {
       return this.destroy(new Fault("upstream_connect_failed", "the upstream does not offer HTTP/2 (ALPN h2)"));
     }
@@ -296,7 +293,7 @@ export class Session {
   #giveUp(fault: Fault): void {
     if (!this.http2!.destroyed) this.http2!.destroy(fault, http2.constants.NGHTTP2_NO_ERROR);
     this.destroy(fault);
-    this.#socket.destroy();
+    this.socket.destroy();
   }
 
   #becomeIdle(): void {

@@ -2,15 +2,50 @@
  * One try of a request while it runs, over HTTP/1.1 or HTTP/2: its phases and their deadlines, the upload of its body, and its end.
  */
 import type { Readable } from "node:stream";
+import type { Clock } from "../base/clock.ts";
 import type { DeadlineTimer, HasDeadline } from "../base/deadline_timer.ts";
-import { Fault } from "../base/errors.ts";
+import { Fault, type ErrorCode } from "../base/errors.ts";
 import { pump, type Sink } from "../http/body.ts";
+import type { Exchange } from "../http/exchange.ts";
 import { hasToken, headerValue, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
-import { overdueUpload, stalledReply, stalledUpload, Unsent, type Upload } from "./faults.ts";
-import type { RequestHead } from "./request_head.ts";
-import { informationHeaders } from "./response_head.ts";
-import { clientDisconnected, type Try } from "./try.ts";
+import { isIdempotent, Unsent } from "./faults.ts";
+import { informationHeaders, type HeadOptions, type RequestHead } from "./heads.ts";
+
+export interface ForwardOptions extends HeadOptions {
+  readonly clock: Clock;
+  /** What parses HTTP/1.1 responses: the gateway's own strict parser ("wire"), or Node's. Default "wire". */
+  readonly client?: "wire" | "node";
+  /** Milliseconds to get a connection: from the pool, or a new one with TCP and TLS handshakes. */
+  readonly connectMs: number;
+  /** Milliseconds from the end of the request to the head of the final response. */
+  readonly responseMs: number;
+  /** Milliseconds without a byte either way while a body is being sent or received. */
+  readonly idleMs: number;
+  /** Milliseconds for one try, from its beginning to the head of the response; 0: no such limit. */
+  readonly tryMs: number;
+}
+
+/** The upstream of a try, and its connections. */
+export interface Destination<Connections> {
+  /** For the Host header: without the port if that is the scheme's default (RFC 9110 §4.2.1). */
+  readonly authority: string;
+  readonly pool: Connections;
+  /** Called when a response has broken off in the middle, and not because of the client; the try has been answered by then. */
+  broken(fault: Fault): void;
+}
+
+export interface Try<Connections> {
+  readonly exchange: Exchange;
+  readonly to: Destination<Connections>;
+  readonly options: ForwardOptions;
+  /** When the head of the response is due; monotonic, 0: no such deadline. */
+  readonly tryEndsAt: number;
+  /** When the whole exchange has to be over; monotonic, 0: no such deadline. */
+  readonly endsAt: number;
+  /** Whether the request is sent again because an idle connection proved dead. */
+  readonly isSecond: boolean;
+}
 
 /** "draining": the response is complete, the request is not. */
 type Phase = "connecting" | "sending" | "waiting" | "receiving" | "draining" | "over";
@@ -18,11 +53,11 @@ type Phase = "connecting" | "sending" | "waiting" | "receiving" | "draining" | "
 /** Milliseconds that the rest of an upload may take behind a complete response before its connection is given up. */
 const DRAIN_MS = 100;
 
-export abstract class UpstreamRequest<Connections extends { readonly deadlines: DeadlineTimer }> implements HasDeadline, Upload {
+export abstract class UpstreamRequest<Connections extends { readonly deadlines: DeadlineTimer }> implements HasDeadline {
   /** As `HasDeadline`. */
   place = -1;
-  /** Whether the client holds its body back until the upstream asks for it; the upstream's 100 does. */
-  awaitsContinue = false;
+  /** Whether the client holds its body back until the upstream asks for it (`Expect: 100-continue`); the upstream's 100 does. */
+  protected awaitsContinue = false;
   protected readonly attempt: Try<Connections>;
   protected readonly resolve: (reply: Reply | Promise<Reply>) => void;
   protected phase: Phase = "connecting";
@@ -42,8 +77,8 @@ export abstract class UpstreamRequest<Connections extends { readonly deadlines: 
   }
 
   /** Of the request: bytes that were written and not sent; and whether all of it was written. */
-  abstract get writableLength(): number;
-  abstract get writableEnded(): boolean;
+  protected abstract get writableLength(): number;
+  protected abstract get writableEnded(): boolean;
 
   /** Closes the connection or stream, on which nothing more is sent or read. */
   protected abstract close(fault: Fault | null): void;
@@ -71,15 +106,29 @@ export abstract class UpstreamRequest<Connections extends { readonly deadlines: 
 
   #deadlinePassed(why: string): void {
     if (this.phase === "connecting") return this.fail(new Unsent("upstream_timeout", why));
-    const fault = new Fault("upstream_timeout", why);
-    this.fail(this.phase === "sending" ? overdueUpload(this, fault) : fault);
+    if (this.phase !== "sending" || !this.#awaitsClient()) return this.fail(new Fault("upstream_timeout", why));
+    this.fail(new Fault("request_timeout", `${why}, and the client has not sent all of its body`));
   }
 
-  /** Not a byte has moved for `idleMs`. */
+  /** While the request is sent: whether all that came of its body has been sent, and there is more to come. */
+  #awaitsClient(): boolean {
+    return !this.awaitsContinue && this.writableLength === 0 && !this.writableEnded;
+  }
+
+  /** Not a byte has moved for `idleMs`: the upstream's fault unless the client has a part of either body to send or to read. */
   silent(): void {
-    const { idleMs } = this.attempt.options;
-    if (this.phase === "sending") this.fail(stalledUpload(this, idleMs));
-    else if (this.phase === "receiving" || this.phase === "draining") this.fail(stalledReply(this.given?.readableLength ?? 0, idleMs));
+    if (this.phase === "over" || this.phase === "connecting" || this.phase === "waiting") return;
+    this.fail(new Fault(...this.#stall(this.attempt.options.idleMs)));
+  }
+
+  #stall(idleMs: number): [ErrorCode, string] {
+    if (this.phase === "sending") {
+      if (this.awaitsContinue) return ["upstream_timeout", `the upstream did not ask for the body within ${idleMs} ms`];
+      if (!this.#awaitsClient()) return ["upstream_timeout", `the upstream read nothing for ${idleMs} ms`];
+      return ["request_timeout", `the client sent nothing for ${idleMs} ms`];
+    }
+    if ((this.given?.readableLength ?? 0) > 0) return ["request_timeout", `the client read nothing of the reply for ${idleMs} ms`];
+    return ["upstream_timeout", `no byte either way for ${idleMs} ms`];
   }
 
   protected failWhenAborted(): void {
@@ -152,4 +201,21 @@ export abstract class UpstreamRequest<Connections extends { readonly deadlines: 
     this.#stopUpload?.();
     this.#stopUpload = null;
   }
+}
+
+/** Milliseconds that getting a connection may take from now on. */
+export function connectTimeLeft({ options, tryEndsAt, endsAt }: Try<unknown>): number {
+  const { clock, connectMs } = options;
+  if (tryEndsAt === 0 && endsAt === 0) return connectMs;
+  const end = Math.min(tryEndsAt === 0 ? Infinity : tryEndsAt, endsAt === 0 ? Infinity : endsAt);
+  return Math.min(connectMs, Math.max(0, Math.ceil(end - clock.now())));
+}
+
+export function clientDisconnected(): Fault {
+  return new Fault("upstream_reset", "the client disconnected");
+}
+
+/** Can be sent twice: no body, and an idempotent method (RFC 9110 §9.2.2). */
+export function isReplayable(exchange: Exchange): boolean {
+  return exchange.body === null && !exchange.call.aborted && isIdempotent(exchange.method);
 }

@@ -2,13 +2,68 @@
  * The upstreams of one service across reloads: which of them can be used, and the service's circuit breaker and retry budget.
  */
 import type { Clock } from "../base/clock.ts";
+import type { Fault } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Exchange } from "../http/exchange.ts";
-import type { Balancer } from "./balance.ts";
+import type { Reply } from "../http/reply.ts";
+import type { Balancer, Candidate } from "./balance.ts";
 import { Breaker, type BreakerReport, type BreakerSettings, type BreakerState } from "./breaker.ts";
+import { isUpstreams, RetryBudget } from "./faults.ts";
 import { Health, type HealthReport, type HealthSettings } from "./health.ts";
-import { Peer, type Connections } from "./peer.ts";
-import { RetryBudget } from "./retries.ts";
+import { forwardHttp1 } from "./http1_request.ts";
+import { forwardHttp2 } from "./http2_request.ts";
+import { Pool } from "./pool.ts";
+import type { Sessions } from "./sessions.ts";
+import type { Destination, ForwardOptions, Try } from "./upstream_request.ts";
+
+/** The connections to one upstream: HTTP/1.1 or HTTP/2. */
+export type Connections = Pool | Sessions;
+
+export class Peer implements Destination<Connections>, Candidate {
+  readonly id: string;
+  readonly host: string;
+  readonly port: number;
+  readonly authority: string;
+  readonly pool: Connections;
+  readonly health: Health;
+  /** As configured; 0: no new requests. A reload may change it. */
+  weight = 1;
+  turn = 0;
+
+  constructor(id: string, pool: Connections, health: Health) {
+    const { host, port, protocol } = pool.options;
+    const name = host.includes(":") ? `[${host}]` : host;
+    this.id = id;
+    this.host = host;
+    this.port = port;
+    this.authority = port === (protocol === "https" || protocol === "h2" ? 443 : 80) ? name : `${name}:${port}`;
+    this.pool = pool;
+    this.health = health;
+  }
+
+  get weightNow(): number {
+    return this.weight * this.health.share;
+  }
+
+  get load(): number {
+    return this.pool.leased + this.pool.waiting;
+  }
+
+  /**
+   * Resolves with the final response, whose body has to be read or destroyed; rejects with a `Fault`. Informational responses go to the
+   * client as they come. When the client disconnects, or `endsAt` (monotonic; 0: never) comes, the request is given up.
+   */
+  forward(exchange: Exchange, options: ForwardOptions, endsAt: number): Promise<Reply> {
+    const tryEndsAt = options.tryMs === 0 ? 0 : options.clock.now() + options.tryMs;
+    const attempt = { exchange, to: this, options, tryEndsAt, endsAt, isSecond: false };
+    return this.pool instanceof Pool ? forwardHttp1(attempt as Try<Pool>) : forwardHttp2(attempt as Try<Sessions>);
+  }
+
+  broken(fault: Fault): void {
+    // A timeout in the middle of a body may be the client's fault, if it does not read.
+    if (isUpstreams(fault) && fault.code !== "upstream_timeout") this.health.failed(fault.message);
+  }
+}
 
 /** An upstream and what a configuration says of it. */
 export interface Member {
@@ -45,7 +100,7 @@ export class UpstreamSet {
   readonly budget: RetryBudget;
   readonly #clock: Clock;
   readonly #log: Log;
-  #peers: readonly Peer[] = [];
+  peers: readonly Peer[] = [];
   #breaker: Breaker | null = null;
   /** Goes up whenever other upstreams may be usable. */
   #version = 0;
@@ -62,17 +117,13 @@ export class UpstreamSet {
     return this.#breaker?.report.state ?? null;
   }
 
-  get peers(): readonly Peer[] {
-    return this.#peers;
-  }
-
   /**
    * The present peer with this id and these connections, or a new one, which counts from `adopt` on. New connections to the same place,
    * because of a renewed certificate for instance, do not make an upstream healthy.
    */
   peer(id: string, pool: Connections): Peer {
     const { protocol, host, port } = pool.options;
-    const before = this.#peers.find((peer) => peer.id === id);
+    const before = this.peers.find((peer) => peer.id === id);
     if (before?.pool === pool) return before;
     const isSame = before !== undefined && before.host === host && before.port === port && before.pool.options.protocol === protocol;
     return new Peer(id, pool, isSame ? before.health : this.#newHealth(id));
@@ -85,9 +136,9 @@ export class UpstreamSet {
 
   /** Puts a configuration into force. */
   adopt(members: readonly Member[], breaker: { readonly breaker: Breaker; readonly settings: BreakerSettings } | null): void {
-    const before = this.#peers;
-    this.#peers = members.map(({ peer }) => peer);
-    for (const { health } of before) if (!this.#peers.some((peer) => peer.health === health)) health.close();
+    const before = this.peers;
+    this.peers = members.map(({ peer }) => peer);
+    for (const { health } of before) if (!this.peers.some((peer) => peer.health === health)) health.close();
     // Turns saved up under other weights would be taken in a row: from 100:1 to 1:1, a hundred times the same upstream.
     const isReweighted = members.some(({ peer, weight }) => peer.weight !== weight);
     for (const { peer, weight, health } of members) {
@@ -102,7 +153,7 @@ export class UpstreamSet {
 
   /** The service is no longer configured. */
   close(): void {
-    for (const peer of this.#peers) peer.health.close();
+    for (const peer of this.peers) peer.health.close();
   }
 
   /** Chooses by `balancer` among `peers`, the upstreams of one snapshot. */
@@ -122,11 +173,11 @@ export class UpstreamSet {
   }
 
   get report(): UpstreamSetReport {
-    const usable = usableOf(this.#peers);
+    const usable = usableOf(this.peers);
     return {
       name: this.service,
       circuitBreaker: this.#breaker?.report ?? null,
-      upstreams: this.#peers.map((peer) => {
+      upstreams: this.peers.map((peer) => {
         const { id, host, port, weight, load } = peer;
         const report = peer.health.report;
         const state = weight === 0 ? "draining" : report.state;
@@ -141,7 +192,7 @@ export class UpstreamSet {
       log: this.#log,
       service: this.service,
       upstream: id,
-      mayEject: () => this.#peers.some((peer) => peer.health !== health && peer.weight > 0 && peer.health.usable),
+      mayEject: () => this.peers.some((peer) => peer.health !== health && peer.weight > 0 && peer.health.usable),
       changed: () => void this.#version++,
     });
     return health;

@@ -1,7 +1,7 @@
 import type { Clock } from "../../lib/base/clock.ts";
 import { silentLog } from "../../lib/base/log.ts";
 import { Health } from "../../lib/upstream/health.ts";
-import { Peer, type Connections } from "../../lib/upstream/peer.ts";
+import { Peer, type Connections } from "../../lib/upstream/upstream_set.ts";
 import { Pool, type PoolOptions } from "../../lib/upstream/pool.ts";
 import { manualClock } from "./clock.ts";
 

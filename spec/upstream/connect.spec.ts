@@ -1,7 +1,14 @@
-import { describe, expect, it } from "vitest";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { loadConfig } from "../../lib/config/load.ts";
+import { createGateway } from "../../lib/index.ts";
 import type { Address, Name } from "../../lib/upstream/addresses.ts";
-import { connectFailure, lookupOptions } from "../../lib/upstream/connect.ts";
+import { connectFailure, lookupOptions, tlsOptions, upstreamTls } from "../../lib/upstream/connect.ts";
 import { addressOf, madeUpNames } from "../support/addresses.ts";
+import { CA, CLIENT, SERVER } from "../support/certs.ts";
+import { madeUpTools } from "../support/exercise.ts";
 
 describe("the look-up of a connection", () => {
   const ask = (name: Name, first: Address, all: boolean) =>
@@ -26,4 +33,94 @@ it("names the failure of each address that was tried", () => {
   const errors = [new Error("connect ECONNREFUSED 127.0.0.1:80"), new Error("connect ETIMEDOUT ::1:80")];
   expect(connectFailure(new AggregateError(errors))).toBe("connect ECONNREFUSED 127.0.0.1:80, connect ETIMEDOUT ::1:80");
   expect(connectFailure(errors[0]!)).toBe("connect ECONNREFUSED 127.0.0.1:80");
+});
+
+function files(): { readonly folder: string; path(name: string): string } {
+  const folder = mkdtempSync(join(tmpdir(), "edge-gateway-"));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  const content = { "ca.pem": CA.cert, "client.pem": CLIENT.cert, "client.key": CLIENT.key, "other.key": SERVER.key, "text.pem": "no certificate" };
+  for (const [name, text] of Object.entries(content)) writeFileSync(join(folder, name), text);
+  return { folder, path: (name) => join(folder, name) };
+}
+
+const configWith = (service: object) => ({
+  services: [{ name: "s", base_path: "/a", upstreams: [{ host: "127.0.0.1", port: 9 }], routes: [{ path: "/x" }], ...service }],
+});
+
+function issues(service: object): string[] {
+  const result = loadConfig({ value: configWith(service) }, { kinds: [], environment: {} });
+  return result.ok ? [] : result.issues.map(({ at, message }) => `${at.join(".")}: ${message}`);
+}
+
+describe("service.tls", () => {
+  it.each(["http", "h2c"])("is refused with protocol %s", (protocol) => {
+    expect(issues({ protocol, tls: {} })).toEqual([`services.0.tls: is for protocol "https" and "h2"; this service has "${protocol}"`]);
+  });
+
+  it.each(["https", "h2"])("is accepted with protocol %s", (protocol) => {
+    const { path } = files();
+    expect(issues({ protocol, tls: { ca: path("ca.pem"), cert: path("client.pem"), key: path("client.key"), servername: "a.example" } })).toEqual([]);
+  });
+
+  it.each<[string, (path: (name: string) => string) => object, RegExp]>([
+    ["a CA file without a certificate", (path) => ({ ca: path("text.pem") }), /^services\.0\.tls\.ca: .*text\.pem: is not a certificate/],
+    ["a file that is not there", (path) => ({ ca: path("none.pem") }), /^services\.0\.tls\.ca: cannot read/],
+    ["a certificate without a key", (path) => ({ cert: path("client.pem") }), /needs "key" beside "cert"/],
+    ["a key without a certificate", (path) => ({ key: path("client.key") }), /needs "cert" beside "key"/],
+    ["a key of another certificate", (path) => ({ cert: path("client.pem"), key: path("other.key") }), /^services\.0\.tls\.key: .*does not belong/],
+    ["a server name with a scheme", () => ({ servername: "https://a" }), /^services\.0\.tls\.servername: .*no scheme/],
+    ["a CA that verifies nothing", (path) => ({ ca: path("ca.pem"), verify: false }), /"ca" verifies nothing/],
+  ])("%s is refused", (_title, tls, expected) => {
+    const { path } = files();
+    expect(issues({ protocol: "https", tls: tls(path) })).toEqual([expect.stringMatching(expected)]);
+  });
+
+  it("logs verify: false at the start and at each reload, with the service's name", async () => {
+    const { lines, log } = madeUpTools();
+    const config = configWith({ protocol: "https", tls: { verify: false } });
+    const gateway = createGateway({ config: config as never, log });
+    const warned = () => lines.filter(({ level, fields, message }) => level === "warn" && fields?.["service"] === "s" && message.includes("not verified"));
+    expect(warned()).toHaveLength(1);
+    gateway.reload();
+    expect(warned()).toHaveLength(2);
+    await gateway.close(0);
+  });
+});
+
+describe("the identity", () => {
+  const file = (content: string, path = "/f") => ({ path, content: Buffer.from(content) });
+
+  it("is that of the contents, not of the names", () => {
+    expect(upstreamTls({ ca: file("a", "/1"), verify: true }).identity).toBe(upstreamTls({ ca: file("a", "/2"), verify: true }).identity);
+  });
+
+  it("differs with each part", () => {
+    const all = [
+      { verify: true },
+      { verify: false },
+      { verify: true, ca: file("a") },
+      { verify: true, ca: file("b") },
+      { verify: true, cert: file("a") },
+      { verify: true, key: file("a") },
+      { verify: true, servername: "a" },
+    ];
+    expect(new Set(all.map((each) => upstreamTls(each).identity)).size).toBe(all.length);
+  });
+});
+
+describe("what is asked for by name", () => {
+  it.each([
+    ["a.example", undefined, "a.example"],
+    ["a.example.", undefined, "a.example"],
+    ["127.0.0.1", undefined, ""],
+    ["::1", undefined, ""],
+    ["127.0.0.1", "b.example", "b.example"],
+    ["a.example", "127.0.0.1", ""],
+  ])("host %s with servername %s: %j", (host, servername, expected) => {
+    expect(tlsOptions(host, { verify: true, identity: "", ...(servername && { servername }) }).servername).toBe(expected);
+  });
+
+  it("NODE_TLS_REJECT_UNAUTHORIZED decides nothing", () => {
+    expect(tlsOptions("a.example", undefined).rejectUnauthorized).toBe(true);
+  });
 });

@@ -10,7 +10,7 @@ import { Fault } from "../../lib/base/errors.ts";
 import { Call, type ExchangeParts } from "../../lib/http/exchange.ts";
 import { discard, type Reply } from "../../lib/http/reply.ts";
 import { Sessions, type SessionsOptions } from "../../lib/upstream/sessions.ts";
-import type { UpstreamTls } from "../../lib/upstream/tls.ts";
+import type { UpstreamTls } from "../../lib/upstream/connect.ts";
 import { LOOPBACK, madeUpNames, NOBODY, NOBODY_EITHER, site } from "../support/addresses.ts";
 import { CA, CLIENT, SERVER } from "../support/certs.ts";
 import { manualClock } from "../support/clock.ts";

@@ -4,7 +4,7 @@ import { Fault } from "../../lib/base/errors.ts";
 import type { ExchangeParts } from "../../lib/http/exchange.ts";
 import type { Reply } from "../../lib/http/reply.ts";
 import { Unsent } from "../../lib/upstream/faults.ts";
-import type { Connections } from "../../lib/upstream/peer.ts";
+import type { Connections } from "../../lib/upstream/upstream_set.ts";
 import { Pool } from "../../lib/upstream/pool.ts";
 import { Sessions } from "../../lib/upstream/sessions.ts";
 import { manualClock } from "../support/clock.ts";

@@ -1,7 +1,7 @@
 import { Readable } from "node:stream";
 import { describe, expect, it } from "vitest";
 import { Call } from "../../lib/http/exchange.ts";
-import { fieldLines, headText, isWebsocketKey, requestHead, websocketAccept } from "../../lib/upstream/request_head.ts";
+import { fieldLines, headText, isWebsocketKey, requestHead, websocketAccept, trailerFields } from "../../lib/upstream/heads.ts";
 import { madeUpExchange } from "../support/exercise.ts";
 import { madeUpPeer, madeUpPool } from "../support/peer.ts";
 
@@ -197,4 +197,17 @@ it("accepts one Sec-WebSocket-Key of 16 bytes only", () => {
   const key = "dGhlIHNhbXBsZSBub25jZQ==";
   expect(isWebsocketKey([key])).toBe(true);
   for (const values of [[], [""], [key, key], [`${key}, ${key}`], ["c2hvcnQ="], [key.slice(0, -2)], [` ${key}`]]) expect(isWebsocketKey(values)).toBe(false);
+});
+
+it("passes trailers about the content on, in order and with duplicates", () => {
+  const list = ["X-Sum", "1", "grpc-status", "0", "x-sum", "2", "Server-Timing", "a;dur=1", "ETag", '"x"'];
+  expect(trailerFields(list)).toEqual(list);
+});
+
+it.each([
+  "Content-Length", "transfer-encoding", "Host", "Connection", "TE", "Trailer", "Upgrade", "Authorization", "Cookie", "Set-Cookie",
+  "Content-Type", "Content-Encoding", "Content-Range", "Expect", "Cache-Control", "X-Forwarded-For", "x-forwarded-proto", "Forwarded",
+  "X-Request-Id", "Via", "Proxy-Authorization",
+])("removes the trailer %s, which would rewrite what was checked in the head", (name) => {
+  expect(trailerFields(["X-A", "1", name, "x", "X-B", "2"])).toEqual(["X-A", "1", "X-B", "2"]);
 });

@@ -1,0 +1,316 @@
+/**
+ * The heads of messages as they are passed on: a request to the upstream, with X-Forwarded-*, Via, X-Request-Id and traceparent; and a
+ * response and the trailers of either.
+ */
+import { createHash, randomBytes } from "node:crypto";
+import { Readable } from "node:stream";
+import type { Exchange } from "../http/exchange.ts";
+import {
+  connectionOptions,
+  endToEnd,
+  hasToken,
+  headerValue,
+  headerValues,
+  HOP_BY_HOP,
+  isHopByHop,
+  MOST_CONNECTION_OPTIONS,
+  withoutHeader,
+  withoutNamed,
+  type HeaderList,
+} from "../http/headers.ts";
+import type { Reply } from "../http/reply.ts";
+
+export interface HeadOptions {
+  /** Keep the client's Host instead of naming the upstream. */
+  readonly preserveHost: boolean;
+  /** Our name in Via (RFC 9110 §7.6.3). */
+  readonly viaName: string;
+}
+
+export interface RequestHead {
+  readonly headers: HeaderList;
+  readonly framing: Framing;
+  /** Bytes of the body; Infinity if it is chunked. */
+  readonly length: number;
+  /** What the upstream has to answer in Sec-WebSocket-Accept if the key is ours; null if it is the client's, who checks it. */
+  readonly accept: string | null;
+}
+
+/** How the body is delimited: there is none, by Content-Length, or by chunks. */
+type Framing = "none" | "length" | "chunked";
+
+/** Throws a `TypeError` if the body and the headers of the request do not fit. */
+export function requestHead(exchange: Exchange, upstream: { readonly authority: string }, options: HeadOptions): RequestHead {
+  const { call, upgrade } = exchange;
+  const { span } = call.notes;
+  const framing: Framing = exchange.body === null ? "none" : framingOf(exchange);
+  // HTTP/2 opens a WebSocket without a key (RFC 8441 §5), HTTP/1.1 with one.
+  const needsKey = upgrade !== null && exchange.httpVersion === "2.0";
+  // Only a chunked body can be followed by trailers (RFC 9112 §7.1.2), so that only its head may announce some.
+  let dropped = ALWAYS | TE | (framing === "chunked" ? 0 : TRAILER);
+  if (needsKey) dropped |= KEY;
+  if (span !== null) dropped |= TRACE;
+  const headers: string[] = ["Host", options.preserveHost && exchange.authority !== "" ? exchange.authority : upstream.authority];
+  let length: number | null = null;
+  let takesTrailers = false;
+  const received = withoutNamed(exchange.headers);
+  for (let i = 0; i < received.length; i += 2) {
+    const name = received[i]!;
+    const value = received[i + 1]!;
+    const kind = kindOf(name);
+    if (kind === LENGTH) {
+      // The length of a body that a plugin has taken away does not pass.
+      if (framing === "none" && (value !== "0" || headerValues(received, "content-length").length > 1)) continue;
+      length = Number(value);
+    }
+    if ((kind & dropped) === 0) headers.push(name, value);
+    else if (kind === TE && hasToken(value, "trailers")) takesTrailers = true;
+  }
+  pushForwarded(headers, exchange);
+  headers.push("X-Request-Id", call.id, "Via", `${exchange.httpVersion} ${options.viaName}`);
+  // In lower case, which is all that some readers know (W3C Trace Context §3.2.1).
+  if (span !== null) headers.push("traceparent", span.traceparent);
+  if (span !== null && span.tracestate !== null) headers.push("tracestate", span.tracestate);
+  let accept: string | null = null;
+  if (upgrade !== null) {
+    headers.push("Connection", "Upgrade", "Upgrade", upgrade);
+    if (needsKey) {
+      const key = randomBytes(16).toString("base64");
+      headers.push("Sec-WebSocket-Key", key);
+      accept = websocketAccept(key);
+    }
+  } else if (takesTrailers) headers.push("TE", "trailers", "Connection", "TE");
+  if (framing === "chunked") headers.push("Transfer-Encoding", "chunked");
+  // An empty body is stated with every method that may have one (RFC 9110 §8.6).
+  else if (length === null && !BODILESS.has(exchange.method)) headers.push("Content-Length", "0");
+  return { headers, framing, length: framing === "chunked" ? Infinity : (length ?? 0), accept };
+}
+
+/**
+ * Every message to the upstream states its length, and what was chunked is chunked again (RFC 9112 §6). If a plugin left two lengths, or
+ * the length of a body that it took away, the upstream would read the next request as the rest of this one.
+ */
+function framingOf({ body, headers }: Exchange): "length" | "chunked" {
+  if (!(body instanceof Readable)) throw new TypeError("the body of the request is no stream of node:stream");
+  const lengths = headerValues(headers, "content-length");
+  if (lengths.length === 0) return "chunked";
+  if (lengths.length > 1 || !/^\d+$/.test(lengths[0]!)) throw new TypeError("the Content-Length of the request is no plain number");
+  return "length";
+}
+
+const BODILESS = new Set(["GET", "HEAD", "DELETE", "OPTIONS", "TRACE"]);
+
+/** Kinds of headers that do not reach the upstream as they are; all but the first two only in some requests. */
+const ALWAYS = 1;
+const TE = 2;
+const LENGTH = 4;
+const KEY = 8;
+/** If the gateway takes part in a trace, it alone knows the request's place in it. */
+const TRACE = 16;
+const TRAILER = 32;
+
+const KINDS = new Map<string, number>([
+  ...[...HOP_BY_HOP, "host", "x-request-id", "forwarded", "x-real-ip"].map((name) => [name, ALWAYS] as const),
+  ...["for", "host", "port", "prefix", "proto", "scheme", "server", "ssl"].map((end) => [`x-forwarded-${end}`, ALWAYS] as const),
+  ["te", TE],
+  ["content-length", LENGTH],
+  ["sec-websocket-key", KEY],
+  ["traceparent", TRACE],
+  ["tracestate", TRACE],
+  ["trailer", TRAILER],
+]);
+
+const LENGTHS_OF_KINDS = [...KINDS.keys()].reduce((bits, name) => bits | (1 << name.length), 0);
+
+/** Most names differ from all of them in their length already. */
+function kindOf(name: string): number {
+  const isCandidate = name.length < 32 && ((LENGTHS_OF_KINDS >> name.length) & 1) === 1;
+  return isCandidate ? (KINDS.get(name.toLowerCase()) ?? 0) : 0;
+}
+
+/**
+ * States where the request came from. If a trusted proxy has sent it, its own headers are continued: one more address in the chain, its
+ * host, scheme and port, its prefix before ours. Those of any other client are dropped.
+ */
+function pushForwarded(headers: string[], exchange: Exchange): void {
+  const { call } = exchange;
+  let chain = call.remoteAddress;
+  let host = exchange.authority;
+  let port: string | undefined;
+  let prefix = consumedPrefix(exchange);
+  if (call.trustedRemote) {
+    const earlier = headerValues(exchange.headers, "x-forwarded-for");
+    if (earlier.length > 0) chain = `${earlier.join(", ")}, ${chain}`;
+    host = headerValue(exchange.headers, "x-forwarded-host") ?? host;
+    port = headerValue(exchange.headers, "x-forwarded-port");
+    prefix = joinPrefixes(headerValue(exchange.headers, "x-forwarded-prefix"), prefix);
+    for (const value of headerValues(exchange.headers, "forwarded")) headers.push("Forwarded", value);
+    for (const value of headerValues(exchange.headers, "x-real-ip")) headers.push("X-Real-IP", value);
+  }
+  headers.push("X-Forwarded-For", chain, "X-Forwarded-Proto", exchange.scheme, "X-Forwarded-Port", port ?? portOf(host, exchange.scheme));
+  if (host !== "") headers.push("X-Forwarded-Host", host);
+  if (prefix !== "") headers.push("X-Forwarded-Prefix", prefix);
+}
+
+/** The part of the path that matched base_path: `/t/42` of `/t/42/orders` under base_path `/t/{tenant}`; "" for "/". */
+function consumedPrefix(exchange: Exchange): string {
+  const { basePath } = exchange.service;
+  if (basePath === "/") return "";
+  if (!basePath.includes("{") && !basePath.includes("<")) return basePath;
+  let end = 0;
+  for (let slash = 0; slash >= 0; slash = basePath.indexOf("/", slash + 1)) {
+    end = exchange.path.indexOf("/", end + 1);
+    if (end < 0) return exchange.path;
+  }
+  return exchange.path.slice(0, end);
+}
+
+function joinPrefixes(outer: string | undefined, own: string): string {
+  if (outer === undefined || outer === "/") return own;
+  return (outer.endsWith("/") ? outer.slice(0, -1) : outer) + own;
+}
+
+function portOf(host: string, scheme: "http" | "https"): string {
+  const colon = host.lastIndexOf(":");
+  if (colon > host.lastIndexOf("]") && colon < host.length - 1) return host.slice(colon + 1);
+  return scheme === "https" ? "443" : "80";
+}
+
+/** What a server answers to a Sec-WebSocket-Key: `dGhlIHNhbXBsZSBub25jZQ==` gives `s3pPLMBiTxaQ9kYGzzhZRbK+xOo=` (RFC 6455 §4.2.2). */
+export function websocketAccept(key: string): string {
+  return createHash("sha1").update(`${key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`).digest("base64");
+}
+
+/** Whether a request has one Sec-WebSocket-Key, of 16 bytes in base64 (RFC 6455 §4.2.1). */
+export function isWebsocketKey(values: readonly string[]): boolean {
+  return values.length === 1 && /^[A-Za-z0-9+/]{22}==$/.test(values[0]!);
+}
+
+/**
+ * The head as the text of HTTP/1.1, one byte a character (Latin-1). Throws a `TypeError` for a header that could be read as more than one:
+ * names, values and paths may come from plugins.
+ */
+export function headText(method: string, target: string, headers: HeaderList): string {
+  const start = `${method} ${target} HTTP/1.1\r\n`;
+  if (!START.test(start)) throw new TypeError("the method or the path of the request cannot be written");
+  // As Node's client sends it: some servers of HTTP/1.0 keep a connection only then.
+  const end = headerValue(headers, "connection") === undefined ? "Connection: keep-alive\r\n\r\n" : "\r\n";
+  return start + fieldLines(headers) + end;
+}
+
+/** Headers or trailers, one line each. Throws a `TypeError` as `headText` does. */
+export function fieldLines(list: HeaderList): string {
+  let text = "";
+  for (let i = 0; i < list.length; i += 2) {
+    const name = list[i]!;
+    const value = list[i + 1]!;
+    // The check of the whole, which costs less than one of each line, would take them for other lines and names.
+    if (name.includes(":") || value.includes("\n")) throw new TypeError("a header has a colon in its name, or a line break in its value");
+    text += `${name}: ${value}\r\n`;
+  }
+  if (!FIELDS.test(text)) throw new TypeError("a header cannot be written");
+  return text;
+}
+
+/** No character outside Latin-1, no control character other than the tab. */
+const START = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+ [\x21-\x7e\x80-\xff]+ HTTP\/1\.1\r\n$/;
+const FIELDS = /^(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\t\x20-\x7e\x80-\xff]*\r\n)*$/;
+
+// Responses.
+
+/** As Node's `IncomingMessage` calls it. */
+export interface ResponseHead {
+  readonly statusCode?: number | undefined;
+  readonly statusMessage?: string | undefined;
+  /** "1.0", "1.1" or "2.0", or what Node accepts. */
+  readonly httpVersion: string;
+  readonly rawHeaders: string[];
+}
+
+/** Why a response that Node could parse cannot be passed on; null if it can. */
+export function invalidity(response: ResponseHead): string | null {
+  const status = response.statusCode!;
+  // Node's parser accepts any version it knows, `HTTP/2.0` in a status line among them.
+  if (response.httpVersion !== "1.1" && response.httpVersion !== "1.0") return `the upstream answered with HTTP/${response.httpVersion}`;
+  // `101` without Upgrade comes as an ordinary response.
+  if (status < 200) return `the upstream answered with status ${status}`;
+  if (connectionOptions(headerValues(response.rawHeaders, "connection").join()) > MOST_CONNECTION_OPTIONS) return TOO_MANY_OPTIONS;
+  const codings = headerValues(response.rawHeaders, "transfer-encoding");
+  if (codings.length === 0) return null;
+  // The client would get the coded body without the name of its coding (RFC 9112 §6.1).
+  if (codings.length > 1 || codings[0]!.toLowerCase() !== "chunked") return "the upstream used a transfer coding other than chunked";
+  if (response.httpVersion === "1.0") return "the upstream used a transfer coding with HTTP/1.0";
+  return null;
+}
+
+export const TOO_MANY_OPTIONS = `the upstream named more than ${MOST_CONNECTION_OPTIONS} options in Connection`;
+
+/** An HTTP/1.1 response as a Reply with this body, unread. */
+export function replyOf(method: string, response: ResponseHead, via: string, body: Readable | Buffer, trailers?: () => HeaderList): Reply {
+  const status = response.statusCode!;
+  const headers = replyHeaders(response, via);
+  const isEmpty = isBodiless(method, status) || headerValue(headers, "content-length") === "0";
+  // Read to its end although it is empty: only then the connection is free.
+  if (isEmpty && !Buffer.isBuffer(body)) body.resume();
+  const reason = PHRASE.test(response.statusMessage!) ? response.statusMessage! : "";
+  const sent = isEmpty ? null : body;
+  return trailers === undefined ? { status, reason, headers, body: sent } : { status, reason, headers, body: sent, trailers };
+}
+
+/** A 205 has no body either (RFC 9110 §15.3.6): a client would wait for bytes that never come. */
+export function isBodiless(method: string, status: number): boolean {
+  return method === "HEAD" || status === 204 || status === 205 || status === 304;
+}
+
+/** End-to-end headers, with our Via. A 204 or 205 has no Content-Length (RFC 9110 §8.6). */
+export function replyHeaders({ statusCode, httpVersion, rawHeaders }: ResponseHead, viaName: string): HeaderList {
+  const headers = endToEnd(rawHeaders);
+  headers.push("Via", `${httpVersion} ${viaName}`);
+  return statusCode === 204 || statusCode === 205 ? withoutHeader(headers, "content-length") : headers;
+}
+
+/** The head of a 101 to the client. It cannot have a body, whatever the upstream says. */
+export function switchHeaders(protocol: string, headers: HeaderList): HeaderList {
+  return ["Connection", "Upgrade", "Upgrade", protocol, ...withoutHeader(headers, "content-length")];
+}
+
+/** Those of a 100 are not passed on. The others have no body, so that nothing may state its length. */
+export function informationHeaders(status: number, headers: HeaderList): HeaderList {
+  return status === 100 ? [] : withoutHeader(endToEnd(headers), "content-length");
+}
+
+/** RFC 9112 §4; Node reads phrases more leniently than it writes them. */
+const PHRASE = /^[\t\x20-\x7e\x80-\xff]*$/;
+
+/**
+ * Without what trailers must not state (RFC 9110 §6.5.1): framing, routing, the sender and the content of a message. If its recipient
+ * merges trailers into the headers, a client could otherwise rewrite what was checked.
+ */
+export function trailerFields(list: HeaderList): HeaderList {
+  const kept: string[] = [];
+  for (let i = 0; i < list.length; i += 2) {
+    const name = list[i]!.toLowerCase();
+    if (!isHopByHop(name) && !NOT_IN_TRAILERS.has(name) && !name.startsWith("x-forwarded-")) kept.push(list[i]!, list[i + 1]!);
+  }
+  return kept;
+}
+
+const NOT_IN_TRAILERS = new Set([
+  "authorization",
+  "cache-control",
+  "content-encoding",
+  "content-length",
+  "content-range",
+  "content-type",
+  "cookie",
+  "expect",
+  "forwarded",
+  "host",
+  "max-forwards",
+  "proxy-authenticate",
+  "proxy-authorization",
+  "set-cookie",
+  "trailer",
+  "via",
+  "x-request-id",
+]);
