@@ -164,7 +164,7 @@ function dropNamed(list: HeaderList, lowerNames: ReadonlySet<string>): string[] 
 const NEVER_NAMED = ["content-length", "host"];
 
 /** `keep-alive` and `close` name no header worth looking for: the common case stays cheap. */
-function plainConnection(value: string): boolean {
+export function plainConnection(value: string): boolean {
   return (value.length === 10 || value.length === 5) && (value.toLowerCase() === "keep-alive" || value.toLowerCase() === "close");
 }
 
@@ -201,7 +201,8 @@ export function isWritable(list: HeaderList): boolean {
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 
-/** Compares a name as received with one in lower case; most comparisons end at the length. */
-function sameName(name: string, lower: string): boolean {
-  return name.length === lower.length && (name === lower || name.toLowerCase() === lower);
+/** Compares a name as received with one in lower case; most comparisons end at the length or at the first letter. */
+export function sameName(name: string, lower: string): boolean {
+  if (name.length !== lower.length || (name.charCodeAt(0) | 0x20) !== lower.charCodeAt(0)) return false;
+  return name === lower || name.toLowerCase() === lower;
 }

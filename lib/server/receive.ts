@@ -13,8 +13,7 @@ import { NO_TRAILERS } from "../http/body_reader.ts";
 import { Call } from "../http/exchange.ts";
 import { headerValue, withoutNamed, type HeaderList } from "../http/headers.ts";
 import { noCertificate, tlsFactsOf, type CertificateReader } from "./client_certificate.ts";
-import { withoutDropped, type Underscores } from "./dropped_headers.ts";
-import { malformed, readFraming, tooManyLines, type Framing, type Refusal } from "./framing.ts";
+import { readFraming, tooManyLines, withoutDropped, type Framing, type Refusal, type Underscores } from "./framing.ts";
 import type { Limits } from "./limits.ts";
 
 /** A request before it is matched. */
@@ -77,7 +76,7 @@ export function receiveHead(
   const { method, target, httpVersion, framing } = head;
   const { underscores } = options;
   const kept = framing.dropsHeaders ? withoutDropped(head.headers, underscores) : head.headers;
-  const headers = framing.namesOptions ? withoutNamed(kept) : kept;
+  const headers = framing.namesHeaders ? withoutNamed(kept) : kept;
   const { call, scheme, authority, clientAddress } = receiveParts(headers, connection, framing.host ?? "", options, inform);
   // Written out: an object that is spread into another was 8 % of what a small request costs.
   return {
@@ -92,11 +91,7 @@ export function receiveHead(
     body,
     trailers: body === null ? noTrailers : () => withoutDropped(trailers(), underscores),
     upgrade: framing.upgrade,
-    refusal:
-      refuseVersion(httpVersion) ??
-      framing.refusal ??
-      refuseSize(target, head.headers, options.limits) ??
-      (framing.expects === "unknown" ? UNKNOWN_EXPECTATION : null),
+    refusal: framing.refusal ?? refuseSize(target, head.headers, options.limits) ?? (framing.expects === "unknown" ? UNKNOWN_EXPECTATION : null),
   };
 }
 
@@ -146,11 +141,6 @@ export const UNKNOWN_EXPECTATION: Refusal = { code: "expectation_failed", detail
 /** A body without a Content-Length is measured as it arrives; any other cannot be longer than its Content-Length. */
 export function boundBody(body: Readable, headers: HeaderList, { maxBodyBytes }: Limits): Readable {
   return maxBodyBytes === 0 || headerValue(headers, "content-length") !== undefined ? body : limitedBody(body, maxBodyBytes);
-}
-
-/** node's parser lets `HTTP/0.9` and `HTTP/2.0` pass in an HTTP/1 request line. */
-function refuseVersion(httpVersion: string): Refusal | null {
-  return httpVersion === "1.1" || httpVersion === "1.0" ? null : malformed("The protocol version is neither HTTP/1.1 nor HTTP/1.0.");
 }
 
 export function connectionOf(socket: Socket): Connection {

@@ -12,8 +12,7 @@ import http from "node:http";
 import type { ErrorCode } from "../base/errors.ts";
 import { BodyReader, trimmed, type BodySink } from "../http/body_reader.ts";
 import type { HeaderList } from "../http/headers.ts";
-import type { Underscores } from "./dropped_headers.ts";
-import { malformed, readFraming, tooManyLines, type Refusal } from "./framing.ts";
+import { malformed, readFraming, tooManyLines, type Refusal, type Underscores } from "./framing.ts";
 import type { Limits } from "./limits.ts";
 import type { RequestHead } from "./receive.ts";
 
