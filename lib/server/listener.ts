@@ -16,12 +16,11 @@ import type { HostCertificates } from "./certificates.ts";
 import { H2Request } from "./h2_request.ts";
 import { H2Sessions } from "./h2_sessions.ts";
 import { detectProtocol } from "./h2c.ts";
-import { CLIENT_IDLE_MS, KEEP_ALIVE_MS, type Http1, type Responder } from "./http1.ts";
+import { CLIENT_IDLE_MS, KEEP_ALIVE_MS, refuseBare, type Http1, type Responder } from "./http1.ts";
 import { NodeHttp1 } from "./http1_node.ts";
 import { createWireHttp1 } from "./http1_wire.ts";
 import { createConnectionLimit, createUploads, guard, type ConnectionLimit } from "./limits.ts";
 import type { Inbound, ReceiveOptions } from "./receive.ts";
-import { refuseBare } from "./socket_reply.ts";
 import { TlsServers, type TlsFiles } from "./tls.ts";
 
 export interface ListenerOptions {

@@ -1,11 +1,11 @@
 /** Runs the tables of cases in a process of its own, whose coverage is recorded: see `parser_coverage.spec.ts`. */
 import { isDropped, isHost, readFraming, withoutDropped } from "../../lib/server/framing.ts";
-import { lastChunk } from "../../lib/server/reply_text.ts";
+import { lastChunk } from "../../lib/server/client_reply.ts";
 import { BODY_CASES, readBody } from "../http/body_reader.cases.ts";
 import { defaultLimits } from "../support/limits.ts";
 import { readPieces } from "../support/request_reading.ts";
 import { CERTIFICATE_NAMES, HOSTS } from "./framing.cases.ts";
-import { REPLY_CASES, textOf, TRAILER_CASES } from "./reply_text.cases.ts";
+import { REPLY_CASES, textOf, TRAILER_CASES } from "./client_reply.cases.ts";
 import { CASES } from "./request_parser.cases.ts";
 
 const singly = (bytes: Buffer) => Array.from(bytes, (byte) => Buffer.of(byte));
