@@ -5,8 +5,7 @@ import { randomUUID } from "node:crypto";
 import net, { type AddressInfo, type Server, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { TLSSocket } from "node:tls";
-import type { Clock } from "../base/clock.ts";
-import { DeadlineTimer } from "../base/deadline_timer.ts";
+import { DeadlineTimer, type Clock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { WriteBatch } from "../base/write_batch.ts";
@@ -186,14 +185,17 @@ export class Listener {
 
   /** Sends the reply of `serve`, waiting only for a promise. A reply that cannot be sent becomes a 500, or is given up if it has begun. */
   readonly #answer = (inbound: Inbound, responder: Responder): void => {
-    const failed = (error: unknown) => {
-      this.#options.log.error("a reply could not be sent", { request_id: inbound.call.id, error: messageOf(error, "stack") });
-      try {
-        responder.send(problem(inbound.call, "internal", { why: messageOf(error) }));
-      } catch {
-        responder.giveUp();
-      }
-    };
+    try {
+      const reply = this.#options.serve(inbound);
+      if (reply instanceof Promise) this.#answerLater(inbound, responder, reply);
+      else responder.send(reply);
+    } catch (error) {
+      this.#answerFailed(inbound, responder, error);
+    }
+  };
+
+  #answerLater(inbound: Inbound, responder: Responder, promise: Promise<Reply>): void {
+    const failed = (error: unknown) => this.#answerFailed(inbound, responder, error);
     const send = (reply: Reply) => {
       try {
         responder.send(reply);
@@ -201,14 +203,17 @@ export class Listener {
         failed(error);
       }
     };
+    promise.then(send, failed);
+  }
+
+  #answerFailed({ call }: Inbound, responder: Responder, error: unknown): void {
+    this.#options.log.error("a reply could not be sent", { request_id: call.id, error: messageOf(error, "stack") });
     try {
-      const reply = this.#options.serve(inbound);
-      if (reply instanceof Promise) reply.then(send, failed);
-      else send(reply);
-    } catch (error) {
-      failed(error);
+      responder.send(problem(call, "internal", { why: messageOf(error) }));
+    } catch {
+      responder.giveUp();
     }
-  };
+  }
 
   /** Whether a new TCP connection is accepted. */
   #admit(socket: Socket): boolean {

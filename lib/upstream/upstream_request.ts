@@ -2,7 +2,7 @@
  * One try of a request while it runs, over HTTP/1.1 or HTTP/2: its phases and their deadlines, the upload of its body, and its end.
  */
 import type { Readable } from "node:stream";
-import type { DeadlineTimer, HasDeadline } from "../base/deadline_timer.ts";
+import type { DeadlineTimer, HasDeadline } from "../base/clock.ts";
 import { Fault } from "../base/errors.ts";
 import { pump, type Sink } from "../http/body.ts";
 import { hasToken, headerValue, type HeaderList } from "../http/headers.ts";
