@@ -12,10 +12,10 @@ import type { HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import { readFraming } from "./framing.ts";
 import { clientErrorDetail, Drain, head, KEEP_ALIVE_MS, refuseBare, type Http1, type Http1Options } from "./http1.ts";
-import { createUploads, isLive, type Limits, type Uploads } from "./limits.ts";
+import { isLive, Uploads, type Limits } from "./limits.ts";
 import { endSoon } from "./linger.ts";
 import { respond } from "./node_reply.ts";
-import { createRequestQueue } from "./node_request_queue.ts";
+import { RequestQueue } from "./node_request_queue.ts";
 import { receive } from "./receive.ts";
 
 const CONNECTIONS_CHECK_MS = 1_000;
@@ -38,7 +38,7 @@ export class NodeHttp1 implements Http1 {
   #own: http.Server | null = null;
   /** Connections that have not asked for anything yet: before Node 26 they are not among those that node counts as idle. */
   readonly #fresh = new Set<Socket>();
-  readonly #queue = createRequestQueue();
+  readonly #queue = new RequestQueue();
   readonly #uploads: Uploads;
   readonly #drain: Drain;
   /** The request under way on each connection, upgrades left out. */
@@ -56,7 +56,7 @@ export class NodeHttp1 implements Http1 {
   constructor(options: Http1Options, serveUpgrade: (socket: Socket) => void) {
     this.#options = options;
     this.#serveUpgrade = serveUpgrade;
-    this.#uploads = createUploads(options.clock);
+    this.#uploads = new Uploads(options.clock);
     this.#drain = new Drain(options.clock, () => this.#endIdle());
   }
 

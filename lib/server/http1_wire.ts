@@ -4,7 +4,7 @@
 import type { Timer } from "../base/clock.ts";
 import { ClientConnection, type ConnectionServer } from "./client_connection.ts";
 import { Drain, type Http1, type Http1Options } from "./http1.ts";
-import { createUploads } from "./limits.ts";
+import { Uploads } from "./limits.ts";
 
 const LOOK_MS = 1_000;
 
@@ -17,7 +17,7 @@ export function createWireHttp1(options: Http1Options): Http1 {
   });
   const server: ConnectionServer = {
     ...options,
-    uploads: createUploads(clock),
+    uploads: new Uploads(clock),
     drain,
     gone(connection) {
       connections.delete(connection);

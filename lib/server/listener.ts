@@ -18,7 +18,7 @@ import { detectProtocol } from "./h2c.ts";
 import { CLIENT_IDLE_MS, KEEP_ALIVE_MS, refuseBare, type Http1, type Responder } from "./http1.ts";
 import { NodeHttp1 } from "./http1_node.ts";
 import { createWireHttp1 } from "./http1_wire.ts";
-import { createConnectionLimit, createUploads, guard, type ConnectionLimit } from "./limits.ts";
+import { ConnectionLimit, guard, Uploads } from "./limits.ts";
 import type { Inbound, ReceiveOptions } from "./receive.ts";
 import { TlsServers, type TlsFiles } from "./tls.ts";
 
@@ -73,7 +73,7 @@ export class Listener {
     const { clock, log, receiving, writeBatch = new WriteBatch(), ended = ignore, join = ignore } = options;
     this.#options = options;
     this.#tls = new TlsServers(options.certificates ?? (() => NO_CERTIFICATES), clock, options.handshakeMs);
-    this.#connectionLimit = createConnectionLimit(receiving, log, clock);
+    this.#connectionLimit = new ConnectionLimit(receiving, log, clock);
     this.connections = this.#connectionLimit;
     const delivery = { clock, watch: new DeadlineTimer(clock), idleMs: CLIENT_IDLE_MS };
     const shared = { clock, log, writeBatch, delivery, receiving, answer: this.#answer, ended, join };
@@ -81,7 +81,7 @@ export class Listener {
     this.#http1 = { wire, node: new NodeHttp1(shared, wire.serve) };
     this.onRequest = this.#http1.node.onRequest;
     this.onUpgrade = this.#http1.node.onUpgrade;
-    const h2Server = { ...shared, uploads: createUploads(clock) };
+    const h2Server = { ...shared, uploads: new Uploads(clock) };
     this.#http2 = new H2Sessions({
       clock,
       log,
