@@ -22,7 +22,7 @@ import { bodyToSend, dateLine, framingOf, ReplyWriter, replyText, sendableReply 
 import { clientErrorDetail, head as informationText, KEEP_ALIVE_MS, refuseBare, type Drain, type Http1Options, type Responder } from "./http1.ts";
 import { isLive, type Limits, type Uploads } from "./limits.ts";
 import { endSoon, MAX_DISCARD_MS, MAX_DISCARDED_BYTES } from "./linger.ts";
-import { connectionOf, noTrailers, receiveHead, type Connection, type Inbound, type RequestHead } from "./receive.ts";
+import { connectionOf, receiveHead, type Connection, type Inbound, type RequestHead } from "./receive.ts";
 import { RequestBody, type BodySource } from "./request_body.ts";
 import { Pieces, RequestParser, type ParseFault, type RequestSink } from "./request_parser.ts";
 
@@ -130,7 +130,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     this.#body = body;
     const content = body ?? (whole === null ? null : new LentBody(whole, ignore));
     // Not the parser's trailers: it may be reading the next request by then.
-    const trailers = body === null ? noTrailers : () => body.trailers;
+    const trailers = body === null ? null : () => body.trailers;
     const inbound = receiveHead(head, this.#connection, content, trailers, this.#server.receiving(), this.#inform);
     this.#inbound = inbound;
     // What follows an upgrade is not HTTP, whether or not there is one.

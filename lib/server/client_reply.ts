@@ -14,6 +14,7 @@ import { discard, problem, type Reply } from "../http/reply.ts";
 import { Delivery } from "./delivery.ts";
 import type { Http1Options } from "./http1.ts";
 import { breakOff } from "./linger.ts";
+import type { Inbound } from "./receive.ts";
 
 /** The reply in the form that its client understands (gRPC), or a 500 or 502 instead of one that cannot be sent. */
 export function sendableReply(call: Call, requestHeaders: HeaderList, given: Reply): Reply {
@@ -55,21 +56,19 @@ export function bodyToSend(method: string, { status, body }: Reply, mayLend: boo
 /** How the end of the body is marked: by this Content-Length, by the one among the headers, by chunks, or by the end of the connection. */
 export type BodyFraming = number | "stated" | "chunked" | "until close" | "none";
 
-/** How the end of `body`, what is sent of the reply's, is marked in HTTP/1 (RFC 9112 §6.3). HEAD and 304 say how long it would be. */
-export function framingOf({ method, httpVersion, upgrade }: RequestFraming, { status, headers, body: given }: Reply, body: Reply["body"]): BodyFraming {
+type Framed = Pick<Inbound, "method" | "httpVersion" | "upgrade">;
+
+/**
+ * How the end of `body`, what is sent of the reply's, is marked in HTTP/1 (RFC 9112 §6.3). HEAD and 304 say how long it would be. The
+ * connection of a request for an upgrade ends with any other reply.
+ */
+export function framingOf({ method, httpVersion, upgrade }: Framed, { status, headers, body: given }: Reply, body: Reply["body"]): BodyFraming {
   if (status === 204 || status === 101) return "none";
   if (status === 205) return 0;
   if (given === null) return method === "HEAD" || status === 304 ? "stated" : 0;
   if (Buffer.isBuffer(given) || given instanceof LentBody) return given.byteLength;
   if (body === null || statedLength(headers) !== Infinity) return "stated";
   return httpVersion === "1.0" || upgrade !== null ? "until close" : "chunked";
-}
-
-export interface RequestFraming {
-  readonly method: string;
-  readonly httpVersion: string;
-  /** The connection of a request for an upgrade ends with any other reply. */
-  readonly upgrade: string | null;
 }
 
 /** Bytes that Content-Length promises, Infinity where there is none, NaN where it is no plain number or stands there twice. */

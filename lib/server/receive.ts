@@ -61,15 +61,15 @@ export function receive(request: IncomingMessage, options: ReceiveOptions, infor
   const framing = readFraming(method, rawHeaders, httpVersion, options.underscores);
   const body = framing.bodyLength !== 0 && framing.upgrade === null ? boundBody(request, rawHeaders, options.limits) : null;
   const head: RequestHead = { method, target: url!, httpVersion, headers: rawHeaders, framing };
-  return receiveHead(head, connectionOf(request.socket), body, () => request.rawTrailers, options, inform);
+  return receiveHead(head, connectionOf(request.socket), body, body === null ? null : () => request.rawTrailers, options, inform);
 }
 
-/** An HTTP/1 request, whichever codec has read it. `trailers` is called when the body has ended. */
+/** An HTTP/1 request, whichever codec has read it. `trailers` is called when the body has ended; null: there are none. */
 export function receiveHead(
   head: RequestHead,
   connection: Connection,
   body: Readable | null,
-  trailers: () => HeaderList,
+  trailers: (() => HeaderList) | null,
   options: ReceiveOptions,
   inform: Inform,
 ): Inbound {
@@ -89,13 +89,13 @@ export function receiveHead(
     httpVersion,
     headers,
     body,
-    trailers: body === null ? noTrailers : () => withoutDropped(trailers(), underscores),
+    trailers: trailers === null ? noTrailers : () => withoutDropped(trailers(), underscores),
     upgrade: framing.upgrade,
     refusal: framing.refusal ?? refuseSize(target, head.headers, options.limits) ?? (framing.expects === "unknown" ? UNKNOWN_EXPECTATION : null),
   };
 }
 
-export function noTrailers(): HeaderList {
+function noTrailers(): HeaderList {
   return NO_TRAILERS;
 }
 
