@@ -1,5 +1,5 @@
 /**
- * Time as an argument: a monotonic clock, the wall clock, timers, and a timer for many deadlines, so that specs can set the time themselves.
+ * Time as an argument, so that specs can set it: a monotonic clock, the wall clock, timers, and one timer for many deadlines.
  */
 
 export interface Timer {

@@ -169,11 +169,12 @@ export function plainConnection(value: string): boolean {
 }
 
 const HOP_BY_HOP = new Set(["connection", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade", "http2-settings"]);
-const HOP_LENGTHS = new Set([...HOP_BY_HOP].map((name) => name.length));
+/** A bit for each length of these names, modulo 32: most other names differ in it. */
+const HOP_LENGTHS = [...HOP_BY_HOP].reduce((bits, { length }) => bits | (1 << length), 0);
 
 /** Whether a header concerns one connection only, whatever `Connection` says. */
 export function isHopByHop(name: string): boolean {
-  return HOP_LENGTHS.has(name.length) && HOP_BY_HOP.has(name.toLowerCase());
+  return ((HOP_LENGTHS >>> name.length) & 1) === 1 && HOP_BY_HOP.has(name.toLowerCase());
 }
 
 /** `[["Name", "value"], …]`, as node wants trailers. */

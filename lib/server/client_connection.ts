@@ -19,7 +19,7 @@ import type { HeaderList } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
 import { bodyToSend, dateLine, framingOf, ReplyWriter, replyText, sendableReply } from "./client_reply.ts";
-import { clientErrorDetail, head as informationText, KEEP_ALIVE_MS, refuseBare, type Drain, type Http1Options, type Responder } from "./http1.ts";
+import { clientErrorDetail, head as headText, KEEP_ALIVE_MS, refuseBare, type Drain, type Http1Options, type Responder } from "./http1.ts";
 import { isLive, type Limits, type Uploads } from "./limits.ts";
 import { endSoon, MAX_DISCARD_MS, MAX_DISCARDED_BYTES } from "./linger.ts";
 import { connectionOf, receiveHead, type Connection, type Inbound, type RequestHead } from "./receive.ts";
@@ -272,7 +272,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
       this.#isContinued = true;
     } else if (this.#inbound!.httpVersion !== "1.0" && !socket.writableNeedDrain) {
       // A client that is behind with reading gets no hints: an upstream could send them without end.
-      socket.write(informationText(`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}`, headers), "latin1");
+      socket.write(headText(`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}`, headers), "latin1");
     }
   };
 

@@ -143,7 +143,7 @@ export function replyText(reply: ReplyHead, requestId: string, framing: BodyFram
   for (let i = 0; i < headers.length; i += 2) {
     const name = headers[i]!;
     let value = headers[i + 1]!;
-    if (KNOWN_LENGTHS.has(name.length)) {
+    if (((KNOWN_LENGTHS >>> name.length) & 1) === 1) {
       const lower = name.toLowerCase();
       if (OWN.has(lower) || (lower === "trailer" && framing !== "chunked")) continue;
       if (lower === "date") hasDate = true;
@@ -188,7 +188,8 @@ export function dateLine(wall: number): string {
 type ReplyHead = Pick<Reply, "status" | "reason" | "headers">;
 /** Headers that the gateway sets itself. */
 const OWN = new Set(["connection", "keep-alive", "x-request-id", "proxy-connection", "transfer-encoding", "upgrade"]);
-const KNOWN_LENGTHS = new Set([...OWN, "date", "content-length", "trailer"].map((name) => name.length));
+/** A bit for each length, modulo 32, of the names that are looked at. */
+const KNOWN_LENGTHS = [...OWN, "date", "content-length", "trailer"].reduce((bits, { length }) => bits | (1 << length), 0);
 
 /** The end of a chunked body: the last chunk and the trailers. Trailers that HTTP cannot carry are left out; the body is whole without them. */
 export function lastChunk(trailers: HeaderList): string {

@@ -5,7 +5,15 @@
 import { isIPv6 } from "node:net";
 import type { ErrorCode } from "../base/errors.ts";
 import { trimmed } from "../http/body_reader.ts";
-import { connectionOptions, hasToken, isHopByHop, MOST_CONNECTION_OPTIONS, plainConnection, sameName, type HeaderList } from "../http/headers.ts";
+import {
+  connectionOptions,
+  hasToken,
+  isHopByHop,
+  MOST_CONNECTION_OPTIONS,
+  plainConnection,
+  sameName,
+  type HeaderList,
+} from "../http/headers.ts";
 
 export interface Refusal {
   readonly code: ErrorCode;
