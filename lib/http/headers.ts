@@ -204,6 +204,6 @@ const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 
 /** Compares a name as received with one in lower case; most comparisons end at the length or at the first letter. */
 export function sameName(name: string, lower: string): boolean {
-  if (name.length !== lower.length || (name.charCodeAt(0) | 0x20) !== lower.charCodeAt(0)) return false;
+  if (name.length !== lower.length || (name.charCodeAt(0) | 0x20) !== (lower.charCodeAt(0) | 0x20)) return false;
   return name === lower || name.toLowerCase() === lower;
 }

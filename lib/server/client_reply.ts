@@ -129,6 +129,8 @@ export function replyTrailers(call: Call, { trailers }: Reply): HeaderList {
 
 const NONE: HeaderList = [];
 
+type ReplyHead = Pick<Reply, "status" | "reason" | "headers">;
+
 /**
  * The head of a reply to an HTTP/1 client, as Latin-1 text. `connectionLines`, and `date`, which is left out where the reply has a date of
  * its own (RFC 9110 §6.6.1), end with CR LF. Headers about the connection (RFC 9110 §7.6.1) and the framing are the gateway's own and are
@@ -172,20 +174,19 @@ export function replyText(reply: ReplyHead, requestId: string, framing: BodyFram
   return hasDate ? `${text}${connectionLines}\r\n` : `${text}${date}${connectionLines}\r\n`;
 }
 
-let second = -1;
-let line = "";
+let dateSecond = -1;
+let dateText = "";
 
 /** `Date: Sun, 06 Nov 1994 08:49:37 GMT` with its CR LF, made once a second; `wall` in milliseconds since 1970. */
 export function dateLine(wall: number): string {
-  const now = Math.floor(wall / 1000);
-  if (now !== second) {
-    second = now;
-    line = `Date: ${new Date(now * 1000).toUTCString()}\r\n`;
+  const second = Math.floor(wall / 1000);
+  if (second !== dateSecond) {
+    dateSecond = second;
+    dateText = `Date: ${new Date(second * 1000).toUTCString()}\r\n`;
   }
-  return line;
+  return dateText;
 }
 
-type ReplyHead = Pick<Reply, "status" | "reason" | "headers">;
 /** Headers that the gateway sets itself. */
 const OWN = new Set(["connection", "keep-alive", "x-request-id", "proxy-connection", "transfer-encoding", "upgrade"]);
 /** A bit for each length, modulo 32, of the names that are looked at. */
