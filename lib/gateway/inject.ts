@@ -6,9 +6,8 @@ import { Readable } from "node:stream";
 import type { ClientCertificate } from "../http/exchange.ts";
 import { hasHeader, headerValue, withoutNamed, type HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
-import { withoutDropped } from "../server/dropped_headers.ts";
-import type { Refusal } from "../server/framing.ts";
-import { replyHeaders } from "../server/reply_checks.ts";
+import { replyHeaders } from "../server/client_reply.ts";
+import { withoutDropped, type Refusal } from "../server/framing.ts";
 import { receiveParts, refuseFramingOf, refuseSize, type Inbound, type ReceiveOptions } from "../server/receive.ts";
 
 export interface InjectRequest {

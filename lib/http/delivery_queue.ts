@@ -56,8 +56,10 @@ export class DeliveryQueue {
   #cut = new AbortController();
   /** Ends the pause before another try. */
   #hurry = () => {};
-  #sent = 0;
-  #lost = 0;
+  /** Texts that the server has accepted. */
+  sent = 0;
+  /** Texts that it has not accepted, or for which there was no room. */
+  lost = 0;
   /** How many of those have not been reported, and why the last one was lost. */
   #unreported = 0;
   #why = "";
@@ -67,16 +69,6 @@ export class DeliveryQueue {
   constructor(options: DeliveryQueueOptions) {
     this.#options = options;
     this.#client = new HttpClient({ clock: options.clock, maxConnections: 1, tls: options.tls });
-  }
-
-  /** Texts that the server has accepted. */
-  get sent(): number {
-    return this.#sent;
-  }
-
-  /** Texts that it has not accepted, or for which there was no room. */
-  get lost(): number {
-    return this.#lost;
   }
 
   get isFull(): boolean {
@@ -98,7 +90,7 @@ export class DeliveryQueue {
 
   /** Counts texts as lost; also called for those that are lost before they come here. */
   lose(count: number, why: string): void {
-    this.#lost += count;
+    this.lost += count;
     this.#unreported += count;
     this.#why = why;
     this.#report("if due");
@@ -212,7 +204,7 @@ export class DeliveryQueue {
   #accepted(count: number, answer: Buffer): void {
     const rejected = this.#options.rejectedBy?.(answer);
     const lost = Math.min(rejected?.count ?? 0, count);
-    this.#sent += count - lost;
+    this.sent += count - lost;
     if (lost > 0) this.lose(lost, rejected!.why);
   }
 
@@ -236,26 +228,22 @@ export class DeliveryQueue {
 class TextQueue {
   #texts: (string | null)[] = [];
   #first = 0;
-  #characters = 0;
+  characters = 0;
 
   get length(): number {
     return this.#texts.length - this.#first;
   }
 
-  get characters(): number {
-    return this.#characters;
-  }
-
   add(text: string): void {
     this.#texts.push(text);
-    this.#characters += text.length;
+    this.characters += text.length;
   }
 
   /** Removes and returns the oldest, at most `count`. */
   take(count: number): string[] {
     const end = Math.min(this.#first + count, this.#texts.length);
     const oldest = this.#texts.slice(this.#first, end) as string[];
-    for (const text of oldest) this.#characters -= text.length;
+    for (const text of oldest) this.characters -= text.length;
     // Texts that are gone must not stay in memory.
     this.#texts.fill(null, this.#first, end);
     this.#first = end;

@@ -164,16 +164,17 @@ function dropNamed(list: HeaderList, lowerNames: ReadonlySet<string>): string[] 
 const NEVER_NAMED = ["content-length", "host"];
 
 /** `keep-alive` and `close` name no header worth looking for: the common case stays cheap. */
-function plainConnection(value: string): boolean {
+export function plainConnection(value: string): boolean {
   return (value.length === 10 || value.length === 5) && (value.toLowerCase() === "keep-alive" || value.toLowerCase() === "close");
 }
 
 export const HOP_BY_HOP = new Set(["connection", "keep-alive", "proxy-connection", "te", "transfer-encoding", "upgrade", "http2-settings"]);
-const HOP_LENGTHS = new Set([...HOP_BY_HOP].map((name) => name.length));
+/** A bit for each length of these names, modulo 32: most other names differ in it. */
+const HOP_LENGTHS = [...HOP_BY_HOP].reduce((bits, { length }) => bits | (1 << length), 0);
 
 /** Whether a header concerns one connection only, whatever `Connection` says. */
 export function isHopByHop(name: string): boolean {
-  return HOP_LENGTHS.has(name.length) && HOP_BY_HOP.has(name.toLowerCase());
+  return ((HOP_LENGTHS >>> name.length) & 1) === 1 && HOP_BY_HOP.has(name.toLowerCase());
 }
 
 /** `[["Name", "value"], …]`, as node wants trailers. */
@@ -201,7 +202,8 @@ export function isWritable(list: HeaderList): boolean {
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 
-/** Compares a name as received with one in lower case; most comparisons end at the length. */
-function sameName(name: string, lower: string): boolean {
-  return name.length === lower.length && (name === lower || name.toLowerCase() === lower);
+/** Compares a name as received with one in lower case; most comparisons end at the length or at the first letter. */
+export function sameName(name: string, lower: string): boolean {
+  if (name.length !== lower.length || (name.charCodeAt(0) | 0x20) !== (lower.charCodeAt(0) | 0x20)) return false;
+  return name === lower || name.toLowerCase() === lower;
 }

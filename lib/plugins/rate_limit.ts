@@ -91,7 +91,9 @@ function callerBy(limitBy: string): (exchange: Exchange) => string {
 }
 
 function byAddress(exchange: Exchange): string {
-  return "ip:" + callerAddress(exchange.clientAddress);
+  const { clientAddress } = exchange;
+  // IPv4 addresses are counted as they are.
+  return "ip:" + (clientAddress.includes(":") ? callerAddress(clientAddress) : clientAddress);
 }
 
 /** Reads the decision before it calls `next`: it holds until the next one is made. */

@@ -18,28 +18,20 @@ import { ERRORS } from "../base/errors.ts";
 import type { HeaderList } from "../http/headers.ts";
 import { LentBody } from "../http/lent_body.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
-import { ReplyWriter } from "./client_reply.ts";
-import { clientErrorDetail, KEEP_ALIVE_MS, type Http1Options, type Responder } from "./http1.ts";
+import { bodyToSend, dateLine, framingOf, ReplyWriter, replyText, sendableReply } from "./client_reply.ts";
+import { clientErrorDetail, head as headText, KEEP_ALIVE_MS, refuseBare, type Drain, type Http1Options, type Responder } from "./http1.ts";
 import { isLive, type Limits, type Uploads } from "./limits.ts";
 import { endSoon, MAX_DISCARD_MS, MAX_DISCARDED_BYTES } from "./linger.ts";
-import { connectionOf, noTrailers, receiveHead, type Connection, type Inbound, type RequestHead } from "./receive.ts";
-import { bodyToSend, framingOf, sendableReply } from "./reply_checks.ts";
-import { replyText } from "./reply_text.ts";
+import { connectionOf, receiveHead, type Connection, type Inbound, type RequestHead } from "./receive.ts";
 import { RequestBody, type BodySource } from "./request_body.ts";
 import { Pieces, RequestParser, type ParseFault, type RequestSink } from "./request_parser.ts";
-import { head as informationText, refuseBare } from "./socket_reply.ts";
 
 /** What all connections of a gateway share. */
 export interface ConnectionServer extends Http1Options {
   readonly uploads: Uploads;
-  /** Whether connections end with their next reply. */
-  readonly isLeaving: () => boolean;
-  /** `Date: …` with its CR LF, of the present second (RFC 9110 §6.6.1). */
-  readonly dateLine: () => string;
+  readonly drain: Drain;
   /** The connection has closed. */
   readonly gone: (connection: ClientConnection) => void;
-  /** A reply has left, or the rest of an upload behind one has arrived. */
-  readonly replied: () => void;
 }
 
 type Phase = "idle" | "waiting" | "replying" | "discarding" | "over";
@@ -138,7 +130,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     this.#body = body;
     const content = body ?? (whole === null ? null : new LentBody(whole, ignore));
     // Not the parser's trailers: it may be reading the next request by then.
-    const trailers = body === null ? noTrailers : () => body.trailers;
+    const trailers = body === null ? null : () => body.trailers;
     const inbound = receiveHead(head, this.#connection, content, trailers, this.#server.receiving(), this.#inform);
     this.#inbound = inbound;
     // What follows an upgrade is not HTTP, whether or not there is one.
@@ -163,7 +155,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     if (this.#socket.isPaused()) this.#socket.resume();
     if (this.#phase === "discarding") {
       this.#idle();
-      this.#server.replied();
+      this.#server.drain.postpone();
     } else if (this.#body !== null) {
       this.#body.trailers = this.#parser.trailers;
       this.#body.push(null);
@@ -209,11 +201,11 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     const framing = framingOf(inbound, reply, body);
     // A client that waits for 100 (Continue) may send its body later or never: where its next request begins is not known.
     const isAmbiguous = !this.#isContinued && !this.#parser.isOver;
-    this.#isLast = !this.#isPersistent || isAmbiguous || framing === "until close" || this.#server.isLeaving();
+    this.#isLast = !this.#isPersistent || isAmbiguous || framing === "until close" || this.#server.drain.isLeaving;
     const connection = isSwitch ? UPGRADE : this.#isLast ? CLOSE : KEEP_ALIVE;
     let head: string;
     try {
-      head = replyText(reply, { requestId: reply.requestId ?? call.id, framing, connection, date: this.#server.dateLine() });
+      head = replyText(reply, reply.requestId ?? call.id, framing, connection, dateLine(this.#server.clock.wall()));
     } catch (error) {
       discard(reply);
       return this.send(problem(call, "internal", { why: (error as Error).message }));
@@ -242,7 +234,8 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
     this.#endUpload = null;
     inbound.call.close();
     this.#server.ended(inbound);
-    this.#server.replied();
+    // The reply may have left before the drain began: its client knows nothing of it.
+    if (this.#server.drain.isLeaving) this.#server.drain.postpone();
     if (this.#isLast) return this.#end();
     if (this.#parser.isOver) return this.#idle();
     this.#phase = "discarding";
@@ -279,7 +272,7 @@ export class ClientConnection implements RequestSink, Responder, BodySource {
       this.#isContinued = true;
     } else if (this.#inbound!.httpVersion !== "1.0" && !socket.writableNeedDrain) {
       // A client that is behind with reading gets no hints: an upstream could send them without end.
-      socket.write(informationText(`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}`, headers), "latin1");
+      socket.write(headText(`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}`, headers), "latin1");
     }
   };
 

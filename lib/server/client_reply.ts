@@ -1,4 +1,220 @@
 /**
+ * Decides what is sent of a Reply, for every protocol, and writes it to HTTP/1 clients of our own codec.
+ */
+import { STATUS_CODES } from "node:http";
+import type { Socket } from "node:net";
+import type { Readable } from "node:stream";
+import { Fault, messageOf } from "../base/errors.ts";
+import { writeChunk } from "../http/body.ts";
+import type { Call } from "../http/exchange.ts";
+import { grpcReply } from "../http/grpc.ts";
+import { headerValue, withHeader, withoutHeader, type HeaderList } from "../http/headers.ts";
+import { LentBody, ownBody } from "../http/lent_body.ts";
+import { discard, problem, type Reply } from "../http/reply.ts";
+import { Delivery } from "./delivery.ts";
+import type { Http1Options } from "./http1.ts";
+import { breakOff } from "./linger.ts";
+import type { Inbound } from "./receive.ts";
+
+/** The reply in the form that its client understands (gRPC), or a 500 or 502 instead of one that cannot be sent. */
+export function sendableReply(call: Call, requestHeaders: HeaderList, given: Reply): Reply {
+  const reply = spoiltReply(call, given) ?? given;
+  // Only the gateway's own errors have another form in gRPC.
+  return call.notes.code === null || reply.status < 400 ? reply : grpcReply(call, requestHeaders, reply);
+}
+
+/**
+ * What to send instead of a reply whose body broke off, was read by a plugin or was sent already, or whose Content-Length is stated twice
+ * or is no number. Null when the reply can be sent.
+ */
+function spoiltReply(call: Call, reply: Reply): Reply | null {
+  const { body, headers } = reply;
+  if (Number.isNaN(statedLength(headers))) {
+    discard(reply);
+    return problem(call, "internal", { why: "the reply's Content-Length is stated twice or is no plain number" });
+  }
+  if (body === null || Buffer.isBuffer(body)) return null;
+  // A plugin may give two clients the same reply: the bytes that the first got cannot be sent to the second.
+  const isLent = body instanceof LentBody && body.isLent;
+  if (!body.destroyed && !body.readableDidRead && !isLent) return null;
+  if (isLent) return problem(call, "internal", { why: "the reply's body had been sent to another client" });
+  if (body.readableEnded) return problem(call, "internal", { why: "the reply's body had been read to its end" });
+  if (!body.destroyed) return problem(call, "internal", { why: "the reply's body had been read in part" });
+  const cause = body.errored;
+  return problem(call, cause instanceof Fault ? cause.code : "upstream_reset", { why: cause === null ? "the body broke off" : messageOf(cause) });
+}
+
+/**
+ * What is sent of the body; null where there is none on the wire (RFC 9110 §6.4.1, §15.3.6). A lent body stays one only where `mayLend`: its
+ * sender gives it back when it has left.
+ */
+export function bodyToSend(method: string, { status, body }: Reply, mayLend: boolean): Reply["body"] {
+  if (body === null || method === "HEAD" || status === 204 || status === 205 || status === 304) return null;
+  return mayLend ? body : ownBody(body);
+}
+
+/** How the end of the body is marked: by this Content-Length, by the one among the headers, by chunks, or by the end of the connection. */
+export type BodyFraming = number | "stated" | "chunked" | "until close" | "none";
+
+type Framed = Pick<Inbound, "method" | "httpVersion" | "upgrade">;
+
+/**
+ * How the end of `body`, what is sent of the reply's, is marked in HTTP/1 (RFC 9112 §6.3). HEAD and 304 say how long it would be. The
+ * connection of a request for an upgrade ends with any other reply.
+ */
+export function framingOf({ method, httpVersion, upgrade }: Framed, { status, headers, body: given }: Reply, body: Reply["body"]): BodyFraming {
+  if (status === 204 || status === 101) return "none";
+  if (status === 205) return 0;
+  if (given === null) return method === "HEAD" || status === 304 ? "stated" : 0;
+  if (Buffer.isBuffer(given) || given instanceof LentBody) return given.byteLength;
+  if (body === null || statedLength(headers) !== Infinity) return "stated";
+  return httpVersion === "1.0" || upgrade !== null ? "until close" : "chunked";
+}
+
+/** Bytes that Content-Length promises, Infinity where there is none, NaN where it is no plain number or stands there twice. */
+export function statedLength(headers: HeaderList): number {
+  let length = Infinity;
+  for (let i = 0; i < headers.length; i += 2) {
+    const name = headers[i]!;
+    if (name.length !== 14 || name.toLowerCase() !== "content-length") continue;
+    const value = headers[i + 1]!;
+    if (length !== Infinity || value.length > 15 || !DIGITS.test(value)) return NaN;
+    length = Number(value);
+  }
+  return length;
+}
+
+const DIGITS = /^[0-9]+$/;
+
+/** End-to-end headers of a reply with one request id, without a framing that a plugin has left in them. The caller may append to the list. */
+export function replyHeaders({ headers, requestId }: Reply, callId: string): string[] {
+  const kept: string[] = [];
+  for (let i = 0; i < headers.length; i += 2) {
+    const name = headers[i]!;
+    if (name.length === 12 && name.toLowerCase() === "x-request-id") continue;
+    if (name.length === 17 && name.toLowerCase() === "transfer-encoding") continue;
+    kept.push(name, headers[i + 1]!);
+  }
+  kept.push("X-Request-Id", requestId ?? callId);
+  return kept;
+}
+
+/**
+ * A body at hand is as long as it is, whatever its headers say: bytes beyond a stated length would be read as the next reply. Where there
+ * is no body, a client must not wait for one; HEAD and 304 say how long it would be.
+ */
+export function withLength(headers: string[], method: string | undefined, { status, body }: Reply): string[] {
+  let length: string;
+  if (status === 204) return withoutHeader(headers, "content-length") as string[];
+  if (Buffer.isBuffer(body) || body instanceof LentBody) length = status === 205 ? "0" : String(body.byteLength);
+  else if (status === 205 || (body === null && method !== "HEAD" && status !== 304)) length = "0";
+  else return headers;
+  const stated = headerValue(headers, "content-length");
+  if (stated === length || (stated === undefined && body === null)) return headers;
+  return withHeader(headers, "Content-Length", length) as string[];
+}
+
+/** The reply's trailers. A plugin's function that fails gives none: the body is whole without them. */
+export function replyTrailers(call: Call, { trailers }: Reply): HeaderList {
+  if (trailers === undefined) return NONE;
+  try {
+    const list = trailers();
+    if (Array.isArray(list) && list.length % 2 === 0 && list.every((each) => typeof each === "string")) return list;
+    call.fail("internal", "the reply's trailers are no list of names and values");
+  } catch (error) {
+    call.fail("internal", `the reply's trailers could not be read: ${messageOf(error)}`);
+  }
+  return NONE;
+}
+
+const NONE: HeaderList = [];
+
+type ReplyHead = Pick<Reply, "status" | "reason" | "headers">;
+
+/**
+ * The head of a reply to an HTTP/1 client, as Latin-1 text. `connectionLines`, and `date`, which is left out where the reply has a date of
+ * its own (RFC 9110 §6.6.1), end with CR LF. Headers about the connection (RFC 9110 §7.6.1) and the framing are the gateway's own and are
+ * left out. Throws a `TypeError` for a reason phrase, names or values that HTTP cannot carry: plugins write them too.
+ */
+export function replyText(reply: ReplyHead, requestId: string, framing: BodyFraming, connectionLines: string, date: string): string {
+  const { status, reason, headers } = reply;
+  let text = `HTTP/1.1 ${status} ${reason ?? STATUS_CODES[status] ?? ""}\r\n`;
+  let lines = 2;
+  let hasDate = false;
+  let hasLength = typeof framing !== "number" && framing !== "stated";
+  for (let i = 0; i < headers.length; i += 2) {
+    const name = headers[i]!;
+    let value = headers[i + 1]!;
+    if (((KNOWN_LENGTHS >>> name.length) & 1) === 1) {
+      const lower = name.toLowerCase();
+      if (OWN.has(lower) || (lower === "trailer" && framing !== "chunked")) continue;
+      if (lower === "date") hasDate = true;
+      else if (lower === "content-length") {
+        if (hasLength) continue;
+        hasLength = true;
+        if (typeof framing === "number") value = String(framing);
+        else if (!DIGITS.test(value)) throw new TypeError(`the Content-Length "${value}" is not a number`);
+      }
+    }
+    // A colon in a name would move the rest of the name into the value, which the look at the whole text cannot see.
+    if (name.includes(":")) throw new TypeError(`the name of the header "${name}" has a colon`);
+    text += `${name}: ${value}\r\n`;
+    lines++;
+  }
+  if (!hasLength && typeof framing === "number") {
+    text += `Content-Length: ${framing}\r\n`;
+    lines++;
+  } else if (framing === "chunked") {
+    text += "Transfer-Encoding: chunked\r\n";
+    lines++;
+  }
+  text += `X-Request-Id: ${requestId}\r\n`;
+  // One look at the whole costs less than one at each name and value; a line break inside a value shows by the number of lines.
+  if (!HEAD.test(text) || linesOf(text) !== lines) throw new TypeError("the reply's head has a name or value that HTTP cannot carry");
+  return hasDate ? `${text}${connectionLines}\r\n` : `${text}${date}${connectionLines}\r\n`;
+}
+
+let dateSecond = -1;
+let dateText = "";
+
+/** `Date: Sun, 06 Nov 1994 08:49:37 GMT` with its CR LF, made once a second; `wall` in milliseconds since 1970. */
+export function dateLine(wall: number): string {
+  const second = Math.floor(wall / 1000);
+  if (second !== dateSecond) {
+    dateSecond = second;
+    dateText = `Date: ${new Date(second * 1000).toUTCString()}\r\n`;
+  }
+  return dateText;
+}
+
+/** Headers that the gateway sets itself. */
+const OWN = new Set(["connection", "keep-alive", "x-request-id", "proxy-connection", "transfer-encoding", "upgrade"]);
+/** A bit for each length, modulo 32, of the names that are looked at. */
+const KNOWN_LENGTHS = [...OWN, "date", "content-length", "trailer"].reduce((bits, { length }) => bits | (1 << length), 0);
+
+/** The end of a chunked body: the last chunk and the trailers. Trailers that HTTP cannot carry are left out; the body is whole without them. */
+export function lastChunk(trailers: HeaderList): string {
+  let text = "";
+  for (let i = 0; i < trailers.length; i += 2) {
+    if (trailers[i]!.includes(":")) return LAST_CHUNK;
+    text += `${trailers[i]!}: ${trailers[i + 1]!}\r\n`;
+  }
+  return FIELDS.test(text) && linesOf(text) === trailers.length / 2 ? `0\r\n${text}\r\n` : LAST_CHUNK;
+}
+
+const LAST_CHUNK = "0\r\n\r\n";
+
+function linesOf(text: string): number {
+  let found = 0;
+  for (let at = text.indexOf("\n"); at >= 0; at = text.indexOf("\n", at + 1)) found++;
+  return found;
+}
+
+/** No character beyond a byte, no control character but the tab (RFC 9110 §5.5, RFC 9112 §4). */
+const HEAD = /^HTTP\/1\.1 [1-9]\d\d [\t\x20-\x7e\x80-\xff]*\r\n(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\t\x20-\x7e\x80-\xff]*\r\n)*$/;
+const FIELDS = /^(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\t\x20-\x7e\x80-\xff]*\r\n)*$/;
+
+/**
  * Writes replies to an HTTP/1 client of our own codec: small ones at the end of a round of the event loop, streams as they come.
  *
  * ```
@@ -6,27 +222,10 @@
  *         └► streaming ─┘
  * ```
  */
-import type { Socket } from "node:net";
-import type { Readable } from "node:stream";
-import type { WriteBatch } from "../base/write_batch.ts";
-import { writeChunk } from "../http/body.ts";
-import type { Call } from "../http/exchange.ts";
-import { LentBody } from "../http/lent_body.ts";
-import { discard, type Reply } from "../http/reply.ts";
-import { Delivery, type DeliveryOptions } from "./delivery.ts";
-import { breakOff } from "./linger.ts";
-import { replyTrailers, statedLength } from "./reply_checks.ts";
-import { lastChunk, type BodyFraming } from "./reply_text.ts";
-
-export interface ReplyWriterOptions {
-  readonly writeBatch: WriteBatch;
-  readonly delivery: DeliveryOptions;
-}
-
 export class ReplyWriter {
   state: "none" | "ready" | "streaming" | "flushing" = "none";
   readonly #socket: Socket;
-  readonly #options: ReplyWriterOptions;
+  readonly #options: Pick<Http1Options, "writeBatch" | "delivery">;
   readonly #sent: () => void;
   #call: Call | null = null;
   /** What waits to be sent: the head, with a small body behind it; then a larger body. */
@@ -37,7 +236,7 @@ export class ReplyWriter {
   #lent: LentBody | null = null;
 
   /** `sent` is called when a reply has left. */
-  constructor(socket: Socket, options: ReplyWriterOptions, sent: () => void) {
+  constructor(socket: Socket, options: Pick<Http1Options, "writeBatch" | "delivery">, sent: () => void) {
     this.#socket = socket;
     this.#options = options;
     this.#sent = sent;

@@ -3,8 +3,7 @@
  * exchange is over. For every protocol.
  */
 import type { Duplex, Readable } from "node:stream";
-import type { Clock } from "../base/clock.ts";
-import type { DeadlineTimer, HasDeadline } from "../base/deadline_timer.ts";
+import type { Clock, DeadlineTimer, HasDeadline } from "../base/clock.ts";
 import { Fault } from "../base/errors.ts";
 import { pump, type Sink } from "../http/body.ts";
 import type { Call } from "../http/exchange.ts";

@@ -1,12 +1,19 @@
 /**
- * Reads from the headers of an HTTP/1 request where it ends, its host, and whether its connection persists (RFC 9112 §3.2, §6, §9), and
- * refuses what two readers could understand in two ways.
+ * Reads from the headers of an HTTP/1 request where it ends, its host, and whether its connection persists (RFC 9112 §3.2, §6, §9), refuses
+ * what two readers could understand in two ways, and drops headers that could pose as the gateway's own.
  */
 import { isIPv6 } from "node:net";
 import type { ErrorCode } from "../base/errors.ts";
 import { trimmed } from "../http/body_reader.ts";
-import { connectionOptions, hasToken, MOST_CONNECTION_OPTIONS, type HeaderList } from "../http/headers.ts";
-import { isDropped, type Underscores } from "./dropped_headers.ts";
+import {
+  connectionOptions,
+  hasToken,
+  isHopByHop,
+  MOST_CONNECTION_OPTIONS,
+  plainConnection,
+  sameName,
+  type HeaderList,
+} from "../http/headers.ts";
 
 export interface Refusal {
   readonly code: ErrorCode;
@@ -23,12 +30,15 @@ export interface Framing {
   readonly expects: "nothing" | "continue" | "unknown";
   /** Whether the client asks for a WebSocket (RFC 6455 §4.1); other upgrades are ignored, as RFC 9110 §7.8 allows. */
   readonly upgrade: "websocket" | null;
-  /** Whether lines have to be dropped, see `dropped_headers.ts`. */
+  /** Whether there are headers to drop, see `isDropped`. */
   readonly dropsHeaders: boolean;
-  /** Whether Connection has options to look at. */
-  readonly namesOptions: boolean;
+  /** Whether Connection may name headers to drop. */
+  readonly namesHeaders: boolean;
   readonly refusal: Refusal | null;
 }
+
+/** As `global.underscore_headers` says; undefined is "drop". */
+export type Underscores = "drop" | "allow" | undefined;
 
 /** One pass over the headers; most names are known by their length. */
 export function readFraming(method: string, headers: HeaderList, httpVersion: string, underscores?: Underscores): Framing {
@@ -41,38 +51,39 @@ export function readFraming(method: string, headers: HeaderList, httpVersion: st
   let expect: string | undefined;
   let proxyCloses = false;
   let dropsHeaders = false;
+  let namesHeaders = false;
   let options = 0;
   for (let i = 0; i < headers.length; i += 2) {
     const name = headers[i]!;
+    const value = headers[i + 1]!;
     if (!dropsHeaders && isDropped(name, underscores)) dropsHeaders = true;
     switch (name.length) {
       case 4:
-        if (name.toLowerCase() === "host") {
-          host = headers[i + 1]!;
-          hosts++;
-        }
+        if (!sameName(name, "host")) break;
+        host = value;
+        hosts++;
         break;
       case 6:
-        if (name.toLowerCase() === "expect") expect = joined(expect, headers[i + 1]!);
+        if (sameName(name, "expect")) expect = joined(expect, value);
         break;
       case 7:
-        if (name.toLowerCase() === "upgrade") upgrade = joined(upgrade, headers[i + 1]!);
+        if (sameName(name, "upgrade")) upgrade = joined(upgrade, value);
         break;
       case 10:
-        if (name.toLowerCase() === "connection") {
-          connection = joined(connection, headers[i + 1]!);
-          options += connectionOptions(headers[i + 1]!);
-        }
+        if (!sameName(name, "connection")) break;
+        connection = joined(connection, value);
+        options += connectionOptions(value);
+        if (!plainConnection(value)) namesHeaders = true;
         break;
       case 14:
-        if (name.toLowerCase() === "content-length") length = length === undefined ? headers[i + 1]! : TWO;
+        if (sameName(name, "content-length")) length = length === undefined ? value : TWO;
         break;
       case 16:
         // Not of the standard (RFC 9112 §C.2.2); readers that know it take what comes behind for nothing.
-        if (name.toLowerCase() === "proxy-connection" && hasToken(headers[i + 1]!, "close")) proxyCloses = true;
+        if (sameName(name, "proxy-connection") && hasToken(value, "close")) proxyCloses = true;
         break;
       case 17:
-        if (name.toLowerCase() === "transfer-encoding") coding = coding === undefined ? headers[i + 1]! : TWO;
+        if (sameName(name, "transfer-encoding")) coding = coding === undefined ? value : TWO;
     }
   }
   const isOld = httpVersion === "1.0";
@@ -86,7 +97,7 @@ export function readFraming(method: string, headers: HeaderList, httpVersion: st
     expects: expect === undefined || isOld ? "nothing" : expect.toLowerCase() === "100-continue" ? "continue" : "unknown",
     upgrade: asks ? "websocket" : null,
     dropsHeaders,
-    namesOptions: options > 0 && !isCrowded,
+    namesHeaders: namesHeaders && !isCrowded,
     refusal: isCrowded ? CROWDED : (refuseFraming(host, hosts, length, coding, httpVersion) ?? refuseMethod(method, asks && bodyLength !== 0)),
   };
 }
@@ -121,6 +132,8 @@ function refuseFraming(
   coding: string | undefined,
   httpVersion: string,
 ): Refusal | null {
+  // node's parser lets HTTP/0.9 and HTTP/2.0 pass.
+  if (httpVersion !== "1.1" && httpVersion !== "1.0") return malformed("The protocol version is neither HTTP/1.1 nor HTTP/1.0.");
   if (hosts > 1) return malformed("The request has more than one Host header.");
   if (host === undefined && httpVersion !== "1.0") return malformed("The request has no Host header.");
   if (host !== undefined && !isHost(host)) return malformed("The Host header is not a host name with an optional port.");
@@ -152,10 +165,40 @@ export function tooManyLines(maxHeaders: number): Refusal {
  */
 export function isHost(host: string): boolean {
   if (!HOST.test(host)) return false;
-  const nameEnd = host.lastIndexOf("]") + 1;
+  const nameEnd = host.charCodeAt(0) === BRACKET ? host.indexOf("]") + 1 : 0;
   const colon = host.indexOf(":", nameEnd);
   return (colon < 0 || Number(host.slice(colon + 1)) <= 65_535) && (nameEnd === 0 || isIPv6(host.slice(1, nameEnd - 1)));
 }
 
+const BRACKET = 0x5b;
 /** Without "%": nothing that we match or forward to is named with it. */
 const HOST = /^(?:[A-Za-z0-9\-._~!$&'()*+,;=]*|\[[^\]]*\])(?::[0-9]*)?$/;
+
+/**
+ * Whether a header or trailer line of a client is dropped on arrival, in every protocol: names with "_", unless the configuration allows
+ * them; `Proxy`, which CGI programs take for the setting HTTP_PROXY (CVE-2016-5385); and `X-Client-Cert-…`, in which the gateway tells
+ * upstreams about certificates (`plugins/mtls.ts`).
+ *
+ * CGI and many servers read `_` as `-`, so `X_Forwarded_For` poses as a header that the gateway sets. Even where underscores are allowed, a
+ * name is dropped that becomes a header of the gateway's own or of the message's framing that way.
+ */
+export function isDropped(name: string, underscores: Underscores): boolean {
+  if (name.indexOf("_") < 0) return isForged(name);
+  const read = name.replaceAll("_", "-");
+  return underscores !== "allow" || isForged(read) || isHopByHop(read) || RESERVED.test(read);
+}
+
+/** The same list when nothing is dropped. */
+export function withoutDropped(list: HeaderList, underscores: Underscores): HeaderList {
+  const names = list.filter((_text, i) => i % 2 === 0);
+  return names.some((name) => isDropped(name, underscores)) ? list.filter((_text, i) => !isDropped(names[i >> 1]!, underscores)) : list;
+}
+
+function isForged(name: string): boolean {
+  if (name.length === 5) return sameName(name, "proxy");
+  return name.length > 13 && name.charCodeAt(13) === DASH && name.charCodeAt(8) === DASH && CERTIFICATE_HEADER.test(name);
+}
+
+const DASH = 0x2d;
+const CERTIFICATE_HEADER = /^x-client-cert-/i;
+const RESERVED = /^(?:content-length|x-forwarded-.*|x-real-ip|x-request-id)$/i;

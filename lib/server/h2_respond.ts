@@ -3,17 +3,13 @@
  */
 import http2, { type OutgoingHttpHeaders, type ServerHttp2Stream } from "node:http2";
 import { Readable } from "node:stream";
-import { Fault } from "../base/errors.ts";
-import { pump } from "../http/body.ts";
 import type { Call } from "../http/exchange.ts";
-import { grpcReply } from "../http/grpc.ts";
 import { h2Fields } from "../http/h2_fields.ts";
 import type { HeaderList } from "../http/headers.ts";
-import { ownBody } from "../http/lent_body.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
+import { bodyToSend, replyHeaders, replyTrailers, sendableReply, statedLength, withLength } from "./client_reply.ts";
 import { Delivery, type DeliveryOptions } from "./delivery.ts";
 import { letFlow } from "./linger.ts";
-import { hasContent, replyHeaders, replyTrailers, spoiltReply, statedLength, withLength } from "./reply_checks.ts";
 import type { Inbound } from "./receive.ts";
 
 const { NGHTTP2_CANCEL, NGHTTP2_INTERNAL_ERROR, NGHTTP2_NO_ERROR } = http2.constants;
@@ -30,9 +26,7 @@ export function respondStream(stream: ServerHttp2Stream, inbound: Inbound, given
     if (!call.aborted && !stream.destroyed && !stream.closed) giveUp(NGHTTP2_INTERNAL_ERROR);
     return false;
   }
-  const reply = grpcReply(call, inbound.headers, given);
-  const spoilt = spoiltReply(call, reply);
-  if (spoilt !== null) return respondStream(stream, inbound, spoilt, options, giveUp);
+  const reply = sendableReply(call, inbound.headers, given);
   // Node's HTTP/2 sends no such status, and RFC 9110 §15 calls it invalid.
   const refusal = reply.status > 599 ? problem(call, "upstream_invalid", { why: `status ${reply.status}` }) : null;
   const fields = refusal === null ? headFields(inbound, reply) : null;
@@ -42,7 +36,7 @@ export function respondStream(stream: ServerHttp2Stream, inbound: Inbound, given
     return respondStream(stream, inbound, instead, options, giveUp);
   }
   // Node keeps a body until the client's windows have room for it: too long for a lent one.
-  const body = hasContent(inbound.method, reply) ? ownBody(reply.body) : null;
+  const body = bodyToSend(inbound.method, reply, false);
   call.notes.status = reply.status;
   const waitForTrailers = body !== null && !Buffer.isBuffer(body) && reply.trailers !== undefined;
   stream.respond(fields, { endStream: body === null && reply.tunnel === undefined, waitForTrailers });
@@ -68,8 +62,10 @@ export function informStream(stream: ServerHttp2Stream): (status: number, header
 const MAX_INFORMATIONAL = 16;
 
 function sendBody(stream: ServerHttp2Stream, body: Buffer | Readable, call: Call, reply: Reply, options: DeliveryOptions, giveUp: GiveUp): void {
+  // No END_STREAM where the body broke off: the client must not take the part that it has for the whole.
+  const cut = (why: "broken" | "overdue") => giveUp(why === "broken" ? NGHTTP2_INTERNAL_ERROR : NGHTTP2_CANCEL);
   // Node's own timeout of a stream is restarted by whatever the connection sends, answers to PINGs included.
-  const delivery = () => new Delivery(call, { to: stream, outlet: stream, cut: () => giveUp(NGHTTP2_CANCEL) }, options);
+  const delivery = () => new Delivery(call, { to: stream, outlet: stream, cut }, options);
   if (Buffer.isBuffer(body) && body.length <= PIECE_BYTES) {
     call.notes.sent = body.length;
     stream.end(body);
@@ -81,21 +77,11 @@ function sendBody(stream: ServerHttp2Stream, body: Buffer | Readable, call: Call
     stream.once("wantTrailers", () => stream.sendTrailers(fieldsOf(replyTrailers(call, reply), null) ?? {}));
   }
   const source = Buffer.isBuffer(body) ? Readable.from(piecesOf(body), { objectMode: false }) : body;
-  call.onAbort(() => source.destroy());
   const sink = delivery();
-  const end = {
-    passed: (bytes: number) => (call.notes.sent! += bytes),
-    done() {
-      stream.end();
-      sink.ended();
-    },
-    broken(cause: Error | null) {
-      // No END_STREAM: the client must not take the part that it has for the whole.
-      call.fail(cause instanceof Fault ? cause.code : "upstream_reset", cause?.message ?? "the body broke off");
-      giveUp(NGHTTP2_INTERNAL_ERROR);
-    },
-  };
-  pump(source, sink, end, statedLength(reply.headers));
+  sink.stream(source, statedLength(reply.headers), () => {
+    stream.end();
+    sink.ended();
+  });
 }
 
 /** Most bytes in one write: node reports progress only when all of them have been sent. */

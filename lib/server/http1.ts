@@ -1,16 +1,20 @@
 /**
- * The interface of both codecs for HTTP/1 clients: our own (`http1_wire.ts`) and node's (`http1_node.ts`).
+ * What both codecs for HTTP/1 clients share, our own (`http1_wire.ts`) and node's (`http1_node.ts`): their interface, the end of idle
+ * connections, and the refusal of requests that cannot be read.
  */
-import type { Duplex } from "node:stream";
+import { STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
+import type { Duplex } from "node:stream";
 import type { Clock, Timer } from "../base/clock.ts";
-import type { WriteBatch } from "../base/write_batch.ts";
-import type { ErrorCode } from "../base/errors.ts";
+import { ERRORS, type ErrorCode } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
+import type { WriteBatch } from "../base/write_batch.ts";
 import type { Notes } from "../http/exchange.ts";
-import type { Reply } from "../http/reply.ts";
+import type { HeaderList } from "../http/headers.ts";
+import { problemDocument, type Reply } from "../http/reply.ts";
 import type { DeliveryOptions } from "./delivery.ts";
 import type { Limits } from "./limits.ts";
+import { endSoon } from "./linger.ts";
 import type { Inbound, ReceiveOptions } from "./receive.ts";
 
 /** Sends the reply to one request. */
@@ -50,30 +54,35 @@ export interface Http1 {
   destroy(): void;
 }
 
-/** The part of `Http1` that ends connections: `endIdle` ends those without a request. */
-export function createDrain(clock: Clock, endIdle: () => void) {
-  let isLeaving = false;
-  let timer: Timer | null = null;
-  return {
-    isLeaving: () => isLeaving,
-    sendAway(away: boolean): void {
-      isLeaving = away;
-    },
-    begin(lingerMs: number): void {
-      isLeaving = true;
-      timer = clock.after(lingerMs, endIdle);
-      if (lingerMs === 0) endIdle();
-    },
-    /** A connection has begun or lost its request: its client may not know yet that it has to leave. */
-    postpone: () => timer?.restart(),
-    cancel(): void {
-      timer?.cancel();
-      timer = null;
-    },
-  };
-}
+/** The part of `Http1` that ends connections. */
+export class Drain {
+  isLeaving = false;
+  readonly #clock: Clock;
+  readonly #endIdle: () => void;
+  #timer: Timer | null = null;
 
-export type Drain = ReturnType<typeof createDrain>;
+  /** `endIdle` ends the connections without a request. */
+  constructor(clock: Clock, endIdle: () => void) {
+    this.#clock = clock;
+    this.#endIdle = endIdle;
+  }
+
+  begin(lingerMs: number): void {
+    this.isLeaving = true;
+    this.#timer = this.#clock.after(lingerMs, this.#endIdle);
+    if (lingerMs === 0) this.#endIdle();
+  }
+
+  /** A connection has begun or lost its request: its client may not know yet that it has to leave. */
+  postpone(): void {
+    this.#timer?.restart();
+  }
+
+  cancel(): void {
+    this.#timer?.cancel();
+    this.#timer = null;
+  }
+}
 
 /** How long an idle client connection is kept, in milliseconds: longer than the 60 s that load balancers in front of a gateway usually keep theirs. */
 export const KEEP_ALIVE_MS = 75_000;
@@ -85,4 +94,24 @@ export function clientErrorDetail(code: ErrorCode, { maxHeaderBytes, maxUriBytes
   if (code === "headers_too_large") return `The request line and header fields may have ${maxHeaderBytes} bytes together.`;
   if (code === "uri_too_long") return `The request target may have ${maxUriBytes} bytes.`;
   return code === "request_timeout" ? "The request did not arrive in time." : "The request is not valid HTTP/1.1.";
+}
+
+/** A problem document for a request that never became one, and the end of the connection. */
+export function refuseBare(socket: Duplex, code: ErrorCode, options: { requestId: string; clock: Clock; detail?: string | undefined }): void {
+  if (!socket.writable) return void socket.destroy();
+  const { requestId, clock, detail } = options;
+  const { status, title } = ERRORS[code];
+  const body = problemDocument({ code, status, title }, requestId, detail);
+  const headers = ["Content-Type", "application/problem+json", "Content-Length", String(body.length)];
+  headers.push("X-Request-Id", requestId, "Connection", "close");
+  socket.write(head(`HTTP/1.1 ${status} ${STATUS_CODES[status]}`, headers), "latin1");
+  socket.write(body);
+  endSoon(socket, clock);
+}
+
+/** The head of a message, to be written as Latin-1. */
+export function head(firstLine: string, headers: HeaderList): string {
+  let text = `${firstLine}\r\n`;
+  for (let i = 0; i < headers.length; i += 2) text += `${headers[i]}: ${headers[i + 1]}\r\n`;
+  return text + "\r\n";
 }

@@ -11,13 +11,12 @@ import type { Call } from "../http/exchange.ts";
 import type { HeaderList } from "../http/headers.ts";
 import type { Reply } from "../http/reply.ts";
 import { readFraming } from "./framing.ts";
-import { clientErrorDetail, createDrain, KEEP_ALIVE_MS, type Drain, type Http1, type Http1Options } from "./http1.ts";
-import { createUploads, isLive, type Limits, type Uploads } from "./limits.ts";
+import { clientErrorDetail, Drain, head, KEEP_ALIVE_MS, refuseBare, type Http1, type Http1Options } from "./http1.ts";
+import { isLive, Uploads, type Limits } from "./limits.ts";
 import { endSoon } from "./linger.ts";
 import { respond } from "./node_reply.ts";
-import { createRequestQueue } from "./node_request_queue.ts";
+import { RequestQueue } from "./node_request_queue.ts";
 import { receive } from "./receive.ts";
-import { head, refuseBare } from "./socket_reply.ts";
 
 const CONNECTIONS_CHECK_MS = 1_000;
 /**
@@ -39,7 +38,7 @@ export class NodeHttp1 implements Http1 {
   #own: http.Server | null = null;
   /** Connections that have not asked for anything yet: before Node 26 they are not among those that node counts as idle. */
   readonly #fresh = new Set<Socket>();
-  readonly #queue = createRequestQueue();
+  readonly #queue = new RequestQueue();
   readonly #uploads: Uploads;
   readonly #drain: Drain;
   /** The request under way on each connection, upgrades left out. */
@@ -57,8 +56,8 @@ export class NodeHttp1 implements Http1 {
   constructor(options: Http1Options, serveUpgrade: (socket: Socket) => void) {
     this.#options = options;
     this.#serveUpgrade = serveUpgrade;
-    this.#uploads = createUploads(options.clock);
-    this.#drain = createDrain(options.clock, () => this.#endIdle());
+    this.#uploads = new Uploads(options.clock);
+    this.#drain = new Drain(options.clock, () => this.#endIdle());
   }
 
   /** For a host's own `http.Server`. */
@@ -112,7 +111,7 @@ export class NodeHttp1 implements Http1 {
     });
     const send = (reply: Reply) => {
       // A client that did not get 100 (Continue) may send its body or not: where its next request starts is not known (RFC 9110 §10.1.1).
-      const isLast = this.#drain.isLeaving() || !isContinued || inbound.refusal !== null || this.#losesRest.has(request);
+      const isLast = this.#drain.isLeaving || !isContinued || inbound.refusal !== null || this.#losesRest.has(request);
       respond({ request, response, call, body, isLast }, reply, { ...delivery, writeBatch, heldUp: this.#heldUp });
     };
     this.#options.answer(inbound, { send, giveUp: () => void response.destroy() });
@@ -251,7 +250,7 @@ export class NodeHttp1 implements Http1 {
   }
 
   sendAway(away: boolean): void {
-    this.#drain.sendAway(away);
+    this.#drain.isLeaving = away;
   }
 
   drain(lingerMs: number): void {

@@ -17,18 +17,6 @@ export interface Rules {
   readonly isTrusted: (address: string) => boolean;
 }
 
-export interface ConnectionLimit {
-  /**
-   * Whether a new connection is accepted; a surplus one is reset. A 503 would cost what the limit is there to save (over TLS a whole
-   * handshake first), and a reset leaves nothing behind on this side, no TIME_WAIT either.
-   */
-  admit(socket: Socket): boolean;
-  /** Connections accepted and not yet closed. */
-  readonly open: number;
-  /** Connections that were reset. */
-  readonly refused: number;
-}
-
 /** Under attack every surplus connection would be logged. */
 const WARN_AGAIN_MS = 60_000;
 
@@ -36,52 +24,63 @@ const WARN_AGAIN_MS = 60_000;
  * Counts connections, in all and by client address (IPv6 by /64). Counted also while there is no limit: one that a reload brings applies to
  * new connections, and has to know how many there are.
  */
-export function createConnectionLimit(rules: () => Rules, log: Log, clock: Clock): ConnectionLimit {
-  const byAddress = new Map<string, number>();
-  let open = 0;
-  let refused = 0;
-  let warnedAt = -Infinity;
-  const refuse = (socket: Socket, limit: string) => {
-    refused++;
+export class ConnectionLimit {
+  /** Connections accepted and not yet closed. */
+  open = 0;
+  /** Connections that were reset. */
+  refused = 0;
+  readonly #rules: () => Rules;
+  readonly #log: Log;
+  readonly #clock: Clock;
+  readonly #byAddress = new Map<string, number>();
+  #warnedAt = -Infinity;
+
+  constructor(rules: () => Rules, log: Log, clock: Clock) {
+    this.#rules = rules;
+    this.#log = log;
+    this.#clock = clock;
+  }
+
+  /**
+   * Whether a new connection is accepted; a surplus one is reset. A 503 would cost what the limit is there to save (over TLS a whole
+   * handshake first), and a reset leaves nothing behind on this side, no TIME_WAIT either.
+   */
+  admit(socket: Socket): boolean {
+    const remote = socket.remoteAddress;
+    // Reset while it waited to be accepted.
+    if (remote === undefined) {
+      socket.destroy();
+      return false;
+    }
+    const { limits, isTrusted } = this.#rules();
+    const { maxConnections, maxConnectionsPerIp } = limits;
+    if (maxConnections > 0 && this.open >= maxConnections) return this.#refuse(socket, `max_connections ${maxConnections} is reached`);
+    const address = callerAddress(remote);
+    const others = this.#byAddress.get(address) ?? 0;
+    if (maxConnectionsPerIp > 0 && others >= maxConnectionsPerIp && !isTrusted(remote)) {
+      return this.#refuse(socket, `max_connections_per_ip ${maxConnectionsPerIp} is reached`);
+    }
+    this.open++;
+    this.#byAddress.set(address, others + 1);
+    socket.once("close", () => {
+      this.open--;
+      const left = this.#byAddress.get(address)! - 1;
+      if (left === 0) this.#byAddress.delete(address);
+      else this.#byAddress.set(address, left);
+    });
+    return true;
+  }
+
+  #refuse(socket: Socket, limit: string): false {
+    this.refused++;
     socket.resetAndDestroy();
-    if (clock.now() - warnedAt < WARN_AGAIN_MS) return false;
-    warnedAt = clock.now();
-    log.warn(`connections are refused: ${limit}`, { open, client_ip: socket.remoteAddress });
+    const now = this.#clock.now();
+    if (now - this.#warnedAt >= WARN_AGAIN_MS) {
+      this.#warnedAt = now;
+      this.#log.warn(`connections are refused: ${limit}`, { open: this.open, client_ip: socket.remoteAddress });
+    }
     return false;
-  };
-  return {
-    admit(socket) {
-      const remote = socket.remoteAddress;
-      // Reset while it waited to be accepted.
-      if (remote === undefined) {
-        socket.destroy();
-        return false;
-      }
-      const { limits, isTrusted } = rules();
-      const { maxConnections, maxConnectionsPerIp } = limits;
-      if (maxConnections > 0 && open >= maxConnections) return refuse(socket, `max_connections ${maxConnections} is reached`);
-      const address = callerAddress(remote);
-      const others = byAddress.get(address) ?? 0;
-      if (maxConnectionsPerIp > 0 && others >= maxConnectionsPerIp && !isTrusted(remote)) {
-        return refuse(socket, `max_connections_per_ip ${maxConnectionsPerIp} is reached`);
-      }
-      open++;
-      byAddress.set(address, others + 1);
-      socket.once("close", () => {
-        open--;
-        const left = byAddress.get(address)! - 1;
-        if (left === 0) byAddress.delete(address);
-        else byAddress.set(address, left);
-      });
-      return true;
-    },
-    get open() {
-      return open;
-    },
-    get refused() {
-      return refused;
-    },
-  };
+  }
 }
 
 /** Puts `admitted` before a server's own listeners, so that a surplus connection costs no parser and no handshake. Throws if it has none. */
@@ -103,11 +102,6 @@ export interface Upload {
   readonly awaited: () => boolean;
   /** Gives it up: it comes too slowly. */
   readonly tooSlow: () => void;
-}
-
-export interface Uploads {
-  /** Watches an upload; the function returned ends that. */
-  watch(upload: Upload, leastBytesPerS: number): () => void;
 }
 
 /** Whether a body may go on as slowly as it likes once its reply has begun: both may be parts of a conversation (gRPC), as it states no length. */
@@ -133,16 +127,38 @@ interface WatchedUpload {
 }
 
 /** One timer for all uploads, running only while there are some. */
-export function createUploads(clock: Clock): Uploads {
-  const watched = new Set<WatchedUpload>();
-  let timer: Timer | null = null;
-  let lookedAt = 0;
-  const look = () => {
-    const now = clock.now();
+export class Uploads {
+  readonly #clock: Clock;
+  readonly #watched = new Set<WatchedUpload>();
+  #timer: Timer | null = null;
+  #lookedAt = 0;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Watches an upload; the function returned ends that. */
+  watch(upload: Upload, leastBytesPerS: number): () => void {
+    const entry: WatchedUpload = { upload, leastBytesPerS, waitedMs: 0, aheadMs: 0, counted: 0 };
+    this.#watched.add(entry);
+    if (this.#timer === null) {
+      this.#lookedAt = this.#clock.now();
+      this.#timer = this.#clock.after(LOOK_MS, this.#look);
+    }
+    return () => {
+      this.#watched.delete(entry);
+      if (this.#watched.size > 0) return;
+      this.#timer?.cancel();
+      this.#timer = null;
+    };
+  }
+
+  readonly #look = (): void => {
+    const now = this.#clock.now();
     // A pause of our own, with bytes waiting in the sockets, is not held against the clients.
-    const elapsed = Math.min(now - lookedAt, 2 * LOOK_MS);
-    lookedAt = now;
-    for (const entry of watched) {
+    const elapsed = Math.min(now - this.#lookedAt, 2 * LOOK_MS);
+    this.#lookedAt = now;
+    for (const entry of this.#watched) {
       if (!entry.upload.awaited()) continue;
       const received = entry.upload.received();
       const earnedMs = ((received - entry.counted) * 1000) / entry.leastBytesPerS;
@@ -150,25 +166,9 @@ export function createUploads(clock: Clock): Uploads {
       entry.waitedMs += elapsed;
       entry.aheadMs = Math.min(entry.aheadMs + earnedMs, MOST_AHEAD_MS) - elapsed;
       if (entry.waitedMs <= GRACE_MS || entry.aheadMs >= 0) continue;
-      watched.delete(entry);
+      this.#watched.delete(entry);
       entry.upload.tooSlow();
     }
-    timer = watched.size > 0 ? clock.after(LOOK_MS, look) : null;
-  };
-  return {
-    watch(upload, leastBytesPerS) {
-      const entry: WatchedUpload = { upload, leastBytesPerS, waitedMs: 0, aheadMs: 0, counted: 0 };
-      watched.add(entry);
-      if (timer === null) {
-        lookedAt = clock.now();
-        timer = clock.after(LOOK_MS, look);
-      }
-      return () => {
-        watched.delete(entry);
-        if (watched.size > 0 || timer === null) return;
-        timer.cancel();
-        timer = null;
-      };
-    },
+    this.#timer = this.#watched.size > 0 ? this.#clock.after(LOOK_MS, this.#look) : null;
   };
 }

@@ -5,8 +5,7 @@ import { randomUUID } from "node:crypto";
 import net, { type AddressInfo, type Server, type Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { TLSSocket } from "node:tls";
-import type { Clock } from "../base/clock.ts";
-import { DeadlineTimer } from "../base/deadline_timer.ts";
+import { DeadlineTimer, type Clock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { WriteBatch } from "../base/write_batch.ts";
@@ -16,12 +15,11 @@ import type { HostCertificates } from "./certificates.ts";
 import { H2Request } from "./h2_request.ts";
 import { H2Sessions } from "./h2_sessions.ts";
 import { detectProtocol } from "./h2c.ts";
-import { CLIENT_IDLE_MS, KEEP_ALIVE_MS, type Http1, type Responder } from "./http1.ts";
+import { CLIENT_IDLE_MS, KEEP_ALIVE_MS, refuseBare, type Http1, type Responder } from "./http1.ts";
 import { NodeHttp1 } from "./http1_node.ts";
 import { createWireHttp1 } from "./http1_wire.ts";
-import { createConnectionLimit, createUploads, guard, type ConnectionLimit } from "./limits.ts";
+import { ConnectionLimit, guard, Uploads } from "./limits.ts";
 import type { Inbound, ReceiveOptions } from "./receive.ts";
-import { refuseBare } from "./socket_reply.ts";
 import { TlsServers, type TlsFiles } from "./tls.ts";
 
 export interface ListenerOptions {
@@ -75,7 +73,7 @@ export class Listener {
     const { clock, log, receiving, writeBatch = new WriteBatch(), ended = ignore, join = ignore } = options;
     this.#options = options;
     this.#tls = new TlsServers(options.certificates ?? (() => NO_CERTIFICATES), clock, options.handshakeMs);
-    this.#connectionLimit = createConnectionLimit(receiving, log, clock);
+    this.#connectionLimit = new ConnectionLimit(receiving, log, clock);
     this.connections = this.#connectionLimit;
     const delivery = { clock, watch: new DeadlineTimer(clock), idleMs: CLIENT_IDLE_MS };
     const shared = { clock, log, writeBatch, delivery, receiving, answer: this.#answer, ended, join };
@@ -83,7 +81,7 @@ export class Listener {
     this.#http1 = { wire, node: new NodeHttp1(shared, wire.serve) };
     this.onRequest = this.#http1.node.onRequest;
     this.onUpgrade = this.#http1.node.onUpgrade;
-    const h2Server = { ...shared, uploads: createUploads(clock) };
+    const h2Server = { ...shared, uploads: new Uploads(clock) };
     this.#http2 = new H2Sessions({
       clock,
       log,
@@ -187,14 +185,17 @@ export class Listener {
 
   /** Sends the reply of `serve`, waiting only for a promise. A reply that cannot be sent becomes a 500, or is given up if it has begun. */
   readonly #answer = (inbound: Inbound, responder: Responder): void => {
-    const failed = (error: unknown) => {
-      this.#options.log.error("a reply could not be sent", { request_id: inbound.call.id, error: messageOf(error, "stack") });
-      try {
-        responder.send(problem(inbound.call, "internal", { why: messageOf(error) }));
-      } catch {
-        responder.giveUp();
-      }
-    };
+    try {
+      const reply = this.#options.serve(inbound);
+      if (reply instanceof Promise) this.#answerLater(inbound, responder, reply);
+      else responder.send(reply);
+    } catch (error) {
+      this.#answerFailed(inbound, responder, error);
+    }
+  };
+
+  #answerLater(inbound: Inbound, responder: Responder, promise: Promise<Reply>): void {
+    const failed = (error: unknown) => this.#answerFailed(inbound, responder, error);
     const send = (reply: Reply) => {
       try {
         responder.send(reply);
@@ -202,14 +203,17 @@ export class Listener {
         failed(error);
       }
     };
+    promise.then(send, failed);
+  }
+
+  #answerFailed({ call }: Inbound, responder: Responder, error: unknown): void {
+    this.#options.log.error("a reply could not be sent", { request_id: call.id, error: messageOf(error, "stack") });
     try {
-      const reply = this.#options.serve(inbound);
-      if (reply instanceof Promise) reply.then(send, failed);
-      else send(reply);
-    } catch (error) {
-      failed(error);
+      responder.send(problem(call, "internal", { why: messageOf(error) }));
+    } catch {
+      responder.giveUp();
     }
-  };
+  }
 
   /** Whether a new TCP connection is accepted. */
   #admit(socket: Socket): boolean {

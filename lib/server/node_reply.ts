@@ -11,7 +11,7 @@ import { LentBody } from "../http/lent_body.ts";
 import { discard, problem, type Reply } from "../http/reply.ts";
 import { Delivery, type DeliveryOptions } from "./delivery.ts";
 import { breakOff, endSoon, letFlow, MAX_DISCARD_MS, MAX_DISCARDED_BYTES } from "./linger.ts";
-import { bodyToSend, framingOf, replyHeaders, replyTrailers, sendableReply, statedLength, withLength } from "./reply_checks.ts";
+import { bodyToSend, framingOf, replyHeaders, replyTrailers, sendableReply, statedLength, withLength } from "./client_reply.ts";
 
 export interface NodeRequest {
   readonly request: IncomingMessage;

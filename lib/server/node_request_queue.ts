@@ -4,13 +4,6 @@
  */
 import type { Duplex } from "node:stream";
 
-export interface RequestQueue {
-  /** Runs `begin` once all before it on this connection are over: at once on an idle one, never on one that is ending. */
-  take(socket: Duplex, begin: () => void): void;
-  /** The exchange under way is over; the next one begins. */
-  over(socket: Duplex): void;
-}
-
 /** Requests of one connection that wait before its socket is left unread. */
 const MAX_WAITING = 64;
 
@@ -26,34 +19,36 @@ interface Waiting {
   resume: (() => Duplex) | null;
 }
 
-export function createRequestQueue(): RequestQueue {
+export class RequestQueue {
   /** Connections with an exchange under way; null while nothing waits behind it. */
-  const connections = new WeakMap<Duplex, Waiting | null>();
-  return {
-    take(socket, begin) {
-      if (!socket.writable) return;
-      const waiting = connections.get(socket);
-      if (waiting === undefined) {
-        connections.set(socket, null);
-        return begin();
-      }
-      if (waiting === null) return void connections.set(socket, { requests: [begin], resume: null });
-      waiting.requests.push(begin);
-      if (waiting.requests.length >= MAX_PARSED) socket.destroy();
-      else if (waiting.requests.length >= MAX_WAITING && waiting.resume === null) pause(socket, waiting);
-    },
-    over(socket) {
-      const waiting = connections.get(socket) ?? null;
-      const begin = socket.writable ? waiting?.requests.shift() : undefined;
-      if (waiting === null || begin === undefined) return void connections.delete(socket);
-      if (waiting.resume !== null && waiting.requests.length === 0) {
-        socket.resume = waiting.resume as typeof socket.resume;
-        waiting.resume = null;
-        socket.resume();
-      }
-      begin();
-    },
-  };
+  readonly #connections = new WeakMap<Duplex, Waiting | null>();
+
+  /** Runs `begin` once all before it on this connection are over: at once on an idle one, never on one that is ending. */
+  take(socket: Duplex, begin: () => void): void {
+    if (!socket.writable) return;
+    const waiting = this.#connections.get(socket);
+    if (waiting === undefined) {
+      this.#connections.set(socket, null);
+      return begin();
+    }
+    if (waiting === null) return void this.#connections.set(socket, { requests: [begin], resume: null });
+    waiting.requests.push(begin);
+    if (waiting.requests.length >= MAX_PARSED) socket.destroy();
+    else if (waiting.requests.length >= MAX_WAITING && waiting.resume === null) pause(socket, waiting);
+  }
+
+  /** The exchange under way is over; the next one begins. */
+  over(socket: Duplex): void {
+    const waiting = this.#connections.get(socket) ?? null;
+    const begin = socket.writable ? waiting?.requests.shift() : undefined;
+    if (waiting === null || begin === undefined) return void this.#connections.delete(socket);
+    if (waiting.resume !== null && waiting.requests.length === 0) {
+      socket.resume = waiting.resume as typeof socket.resume;
+      waiting.resume = null;
+      socket.resume();
+    }
+    begin();
+  }
 }
 
 /**

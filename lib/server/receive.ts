@@ -13,8 +13,7 @@ import { NO_TRAILERS } from "../http/body_reader.ts";
 import { Call } from "../http/exchange.ts";
 import { headerValue, withoutNamed, type HeaderList } from "../http/headers.ts";
 import { noCertificate, tlsFactsOf, type CertificateReader } from "./client_certificate.ts";
-import { withoutDropped, type Underscores } from "./dropped_headers.ts";
-import { malformed, readFraming, tooManyLines, type Framing, type Refusal } from "./framing.ts";
+import { readFraming, tooManyLines, withoutDropped, type Framing, type Refusal, type Underscores } from "./framing.ts";
 import type { Limits } from "./limits.ts";
 
 /** A request before it is matched. */
@@ -62,22 +61,22 @@ export function receive(request: IncomingMessage, options: ReceiveOptions, infor
   const framing = readFraming(method, rawHeaders, httpVersion, options.underscores);
   const body = framing.bodyLength !== 0 && framing.upgrade === null ? boundBody(request, rawHeaders, options.limits) : null;
   const head: RequestHead = { method, target: url!, httpVersion, headers: rawHeaders, framing };
-  return receiveHead(head, connectionOf(request.socket), body, () => request.rawTrailers, options, inform);
+  return receiveHead(head, connectionOf(request.socket), body, body === null ? null : () => request.rawTrailers, options, inform);
 }
 
-/** An HTTP/1 request, whichever codec has read it. `trailers` is called when the body has ended. */
+/** An HTTP/1 request, whichever codec has read it. `trailers` is called when the body has ended; null: there are none. */
 export function receiveHead(
   head: RequestHead,
   connection: Connection,
   body: Readable | null,
-  trailers: () => HeaderList,
+  trailers: (() => HeaderList) | null,
   options: ReceiveOptions,
   inform: Inform,
 ): Inbound {
   const { method, target, httpVersion, framing } = head;
   const { underscores } = options;
   const kept = framing.dropsHeaders ? withoutDropped(head.headers, underscores) : head.headers;
-  const headers = framing.namesOptions ? withoutNamed(kept) : kept;
+  const headers = framing.namesHeaders ? withoutNamed(kept) : kept;
   const { call, scheme, authority, clientAddress } = receiveParts(headers, connection, framing.host ?? "", options, inform);
   // Written out: an object that is spread into another was 8 % of what a small request costs.
   return {
@@ -90,17 +89,13 @@ export function receiveHead(
     httpVersion,
     headers,
     body,
-    trailers: body === null ? noTrailers : () => withoutDropped(trailers(), underscores),
+    trailers: trailers === null ? noTrailers : () => withoutDropped(trailers(), underscores),
     upgrade: framing.upgrade,
-    refusal:
-      refuseVersion(httpVersion) ??
-      framing.refusal ??
-      refuseSize(target, head.headers, options.limits) ??
-      (framing.expects === "unknown" ? UNKNOWN_EXPECTATION : null),
+    refusal: framing.refusal ?? refuseSize(target, head.headers, options.limits) ?? (framing.expects === "unknown" ? UNKNOWN_EXPECTATION : null),
   };
 }
 
-export function noTrailers(): HeaderList {
+function noTrailers(): HeaderList {
   return NO_TRAILERS;
 }
 
@@ -146,11 +141,6 @@ export const UNKNOWN_EXPECTATION: Refusal = { code: "expectation_failed", detail
 /** A body without a Content-Length is measured as it arrives; any other cannot be longer than its Content-Length. */
 export function boundBody(body: Readable, headers: HeaderList, { maxBodyBytes }: Limits): Readable {
   return maxBodyBytes === 0 || headerValue(headers, "content-length") !== undefined ? body : limitedBody(body, maxBodyBytes);
-}
-
-/** node's parser lets `HTTP/0.9` and `HTTP/2.0` pass in an HTTP/1 request line. */
-function refuseVersion(httpVersion: string): Refusal | null {
-  return httpVersion === "1.1" || httpVersion === "1.0" ? null : malformed("The protocol version is neither HTTP/1.1 nor HTTP/1.0.");
 }
 
 export function connectionOf(socket: Socket): Connection {

@@ -12,8 +12,7 @@ import http from "node:http";
 import type { ErrorCode } from "../base/errors.ts";
 import { BodyReader, trimmed, type BodySink } from "../http/body_reader.ts";
 import type { HeaderList } from "../http/headers.ts";
-import type { Underscores } from "./dropped_headers.ts";
-import { malformed, readFraming, tooManyLines, type Refusal } from "./framing.ts";
+import { malformed, readFraming, tooManyLines, type Refusal, type Underscores } from "./framing.ts";
 import type { Limits } from "./limits.ts";
 import type { RequestHead } from "./receive.ts";
 
@@ -78,10 +77,6 @@ export class RequestParser {
     return this.#state === "over";
   }
 
-  get #isInBody(): boolean {
-    return this.#state === "body";
-  }
-
   /** Trailers of a chunked request; complete once it is over. */
   get trailers(): HeaderList {
     return this.#body.trailers;
@@ -100,12 +95,11 @@ export class RequestParser {
    * has to be passed again together with what follows. Returns -1 after a fault. Never holds on to `chunk`.
    */
   read(chunk: Buffer, limits: HeadLimits, underscores?: Underscores): number {
-    let at = 0;
-    if (this.#state === "head") {
-      at = this.#readHead(chunk, limits, underscores);
-      if (at < 0) return at;
-    }
-    if (!this.#isInBody) return at;
+    const at = this.#state === "head" ? this.#readHead(chunk, limits, underscores) : 0;
+    return at >= 0 && this.#state === "body" ? this.#readBody(chunk, at) : at;
+  }
+
+  #readBody(chunk: Buffer, at: number): number {
     const end = this.#body.read(chunk, at, this.#sink);
     if (end < 0) return this.#refuse({ code: this.#body.isTooLong ? "headers_too_large" : "bad_request", message: this.#body.fault! });
     if (this.#body.isOver) {
@@ -124,6 +118,21 @@ export class RequestParser {
       this.#hasSkippedLine = true;
       at = 2;
     }
+    // Most heads are valid and arrive whole: one expression finds that out in half the time that their bytes would take.
+    if (this.#checked > 0) return this.#readBytes(chunk, at, limits, underscores);
+    const text = chunk.toString("latin1", at, Math.min(chunk.length, at + USUAL_HEAD_BYTES));
+    HEAD.lastIndex = 0;
+    const isWhole = HEAD.test(text) && HEAD.lastIndex <= limits.maxHeaderBytes + HEAD_END_BYTES && hasKnownMethod(text);
+    if (!isWhole) return this.#readBytes(chunk, at, limits, underscores);
+    const end = HEAD.lastIndex;
+    return this.#begin(readHead(text, end, limits, underscores), chunk, at + end);
+  }
+
+  /**
+   * Reads a head byte by byte from where it was last checked. The first byte that no valid head can have decides, so the fault does not
+   * depend on the pieces in which a head arrives.
+   */
+  #readBytes(chunk: Buffer, at: number, limits: HeadLimits, underscores: Underscores): number {
     const most = limits.maxHeaderBytes + HEAD_END_BYTES;
     const end = Math.min(chunk.length, at + most);
     let part = this.#part;
@@ -135,11 +144,10 @@ export class RequestParser {
       if (next === WHOLE) {
         const text = chunk.toString("latin1", at, i + 1);
         if (!isRequestLine(text)) return this.#refuse(requestLineFault(chunk.subarray(at, i), limits)!);
-        return this.#begin(readHead(text, limits, underscores), chunk, i + 1);
+        return this.#begin(readHead(text, text.length, limits, underscores), chunk, i + 1);
       }
       part = next;
     }
-    // The first byte that no valid head can have decides: the fault does not depend on the pieces in which a head arrives.
     const lineFault = this.#part > REQUEST_LINE_END ? null : requestLineFault(chunk.subarray(at, i), limits);
     if (lineFault !== null) return this.#refuse(lineFault);
     if (i - at === most) return this.#refuse(LARGE_HEAD);
@@ -179,6 +187,7 @@ const LF = 0x0a;
 const SPACE = 0x20;
 const TAB = 0x09;
 const HEAD_END_BYTES = 4;
+const USUAL_HEAD_BYTES = 4096;
 
 const BAD_LINE: ParseFault = { code: "bad_request", message: "this is not an HTTP/1.1 request line" };
 const LONG_TARGET: ParseFault = { code: "uri_too_long", message: "the request target is too long" };
@@ -200,13 +209,20 @@ function requestLineFault(head: Buffer, { maxUriBytes }: HeadLimits): ParseFault
  */
 const AUTHORITY = String.raw`(?:[\w.~%!$&'()*+,;=:-]*@)?[\w.~%!$&'()*+,;=:[\]-]*`;
 const TARGET = String.raw`(?:/[\x21-\x7e]*|[A-Za-z]+://${AUTHORITY}(?:[/?][\x21-\x7e]*)?)`;
-const REQUEST_LINE = new RegExp(String.raw`^(?:[A-Z][A-Z-]* ${TARGET}|OPTIONS \*|CONNECT [\x21-\x7e]+) HTTP/1\.[01]\r\n`);
+const LINE = String.raw`(?:[A-Z][A-Z-]* ${TARGET}|OPTIONS \*|CONNECT [\x21-\x7e]+) HTTP/1\.[01]\r\n`;
+const REQUEST_LINE = new RegExp(`^${LINE}`);
+/** A whole head; what it takes for one, `GRAMMAR` does as well. */
+const HEAD = new RegExp(String.raw`${LINE}(?:[!#$%&'*+.^_\x60|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n)*\r\n`, "y");
 /** Those that node's own parser knows: a method that nobody has heard of is a mistake, or an attempt to confuse a reader. */
 const METHODS: ReadonlySet<string> = new Set(http.METHODS);
 
 /** Whether `text` begins with a request line. */
 function isRequestLine(text: string): boolean {
-  return REQUEST_LINE.test(text) && METHODS.has(text.slice(0, text.indexOf(" ")));
+  return REQUEST_LINE.test(text) && hasKnownMethod(text);
+}
+
+function hasKnownMethod(requestLine: string): boolean {
+  return METHODS.has(requestLine.slice(0, requestLine.indexOf(" ")));
 }
 
 const PARTS = ["refused", "start", "method", "target", "version", "request line end", "line start", "name", "value", "line end", "head end", "whole"] as const;
@@ -256,22 +272,23 @@ function hasTabBefore(text: string, end: number): boolean {
 const NEVER_TABBED = new Set(["connection", "content-length", "transfer-encoding", "upgrade"]);
 const TABBED = malformed("A header about the connection or the length of the body has a tab behind its value.");
 
-/** The parts of a well-formed head. Header lines beyond `maxHeaders` are not read: the request is refused for them. */
-function readHead(text: string, { maxHeaders }: HeadLimits, underscores: Underscores): RequestHead {
+/** The parts of the well-formed head that ends at `end`. Header lines beyond `maxHeaders` are not read: the request is refused for them. */
+function readHead(text: string, end: number, { maxHeaders }: HeadLimits, underscores: Underscores): RequestHead {
   const methodEnd = text.indexOf(" ");
-  const lineEnd = text.indexOf("\r\n");
+  const lineEnd = text.indexOf("\r");
   const httpVersion = text.charCodeAt(lineEnd - 1) === 0x30 ? "1.0" : "1.1";
   const headers: string[] = [];
   let isTabbed = false;
-  const last = text.length - 2;
+  const last = end - 2;
   let at = lineEnd + 2;
   while (at < last && headers.length < maxHeaders * 2) {
     const colon = text.indexOf(":", at);
-    const end = text.indexOf("\r\n", colon);
+    // A search for one character is several times as fast as one for two.
+    const valueEnd = text.indexOf("\r", colon);
     const name = text.slice(at, colon);
-    headers.push(name, trimmed(text, colon + 1, end));
-    if (text.charCodeAt(end - 1) <= SPACE && hasTabBefore(text, end) && NEVER_TABBED.has(name.toLowerCase())) isTabbed = true;
-    at = end + 2;
+    headers.push(name, trimmed(text, colon + 1, valueEnd));
+    if (text.charCodeAt(valueEnd - 1) <= SPACE && hasTabBefore(text, valueEnd) && NEVER_TABBED.has(name.toLowerCase())) isTabbed = true;
+    at = valueEnd + 2;
   }
   const method = text.slice(0, methodEnd);
   const framing = readFraming(method, headers, httpVersion, underscores);

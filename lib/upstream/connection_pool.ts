@@ -3,8 +3,7 @@
  */
 import type { Socket } from "node:net";
 import type { ConnectionOptions } from "node:tls";
-import type { Clock, Timer } from "../base/clock.ts";
-import { DeadlineTimer } from "../base/deadline_timer.ts";
+import { DeadlineTimer, type Clock, type Timer } from "../base/clock.ts";
 import { Fault } from "../base/errors.ts";
 import type { Address } from "./addresses.ts";
 import { connect, type ConnectTarget, tlsOptions, type UpstreamTls } from "./connect.ts";

@@ -2,8 +2,7 @@
  * One try of a request while it runs, over HTTP/1.1 or HTTP/2: its phases and their deadlines, the upload of its body, and its end.
  */
 import type { Readable } from "node:stream";
-import type { Clock } from "../base/clock.ts";
-import type { DeadlineTimer, HasDeadline } from "../base/deadline_timer.ts";
+import type { Clock, DeadlineTimer, HasDeadline } from "../base/clock.ts";
 import { Fault, type ErrorCode } from "../base/errors.ts";
 import { pump, type Sink } from "../http/body.ts";
 import type { Exchange } from "../http/exchange.ts";

@@ -35,6 +35,10 @@ describe("reading", () => {
     });
   });
 
+  it("finds names that begin with each character that a name may have", () => {
+    for (const first of "!#$%&'*+-.^_`|~09azAZ") expect(headerValue([`${first}a`, "1"], `${first.toLowerCase()}a`), first).toBe("1");
+  });
+
   it("never reads a value as a name", () => {
     expect(headerValue(["x", "host", "y", "z"], "host")).toBeUndefined();
     expect(withoutHeader(["x", "host", "host", "x"], "host")).toEqual(["x", "host"]);

@@ -3,7 +3,7 @@ import net, { type AddressInfo } from "node:net";
 import { getDefaultHighWaterMark, PassThrough, type Readable } from "node:stream";
 import { expect, it, onTestFinished } from "vitest";
 import { WriteBatch } from "../../lib/base/write_batch.ts";
-import { DeadlineTimer } from "../../lib/base/deadline_timer.ts";
+import { DeadlineTimer } from "../../lib/base/clock.ts";
 import { problem, type Reply } from "../../lib/http/reply.ts";
 import { createWireHttp1 } from "../../lib/server/http1_wire.ts";
 import type { Limits } from "../../lib/server/limits.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { isHost, readFraming, type Framing } from "../../lib/server/framing.ts";
-import { HOSTS } from "./framing.cases.ts";
+import { isDropped, isHost, readFraming, type Framing } from "../../lib/server/framing.ts";
+import { CERTIFICATE_NAMES, HOSTS } from "./framing.cases.ts";
 
 /** The framing of a request with `Host: h` and these header lines. */
 function framing(lines: readonly string[], { method = "GET", version = "1.1", host = true } = {}): Framing {
@@ -106,4 +106,8 @@ it("refuses CONNECT", () => {
 
 it.each(HOSTS)("says whether %j may stand in Host: %j", (host, fits) => {
   expect(isHost(host)).toBe(fits);
+});
+
+it.each(CERTIFICATE_NAMES)("drops %s as a forged header about the client's certificate, also where underscores are allowed: %j", (name, poses) => {
+  expect(isDropped(name, "allow")).toBe(poses);
 });

@@ -2,7 +2,7 @@ import http2, { type ServerHttp2Stream } from "node:http2";
 import type { AddressInfo } from "node:net";
 import { PassThrough, Readable } from "node:stream";
 import { expect, it, onTestFinished } from "vitest";
-import { DeadlineTimer } from "../../lib/base/deadline_timer.ts";
+import { DeadlineTimer } from "../../lib/base/clock.ts";
 import { resetStream } from "../../lib/http/h2_streams.ts";
 import type { Reply } from "../../lib/http/reply.ts";
 import { receiveStream } from "../../lib/server/h2_receive.ts";

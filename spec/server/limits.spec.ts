@@ -1,6 +1,6 @@
 import net, { type AddressInfo, type Socket } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { createConnectionLimit, createUploads, guard, type Limits, type Rules, type Upload } from "../../lib/server/limits.ts";
+import { ConnectionLimit, guard, Uploads, type Limits, type Rules, type Upload } from "../../lib/server/limits.ts";
 import { manualClock } from "../support/clock.ts";
 import { defaultLimits } from "../support/limits.ts";
 import { eventually } from "../support/raw_client.ts";
@@ -25,7 +25,7 @@ function door(limits: Partial<Limits>, isTrusted: Rules["isTrusted"] = () => fal
   const warnings: string[] = [];
   const log = { debug() {}, info() {}, error() {}, warn: (message: string) => void warnings.push(message) };
   const clock = manualClock();
-  const made = createConnectionLimit(() => rules, log, clock);
+  const made = new ConnectionLimit(() => rules, log, clock);
   const come = (from: string | undefined) => {
     const socket = new FakeSocket(from);
     return { socket, taken: made.admit(socket) };
@@ -144,7 +144,7 @@ describe("uploads", () => {
 
   it("at the least rate go on, slower ones are given up after ten seconds", () => {
     const clock = manualClock();
-    const uploads = createUploads(clock);
+    const uploads = new Uploads(clock);
     const [fast, slow] = [upload(), upload()];
     uploads.watch(fast, 100);
     uploads.watch(slow, 100);
@@ -166,7 +166,7 @@ describe("uploads", () => {
   ])("are measured on average, and may be ahead by a minute: after %d bytes in one second they may stall for %d", (bytes, seconds) => {
     const clock = manualClock();
     const early = upload();
-    createUploads(clock).watch(early, 100);
+    new Uploads(clock).watch(early, 100);
     pass(clock, 1, early, bytes);
     pass(clock, seconds - 1, early, 0);
     expect(early.slow).toBe(false);
@@ -177,7 +177,7 @@ describe("uploads", () => {
   it("are not charged for the time in which nobody reads them", () => {
     const clock = manualClock();
     const held = upload();
-    createUploads(clock).watch(held, 100);
+    new Uploads(clock).watch(held, 100);
     held.waiting = false;
     pass(clock, 3_600, held, 0);
     held.waiting = true;
@@ -189,7 +189,7 @@ describe("uploads", () => {
 
   it("share one timer, which runs only while there are uploads", () => {
     const clock = manualClock();
-    const uploads = createUploads(clock);
+    const uploads = new Uploads(clock);
     expect(clock.pending).toBe(0);
     const ends = [upload(), upload(), upload()].map((each) => uploads.watch(each, 1));
     expect(clock.pending).toBe(1);

@@ -1,9 +1,9 @@
 import { PassThrough } from "node:stream";
 import { expect, it } from "vitest";
-import { createRequestQueue } from "../../lib/server/node_request_queue.ts";
+import { RequestQueue } from "../../lib/server/node_request_queue.ts";
 
 function line() {
-  const turns = createRequestQueue();
+  const turns = new RequestQueue();
   const socket = new PassThrough();
   const begun: number[] = [];
   const take = (n: number) => turns.take(socket, () => void begun.push(n));

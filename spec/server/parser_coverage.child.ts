@@ -1,11 +1,11 @@
 /** Runs the tables of cases in a process of its own, whose coverage is recorded: see `parser_coverage.spec.ts`. */
-import { isHost } from "../../lib/server/framing.ts";
-import { lastChunk } from "../../lib/server/reply_text.ts";
+import { isDropped, isHost, readFraming, withoutDropped } from "../../lib/server/framing.ts";
+import { lastChunk } from "../../lib/server/client_reply.ts";
 import { BODY_CASES, readBody } from "../http/body_reader.cases.ts";
 import { defaultLimits } from "../support/limits.ts";
 import { readPieces } from "../support/request_reading.ts";
-import { HOSTS } from "./framing.cases.ts";
-import { REPLY_CASES, textOf, TRAILER_CASES } from "./reply_text.cases.ts";
+import { CERTIFICATE_NAMES, HOSTS } from "./framing.cases.ts";
+import { REPLY_CASES, textOf, TRAILER_CASES } from "./client_reply.cases.ts";
 import { CASES } from "./request_parser.cases.ts";
 
 const singly = (bytes: Buffer) => Array.from(bytes, (byte) => Buffer.of(byte));
@@ -27,3 +27,6 @@ for (const each of REPLY_CASES) {
 }
 for (const [, trailers] of TRAILER_CASES) lastChunk(trailers);
 for (const [host] of HOSTS) isHost(host);
+for (const [name] of CERTIFICATE_NAMES) for (const underscores of ["drop", "allow"] as const) withoutDropped(["A", "b", name, "c"], underscores);
+for (const name of ["X_Request_Id", "T_E", "X_A"]) isDropped(name, "allow");
+readFraming("GET", ["Date", "", "User-Agent", "", "Proxy", ""], "2.0");

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { lastChunk } from "../../lib/server/reply_text.ts";
-import { REPLY_CASES, textOf, TRAILER_CASES } from "./reply_text.cases.ts";
+import { lastChunk } from "../../lib/server/client_reply.ts";
+import { REPLY_CASES, textOf, TRAILER_CASES } from "./client_reply.cases.ts";
 
 describe("the head of a reply", () => {
   it.each(REPLY_CASES.filter(({ lines }) => lines !== null))("$title", (each) => {

@@ -1,6 +1,6 @@
 /** Replies, and the text that a client gets of each head. */
 import type { HeaderList } from "../../lib/http/headers.ts";
-import { replyText, type BodyFraming } from "../../lib/server/reply_text.ts";
+import { replyText, type BodyFraming } from "../../lib/server/client_reply.ts";
 
 export interface ReplyCase {
   readonly title: string;
@@ -15,7 +15,7 @@ export interface ReplyCase {
 }
 
 export function textOf({ status = 200, reason, headers = [], requestId = "id", framing }: ReplyCase): string {
-  return replyText({ status, headers, ...(reason === undefined ? {} : { reason }) }, { requestId, framing, connection: "Connection: close\r\n", date: "Date: today\r\n" });
+  return replyText({ status, headers, ...(reason === undefined ? {} : { reason }) }, requestId, framing, "Connection: close\r\n", "Date: today\r\n");
 }
 
 const OK = "HTTP/1.1 200 OK";

@@ -1,6 +1,6 @@
 import { PassThrough } from "node:stream";
 import { expect, it } from "vitest";
-import { head, refuseBare } from "../../lib/server/socket_reply.ts";
+import { head, refuseBare } from "../../lib/server/http1.ts";
 import { manualClock } from "../support/clock.ts";
 
 it("writes a head as its first line and header lines, byte for byte", () => {
