@@ -59,49 +59,53 @@ function hostOf(authority: string): string {
   return authority.slice(0, end).toLowerCase();
 }
 
-/** The patterns of one host: those without placeholders by their whole paths, the others in a tree with a level for each segment. */
+/** The patterns of one host. */
 export class PatternTree<R> {
-  readonly #literal = new Map<string, R[]>();
-  readonly #root: Node<R> = newNode();
+  /** By the literals before the first placeholder: "/a/b" for /a/b/{x}/c, the whole of a pattern without placeholders. */
+  readonly #heads = new Map<string, Node<R>>();
+  /** True at the numbers of segments that heads have. */
+  readonly #lengths: boolean[] = [];
 
   /** The list of routes that share a pattern, whatever its placeholders are called; empty at first, for the caller to fill. */
   routesAt(segments: readonly Segment[]): R[] {
-    if (segments.every(({ kind }) => kind === "literal")) {
-      const path = segments.map((segment) => "/" + (segment as { text: string }).text).join("");
-      let routes = this.#literal.get(path);
-      if (routes === undefined) this.#literal.set(path, (routes = []));
-      return routes;
-    }
-    let node = this.#root;
-    for (const segment of segments) {
+    let head = "";
+    let length = 0;
+    for (let first = segments[0]; first?.kind === "literal"; first = segments[++length]) head += "/" + first.text;
+    while (this.#lengths.length <= length) this.#lengths.push(false);
+    this.#lengths[length] = true;
+    let node = childOf(this.#heads, head);
+    for (let i = length; i < segments.length; i++) {
+      const segment = segments[i]!;
       if (segment.kind === "rest") return (node.rest ??= []);
-      if (segment.kind === "one") node = node.one ??= newNode();
-      else {
-        node.literals ??= new Map<string, Node<R>>();
-        let child = node.literals.get(segment.text);
-        if (child === undefined) node.literals.set(segment.text, (child = newNode()));
-        node = child;
-      }
+      node = segment.kind === "one" ? (node.one ??= newNode()) : childOf((node.literals ??= new Map<string, Node<R>>()), segment.text);
     }
     return (node.ends ??= []);
   }
 
   /** The routes of the most specific pattern that matches; `path` as `comparable` gives it, a "/" at its end is ignored. */
   find(path: string): readonly R[] | null {
-    const end = endOf(path);
-    return this.#literal.get(end === path.length ? path : path.slice(0, end)) ?? walk(this.#root, path, 0, end, null);
+    return this.#search(path, 0, endOf(path), 0, null);
   }
 
   /** The same for all patterns that match, the most specific one first. */
   findAll(path: string): readonly (readonly R[])[] {
-    const end = endOf(path);
-    const literal = this.#literal.get(path.slice(0, end));
-    const all: R[][] = literal === undefined ? [] : [literal];
-    walk(this.#root, path, 0, end, all);
+    const all: R[][] = [];
+    this.#search(path, 0, endOf(path), 0, all);
     return all;
+  }
+
+  /** Tries the longest head first. `at` is the index of the "/" behind the first `length` segments, or the end. */
+  #search(path: string, at: number, end: number, length: number, all: R[][] | null): R[] | null {
+    if (at < end && length + 1 < this.#lengths.length) {
+      const routes = this.#search(path, nextSlash(path, at, end), end, length + 1, all);
+      if (routes !== null) return routes;
+    }
+    const node = this.#lengths[length] === true ? this.#heads.get(path.slice(0, at)) : undefined;
+    return node === undefined ? null : walk(node, path, at, end, all);
   }
 }
 
+/** What may follow a head or a placeholder. */
 interface Node<R> {
   literals: Map<string, Node<R>> | null;
   one: Node<R> | null;
@@ -114,25 +118,35 @@ function newNode<R>(): Node<R> {
   return { literals: null, one: null, rest: null, ends: null };
 }
 
+function childOf<R>(children: Map<string, Node<R>>, text: string): Node<R> {
+  let child = children.get(text);
+  if (child === undefined) children.set(text, (child = newNode()));
+  return child;
+}
+
 /**
  * `at` is the index of the "/" before the next segment, or the end. With `all`, the search notes what it finds and goes on. It visits every
  * node at most once.
  */
 function walk<R>(node: Node<R>, path: string, at: number, end: number, all: R[][] | null): R[] | null {
   if (at === end) return found(node.ends, all);
-  const slash = path.indexOf("/", at + 1);
-  const next = slash < 0 ? end : slash;
+  const next = nextSlash(path, at, end);
   const literal = node.literals?.get(path.slice(at + 1, next));
   if (literal !== undefined) {
     const routes = walk(literal, path, next, end, all);
     if (routes !== null) return routes;
   }
   if (node.one !== null) {
-    // /a/b/z fails under /a/b, try /a/{x}/z
+    // /a/{x}/b/z fails under /a/{x}/b, try /a/{x}/{y}/z
     const routes = walk(node.one, path, next, end, all);
     if (routes !== null) return routes;
   }
   return found(node.rest, all);
+}
+
+function nextSlash(path: string, at: number, end: number): number {
+  const slash = path.indexOf("/", at + 1);
+  return slash < 0 ? end : slash;
 }
 
 function found<R>(routes: R[] | null, all: R[][] | null): R[] | null {
