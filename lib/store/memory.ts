@@ -26,12 +26,12 @@ export function memoryCounters(clock: Clock, secret: Secret = [randomInt(2 ** 32
     /** How much is remembered now. */
     get size(): { readonly limiters: number; readonly callers: number } {
       let callers = 0;
-      for (const { size } of all.values()) callers += size;
+      for (const { table } of all.values()) callers += table.size;
       return { limiters: all.size, callers };
     },
     /** The callers of each limiter, by its key, and how many decisions were made for callers without a slot of their own. */
     *tables() {
-      for (const [key, { size, shared }] of all) yield [key, { callers: size, shared }] as const;
+      for (const [key, { table, shared }] of all) yield [key, { callers: table.size, shared }] as const;
     },
   };
 }
@@ -62,14 +62,14 @@ export class MemoryLimiter implements Limiter {
     const callers = this.#callers;
     callers.forget(now, this.#plan.longestMs);
     // An unknown caller is judged by the overflow, and gets a slot, or shares the overflow, only if that admits the request.
-    let slot = callers.find(name);
+    let slot = callers.table.find(name);
     const hasRoom = this.#look(slot, now);
     if (this.#decision.admitted) {
-      if (slot === OVERFLOW && (callers.size < this.#maxCallers || this.#evict(now))) slot = callers.add();
+      if (slot === OVERFLOW && (callers.table.size < this.#maxCallers || this.#evict(now))) slot = callers.add();
       else if (!hasRoom) callers.widen(slot);
       // The slot's block is the one that was opened last, whatever happened above.
       this.#record(now);
-      callers.touch(slot);
+      if (slot !== OVERFLOW) callers.table.touch(slot);
     }
     if (slot === OVERFLOW) callers.shared++;
     return this.#decision;
@@ -180,35 +180,27 @@ class Callers {
   pool!: BlockPool;
   page!: Float64Array;
   at = 0;
-  readonly #table: CallerTable;
+  /** Slots by name; 0, where a caller has none, is the overflow. */
+  readonly table: CallerTable;
   /** By slot: where its block is. A pool's plan is that of its blocks' windows: an older one until the caller is next seen. */
   readonly #pools: BlockPool[] = [];
   #dice: number;
 
   constructor(windows: readonly Window[], secret: Secret) {
     this.plan = new Plan(windows);
-    this.#table = new CallerTable(secret);
+    this.table = new CallerTable(secret);
     this.#dice = secret[0];
     this.#write(OVERFLOW, this.plan, -Infinity, windows.map(() => NOTHING));
-  }
-
-  get size(): number {
-    return this.#table.size;
   }
 
   use(windows: readonly Window[]): void {
     if (!this.plan.has(windows)) this.plan = new Plan(windows);
   }
 
-  /** The slot of a caller, or the overflow. */
-  find(name: string): number {
-    return this.#table.find(name);
-  }
-
   /** The slot of any caller. There is one. */
   any(): number {
     this.#dice = (Math.imul(this.#dice, 1_664_525) + 1_013_904_223) | 0;
-    return 1 + Math.floor(((this.#dice >>> 0) / 2 ** 32) * this.size);
+    return 1 + Math.floor(((this.#dice >>> 0) / 2 ** 32) * this.table.size);
   }
 
   /** A slot for the caller who was just looked for and not found. Its block is opened. */
@@ -216,18 +208,13 @@ class Callers {
     const { plan } = this.#pools[OVERFLOW]!;
     const histories = this.#histories(OVERFLOW);
     const last = this.#last(OVERFLOW);
-    const slot = this.#table.add();
+    const slot = this.table.add();
     this.#write(slot, plan, last, histories);
     return slot;
   }
 
-  /** The caller was just admitted. */
-  touch(slot: number): void {
-    if (slot !== OVERFLOW) this.#table.touch(slot);
-  }
-
   open(slot: number): void {
-    const block = this.#table.block(slot);
+    const block = this.table.block(slot);
     this.pool = this.#pools[slot]!;
     this.page = this.pool.page(block);
     this.at = this.pool.start(block);
@@ -257,7 +244,7 @@ class Callers {
   /** Forgets a few callers whose windows have run out: two, so that a decision, which adds at most one, always gains ground. */
   forget(now: number, longestMs: number): void {
     for (let i = 0; i < 2; i++) {
-      const { oldest } = this.#table;
+      const { oldest } = this.table;
       if (oldest === 0 || now - this.#last(oldest) < longestMs) return;
       this.#drop(oldest);
     }
@@ -275,12 +262,12 @@ class Callers {
 
   /** Whether nobody's windows hold anything any more. */
   hasRunOut(now: number): boolean {
-    return [this.#table.newest, OVERFLOW].every((slot) => now - this.#last(slot) >= this.#pools[slot]!.plan.longestMs);
+    return [this.table.newest, OVERFLOW].every((slot) => now - this.#last(slot) >= this.#pools[slot]!.plan.longestMs);
   }
 
   #drop(slot: number): void {
     this.#free(slot);
-    const moved = this.#table.remove(slot);
+    const moved = this.table.remove(slot);
     const pool = this.#pools.pop()!;
     if (moved === slot) return;
     this.#pools[slot] = pool;
@@ -289,8 +276,8 @@ class Callers {
   }
 
   #free(slot: number): void {
-    const block = this.#table.block(slot);
-    this.#table.setBlock(this.#pools[slot]!.give(block), block);
+    const block = this.table.block(slot);
+    this.table.setBlock(this.#pools[slot]!.give(block), block);
   }
 
   #last(slot: number): number {
@@ -314,7 +301,7 @@ class Callers {
     if (this.#pools[slot] !== pool) {
       if (this.#pools[slot] !== undefined) this.#free(slot);
       this.#pools[slot] = pool;
-      this.#table.setBlock(slot, pool.take());
+      this.table.setBlock(slot, pool.take());
     }
     this.open(slot);
     const { page, at } = this;

@@ -421,7 +421,7 @@ describe("a collector", () => {
 
   it("with an invalid URL is refused when the gateway is created", () => {
     const config = oneService(1);
-    expect(() => createGateway({ config, tracing: { url: "collector:4318" } })).toThrow("tracing.url is no http:// or https:// URL");
+    expect(() => createGateway({ config, tracing: { url: "collector:4318" } })).toThrow("tracing.url: expected an http:// or https:// URL");
     expect(() => createGateway({ config, tracing: { url: "http://h/", ratio: 2 } })).toThrow("tracing.ratio");
   });
 });
