@@ -27,8 +27,8 @@ import { explain, type Explanation, type Question } from "./explain.ts";
 import { collected, injected, type InjectRequest, type InjectResponse } from "./inject.ts";
 import { families } from "./metrics.ts";
 import { httpsFacts, statsOf, statusOf, type HttpsFacts, type ReportSource } from "./reports.ts";
-import { Requests } from "./requests.ts";
 import { Runtime } from "./runtime.ts";
+import { Requests } from "./serve.ts";
 import type { Snapshot } from "./snapshot.ts";
 import type { GatewayStatus, Reloaded, ReloadCause, State } from "./status.ts";
 
@@ -83,6 +83,7 @@ export class Gateway {
   readonly #listener: Listener;
   readonly #reported: ReportSource;
   #state: State = "serving";
+  #isActive = false;
   #hasPlain = false;
   #https: HttpsFacts | null = null;
   #closing: Promise<"drained" | "cut"> | null = null;
@@ -139,7 +140,7 @@ export class Gateway {
       h2c: () => configuration.snapshot.global.h2c,
       certificates: () => configuration.snapshot.certificates,
       serve: (inbound) => {
-        this.#activate();
+        if (!this.#isActive) this.#activate();
         return this.#requests.serve(inbound, configuration.snapshot);
       },
       ended: (inbound) => this.#requests.ended(inbound),
@@ -240,7 +241,7 @@ export class Gateway {
     } catch (error) {
       throw this.#configuration.accessLogError(error);
     }
-    this.#activate();
+    if (!this.#isActive) this.#activate();
     if (tls !== undefined && !this.#hasPlain) throw new Error("a plain listener has to be there before an HTTPS one");
     const address = await (tls === undefined ? this.#listener.listenPlain(host, port) : this.#listener.listenSecure(host, port, tls));
     // Closed during the look-up of the host: the new socket must not outlive the gateway. A drain under way ends it itself.
@@ -295,7 +296,7 @@ export class Gateway {
   /** Sends one request through the gateway without a socket. Rejects when the reply breaks off. */
   async inject(request: InjectRequest): Promise<InjectResponse> {
     const inbound = injected(request, this.#configuration.receiving);
-    this.#activate();
+    if (!this.#isActive) this.#activate();
     try {
       return await collected(inbound, await this.#requests.serve(inbound, this.#configuration.snapshot));
     } catch (error) {
@@ -360,9 +361,9 @@ export class Gateway {
   /** Starts probes, look-ups and logs with the first request or listener: a configuration that is only checked starts nothing. */
   #activate(): void {
     if (this.#isClosed()) return;
+    this.#isActive = true;
     this.#runtime.activate();
     this.#stats.start();
-    if (this.#accessLog.isStarted) return;
     try {
       this.#accessLog.start();
     } catch (error) {

@@ -3,9 +3,8 @@
  */
 import { version } from "../base/version.ts";
 import type { Family, Histogram, Labels } from "../observe/exposition.ts";
-import { pluginLabels, type Metrics, type RouteMeter } from "../observe/metrics.ts";
+import { pluginLabels, type Metrics, type Recent, type RouteMeter } from "../observe/metrics.ts";
 import { gauge } from "../observe/process.ts";
-import type { Recent } from "../observe/recent.ts";
 import type { BreakerState } from "../upstream/breaker.ts";
 import type { UpstreamSet } from "../upstream/upstream_set.ts";
 import type { ReportSource } from "./reports.ts";
@@ -91,7 +90,10 @@ function* triesOf({ services }: Metrics): Samples<{ readonly recent: Recent }> {
 
 /** Most routes of a large configuration have no requests, and a histogram is long. */
 function* timed(all: Samples<{ readonly recent: Recent }>): Samples<Histogram> {
-  for (const [labels, { recent: { counts, sumMs } }] of all) if (counts !== null) yield [labels, { counts, sumMs }];
+  for (const [labels, { recent }] of all) {
+    const { counts, sumMs } = recent;
+    if (counts !== null) yield [labels, { counts, sumMs }];
+  }
 }
 
 function* aboveZero<T>(all: Samples<T>, read: (meter: T) => number): Samples<number> {

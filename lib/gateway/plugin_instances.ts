@@ -7,7 +7,6 @@ import type { Log } from "../base/log.ts";
 import type { PluginInstance } from "../config/model.ts";
 import type { Handler } from "../http/handler.ts";
 import type { Metrics, MetricsPlan } from "../observe/metrics.ts";
-import { endPluginTime, metered } from "../observe/plugin_meter.ts";
 import type { Tracer } from "../observe/trace.ts";
 import { composeChain, type Link, type OnFault } from "../plugins/chain.ts";
 import { runningOrder, type AnyPlugin, type Scope, type Tools } from "../plugins/plugin.ts";
@@ -79,10 +78,10 @@ function createLink({ name, id, config }: PluginInstance, nth: number, place: Pl
   const { clock, verdicts } = runtime;
   const middleware = kind.create(config, { clock, log: context.log, counters, gatewayName: context.gatewayName, scope, keep, verdicts });
   if (typeof middleware !== "function") throw new TypeError('"create" gave no function');
-  const link = { name, scope, middleware, kind, identity: kind.guards === true ? identityOf(key, config) : "" };
   const meter = metrics.planPlugin({ ...scope, name, id: id ?? String(nth + 1) }, context.plan);
   context.instances.add(key);
-  return { ...link, middleware: metered(meter, tracer === null ? middleware : tracer.spanned(link, middleware), clock) };
+  const identity = kind.guards === true ? identityOf(key, config) : "";
+  return { name, scope, middleware: tracer === null ? middleware : tracer.spanned({ name, scope }, middleware), meter, kind, identity };
 }
 
 /** A configuration that JSON cannot express gets a new identity at each reload, so that no stored reply is used under it. */
@@ -108,7 +107,7 @@ export function chain(written: readonly PluginLink[], innermost: Handler, servic
   const stores = links.some(({ kind }) => kind.stores);
   try {
     return {
-      handler: composeChain(links, links.length === 0 ? innermost : endPluginTime(innermost, runtime.clock), onFault),
+      handler: composeChain(links, innermost, runtime.clock, onFault),
       audience: stores ? hash("sha256", JSON.stringify([service, route, guards]), "base64url") : "",
       takesPreflights: links.some(({ kind }) => kind.takes === "preflights"),
     };

@@ -11,7 +11,7 @@ import type { Listener } from "../server/listener.ts";
 import type { TlsFiles } from "../server/tls.ts";
 import type { Configuration } from "./configuration.ts";
 import type { DisplayedConfig } from "./displayed_config.ts";
-import type { Requests } from "./requests.ts";
+import type { Requests } from "./serve.ts";
 import type { Runtime } from "./runtime.ts";
 import type { GatewayStatus, ShownCertificate, State } from "./status.ts";
 import { warningsOf } from "./warnings.ts";

@@ -124,7 +124,6 @@ export class Runtime {
 
   /** From now on names are resolved and upstreams probed: a configuration that is only checked causes no traffic. */
   activate(): void {
-    if (this.#isActive) return;
     this.#isActive = true;
     if (this.#inUse !== null) this.#startChecks(this.#inUse);
   }

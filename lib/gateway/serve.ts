@@ -1,6 +1,6 @@
 /**
- * The data path, top to bottom: a received request is read, matched, and sent through its route's plugins to an upstream, which returns a
- * Reply. Before it come `server/` (sockets) and `requests.ts` (limits, logs); after it, `server/` sends the Reply.
+ * The data path, top to bottom: a received request is admitted and logged (`Requests`), then read, matched, and sent through its route's
+ * plugins to an upstream, which returns a Reply (`serve`). `server/` has the sockets before and after it.
  */
 import type { Clock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
@@ -8,7 +8,11 @@ import type { Log } from "../base/log.ts";
 import { Exchange, type Call } from "../http/exchange.ts";
 import { headerValue } from "../http/headers.ts";
 import { faultReply, problem, type Reply } from "../http/reply.ts";
-import type { Link } from "../plugins/chain.ts";
+import type { AccessLog } from "../observe/access_log.ts";
+import type { Metrics } from "../observe/metrics.ts";
+import { withServerTiming } from "../observe/server_timing.ts";
+import type { Tracer } from "../observe/trace.ts";
+import { stopPluginTime, type Link } from "../plugins/chain.ts";
 import { readTarget } from "../route/path.ts";
 import type { Found } from "../route/table.ts";
 import { isHost } from "../server/framing.ts";
@@ -18,6 +22,79 @@ import type { RouteTarget, Snapshot } from "./snapshot.ts";
 export interface ServeTools {
   readonly clock: Clock;
   readonly log: Log;
+}
+
+interface RequestsTools extends ServeTools {
+  readonly accessLog: AccessLog;
+  readonly metrics: Metrics;
+  /** Null: requests are not traced. */
+  readonly tracer: Tracer | null;
+}
+
+/** The requests that a gateway is answering: admits, counts, logs and traces them. */
+export class Requests {
+  readonly #tools: RequestsTools;
+  #inFlight = 0;
+  /** Requests that are refused because there are too many: they do not count, however slowly their clients read. */
+  readonly #shed = new Set<Inbound>();
+  #noneInFlight: (() => void) | null = null;
+  #isClosed = false;
+
+  constructor(tools: RequestsTools) {
+    this.#tools = tools;
+  }
+
+  /** Requests that are being answered, and open WebSockets. */
+  get inFlight(): number {
+    return this.#inFlight;
+  }
+
+  /** Answers a request. `ended` must be called when its reply is out. */
+  serve(inbound: Inbound, snapshot: Snapshot): Reply | Promise<Reply> {
+    const { clock, accessLog, tracer } = this.#tools;
+    const { maxRequestsInFlight: most } = snapshot.global.limits;
+    this.#inFlight++;
+    accessLog.begin(inbound);
+    tracer?.begin(inbound);
+    let reply: Reply | Promise<Reply>;
+    if (this.#isClosed) reply = problem(inbound.call, "overloaded", { detail: "The gateway has been shut down." });
+    else if (most > 0 && this.#inFlight - this.#shed.size > most) reply = this.#refuse(inbound);
+    else reply = serve(inbound, snapshot, this.#tools);
+    if (!snapshot.global.serverTiming) return reply;
+    const timed = (given: Reply) => withServerTiming(given, inbound.call, clock.now());
+    return reply instanceof Promise ? reply.then(timed) : timed(reply);
+  }
+
+  #refuse(inbound: Inbound): Reply {
+    this.#shed.add(inbound);
+    return problem(inbound.call, "overloaded", { detail: "Too many requests are under way. Try again shortly.", headers: ["Retry-After", "1"] });
+  }
+
+  /** The reply of a request is out, or its client has disconnected. */
+  ended(inbound: Inbound): void {
+    const { clock, accessLog, metrics, tracer } = this.#tools;
+    const { call, method } = inbound;
+    const now = clock.now();
+    stopPluginTime(call.notes, call.notes.answeredAt ?? now);
+    (call.notes.meter ?? metrics.unrouted).ended(method, call.notes, now - call.startedAt);
+    accessLog.write(inbound, now);
+    tracer?.end(call.notes);
+    if (this.#shed.size > 0) this.#shed.delete(inbound);
+    if (--this.#inFlight === 0) this.#noneInFlight?.();
+  }
+
+  /** Resolves when no request is being answered. */
+  untilNone(): Promise<void> {
+    if (this.#inFlight === 0) return Promise.resolve();
+    return new Promise((resolve) => {
+      this.#noneInFlight = resolve;
+    });
+  }
+
+  /** From now on every request is refused. */
+  close(): void {
+    this.#isClosed = true;
+  }
 }
 
 /** Never throws, and its promise never rejects: any fault becomes a 500 that says nothing about its cause. */

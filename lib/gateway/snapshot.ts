@@ -70,12 +70,11 @@ function compileInto(inUse: InUse, { config: { global, services }, ...loaded }: 
   const context: PluginContext = { ...tools, gatewayName: global.name, kinds: loaded.kinds, inUse, plan, instances };
   const globals = createLinks(global.plugins, { level: "global", service: null, route: null }, context);
   const entries = services.flatMap((service) => compileService(service, globals, context));
-  const trusted = cidrSet(global.trustedProxies);
   return Object.freeze({
     ...loaded,
     global,
     table: compileTable(entries),
-    isTrusted: global.trustedProxies.length === 0 ? () => false : (address: string) => trusted.has(address),
+    isTrusted: cidrSet(global.trustedProxies).has,
     certificates: hostCertificates(global.certificates, log, runtime.clock),
     shownCertificates: global.certificates.map(({ hosts, cert }, i) => {
       return { where: `global.certificates[${i}]`, path: cert.path, hosts, ...factsOf(cert.content) };

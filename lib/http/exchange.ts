@@ -110,8 +110,9 @@ export interface Meter {
   ended(method: string, notes: Notes, ms: number): void;
 }
 
-/** Adds up the time that a plugin instance takes. */
+/** Adds up the requests and the time of a plugin instance. */
 export interface PluginTime {
+  requests: number;
   /** In milliseconds. */
   ms: number;
 }

@@ -26,18 +26,18 @@ export function jsonLines(): LineFormat {
     const agent = headerValue(headers, "user-agent");
     const traceId = notes.span === null ? traceIdOf(headers) : notes.span.traceId;
     const path = plainPath(target) ?? escaped(redactedPath(pathOf(target)));
-    // Sums of strings, numbers made strings first: a template, which looks at each part once more, is slower.
+    // Sums of strings, numbers made strings first: a template, which looks at each part once more, is slower. Ids and versions need no escapes.
     return (
       '{"time":"' + secondOf(wall) + String(Math.floor(wall) % 1000).padStart(3, "0") +
-      'Z","request_id":' + quoted(call.id) +
-      ',"trace_id":' + quoted(traceId) +
+      'Z","request_id":"' + call.id +
+      '","trace_id":' + (traceId === null ? "null" : '"' + traceId + '"') +
       ',"client_ip":' + quoted(arrival.clientAddress) +
       ',"method":' + quoted(method) +
       ',"scheme":"' + scheme +
       '","host":' + host(arrival) +
       ',"path":"' + path +
       '","protocol":"HTTP/' + httpVersion +
-      '","tls":' + quoted(call.tlsVersion) +
+      (call.tlsVersion === null ? '","tls":null' : '","tls":"' + call.tlsVersion + '"') +
       ',"status":' + String(notes.status) +
       ',"code":' + quoted(notes.code ?? (call.aborted ? "client_closed" : null)) +
       ',"bytes_received":' + String(notes.received) +
@@ -128,7 +128,7 @@ const HOST = /^[\w.~!$&'()*+,;=:[\]-]{1,260}$/;
 /** As JSON. */
 export function quoted(text: string | null): string {
   if (text === null) return "null";
-  return isPlain(text) ? `"${text}"` : jsonText(text);
+  return isPlain(text) ? '"' + text + '"' : jsonText(text);
 }
 
 /** As `quoted`, without the quotes. */

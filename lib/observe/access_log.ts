@@ -60,10 +60,6 @@ export class AccessLog {
     this.#settings = settings;
   }
 
-  get isStarted(): boolean {
-    return this.#isStarted;
-  }
-
   /** Opens the file, if one is set and not open. Throws the system's error when it cannot be opened. */
   start(): void {
     this.#isStarted = true;

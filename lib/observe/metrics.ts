@@ -1,11 +1,9 @@
 /**
- * Counts and times requests and tries under the names of the configuration: a few additions per request, without an allocation once its
- * kind of request has been seen.
+ * Counts and times requests and tries under the names of the configuration, of the last minute and since the start: a few additions per
+ * request, without an allocation once its kind of request has been seen.
  */
 import { ERRORS, type ErrorCode } from "../base/errors.ts";
-import type { CacheResult, Meter, Notes } from "../http/exchange.ts";
-import { PluginMeter } from "./plugin_meter.ts";
-import { Recent, type StepCounter } from "./recent.ts";
+import type { CacheResult, Meter, Notes, PluginTime } from "../http/exchange.ts";
 
 /** Other methods are counted together: clients can invent them. */
 export const METHODS: readonly string[] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"];
@@ -30,7 +28,7 @@ export class RouteMeter implements Meter {
   cached: Map<CacheResult, number> | null = null;
   /** Requests refused by plugins, by error code. */
   refusals: Map<string, number> | null = null;
-  #requests: Map<number, number> | null = null;
+  #requests: Map<number, { requests: number }> | null = null;
   readonly #total: Recent;
 
   /** `total` counts the requests of all routes. */
@@ -54,16 +52,19 @@ export class RouteMeter implements Meter {
     this.#total.count(isError, isLimited, timed);
     const known = METHOD_INDEX.get(method) ?? METHODS.length;
     const bounded = status === null ? 0 : status > HIGHEST_STATUS ? HIGHEST_STATUS + 1 : status;
-    increment((this.#requests ??= new Map<number, number>()), known * SPAN + bounded);
+    const key = known * SPAN + bounded;
+    const counted = this.#requests?.get(key);
+    if (counted !== undefined) counted.requests++;
+    else (this.#requests ??= new Map<number, { requests: number }>()).set(key, { requests: 1 });
     if (code !== null) this.#failed(code, notes);
   }
 
   /** Counts by method and status. */
   *requests(): Iterable<readonly [method: string, code: string, count: number]> {
-    for (const [key, count] of this.#requests ?? []) {
+    for (const [key, { requests }] of this.#requests ?? []) {
       const status = key % SPAN;
       const code = status === 0 ? "none" : status > HIGHEST_STATUS ? "other" : String(status);
-      yield [METHODS[Math.floor(key / SPAN)] ?? "other", code, count];
+      yield [METHODS[Math.floor(key / SPAN)] ?? "other", code, requests];
     }
   }
 
@@ -97,7 +98,7 @@ export class ServiceMeter {
 export interface MetricsPlan {
   readonly services: Map<string, ServicePlan>;
   /** Keyed by their labels as JSON. */
-  readonly plugins: Map<string, PluginMeter>;
+  readonly plugins: Map<string, PluginTime>;
 }
 
 interface PluginPlace {
@@ -139,14 +140,14 @@ export class Metrics {
     return this.#services;
   }
 
-  *plugins(): Iterable<readonly [labels: readonly string[], meter: PluginMeter]> {
+  *plugins(): Iterable<readonly [labels: readonly string[], meter: PluginTime]> {
     for (const [key, meter] of this.#plugins) yield [JSON.parse(key) as readonly string[], meter];
   }
 
   /** Adds a plugin instance to the plan. Two with the same labels are counted together. */
-  planPlugin(place: PluginPlace, { plugins }: MetricsPlan): PluginMeter {
+  planPlugin(place: PluginPlace, { plugins }: MetricsPlan): PluginTime {
     const key = JSON.stringify(pluginLabels(place));
-    const meter = plugins.get(key) ?? this.#plugins.get(key) ?? new PluginMeter();
+    const meter = plugins.get(key) ?? this.#plugins.get(key) ?? { requests: 0, ms: 0 };
     plugins.set(key, meter);
     return meter;
   }
@@ -173,3 +174,180 @@ export class Metrics {
     }
   }
 }
+
+/** Steps in the window, the current one included. */
+export const WINDOW_STEPS = 12;
+
+/** Upper bounds of Prometheus' buckets in seconds; a bound is within its bucket, and longer times are in +Inf. */
+export const BUCKETS: readonly number[] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
+
+/**
+ * One histogram serves quantiles and Prometheus. The upper bits of a time's binary form choose the bucket: eight for each doubling, so that
+ * the middle of a bucket is at most 6.25 % away from any time in it. A logarithm would take five times as long. All times below 1/16 ms are
+ * in the first bucket, all above 17 min in the last. A bucket that contains a bound of Prometheus is split there (25 ms: 24–25 and 25–26),
+ * so that Prometheus' buckets are exact sums of these.
+ */
+const MANTISSA_BITS = 3;
+const BUCKETS_PER_DOUBLING = 2 ** MANTISSA_BITS;
+const SHIFT = 23 - MANTISSA_BITS;
+const FIRST_EXPONENT = -4;
+const DOUBLINGS = 24;
+const FIRST = (127 + FIRST_EXPONENT) << MANTISSA_BITS;
+const UNSPLIT = DOUBLINGS * BUCKETS_PER_DOUBLING;
+export const TIME_BUCKETS = UNSPLIT + BUCKETS.length;
+
+/** The same four bytes as a number and as its bits. */
+const float = new Float32Array(1);
+const bits = new Uint32Array(float.buffer);
+
+/** Which step is under way; shared by everything that counts. */
+export interface StepCounter {
+  current: number;
+}
+
+/** The counts of one step. */
+interface Step {
+  readonly step: number;
+  readonly requests: number;
+  readonly errors: number;
+  readonly limited: number;
+  /** Bucket and count in turn, without the empty buckets: a route's times seldom lie far apart. */
+  readonly times: readonly number[];
+}
+
+/** Counts and times of requests or tries. */
+export class Tally {
+  requests = 0;
+  errors = 0;
+  limited = 0;
+  /** A count for each of `TIME_BUCKETS`. Null while nothing was timed: most routes of a large configuration are quiet. */
+  protected times: Uint32Array | null = null;
+
+  add({ requests, errors, limited, times }: Step): void {
+    this.requests += requests;
+    this.errors += errors;
+    this.limited += limited;
+    const sums = (this.times ??= new Uint32Array(TIME_BUCKETS));
+    for (let i = 0; i < times.length; i += 2) sums[times[i]!]! += times[i + 1]!;
+  }
+
+  /** The time that a share of all (0.99: 99 in 100) did not exceed, in milliseconds, within 6.25 %; null when nothing was timed. */
+  quantile(share: number): number | null {
+    const timed = this.times?.reduce((sum, count) => sum + count) ?? 0;
+    if (timed === 0) return null;
+    let left = Math.max(1, Math.ceil(share * timed));
+    let bucket = 0;
+    while ((left -= this.times![bucket]!) > 0) bucket++;
+    return MIDDLES[bucket]!;
+  }
+
+  clear(): void {
+    this.times?.fill(0);
+    this.requests = this.errors = this.limited = 0;
+  }
+}
+
+/** What one route or upstream has counted: in the current step (as a Tally), in the earlier steps of the window, and since the start. */
+export class Recent extends Tally {
+  /** Sum of all times since the start, in milliseconds. */
+  sumMs = 0;
+  readonly #steps: StepCounter;
+  /** The end of a step costs nothing: this is compared at the next count or reading. */
+  #step: number;
+  /** Earlier steps of the window with requests, oldest first. */
+  #past: Step[] = [];
+  /** Times before the current step, as in `counts`. */
+  #countsBefore: number[] | null = null;
+
+  constructor(steps: StepCounter = { current: 0 }) {
+    super();
+    this.#steps = steps;
+    this.#step = steps.current;
+  }
+
+  /** `ms`: how long it took; null: not timed. */
+  count(isError: boolean, isLimited: boolean, ms: number | null): void {
+    if (this.#step !== this.#steps.current) this.#endStep();
+    this.requests++;
+    if (isError) this.errors++;
+    if (isLimited) this.limited++;
+    if (ms === null) return;
+    this.sumMs += ms;
+    (this.times ??= new Uint32Array(TIME_BUCKETS))[bucketOf(ms)]!++;
+  }
+
+  /** Counts of all times since the start by Prometheus' buckets, the last one +Inf; null while nothing was timed. */
+  get counts(): readonly number[] | null {
+    return this.requests === 0 ? this.#countsBefore : withTimes(this.#countsBefore, this.#current().times);
+  }
+
+  /** Whether anything was counted in the window. */
+  get isActive(): boolean {
+    if (this.#step !== this.#steps.current) this.#endStep();
+    return this.requests > 0 || this.#past.length > 0;
+  }
+
+  /** Adds the counts of the window, or of the current step alone, to `sum`. */
+  addTo(sum: Tally, which: "window" | "step"): void {
+    if (!this.isActive) return;
+    if (this.requests > 0) sum.add(this.#current());
+    if (which === "window") for (const step of this.#past) sum.add(step);
+  }
+
+  #current(): Step {
+    const { requests, errors, limited, times: counts } = this;
+    const times: number[] = [];
+    if (counts !== null) for (let bucket = 0; bucket < TIME_BUCKETS; bucket++) if (counts[bucket] !== 0) times.push(bucket, counts[bucket]!);
+    return { step: this.#step, requests, errors, limited, times };
+  }
+
+  #endStep(): void {
+    const first = this.#steps.current - WINDOW_STEPS + 1;
+    if (this.requests > 0) {
+      const ended = this.#current();
+      this.#countsBefore = withTimes(this.#countsBefore, ended.times);
+      this.#past.push(ended);
+      this.clear();
+    }
+    while (this.#past.length > 0 && this.#past[0]!.step < first) this.#past.shift();
+    if (this.#past.length === 0) this.times = null;
+    this.#step = this.#steps.current;
+  }
+}
+
+/** A copy of `counts`, Prometheus' buckets, with these times in them. Null where there is nothing. */
+function withTimes(counts: readonly number[] | null, times: Step["times"]): number[] | null {
+  if (counts === null && times.length === 0) return null;
+  const sums = counts?.slice() ?? new Array<number>(BUCKETS.length + 1).fill(0);
+  for (let i = 0; i < times.length; i += 2) sums[COARSE[times[i]!]!]! += times[i + 1]!;
+  return sums;
+}
+
+function bucketOf(ms: number): number {
+  float[0] = ms;
+  const place = (bits[0]! >>> SHIFT) - FIRST;
+  const unsplit = place < 0 ? 0 : place < UNSPLIT ? place : UNSPLIT - 1;
+  return ms > SPLITS[unsplit]! ? PLACES[unsplit]! + 1 : PLACES[unsplit]!;
+}
+
+/** Lower edges of the buckets before they are split, in milliseconds, and the upper edge of the last one. */
+const EDGES = Array.from({ length: UNSPLIT + 1 }, (_, place) => {
+  const lower = 2 ** (FIRST_EXPONENT + Math.floor(place / BUCKETS_PER_DOUBLING));
+  return lower * (1 + (place % BUCKETS_PER_DOUBLING) / BUCKETS_PER_DOUBLING);
+});
+/** Where each of them is split: longer times belong to the next bucket. */
+const SPLITS = Float64Array.from({ length: UNSPLIT }, (_, place) => {
+  const bound = BUCKETS.find((seconds) => seconds * 1000 >= EDGES[place]! && seconds * 1000 < EDGES[place + 1]!);
+  return bound === undefined ? Infinity : bound * 1000;
+});
+/** The number of each after splitting. */
+const PLACES = Uint8Array.from({ length: UNSPLIT }, (_, place) => place + SPLITS.subarray(0, place).filter((at) => at < Infinity).length);
+/** Lower and upper edge of each bucket. */
+const SPANS = EDGES.slice(0, -1).flatMap((lower, place) => {
+  const [split, upper] = [SPLITS[place]!, EDGES[place + 1]!];
+  return split < Infinity ? [[lower, split] as const, [split, upper] as const] : [[lower, upper] as const];
+});
+/** Prometheus' bucket that contains each bucket. */
+const COARSE = Uint8Array.from(SPANS, ([, upper]) => BUCKETS.filter((seconds) => seconds * 1000 < upper).length);
+/** The middle of each bucket to three digits: more would suggest a precision that is not there. */
+const MIDDLES = SPANS.map(([lower, upper]) => Number(((lower + upper) / 2).toPrecision(3)));

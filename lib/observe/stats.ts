@@ -1,10 +1,9 @@
 /**
  * Figures of the last minute by route and upstream, and a history of the last 15 minutes for all requests together: requests are counted in
- * steps of five seconds (`recent.ts`), and added up when somebody reads.
+ * steps of five seconds (`metrics.ts`), and added up when somebody reads.
  */
 import type { Clock, Timer } from "../base/clock.ts";
-import type { Metrics } from "./metrics.ts";
-import { Tally, WINDOW_STEPS, type Recent } from "./recent.ts";
+import { Tally, WINDOW_STEPS, type Metrics, type Recent } from "./metrics.ts";
 
 const STEP_MS = 5_000;
 /** 15 minutes. */
@@ -77,7 +76,6 @@ export class Stats {
   /** When the current step ends, on the monotonic clock. */
   #stepTo: number;
   #timer: Timer | null = null;
-  #isClosed = false;
   /** Oldest first. */
   readonly #history: Omit<Point, "at">[] = [];
   readonly #sum = new Tally();
@@ -89,9 +87,12 @@ export class Stats {
     this.#stepTo = this.#startedAt + STEP_MS - (clock.wall() % STEP_MS);
   }
 
-  /** From now on the clock ends the steps. May be called for every request. */
+  /** From now on the clock ends the steps. */
   start(): void {
-    if (this.#timer === null && !this.#isClosed) this.#schedule();
+    this.#timer = this.#clock.after(Math.max(1, this.#stepTo - this.#clock.now()), () => {
+      this.#endSteps();
+      this.start();
+    });
   }
 
   read(extent: StatsExtent, inFlight: InFlight): GatewayStats {
@@ -126,7 +127,6 @@ export class Stats {
   }
 
   close(): void {
-    this.#isClosed = true;
     this.#timer?.cancel();
   }
 
@@ -135,13 +135,6 @@ export class Stats {
     const covered = Math.min(now - this.#startedAt, WINDOW_STEPS * STEP_MS - (this.#stepTo - now));
     // Right after the start, one request must not be reported as a thousand in a second.
     return Math.max(covered, 1_000) / 1_000;
-  }
-
-  #schedule(): void {
-    this.#timer = this.#clock.after(Math.max(1, this.#stepTo - this.#clock.now()), () => {
-      this.#endSteps();
-      this.#schedule();
-    });
   }
 
   /** Ends every step whose time is over: several where the event loop was blocked. What was counted meanwhile belongs to the first. */

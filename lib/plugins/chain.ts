@@ -1,11 +1,13 @@
 /**
- * Composes the plugins of a route into one handler. A plugin's fault ends its own request only, and is reported with the plugin's name.
+ * Composes the plugins of a route into one handler, which measures the time of each plugin. A plugin's fault ends its own request only, and
+ * is reported with the plugin's name.
  */
+import type { Clock } from "../base/clock.ts";
 import { byteStream } from "../http/body.ts";
-import type { Call, Exchange } from "../http/exchange.ts";
+import type { Call, Exchange, Notes, PluginTime } from "../http/exchange.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
 import { discard, faultReply, isClientFault, isReply, type Reply } from "../http/reply.ts";
-import { fold, type Scope } from "./plugin.ts";
+import type { Scope } from "./plugin.ts";
 
 /** One plugin instance of a route. */
 export interface Link {
@@ -13,60 +15,89 @@ export interface Link {
   readonly name: string;
   readonly scope: Scope;
   readonly middleware: Middleware;
+  /**
+   * Counts its requests, and its time: from when it gets a request until the next plugin or the upstream gets it, or until it answers. Time
+   * spent on replies is not included; spans (`observe/trace.ts`) have it.
+   */
+  readonly meter: PluginTime;
 }
 
 /** Called for every fault of a plugin, with what it threw. */
 export type OnFault = (link: Link, call: Call, error: unknown) => void;
 
 /**
- * Folds the plugins around `innermost`. Whatever a plugin throws, rejects with or returns instead of a Reply becomes an error reply at that
- * place: the plugins around it see this reply like any other. A reply that a plugin passes on unchanged costs one comparison.
+ * Folds the plugins around `innermost`: the first one sees the request first and the reply last. Whatever a plugin throws, rejects with or
+ * returns instead of a Reply becomes an error reply at that place: the plugins around it see this reply like any other. A reply that a plugin
+ * passes on unchanged costs one comparison.
  */
-export function composeChain(links: readonly Link[], innermost: Handler, onFault: OnFault): Handler {
+export function composeChain(links: readonly Link[], innermost: Handler, clock: Clock, onFault: OnFault): Handler {
   if (links.length === 0) return innermost;
-  const guards = links.map((link): Middleware => (next) => {
-    const handler = handlerOf(link, next);
-    const replyTo = (exchange: Exchange, error: unknown): Reply => {
-      const { call } = exchange;
-      if (!isClientFault(error)) onFault(link, call, error);
-      return faultReply(call, error);
-    };
-    const checked = (exchange: Exchange, reply: Reply): Reply => {
-      try {
-        if (isReply(reply) && (reply.tunnel === undefined || exchange.upgrade !== null)) return withSafeBody(reply);
-      } catch (error) {
-        discard(reply);
-        return replyTo(exchange, error);
-      }
-      discard(reply);
-      return replyTo(exchange, new TypeError(NO_REPLY));
-    };
-    return (exchange) => {
-      const { call } = exchange;
-      let returned: Reply | Promise<Reply>;
-      try {
-        returned = handler(exchange);
-      } catch (error) {
-        returned = replyTo(exchange, error);
-      }
-      // The plugin has passed on what the next handler returned.
-      if (returned === call.passed) return returned;
-      const own =
-        returned instanceof Promise
-          ? returned.then(
-              (reply) => checked(exchange, reply),
-              (error: unknown) => replyTo(exchange, error),
-            )
-          : checked(exchange, returned);
-      call.passed = own;
-      return own;
-    };
-  });
-  return fold(guards, (exchange) => {
+  const last: Handler = (exchange) => {
+    const { call } = exchange;
+    stopPluginTime(call.notes, clock.now());
     const returned = innermost(exchange);
-    exchange.call.passed = returned;
+    call.passed = returned;
     return returned;
-  });
+  };
+  return links.reduceRight((next, link) => linkHandler(link, next, clock, onFault), last);
+}
+
+/** Ends the time of the plugin that has the request, if there is one. */
+export function stopPluginTime(notes: Notes, now: number): void {
+  if (notes.plugin === null) return;
+  notes.plugin.ms += now - notes.pluginFrom;
+  notes.plugin = null;
+}
+
+function linkHandler(link: Link, next: Handler, clock: Clock, onFault: OnFault): Handler {
+  const { name, middleware, meter } = link;
+  const handler: unknown = middleware(next);
+  if (!isHandler(handler)) throw new TypeError(`plugin ${name}: what "create" returns has to give a handler: (next) => (exchange) => next(exchange)`);
+  const replyTo = (exchange: Exchange, error: unknown): Reply => {
+    const { call } = exchange;
+    if (!isClientFault(error)) onFault(link, call, error);
+    return faultReply(call, error);
+  };
+  const checked = (exchange: Exchange, reply: Reply): Reply => {
+    try {
+      if (isReply(reply) && (reply.tunnel === undefined || exchange.upgrade !== null)) return withSafeBody(reply);
+    } catch (error) {
+      discard(reply);
+      return replyTo(exchange, error);
+    }
+    discard(reply);
+    return replyTo(exchange, new TypeError(NO_REPLY));
+  };
+  return (exchange) => {
+    const { call } = exchange;
+    const { notes } = call;
+    const now = clock.now();
+    stopPluginTime(notes, now);
+    meter.requests++;
+    notes.plugin = meter;
+    notes.pluginFrom = now;
+    let returned: Reply | Promise<Reply>;
+    try {
+      returned = handler(exchange);
+    } catch (error) {
+      returned = replyTo(exchange, error);
+    }
+    // The plugin has passed on what the next handler returned.
+    if (returned === call.passed) return returned;
+    const own =
+      returned instanceof Promise
+        ? returned.then(
+            (reply) => checked(exchange, reply),
+            (error: unknown) => replyTo(exchange, error),
+          )
+        : checked(exchange, returned);
+    call.passed = own;
+    return own;
+  };
+}
+
+function isHandler(value: unknown): value is Handler {
+  return typeof value === "function";
 }
 
 /** A plugin's own body may yield something other than bytes. */
@@ -78,9 +109,3 @@ function withSafeBody(reply: Reply): Reply {
 }
 
 const NO_REPLY = "a plugin returned no Reply: it gives back what next(exchange) does, or a Reply of its own";
-
-function handlerOf({ name, middleware }: Link, next: Handler): Handler {
-  const handler: unknown = middleware(next);
-  if (typeof handler !== "function") throw new TypeError(`plugin ${name}: what "create" returns has to give a handler: (next) => (exchange) => next(exchange)`);
-  return handler as Handler;
-}

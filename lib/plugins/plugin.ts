@@ -5,7 +5,7 @@ import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import type { SharedMemory } from "../base/shared_memory.ts";
 import type { Infer, Schema } from "../config/schema.ts";
-import type { Handler, Middleware } from "../http/handler.ts";
+import type { Middleware } from "../http/handler.ts";
 import type { Counters } from "../store/counters.ts";
 
 /** The place of an instance in the configuration. */
@@ -85,9 +85,4 @@ export function runningOrder<T extends { readonly kind: Pick<AnyPlugin, "guards"
   const guarded = written.slice(0, afterGuards);
   const stores = guarded.filter(({ kind }) => kind.stores);
   return stores.length === 0 ? written : [...guarded.filter(({ kind }) => !kind.stores), ...stores, ...written.slice(afterGuards)];
-}
-
-/** Folds middlewares around a handler: the first one in the list sees the request first and the reply last. */
-export function fold(middlewares: readonly Middleware[], innermost: Handler): Handler {
-  return middlewares.reduceRight((next, wrap) => wrap(next), innermost);
 }

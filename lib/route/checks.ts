@@ -2,7 +2,7 @@
  * Checks the routes of a configuration: reports broken patterns, and routes that match the same requests.
  */
 import type { RouteDeclaration, RouteIssue } from "../config/model.ts";
-import { HostTrees } from "./hosts.ts";
+import { HostTrees } from "./tree.ts";
 import { parsePattern, type Segment } from "./pattern.ts";
 
 /**

@@ -1,9 +1,9 @@
 /**
  * The route table: finds the route of a request by host, path and method, its parameters, and the path that the upstream is asked for.
  */
-import { HostTrees } from "./hosts.ts";
 import { comparable, ENCODED_SLASH, PATH_PARAMETERS, type Refusal } from "./path.ts";
 import { parsePattern, type Segment } from "./pattern.ts";
+import { endOf, HostTrees } from "./tree.ts";
 
 /** One route of one service. */
 export interface TableEntry<T> {
@@ -62,8 +62,14 @@ interface Route<T> {
   readonly segments: readonly Segment[];
   /** How many of the segments are the base_path's. */
   readonly baseLength: number;
-  /** How many segments `bind` has to look at: up to the last placeholder, and all of the base_path. */
-  readonly boundLength: number;
+  readonly placeholders: readonly Placeholder[];
+}
+
+interface Placeholder {
+  readonly name: string;
+  /** How many literals stand between the placeholder before it, or the start, and this one. */
+  readonly literals: number;
+  readonly isRest: boolean;
 }
 
 /** Compiles entries whose patterns `checkRoutes` has passed; throws on a broken one. */
@@ -110,9 +116,21 @@ function routesOf<T>(entries: readonly TableEntry<T>[]): Route<T>[] {
     let base = bases.get(entry.basePath);
     if (base === undefined) bases.set(entry.basePath, (base = segmentsOf(entry.basePath, "base_path", [])));
     const segments = base.concat(segmentsOf(entry.path, "path", base));
-    const boundLength = Math.max(base.length, segments.findLastIndex(({ kind }) => kind !== "literal") + 1);
-    return { entry, segments, baseLength: base.length, boundLength };
+    return { entry, segments, baseLength: base.length, placeholders: placeholdersOf(segments) };
   });
+}
+
+function placeholdersOf(segments: readonly Segment[]): Placeholder[] {
+  const found: Placeholder[] = [];
+  let literals = 0;
+  for (const segment of segments) {
+    if (segment.kind === "literal") literals++;
+    else {
+      found.push({ name: segment.name, literals, isRest: segment.kind === "rest" });
+      literals = 0;
+    }
+  }
+  return found;
 }
 
 function segmentsOf(text: string, field: "base_path" | "path", base: readonly Segment[]): readonly Segment[] {
@@ -185,25 +203,27 @@ function rankOf<T>({ segments }: Route<T>): string {
 }
 
 /** Cuts parameters and the upstream's path out of a path that matches. Segment by segment, so that the spelling does not matter. */
-function bind<T>({ entry, segments, baseLength, boundLength }: Route<T>, path: string): Found<T> {
-  let params: Record<string, string> = NO_PARAMS;
-  let below = 0;
-  // The index of the "/" before the segment.
-  let at = 0;
-  for (let i = 0; i < boundLength; i++) {
-    const segment = segments[i]!;
-    const slash = path.indexOf("/", at + 1);
-    let next = slash < 0 ? path.length : slash;
-    if (segment.kind !== "literal") {
-      if (segment.kind === "rest") next = path.endsWith("/") ? path.length - 1 : path.length;
-      if (params === NO_PARAMS) params = new Params();
-      params[segment.name] = path.slice(at + 1, next);
-    }
-    at = next;
-    if (i + 1 === baseLength) below = at;
-  }
+function bind<T>({ entry, baseLength, placeholders }: Route<T>, path: string): Found<T> {
+  const below = skip(path, 0, baseLength);
   const upstreamPath = below === 0 ? path : below < path.length ? path.slice(below) : "/";
+  if (placeholders.length === 0) return { kind: "route", target: entry.target, params: NO_PARAMS, upstreamPath };
+  const params = new Params();
+  let at = 0;
+  for (const { name, literals, isRest } of placeholders) {
+    const start = skip(path, at, literals);
+    at = isRest ? endOf(path) : skip(path, start, 1);
+    params[name] = path.slice(start + 1, at);
+  }
   return { kind: "route", target: entry.target, params, upstreamPath };
+}
+
+/** The index of the "/" behind `count` segments, or of the end; `at` is the index of the "/" before them. */
+function skip(path: string, at: number, count: number): number {
+  for (let i = 0; i < count; i++) {
+    const slash = path.indexOf("/", at + 1);
+    at = slash < 0 ? path.length : slash;
+  }
+  return at;
 }
 
 /** Objects without a prototype worth the name, so that `__proto__` is a name like any other; faster than `Object.create(null)`. */

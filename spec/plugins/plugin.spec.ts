@@ -1,57 +1,8 @@
 import { describe, expect, it } from "vitest";
 import type { Middleware } from "../../lib/http/handler.ts";
 import { builtinPlugins } from "../../lib/plugins/builtin.ts";
-import { definePlugin, fold, runningOrder } from "../../lib/plugins/plugin.ts";
+import { definePlugin, runningOrder } from "../../lib/plugins/plugin.ts";
 import { object } from "../../lib/config/schema.ts";
-import { madeUpExchange, plainReply } from "../support/exercise.ts";
-
-describe("fold", () => {
-  const trail: string[] = [];
-  const passing = (name: string): Middleware => (next) => (exchange) => {
-    trail.push(`> ${name}`);
-    const reply = next(exchange);
-    trail.push(`< ${name}`);
-    return reply;
-  };
-
-  it("passes the exchange to the first plugin first, and the reply in reverse", () => {
-    trail.length = 0;
-    const handler = fold([passing("global"), passing("service"), passing("route")], () => plainReply);
-    expect(handler(madeUpExchange())).toBe(plainReply);
-    expect(trail).toEqual(["> global", "> service", "> route", "< route", "< service", "< global"]);
-  });
-
-  it("returns the innermost handler for no plugins", () => {
-    const innermost = () => plainReply;
-    expect(fold([], innermost)).toBe(innermost);
-  });
-
-  it("wraps once, and not per request", () => {
-    let wrapped = 0;
-    const handler = fold([(next) => (wrapped++, next)], () => plainReply);
-    handler(madeUpExchange());
-    handler(madeUpExchange());
-    expect(wrapped).toBe(1);
-  });
-
-  it("does not run the plugins after one that answers, and shows its reply to those before", () => {
-    trail.length = 0;
-    const refusal = { ...plainReply, status: 403 };
-    const handler = fold([passing("outer"), () => () => refusal, passing("inner")], () => plainReply);
-    expect(handler(madeUpExchange())).toBe(refusal);
-    expect(trail).toEqual(["> outer", "< outer"]);
-  });
-
-  it("shows a changed copy of the exchange to the next plugins", () => {
-    let seen = "";
-    const handler = fold([(next) => (exchange) => next(exchange.with({ query: "?changed" }))], (exchange) => {
-      seen = exchange.query;
-      return plainReply;
-    });
-    handler(madeUpExchange());
-    expect(seen).toBe("?changed");
-  });
-});
 
 describe("kinds", () => {
   it("that are built in have different, valid names", () => {

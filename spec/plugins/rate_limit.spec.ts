@@ -2,7 +2,6 @@ import { describe, expect, it } from "vitest";
 import { Call, type ExchangeParts } from "../../lib/http/exchange.ts";
 import { headerValue, headerValues } from "../../lib/http/headers.ts";
 import type { Reply } from "../../lib/http/reply.ts";
-import { fold } from "../../lib/plugins/plugin.ts";
 import { rateLimit } from "../../lib/plugins/rate_limit.ts";
 import type { Counters, Decision } from "../../lib/store/counters.ts";
 import { manualClock } from "../support/clock.ts";
@@ -172,7 +171,7 @@ describe("what the client is told", () => {
     const named = (id: string, limit: number) =>
       instance(rateLimit, { limit_min: limit }, { ...tools, scope: { ...tools.scope, id, key: id } });
     const upstream: Reply = { ...plainReply, headers: ["RateLimit", '"own";r=1'] };
-    const handler = fold([named("outer", 5), named("inner", 1)], () => upstream);
+    const handler = named("outer", 5)(named("inner", 1)(() => upstream));
     const first = atOnce(handler(madeUpExchange()));
     expect(headerValues(first.headers, "ratelimit")).toEqual(['"own";r=1', '"inner-minute";r=0;t=60', '"outer-minute";r=4;t=60']);
     const second = atOnce(handler(madeUpExchange()));

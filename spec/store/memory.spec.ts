@@ -1,8 +1,7 @@
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { describe, expect, it } from "vitest";
-import { bytesOfCaller } from "../../lib/store/callers.ts";
-import { memoryCounters, type MemoryLimiter } from "../../lib/store/memory.ts";
+import { bytesOfCaller, memoryCounters, type MemoryLimiter } from "../../lib/store/memory.ts";
 import type { Window } from "../../lib/store/counters.ts";
 import { manualClock, type ManualClock } from "../support/clock.ts";
 import { random, type Random } from "../support/random.ts";
