@@ -70,7 +70,6 @@ export function cidrSet(list: readonly string[]): CidrSet {
   }
   return {
     has(text) {
-      if (sorted.length === 0) return false;
       const address = parseAddress(text);
       if (address === null) return false;
       let low = 0;

@@ -11,7 +11,8 @@ import type { Infer, InputOf, Schema } from "../config/schema.ts";
 import { Exchange, type Call } from "../http/exchange.ts";
 import type { Handler } from "../http/handler.ts";
 import type { HeaderList } from "../http/headers.ts";
-import { isReply, type Reply } from "../http/reply.ts";
+import type { Reply } from "../http/reply.ts";
+import { isReply } from "../plugins/chain.ts";
 import { kindProblem } from "../plugins/kit.ts";
 import type { KeptState, Plugin, Scope, Tools } from "../plugins/plugin.ts";
 import { readTarget } from "../route/path.ts";
@@ -95,7 +96,7 @@ export function exercisePlugin<S extends Schema<any>>(plugin: Plugin<S>, config:
     clock,
     lines,
     async send(request = {}) {
-      const inbound = injected({ ...request, path: request.path ?? "/" }, { clock, isTrusted: () => false, limits });
+      const inbound = injected({ ...request, path: request.path ?? "/" }, { clock, isTrusted: null, limits });
       const { call } = inbound;
       const track: Track = { forwarded: null, forwardedBody: Buffer.alloc(0) };
       tracks.set(call, track);

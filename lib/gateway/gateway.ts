@@ -114,7 +114,7 @@ export class Gateway {
     this.#stats = new Stats(clock, metrics);
     const parts = { clock, log, metrics, runtime: this.#runtime, accessLog: this.#accessLog, tracer: this.#tracer };
     this.#configuration = new Configuration(options, parts);
-    this.#requests = new Requests(parts);
+    this.#requests = new Requests({ ...parts, configuration: this.#configuration, activate: () => this.#activate() });
     this.#listener = this.#createListener();
     this.#configuration.onReplaced = (before, next) => this.#renewSessions(before, next);
     this.#reported = {
@@ -135,15 +135,12 @@ export class Gateway {
       clock: this.#clock,
       log: this.#log,
       writeBatch: this.#runtime.writeBatch,
-      receiving: () => configuration.receiving,
+      receiving: this.#requests.receiving,
       http1: () => configuration.snapshot.global.http1,
       h2c: () => configuration.snapshot.global.h2c,
       certificates: () => configuration.snapshot.certificates,
-      serve: (inbound) => {
-        if (!this.#isActive) this.#activate();
-        return this.#requests.serve(inbound, configuration.snapshot);
-      },
-      ended: (inbound) => this.#requests.ended(inbound),
+      serve: this.#requests.serve,
+      ended: this.#requests.ended,
       join: (client, behind, tunnel, notes) => {
         // A tunnel may last for days, and its trace would not be sent until it ends.
         this.#tracer?.end(notes);
@@ -241,7 +238,7 @@ export class Gateway {
     } catch (error) {
       throw this.#configuration.accessLogError(error);
     }
-    if (!this.#isActive) this.#activate();
+    this.#activate();
     if (tls !== undefined && !this.#hasPlain) throw new Error("a plain listener has to be there before an HTTPS one");
     const address = await (tls === undefined ? this.#listener.listenPlain(host, port) : this.#listener.listenSecure(host, port, tls));
     // Closed during the look-up of the host: the new socket must not outlive the gateway. A drain under way ends it itself.
@@ -296,9 +293,8 @@ export class Gateway {
   /** Sends one request through the gateway without a socket. Rejects when the reply breaks off. */
   async inject(request: InjectRequest): Promise<InjectResponse> {
     const inbound = injected(request, this.#configuration.receiving);
-    if (!this.#isActive) this.#activate();
     try {
-      return await collected(inbound, await this.#requests.serve(inbound, this.#configuration.snapshot));
+      return await collected(inbound, await this.#requests.serve(inbound));
     } catch (error) {
       inbound.call.fail("upstream_reset", (error as Error).message);
       throw error;
@@ -360,7 +356,7 @@ export class Gateway {
 
   /** Starts probes, look-ups and logs with the first request or listener: a configuration that is only checked starts nothing. */
   #activate(): void {
-    if (this.#isClosed()) return;
+    if (this.#isActive || this.#isClosed()) return;
     this.#isActive = true;
     this.#runtime.activate();
     this.#stats.start();

@@ -5,6 +5,7 @@
 import type { Clock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
+import { countBytes } from "../http/body.ts";
 import { Exchange, type Call } from "../http/exchange.ts";
 import { headerValue } from "../http/headers.ts";
 import { faultReply, problem, type Reply } from "../http/reply.ts";
@@ -16,7 +17,7 @@ import { stopPluginTime, type Link } from "../plugins/chain.ts";
 import { readTarget } from "../route/path.ts";
 import type { Found } from "../route/table.ts";
 import { isHost } from "../server/framing.ts";
-import type { Inbound } from "../server/receive.ts";
+import type { Inbound, ReceiveOptions } from "../server/receive.ts";
 import type { RouteTarget, Snapshot } from "./snapshot.ts";
 
 export interface ServeTools {
@@ -25,6 +26,9 @@ export interface ServeTools {
 }
 
 interface RequestsTools extends ServeTools {
+  readonly configuration: { readonly snapshot: Snapshot; readonly receiving: ReceiveOptions };
+  /** Called before the first request. */
+  readonly activate: () => void;
   readonly accessLog: AccessLog;
   readonly metrics: Metrics;
   /** Null: requests are not traced. */
@@ -37,6 +41,7 @@ export class Requests {
   #inFlight = 0;
   /** Requests that are refused because there are too many: they do not count, however slowly their clients read. */
   readonly #shed = new Set<Inbound>();
+  #isActive = false;
   #noneInFlight: (() => void) | null = null;
   #isClosed = false;
 
@@ -50,19 +55,33 @@ export class Requests {
   }
 
   /** Answers a request. `ended` must be called when its reply is out. */
-  serve(inbound: Inbound, snapshot: Snapshot): Reply | Promise<Reply> {
+  readonly serve = (inbound: Inbound): Reply | Promise<Reply> => {
+    if (!this.#isActive) this.#activate();
+    const { snapshot } = this.#tools.configuration;
     const { clock, accessLog, tracer } = this.#tools;
     const { maxRequestsInFlight: most } = snapshot.global.limits;
+    const { call, body, upgrade } = inbound;
+    const { notes } = call;
     this.#inFlight++;
-    accessLog.begin(inbound);
+    notes.logged = accessLog.isOn;
+    // Bytes after an upgrade are counted by the tunnel.
+    if (upgrade === null) {
+      notes.received = 0;
+      if (body !== null) countBytes(body, (bytes) => (notes.received! += bytes));
+    }
     tracer?.begin(inbound);
     let reply: Reply | Promise<Reply>;
-    if (this.#isClosed) reply = problem(inbound.call, "overloaded", { detail: "The gateway has been shut down." });
+    if (this.#isClosed) reply = problem(call, "overloaded", { detail: "The gateway has been shut down." });
     else if (most > 0 && this.#inFlight - this.#shed.size > most) reply = this.#refuse(inbound);
     else reply = serve(inbound, snapshot, this.#tools);
     if (!snapshot.global.serverTiming) return reply;
-    const timed = (given: Reply) => withServerTiming(given, inbound.call, clock.now());
+    const timed = (given: Reply) => withServerTiming(given, call, clock.now());
     return reply instanceof Promise ? reply.then(timed) : timed(reply);
+  };
+
+  #activate(): void {
+    this.#isActive = true;
+    this.#tools.activate();
   }
 
   #refuse(inbound: Inbound): Reply {
@@ -71,17 +90,20 @@ export class Requests {
   }
 
   /** The reply of a request is out, or its client has disconnected. */
-  ended(inbound: Inbound): void {
+  readonly ended = (inbound: Inbound): void => {
     const { clock, accessLog, metrics, tracer } = this.#tools;
     const { call, method } = inbound;
     const now = clock.now();
     stopPluginTime(call.notes, call.notes.answeredAt ?? now);
     (call.notes.meter ?? metrics.unrouted).ended(method, call.notes, now - call.startedAt);
-    accessLog.write(inbound, now);
+    if (call.notes.logged) accessLog.write(inbound, now);
     tracer?.end(call.notes);
     if (this.#shed.size > 0) this.#shed.delete(inbound);
     if (--this.#inFlight === 0) this.#noneInFlight?.();
-  }
+  };
+
+  /** The rules by which requests are received now. */
+  readonly receiving = (): ReceiveOptions => this.#tools.configuration.receiving;
 
   /** Resolves when no request is being answered. */
   untilNone(): Promise<void> {

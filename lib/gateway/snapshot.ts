@@ -29,8 +29,8 @@ export type Loaded = Omit<Extract<LoadResult<AnyPlugin>, { readonly ok: true }>,
 export interface Snapshot extends Omit<Loaded, "config"> {
   readonly global: Config["global"];
   readonly table: RouteTable<RouteTarget>;
-  /** Whether an address is in `global.trusted_proxies`. */
-  readonly isTrusted: (address: string) => boolean;
+  /** Whether an address is in `global.trusted_proxies`; null: the list is empty. */
+  readonly isTrusted: ((address: string) => boolean) | null;
   readonly certificates: HostCertificates;
   /** The certificates of `global.certificates`, as they are reported. */
   readonly shownCertificates: readonly (ShownCertificate & { readonly path: string; readonly hosts: readonly string[] })[];
@@ -74,7 +74,7 @@ function compileInto(inUse: InUse, { config: { global, services }, ...loaded }: 
     ...loaded,
     global,
     table: compileTable(entries),
-    isTrusted: cidrSet(global.trustedProxies).has,
+    isTrusted: global.trustedProxies.length === 0 ? null : cidrSet(global.trustedProxies).has,
     certificates: hostCertificates(global.certificates, log, runtime.clock),
     shownCertificates: global.certificates.map(({ hosts, cert }, i) => {
       return { where: `global.certificates[${i}]`, path: cert.path, hosts, ...factsOf(cert.content) };

@@ -31,18 +31,6 @@ export interface Tunnel {
   readonly idleMs: number;
 }
 
-/** Whether a plugin's value is a Reply that can be sent. */
-export function isReply(reply: Reply): boolean {
-  if (typeof reply !== "object" || reply === null) return false;
-  const { status, headers, body, trailers, tunnel } = reply;
-  if (!Number.isInteger(status) || !Array.isArray(headers) || status > 999 || headers.length % 2 !== 0) return false;
-  for (const each of headers as readonly unknown[]) if (typeof each !== "string") return false;
-  if ((status < 200 && status !== 101) || (status === 101) !== (tunnel !== undefined)) return false;
-  if (tunnel !== undefined && typeof (tunnel as Partial<Tunnel> | null)?.socket?.pipe !== "function") return false;
-  if (trailers !== undefined && typeof trailers !== "function") return false;
-  return body === null || Buffer.isBuffer(body) || typeof (body as { pipe?: unknown } | undefined)?.pipe === "function";
-}
-
 /** Gives up a Reply that will not be sent, and frees what it holds (an unread body holds its pooled connection for ever). Never throws. */
 export function discard(reply: Reply): void {
   giveUp(reply, "body");

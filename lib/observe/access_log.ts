@@ -1,13 +1,11 @@
 /**
  * The access log: decides which requests get a line, and where the lines go.
  */
-import type { Readable } from "node:stream";
 import type { Clock } from "../base/clock.ts";
 import { ERRORS, type ErrorCode } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { countBytes } from "../http/body.ts";
 import type { RequestFacts } from "../http/request_facts.ts";
-import type { Call, Notes } from "../http/exchange.ts";
+import type { Notes } from "../http/exchange.ts";
 import { combinedLines, jsonLines, pathOf, type LineFormat } from "./access_line.ts";
 import { checkWritable, LineWriter } from "./line_writer.ts";
 
@@ -41,6 +39,8 @@ export class AccessLog {
   /** For the sink, until the end of this turn of the event loop. */
   #held = "";
   #isStarted = false;
+  /** Whether requests that begin now are logged. */
+  isOn = false;
 
   constructor(options: AccessLogOptions) {
     this.#options = options;
@@ -58,6 +58,7 @@ export class AccessLog {
     if (settings.format !== this.#settings.format) this.#line = settings.format === "json" ? jsonLines() : combinedLines();
     this.#excluded = matcher(settings.exclude);
     this.#settings = settings;
+    this.#update();
   }
 
   /** Opens the file, if one is set and not open. Throws the system's error when it cannot be opened. */
@@ -65,21 +66,17 @@ export class AccessLog {
     this.#isStarted = true;
     const path = fileOf(this.#settings);
     if (path !== undefined && this.#file === null) this.#open(path);
+    this.#update();
   }
 
-  /** A request has come: the current settings decide whether it is logged. */
-  begin({ call: { notes }, body, upgrade }: { readonly call: Call; readonly body: Readable | null; readonly upgrade: string | null }): void {
-    notes.logged = this.#settings.enabled && (this.#file !== null || this.#options.sink !== null);
-    // Bytes after an upgrade are counted by the tunnel. Metrics use the count too.
-    if (upgrade !== null) return;
-    notes.received = 0;
-    if (body !== null) countBytes(body, (bytes) => (notes.received! += bytes));
+  #update(): void {
+    this.isOn = this.#settings.enabled && (this.#file !== null || this.#options.sink !== null);
   }
 
-  /** A request has ended at `now`. */
+  /** A request that is logged has ended at `now`. */
   write(entry: RequestFacts, now: number): void {
     const { sample } = this.#settings;
-    if (!entry.call.notes.logged || this.#excluded(entry.target)) return;
+    if (this.#excluded(entry.target)) return;
     if (sample < 1 && (this.#options.random ?? Math.random)() >= sample && !isFailure(entry.call.notes)) return;
     const line = this.#line(entry, now, this.#options.clock.wall());
     if (this.#file !== null) return this.#file.write(line);

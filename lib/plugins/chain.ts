@@ -6,7 +6,7 @@ import type { Clock } from "../base/clock.ts";
 import { byteStream } from "../http/body.ts";
 import type { Call, Exchange, Notes, PluginTime } from "../http/exchange.ts";
 import type { Handler, Middleware } from "../http/handler.ts";
-import { discard, faultReply, isClientFault, isReply, type Reply } from "../http/reply.ts";
+import { discard, faultReply, isClientFault, type Reply, type Tunnel } from "../http/reply.ts";
 import type { Scope } from "./plugin.ts";
 
 /** One plugin instance of a route. */
@@ -98,6 +98,18 @@ function linkHandler(link: Link, next: Handler, clock: Clock, onFault: OnFault):
 
 function isHandler(value: unknown): value is Handler {
   return typeof value === "function";
+}
+
+/** Whether a plugin's value is a Reply that can be sent. */
+export function isReply(reply: Reply): boolean {
+  if (typeof reply !== "object" || reply === null) return false;
+  const { status, headers, body, trailers, tunnel } = reply;
+  if (!Number.isInteger(status) || !Array.isArray(headers) || status > 999 || headers.length % 2 !== 0) return false;
+  for (const each of headers as readonly unknown[]) if (typeof each !== "string") return false;
+  if ((status < 200 && status !== 101) || (status === 101) !== (tunnel !== undefined)) return false;
+  if (tunnel !== undefined && typeof (tunnel as Partial<Tunnel> | null)?.socket?.pipe !== "function") return false;
+  if (trailers !== undefined && typeof trailers !== "function") return false;
+  return body === null || Buffer.isBuffer(body) || typeof (body as { pipe?: unknown } | undefined)?.pipe === "function";
 }
 
 /** A plugin's own body may yield something other than bytes. */

@@ -14,7 +14,7 @@ export type Limits = Config["global"]["limits"];
 export interface Rules {
   readonly limits: Limits;
   /** Whether the address is a proxy's in `global.trusted_proxies`: many clients come from it. */
-  readonly isTrusted: (address: string) => boolean;
+  readonly isTrusted: ((address: string) => boolean) | null;
 }
 
 /** Under attack every surplus connection would be logged. */
@@ -57,7 +57,7 @@ export class ConnectionLimit {
     if (maxConnections > 0 && this.open >= maxConnections) return this.#refuse(socket, `max_connections ${maxConnections} is reached`);
     const address = callerAddress(remote);
     const others = this.#byAddress.get(address) ?? 0;
-    if (maxConnectionsPerIp > 0 && others >= maxConnectionsPerIp && !isTrusted(remote)) {
+    if (maxConnectionsPerIp > 0 && others >= maxConnectionsPerIp && isTrusted?.(remote) !== true) {
       return this.#refuse(socket, `max_connections_per_ip ${maxConnectionsPerIp} is reached`);
     }
     this.open++;

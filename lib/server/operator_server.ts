@@ -32,7 +32,7 @@ export interface OperatorServer {
 export function createOperatorServer({ tls, maxBodyBytes, endStreams, ...options }: OperatorServerOptions): OperatorServer {
   if (tls !== null) createSecureContext(tls);
   const { clock } = options;
-  const receiving = { clock, isTrusted: () => false, limits: { ...LIMITS, maxBodyBytes } };
+  const receiving = { clock, isTrusted: null, limits: { ...LIMITS, maxBodyBytes } };
   const listener = new Listener({ ...options, receiving: () => receiving });
   let closing: Promise<void> | null = null;
 

@@ -28,7 +28,8 @@ export interface Inbound extends RequestFacts {
 /** The rules of the configuration in force. */
 export interface ReceiveOptions {
   readonly clock: Clock;
-  readonly isTrusted: (address: string) => boolean;
+  /** Whether an address is that of a trusted proxy; null: there are none. */
+  readonly isTrusted: ((address: string) => boolean) | null;
   readonly limits: Limits;
   readonly underscores?: Underscores;
 }
@@ -108,7 +109,8 @@ export function receiveParts(
   inform: Inform,
 ): Pick<Inbound, "call" | "scheme" | "authority" | "clientAddress"> {
   const remoteAddress = plainAddress(connection.remoteAddress);
-  const trustedRemote = options.isTrusted(remoteAddress);
+  const { isTrusted } = options;
+  const trustedRemote = isTrusted !== null && isTrusted(remoteAddress);
   const { certificate, tlsVersion } = connection;
   const scheme = connection.encrypted ? "https" : "http";
   const id = (trustedRemote && givenId(headers)) || randomUUID();
@@ -116,7 +118,7 @@ export function receiveParts(
     call: new Call({ id, remoteAddress, trustedRemote, startedAt: options.clock.now(), inform, certificate, tlsVersion }),
     scheme: trustedRemote ? givenScheme(headers, scheme) : scheme,
     authority,
-    clientAddress: trustedRemote ? clientAddress(headers, remoteAddress, options.isTrusted) : remoteAddress,
+    clientAddress: trustedRemote ? clientAddress(headers, remoteAddress, isTrusted) : remoteAddress,
   };
 }
 

@@ -62,7 +62,6 @@ async function written(entries: readonly RequestFacts[], format: "json" | "combi
     const before = process.cpuUsage();
     for (let i = 0; i < LINES; i++) {
       const noted = entries[i % entries.length]!;
-      log.begin({ call: noted.call, body: null, upgrade: null });
       log.write(noted, performance.now());
       if (i % PER_TURN === 0) await new Promise((resolve) => setImmediate(resolve));
     }

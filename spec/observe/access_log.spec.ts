@@ -35,8 +35,7 @@ function accessLog(settings: Partial<AccessLogSettings> = {}, random: () => numb
   adopt(settings);
   log.start();
   const write = (noted: RequestFacts) => {
-    log.begin({ call: noted.call, body: null, upgrade: null });
-    log.write(noted, clock.now());
+    if (log.isOn) log.write(noted, clock.now());
   };
   const text = () => {
     log.flush();
