@@ -12,7 +12,7 @@ import { METRICS_TYPE } from "../observe/exposition.ts";
 import type { Inbound } from "../server/receive.ts";
 import { EventStreams } from "./events.ts";
 import { Login } from "./login.ts";
-import { readQuestion } from "./question.ts";
+import { readExplainRequest } from "./explain_request.ts";
 import { Sessions } from "./session.ts";
 import { configView, explanationView, gatewayView, healthView, statsWithHistoryView, statusView, type AdminSource } from "./views.ts";
 
@@ -188,7 +188,7 @@ export class Endpoints {
   }
 
   async #explain(inbound: Inbound): Promise<Reply> {
-    const question = await readQuestion(inbound);
+    const question = await readExplainRequest(inbound);
     if ("code" in question) return problem(inbound.call, question.code, { detail: question.detail });
     return json(200, explanationView(this.#options.source.explain(question, this.#secrets)));
   }

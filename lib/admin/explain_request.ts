@@ -14,7 +14,7 @@ export interface Unreadable {
   readonly detail: string;
 }
 
-export async function readQuestion(inbound: Inbound): Promise<Question | Unreadable> {
+export async function readExplainRequest(inbound: Inbound): Promise<Question | Unreadable> {
   if (!JSON_TYPE.test(headerValue(inbound.headers, "content-type") ?? "")) return malformed("Send the question as application/json.");
   let body: Buffer;
   try {
