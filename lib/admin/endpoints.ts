@@ -1,5 +1,5 @@
 /**
- * The endpoints of the admin interface: which path and method gets which reply, and who may ask.
+ * The endpoints of the admin interface: paths, methods, replies and access control.
  */
 import type { Clock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
@@ -12,22 +12,22 @@ import { METRICS_TYPE } from "../observe/exposition.ts";
 import type { Inbound } from "../server/receive.ts";
 import { EventStreams } from "./events.ts";
 import { Login } from "./login.ts";
-import { readQuestion } from "./question.ts";
+import { readExplainRequest } from "./explain_request.ts";
 import { Sessions } from "./session.ts";
 import { configView, explanationView, gatewayView, healthView, statsWithHistoryView, statusView, type AdminSource } from "./views.ts";
 
 export interface EndpointsOptions {
   readonly user: string;
-  /** Plain text, or a hash as `hash-password` makes them. */
+  /** Plain text, or a hash made by `hash-password`. */
   readonly password: string;
   /** Signs sessions; at least 32 bytes. Null: random, and sessions end with the process. */
   readonly jwtSecret: string | null;
   readonly sessionTtlS: number;
-  /** Masks AdminPassword, and every secret that stands in the configuration itself. */
+  /** Masks AdminPassword and every secret written in the configuration itself. */
   readonly redactSecrets: boolean;
   /** Origins whose pages may use the interface (CORS): `https://ui.example.com`. No wildcard: credentials forbid one. */
   readonly corsOrigins: readonly string[];
-  /** Names other than localhost under which it may be asked over plain HTTP. */
+  /** Host names, besides localhost, that are accepted over plain HTTP. */
   readonly hosts: readonly string[];
   readonly clock: Clock;
   readonly log: Log;
@@ -37,12 +37,12 @@ export interface EndpointsOptions {
 }
 
 interface Endpoint {
-  /** "open": to everybody, or the endpoint itself checks credentials. */
+  /** "open": for every client, or the endpoint itself checks credentials. */
   readonly access: "open" | "session";
   readonly answer: (inbound: Inbound) => Reply | Promise<Reply>;
 }
 
-/** By method; HEAD is answered where GET is, OPTIONS everywhere. */
+/** By method; HEAD is answered like GET, OPTIONS for every path. */
 type Methods = Readonly<Record<string, Endpoint>>;
 
 export class Endpoints {
@@ -82,7 +82,7 @@ export class Endpoints {
     };
   }
 
-  /** Ends event streams; there will be no further ones. */
+  /** Ends all event streams and refuses new ones. */
   endStreams(): void {
     this.#events.close();
   }
@@ -112,7 +112,7 @@ export class Endpoints {
     const origin = headerValue(headers, "origin");
     const isAllowed = origin === undefined || this.#origins.has(origin);
     if (!SAFE.has(method) && !isAllowed && isForeign(inbound, inbound.authority)) {
-      return problem(call, "forbidden", { detail: "Pages of this origin may not change anything here." });
+      return problem(call, "forbidden", { detail: "Pages of this origin may not make changes." });
     }
     const methods = this.#table[path]; // No property of Object.prototype starts with a slash.
     if (methods === undefined) return problem(call, "route_not_found");
@@ -124,12 +124,12 @@ export class Endpoints {
     const endpoint = methods[method === "HEAD" ? "GET" : method];
     if (endpoint === undefined) return problem(call, "method_not_allowed", { headers: ["Allow", allow] });
     if (endpoint.access === "open" || this.#sessions.hasCookie(headers)) return endpoint.answer(inbound);
-    // Every 401 names a scheme (RFC 9110 §15.5.2); for "Basic" browsers would open a password window of their own.
+    // Every 401 names a scheme (RFC 9110 §15.5.2); for "Basic" browsers would open their own password dialog.
     return problem(call, "unauthenticated", { detail: "Log in with POST /login and send the cookie it sets.", headers: SCRIPT_CHALLENGE });
   }
 
   async #logIn(inbound: Inbound): Promise<Reply> {
-    // A page's script (Fetch Metadata §2.1) asks for the password itself.
+    // A script of a page (Fetch Metadata §2.1) shows its own password form.
     const isScript = headerValue(inbound.headers, "sec-fetch-dest") === "empty";
     const refused = await this.#refuseLogin(inbound, isScript ? SCRIPT_CHALLENGE : BASIC_CHALLENGE);
     if (refused !== null) return refused;
@@ -164,7 +164,7 @@ export class Endpoints {
     return { status: 204, headers: ["Set-Cookie", this.#sessions.clearing], body: null };
   }
 
-  /** Also for requests with the token as bearer or with the credentials: scrapers keep no cookies. */
+  /** Also accepts the token as bearer, and the credentials: scrapers store no cookies. */
   async #metrics(inbound: Inbound): Promise<Reply> {
     const { headers } = inbound;
     const hasToken = this.#sessions.hasCookie(headers) || this.#sessions.hasBearer(headers);
@@ -176,9 +176,9 @@ export class Endpoints {
   #streamEvents({ call, headers, method }: Inbound): Reply {
     const { state } = this.#events;
     if (state === "ended") return problem(call, "overloaded", { detail: "The gateway is being shut down." });
-    if (state === "full") return problem(call, "overloaded", { detail: "Too many streams of events are open.", headers: retryAfter(5000) });
+    if (state === "full") return problem(call, "overloaded", { detail: "Too many event streams are open.", headers: retryAfter(5000) });
     const body = method === "HEAD" ? null : this.#events.open(() => this.#sessions.hasCookie(headers));
-    // X-Accel-Buffering: a proxy like nginx must pass each event on as it comes.
+    // X-Accel-Buffering: a proxy like nginx must forward each event at once.
     return { status: 200, headers: ["Content-Type", "text/event-stream", "X-Accel-Buffering", "no"], body };
   }
 
@@ -188,13 +188,13 @@ export class Endpoints {
   }
 
   async #explain(inbound: Inbound): Promise<Reply> {
-    const question = await readQuestion(inbound);
-    if ("code" in question) return problem(inbound.call, question.code, { detail: question.detail });
-    return json(200, explanationView(this.#options.source.explain(question, this.#secrets)));
+    const request = await readExplainRequest(inbound);
+    if ("code" in request) return problem(inbound.call, request.code, { detail: request.detail });
+    return json(200, explanationView(this.#options.source.explain(request, this.#secrets)));
   }
 
   async #reload({ call, clientAddress }: Inbound): Promise<Reply> {
-    this.#options.log.info("admin asks for a reload", { address: clientAddress, request_id: call.id });
+    this.#options.log.info("reload requested by an administrator", { address: clientAddress, request_id: call.id });
     const reloaded = await this.#options.source.reload();
     const { digest } = reloaded;
     if (reloaded.outcome === "taken") return json(200, { digest, changed: reloaded.changes.length > 0, changes: reloaded.changes });
@@ -212,7 +212,7 @@ const PREFLIGHT = ["Access-Control-Allow-Headers", "Authorization, Content-Type"
 
 const REALM = "edge-gateway admin";
 const BASIC_CHALLENGE: HeaderList = ["WWW-Authenticate", `Basic realm="${REALM}", charset="UTF-8"`];
-/** A scheme that browsers ignore: for "Basic" Chromium opens its own window even where a script has sent the credentials, and waits. */
+/** A scheme that browsers ignore: for "Basic" Chromium opens its own dialog even if a script sent the credentials. */
 const SCRIPT_CHALLENGE: HeaderList = ["WWW-Authenticate", `Cookie realm="${REALM}", form-action="/login", cookie-name="token"`];
 const SCRAPER_CHALLENGE: HeaderList = [...BASIC_CHALLENGE, "WWW-Authenticate", `Bearer realm="${REALM}"`];
 

@@ -1,6 +1,5 @@
 /**
- * Streams of events (server-sent events, HTML standard §9.2): every reader gets the status, the health and the statistics of the gateway
- * as they change.
+ * Event streams (server-sent events, HTML standard §9.2): every reader gets the status, health and statistics of the gateway as they change.
  */
 import { Readable } from "node:stream";
 import type { Clock, Timer } from "../base/clock.ts";
@@ -18,7 +17,7 @@ export interface EventsOptions {
 
 const MAX_STREAMS = 32;
 const TICK_MS = 1_000;
-/** After which a browser reconnects when a stream breaks. */
+/** After this time a browser reconnects when a stream breaks. */
 const RETRY_MS = 2_000;
 /** A reader that reads nothing for this long is cut off. */
 const MAX_BLOCKED_MS = 30_000;
@@ -26,7 +25,7 @@ const MAX_BLOCKED_MS = 30_000;
 interface Reader {
   readonly body: Readable;
   readonly mayRead: () => boolean;
-  /** When its connection was first found full; null while it takes what is written. */
+  /** When its connection was first found full; null while it accepts data. */
   blockedAt: number | null;
   /** Whether it has missed changes of status and health. */
   isBehind: boolean;
@@ -56,7 +55,7 @@ export class EventStreams {
     const body = new Readable({ read() {} });
     const { status, health, stats } = this.#snapshot();
     if (this.#readers.size === 0) {
-      // Nobody has compared for a while.
+      // Without readers, changes were not tracked.
       this.#sentStatus = steady(status);
       this.#sentHealth = steady(health);
       this.#timer = this.#options.clock.after(TICK_MS, this.#tick);
@@ -73,10 +72,10 @@ export class EventStreams {
     for (const reader of this.#readers) if (!reader.mayRead()) this.#end(reader);
   }
 
-  /** Ends all streams; there will be no further ones. */
+  /** Ends all streams and refuses new ones. */
   close(): void {
     this.#isClosed = true;
-    // The last change may be that the gateway drains, or has drained.
+    // The last event reports that the gateway is draining or closed.
     this.#update();
     for (const reader of this.#readers) this.#end(reader);
   }
@@ -114,7 +113,7 @@ export class EventStreams {
     if (isEnd) for (const reader of this.#readers) this.#end(reader);
   }
 
-  /** The events as text, made once for all readers: with thousands of upstreams that takes a while. */
+  /** The events as text, created once for all readers: with thousands of upstreams this is expensive. */
   #snapshot() {
     const { source } = this.#options;
     const status = source.status();
@@ -126,7 +125,7 @@ export class EventStreams {
     };
   }
 
-  /** A full connection gets nothing more until it has drained, and is cut off when it does not: nothing accumulates. */
+  /** A full connection gets no events until it has drained, and is cut off after a while: nothing accumulates. */
   #isBlocked(reader: Reader): boolean {
     if (!reader.body.isPaused()) {
       reader.blockedAt = null;
@@ -138,7 +137,7 @@ export class EventStreams {
     return true;
   }
 
-  /** What was written is still sent, unless the reader is blocked. */
+  /** Written events are still sent, unless the reader is blocked. */
   #end(reader: Reader): void {
     this.#remove(reader);
     if (reader.body.isPaused()) reader.body.destroy();
@@ -152,12 +151,12 @@ export class EventStreams {
   }
 }
 
-/** JSON has no line breaks of its own, so one `data` line holds it. */
+/** JSON contains no line breaks, so it fits one `data` line. */
 function event(name: string, value: object): string {
   return `event: ${name}\ndata: ${JSON.stringify(value)}\n\n`;
 }
 
-/** Without the fields that differ every time. No name can look like one of them: inside a JSON string every `"` follows a `\`. */
+/** The text without the fields that always change. No name can look like one of them: inside a JSON string every `"` follows a `\`. */
 function steady(text: string): string {
   return text.replace(CHANGING, "");
 }

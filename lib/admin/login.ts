@@ -1,5 +1,5 @@
 /**
- * Verifies the administrator's HTTP Basic credentials (RFC 7617), and limits how often that may be tried.
+ * Verifies the administrator's HTTP Basic credentials (RFC 7617), and limits the rate of attempts.
  */
 import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
 import { callerAddress } from "../base/cidr.ts";
@@ -10,20 +10,20 @@ import { basicCredentials, type Credentials } from "../http/basic.ts";
 import { Throttle } from "./throttle.ts";
 
 export type LoginOutcome =
-  /** "missing" also stands for what is not Basic credentials at all; it does not count as a guess. */
+  /** "missing" includes other authentication schemes; it does not count as a guess. */
   | { readonly kind: "accepted" | "missing" | "wrong" | "overloaded" }
   | { readonly kind: "paused"; readonly retryMs: number };
 
 export interface LoginOptions {
   readonly user: string;
-  /** Plain text, or a hash as `base/password.ts` makes them. */
+  /** Plain text, or a hash made by `base/password.ts`. */
   readonly password: string;
   readonly clock: Clock;
 }
 
-/** Half of node's thread pool, which also resolves names of upstreams and reads files. */
+/** Half of Node's thread pool, which also resolves host names and reads files. */
 const MAX_VERIFYING = 2;
-/** At some 60 ms each, nobody waits much longer than a second. */
+/** At some 60 ms each, the wait stays near one second. */
 const MAX_WAITING = 32;
 
 export class Login {
@@ -44,7 +44,7 @@ export class Login {
     this.#throttle = new Throttle(options.clock);
   }
 
-  /** `authorization` is the value of that header. One address is judged one attempt at a time: its earlier ones have been counted then. */
+  /** `authorization` is the value of the header. Attempts of one address are verified one after another, so earlier ones are counted. */
   async attempt(authorization: string | undefined, clientAddress: string): Promise<LoginOutcome> {
     const given = basicCredentials(authorization);
     if (given === null) return { kind: "missing" };
@@ -67,17 +67,17 @@ export class Login {
     }
     const retryMs = this.#throttle.pausedFor(address);
     if (retryMs > 0) return { kind: "paused", retryMs };
-    // Only now: an address that is paused must not learn whether it has guessed right.
+    // Checked after the pause: a paused address must not learn whether its guess was right.
     const pair = createHmac("sha256", this.#secret).update(JSON.stringify([given.user, given.password])).digest();
     if (this.#accepted !== null && timingSafeEqual(pair, this.#accepted)) return { kind: "accepted" };
     if (!this.#queue.room) return { kind: "overloaded" };
-    const takeBack = this.#throttle.begin(address);
+    const uncount = this.#throttle.begin(address);
     // Verified whatever the user name, so that the time taken does not show which of the two was wrong.
     const isUserRight = sameText(given.user, this.#options.user);
     const isPasswordRight = await this.#queue.take(() => this.#verify(given.password, this.#options.password));
     if (!isUserRight || !isPasswordRight) return { kind: "wrong" };
     this.#accepted = pair;
-    takeBack();
+    uncount();
     return { kind: "accepted" };
   }
 }

@@ -1,5 +1,5 @@
 /**
- * Opens the admin interface: checks its options and puts its endpoints on a server of their own.
+ * Opens the admin interface: checks its options and starts a server for its endpoints.
  */
 import { passwordProblem } from "../base/password.ts";
 import type { Reply } from "../http/reply.ts";
@@ -20,7 +20,7 @@ export interface Admin extends OperatorServer {
   readonly answer: (inbound: Inbound) => Promise<Reply>;
 }
 
-/** Throws for options with which nobody could log in safely, and for a certificate that does not fit its key. */
+/** Throws for options that do not allow a safe login, and for a certificate that does not match its key. */
 export function createAdmin(options: AdminOptions): Admin {
   const wrong = optionsProblem(options);
   if (wrong !== null) throw new Error(`admin interface: ${wrong}`);
@@ -32,8 +32,8 @@ export function createAdmin(options: AdminOptions): Admin {
 }
 
 function optionsProblem({ user, password, jwtSecret, sessionTtlS }: AdminOptions): string | null {
-  if (user === "" || user.includes(":")) return "the user name is empty or holds a colon, which HTTP Basic cannot carry";
+  if (user === "" || user.includes(":")) return "the user name is empty or contains a colon, which HTTP Basic cannot transmit";
   if (jwtSecret !== null && Buffer.byteLength(jwtSecret) < 32) return "the JWT secret has fewer than 32 bytes";
-  if (!Number.isSafeInteger(sessionTtlS) || sessionTtlS < 1) return "the life of a session is a whole number of seconds, at least 1";
+  if (!Number.isSafeInteger(sessionTtlS) || sessionTtlS < 1) return "the lifetime of a session is a whole number of seconds, at least 1";
   return passwordProblem(password);
 }

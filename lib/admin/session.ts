@@ -51,17 +51,17 @@ export class Sessions {
     return { cookie: cookieOf(token, sessionTtlS), expiresAt: exp * 1000 };
   }
 
-  /** Whether a cookie holds the token of a live session. */
+  /** Whether a cookie contains the token of a live session. */
   hasCookie(headers: HeaderList): boolean {
     return tokensOf(headers).some((token) => this.#claimsOf(token) !== null);
   }
 
-  /** Whether the Authorization header holds one as a bearer token (RFC 6750). */
+  /** Whether the Authorization header contains the token of a live session (RFC 6750). */
   hasBearer(headers: HeaderList): boolean {
     return this.#claimsOf(BEARER.exec(headerValue(headers, "authorization") ?? "")?.[1] ?? "") !== null;
   }
 
-  /** Ends the sessions of the cookies, if there are any. */
+  /** Ends the sessions whose tokens are in the cookies. */
   revoke(headers: HeaderList): void {
     for (const token of tokensOf(headers)) {
       const claims = this.#claimsOf(token);

@@ -1,33 +1,33 @@
 /**
- * Slows down guessing: after five failed logins an address has to pause, twice as long after each further one.
+ * Slows down password guessing: after five failed logins an address must pause, twice as long after each further failure.
  */
 import type { Clock } from "../base/clock.ts";
 
 interface Entry {
   /** `clock.now()` at which the last failure will be forgotten. */
   clearAt: number;
-  /** `clock.now()`; in the past while failures are free. */
+  /** `clock.now()`; in the past while no pause is needed. */
   pausedUntil: number;
 }
 
 const FREE_FAILURES = 5;
 const MAX_PAUSE_MS = 15 * 60_000;
-/** Longer than the longest pause, so that the count of an address that keeps guessing does not fall. */
+/** Longer than the longest pause, so that the count of an address that keeps guessing never falls. */
 const FORGET_MS = 2 * MAX_PAUSE_MS;
-/** From here on every pause is the longest one: 2^10 s is more. */
+/** From this count on every pause has the maximum length: 2^10 s exceeds it. */
 const MAX_FAILURES = FREE_FAILURES + 10;
 
 /**
- * Failures are forgotten by time alone, one every half hour. So in any time t an address makes at most 15 + t / 15 min wrong guesses, also
- * if right credentials come from it in between.
+ * Failures are forgotten by time alone, one every half hour. So an address makes at most 15 + t / 15 min wrong guesses in a time t, even
+ * if it sends right credentials in between.
  */
 export class Throttle {
   readonly #clock: Clock;
   readonly #maxEntries: number;
   readonly #entries = new Map<string, Entry>();
   /**
-   * For new addresses while all entries are in use: so a flood neither ends anyone's pause, nor gets fresh guesses, nor grows memory. It
-   * does delay logins from other new addresses while it lasts.
+   * Shared by new addresses while all entries are in use: a flood of addresses cannot end a pause, get fresh guesses, or grow memory. It
+   * delays logins from other new addresses while it lasts.
    */
   readonly #shared: Entry = { clearAt: 0, pausedUntil: 0 };
 
@@ -36,15 +36,15 @@ export class Throttle {
     this.#maxEntries = maxEntries;
   }
 
-  /** Milliseconds until the next attempt of this address is allowed; 0: now. `address` stands for one caller, an IPv6 /64 for instance. */
+  /** Milliseconds until the next attempt of this address is allowed; 0: now. `address` identifies one caller, for instance an IPv6 /64. */
   pausedFor(address: string): number {
     const entry = this.#entries.get(address) ?? (this.#entries.size < this.#maxEntries ? null : this.#shared);
     return entry === null ? 0 : Math.max(0, entry.pausedUntil - this.#clock.now());
   }
 
   /**
-   * Counts an attempt as failed before it is verified, so that parallel guesses are counted. Returns a function that takes this failure
-   * back if the attempt was right. Earlier failures stay: somebody else may have made them.
+   * Counts an attempt as failed before it is verified, so that parallel guesses are counted. Returns a function that removes this failure
+   * if the attempt was right. Earlier failures stay: another user may have caused them.
    */
   begin(address: string): () => void {
     const entry = this.#entryFor(address);

@@ -8,7 +8,7 @@ import type { Explanation, Question } from "../gateway/explain.ts";
 import type { GatewayHealth, GatewayStatus, LastReload } from "../gateway/gateway.ts";
 import type { UpstreamReport } from "../upstream/upstream_set.ts";
 
-/** What the admin interface asks the rest of the program. */
+/** The data and actions that the admin interface needs from the rest of the program. */
 export interface AdminSource {
   /** The configuration as written, with defaults filled in and references to secrets unresolved; secrets written in it may be masked. */
   proxyConfig(secrets: Secrets): ProxyConfig;
@@ -20,7 +20,7 @@ export interface AdminSource {
   stats(extent: StatsExtent): GatewayStats;
   explain(question: Question, secrets: Secrets): Explanation;
   metrics(): Readable;
-  /** Reloads as a change of the file does, and tells what became of it. */
+  /** Reloads like a change of the file does, and returns the outcome. */
   reload(): Promise<LastReload>;
 }
 
@@ -31,11 +31,11 @@ export interface ProxyConfig {
   readonly services: readonly unknown[];
   /** The global plugins. */
   readonly plugins: readonly unknown[];
-  /** All of it, limits included. */
+  /** The complete `global` object, limits included. */
   readonly global: { readonly name: string; readonly plugins: readonly unknown[] };
 }
 
-/** The admin configuration object; "" for what is not set. */
+/** The admin configuration object; "" if a setting is not set. */
 export interface AdminSettings {
   readonly ServerCertPath: string;
   readonly ServerKeyPath: string;
@@ -45,7 +45,7 @@ export interface AdminSettings {
   readonly ConfigFilePath: string;
 }
 
-/** Each member by name: nothing else that the source may hold is shown. */
+/** Each member by name: other members of the source are not shown. */
 export function gatewayView({ services, plugins, global }: ProxyConfig): ProxyConfig {
   return { services, plugins, global };
 }
@@ -124,7 +124,7 @@ function pointView({ at, requests, errors, limited, p50Ms, p95Ms, p99Ms }: Point
   return { at: moment(at), requests, errors, limited, p50_ms: p50Ms, p95_ms: p95Ms, p99_ms: p99Ms };
 }
 
-/** To four decimals: nobody reads more of 1/60. */
+/** Rounded to four decimals. */
 function rounded(value: number): number {
   return Math.round(value * 1e4) / 1e4;
 }

@@ -24,7 +24,7 @@ export function signJwt(claims: JwtClaims, secret: string | Uint8Array): string 
 /** A well-formed token that is not verified yet. */
 export interface JwtParts {
   readonly header: Readonly<Record<string, unknown>>;
-  /** What is signed. */
+  /** The signed part. */
   readonly signed: string;
   readonly signature: Buffer;
   /** The claims, or null when they are not an object: to be called once the signature is verified. */

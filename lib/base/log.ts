@@ -1,5 +1,5 @@
 /**
- * The program's own log: one line an event on standard error, as text for a terminal or as JSON.
+ * The program's own log: one line per event on standard error, as text for a terminal or as JSON.
  */
 
 export const LOG_LEVELS = ["debug", "info", "warn", "error", "silent"] as const;
@@ -22,7 +22,7 @@ export interface LogOptions {
   readonly level?: LogLevel;
   /** Default "text". */
   readonly format?: LogFormat;
-  /** Where a finished line goes, newline included. Default standard error. */
+  /** Writes a finished line, newline included. Default: standard error. */
   readonly write?: (line: string) => void;
   /** Milliseconds since 1970; default `Date.now`. */
   readonly wall?: () => number;

@@ -1,10 +1,10 @@
 /**
- * A clock for tests: time stands still until it is advanced.
+ * A clock for tests: time advances only on request.
  */
 import type { Clock } from "./clock.ts";
 
 export interface ManualClock extends Clock {
-  /** Moves time on by `ms`, running the timers that fall due, in order. */
+  /** Advances time by `ms` and runs the timers that become due, in order. */
   advance(ms: number): void;
   /** How many timers are pending. */
   readonly pending: number;

@@ -3,14 +3,14 @@
  */
 import { createHash, randomBytes, scrypt, timingSafeEqual } from "node:crypto";
 
-/** `scrypt$N$r$p$salt$hash`, salt and hash in base64url. Takes some 60 ms on a thread of the pool, and 32 MiB. */
+/** `scrypt$N$r$p$salt$hash`, salt and hash in base64url. Needs some 60 ms on a pool thread, and 32 MiB. */
 export async function hashPassword(password: string): Promise<string> {
   const salt = randomBytes(16);
   const hash = await derive(password, { cost: 32_768, blockSize: 8, parallel: 1, salt, length: 32 });
   return `${PREFIX}32768$8$1$${salt.toString("base64url")}$${hash.toString("base64url")}`;
 }
 
-/** Whether a stored password is a hash, with which itself nobody can log in. */
+/** Whether a stored password is a hash; the hash itself is not accepted as a password. */
 export function isHashed(stored: string): boolean {
   return stored.startsWith(PREFIX);
 }
@@ -23,7 +23,7 @@ export async function verifyPassword(given: string, stored: string): Promise<boo
   return timingSafeEqual(await derive(given, parsed.parameters), parsed.hash);
 }
 
-/** Why `stored` cannot be used as a password; null when it can. To be called at start, when a mistake can still be corrected. */
+/** Why `stored` cannot be used as a password; null if it can. Call at start, when a mistake can still be corrected. */
 export function passwordProblem(stored: string): string | null {
   if (stored === "") return "the password is empty";
   if (!isHashed(stored)) return null;
@@ -46,11 +46,11 @@ interface Parameters {
   readonly blockSize: number;
   readonly parallel: number;
   readonly salt: Buffer;
-  /** Of the hash, in bytes. */
+  /** Length of the hash in bytes. */
   readonly length: number;
 }
 
-/** The parts of the stored hash, or what is wrong with it. Limited, so that a foreign hash cannot demand gigabytes or minutes. */
+/** The parts of the stored hash, or what is wrong with it. The parameters are limited: a foreign hash must not demand gigabytes or minutes. */
 function parse(stored: string): { parameters: Parameters; hash: Buffer } | string {
   const fields = stored.split("$");
   if (fields.length !== 6) return "a scrypt hash has six fields, scrypt$N$r$p$salt$hash";

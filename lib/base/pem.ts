@@ -37,14 +37,14 @@ export function keyProblem(content: Buffer): string | undefined {
 /** PKCS #8 names it in its first line, older forms in a header of their own. */
 const ENCRYPTED = /-----BEGIN ENCRYPTED PRIVATE KEY-----|^Proc-Type: 4,ENCRYPTED/m;
 
-/** What is wrong with a valid certificate chain and a valid key together. */
+/** Whether a valid certificate chain and a valid key can be used together. */
 export function pairProblem(cert: Buffer, key: Buffer): "mismatch" | { readonly unusable: string } | undefined {
   if (!new X509Certificate(cert).checkPrivateKey(createPrivateKey(key))) return "mismatch";
   try {
     createSecureContext({ cert, key, minVersion: "TLSv1.2" });
     return undefined;
   } catch (error) {
-    // Only the pair shows it: a key too short for today's TLS, a signature algorithm that is no longer accepted.
+    // Only detected together: a key too short for current TLS, an obsolete signature algorithm.
     return { unusable: (error as Error).message };
   }
 }
@@ -66,7 +66,7 @@ export interface CertificateFacts {
   readonly notAfter: number;
 }
 
-/** The facts about the first certificate that are displayed. */
+/** The displayed data of the first certificate. */
 export function factsOf(cert: Buffer): CertificateFacts {
   const { subject, subjectAltName, validTo } = new X509Certificate(cert);
   const found = alternativeNames(subjectAltName ?? "").filter(({ type }) => type === "DNS" || type === "IP");

@@ -1,5 +1,5 @@
 /**
- * Counts events within a sliding time window, in ten steps: bounded memory, no timer, exact to one step.
+ * Counts events within a sliding time window, in ten steps: bounded memory, no timer, accurate to one step.
  */
 
 const STEPS = 10;
@@ -36,7 +36,7 @@ export class RollingCount {
   #moveTo(now: number): void {
     const step = Math.floor(now / this.#stepMs);
     if (step === this.#newest) return;
-    // After more than the whole window, one round empties it.
+    // After more than the whole window, one pass clears all steps.
     const first = Math.max(this.#newest + 1, step - STEPS + 1);
     for (let i = first; i <= step; i++) {
       this.#sum -= this.#steps[i % STEPS]!;

@@ -1,12 +1,12 @@
 /**
- * Remembers results that are expensive to compute, for many owners within one limit of bytes. When it is full, the results that nobody
- * asked for lately are dropped first, whoever owns them.
+ * Caches results that are expensive to compute, for many owners within one limit of bytes. When it is full, results that were not used
+ * recently are dropped first, regardless of their owner.
  */
 
-/** So that one admission takes bounded time, even if every result has been asked for. */
+/** Bounds the time of one insertion, even if every result was used recently. */
 const MAX_CHANCES = 16;
 
-/** An estimate of the memory of an item beside its key and value: the item and two table entries. */
+/** Estimated overhead of an item besides key and value: the item and two table entries. */
 const OVERHEAD = 250;
 
 interface Item {
@@ -20,7 +20,7 @@ interface Item {
 
 export class SharedMemory {
   readonly #maxBytes: number;
-  /** Of all owners, the oldest first. */
+  /** Items of all owners, the oldest first. */
   readonly #items = new Set<Item>();
   #used = 0;
 
@@ -28,7 +28,7 @@ export class SharedMemory {
     this.#maxBytes = maxBytes;
   }
 
-  /** Bytes of everything that is remembered. */
+  /** Bytes of all stored results. */
   get used(): number {
     return this.#used;
   }
@@ -61,7 +61,7 @@ export class SharedMemory {
   }
 }
 
-/** What one owner remembers; nothing once it is closed. */
+/** The results of one owner; empty once it is closed. */
 export class MemoryPart<V> {
   readonly #known = new Map<string, Item>();
   readonly #memory: SharedMemory;

@@ -1,11 +1,11 @@
 /**
- * Finds the known name that is nearest to a mistyped word, for "did you mean".
+ * Finds the known name that is closest to a mistyped one, for "did you mean".
  */
 
-/** Longer words are not compared: the work grows with the square of the length. */
+/** Longer names are not compared: the cost grows with the square of the length. */
 const MAX_LENGTH = 64;
 
-/** The nearest of `known`, or undefined when none is near: more than a third of its characters would have to change. */
+/** The closest of `known`; undefined if more than a third of its characters would have to change. */
 export function suggest(word: string, known: Iterable<string>): string | undefined {
   if (word.length > MAX_LENGTH) return undefined;
   const wanted = plain(word);

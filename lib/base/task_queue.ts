@@ -5,7 +5,7 @@
 export interface TaskQueue {
   /** Whether a task may run or wait. */
   readonly room: boolean;
-  /** Runs `task` in its turn. To be called only while there is room. */
+  /** Runs `task` when its turn comes. Call only while there is room. */
   take<T>(task: () => Promise<T>): Promise<T>;
 }
 
@@ -17,7 +17,7 @@ export function createTaskQueue(mostRunning: number, mostWaiting: number): TaskQ
       return running < mostRunning || waiting.length < mostWaiting;
     },
     async take(task) {
-      // A task from the queue inherits the place of the task that ends, so no other task can take it in between.
+      // A queued task inherits the slot of the finished task, so that no new task can use it first.
       if (running < mostRunning) running += 1;
       else await new Promise<void>((start) => waiting.push(start));
       try {

@@ -1,5 +1,5 @@
 /**
- * Divides long work into slices: each turn of the event loop runs one slice of all work that waits, in order of arrival.
+ * Divides long work into slices: each turn of the event loop runs one slice of every waiting task, in order of arrival.
  */
 
 /** Resolves when the next slice may run. */

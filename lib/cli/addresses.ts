@@ -1,5 +1,5 @@
 /**
- * Writes addresses of listeners as people and their browsers use them.
+ * Formats listener addresses for messages and for browsers.
  */
 import type { AddressInfo } from "node:net";
 

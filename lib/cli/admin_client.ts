@@ -1,5 +1,5 @@
 /**
- * Asks the admin interface of a running gateway: logs in, lets a command ask, logs out. Every failure becomes one sentence.
+ * Asks the admin interface of a running gateway: logs in, sends the requests of a command, logs out. Every failure becomes one sentence.
  */
 import { systemClock } from "../base/clock.ts";
 import { HttpClient, type ClientFailure } from "../http/client.ts";
@@ -48,7 +48,7 @@ export async function asAdmin<T>(target: AdminTarget, act: (ask: Ask) => Promise
     try {
       return await act((method, path) => ask(method, path, ["Cookie", cookie]));
     } finally {
-      // The command has its answer by now: a session that cannot be ended does not change it.
+      // The command already has its answer: a failed logout does not change it.
       await ask("DELETE", "/logout", ["Cookie", cookie], LOGOUT_MS).catch(() => {});
     }
   } finally {
@@ -58,7 +58,7 @@ export async function asAdmin<T>(target: AdminTarget, act: (ask: Ask) => Promise
 
 const LOGOUT_MS = 2_000;
 
-/** For an answer that the admin interface of a gateway does not give here. */
+/** The failure for an answer that is not expected here. */
 export function unexpected({ status, headers, json }: AdminAnswer, asked: string, url: string): Failure {
   const seconds = headerValue(headers, "retry-after") ?? "";
   const wait = /^\d{1,9}$/.test(seconds) ? `; try again in ${seconds} s` : "";
@@ -74,7 +74,7 @@ export function unexpected({ status, headers, json }: AdminAnswer, asked: string
   };
   const known = sentences[status >= 300 && status < 400 ? 300 : status];
   if (known !== undefined) return new Failure(`${url} ${known}`, 1);
-  if (json.code === "internal") return new Failure(`${url} failed at ${asked}: the gateway's log says why`, 1);
+  if (json.code === "internal") return new Failure(`${url} failed at ${asked}: see the log of the gateway`, 1);
   return new Failure(`${url} answered ${asked} with ${status}: it is not the admin interface of a gateway that knows this command`, 1);
 }
 
@@ -88,20 +88,20 @@ function objectIn(body: Buffer): Readonly<Record<string, unknown>> {
 }
 
 function reason({ kind, code, message }: ClientFailure, timeoutMs: number): string {
-  if (kind === "timeout") return `it has not answered within ${timeoutMs / 1000} s`;
+  if (kind === "timeout") return `it did not answer within ${timeoutMs / 1000} s`;
   if (kind === "too_large") return message.replace("the answer", "its answer");
   if (code?.startsWith("HPE_")) return "the server there does not speak HTTP; with ADMIN_TLS=true the gateway speaks HTTPS";
   return REASONS[code ?? ""] ?? (message || (code ?? kind));
 }
 
-const UNVERIFIED = "its certificate is not signed by an authority that is trusted here: name its CA certificate with --ca (ADMIN_CA_PATH)";
+const UNVERIFIED = "its certificate is not signed by an authority that is trusted here: give its CA certificate with --ca (ADMIN_CA_PATH)";
 
 const REASONS: Readonly<Record<string, string>> = {
   ECONNREFUSED: "nothing listens there; is the gateway running, with ADMIN_USER and a password set, and is the address right (--admin-url)?",
   ECONNRESET: "the connection was closed without an answer; with ADMIN_TLS=true the gateway speaks HTTPS",
   ENOTFOUND: "the name has no address",
   EPROTO: "the server there does not speak TLS",
-  ERR_TLS_CERT_ALTNAME_INVALID: "its certificate is for other names; use one of them in --admin-url",
+  ERR_TLS_CERT_ALTNAME_INVALID: "its certificate is for other host names; use one of them in --admin-url",
   CERT_HAS_EXPIRED: "its certificate has expired",
   DEPTH_ZERO_SELF_SIGNED_CERT: UNVERIFIED,
   SELF_SIGNED_CERT_IN_CHAIN: UNVERIFIED,

@@ -1,5 +1,5 @@
 /**
- * What the log says once a gateway has started: what listens where, and what to be warned of.
+ * Logs the listeners and warnings of a gateway that has started.
  */
 import type { Log } from "../base/log.ts";
 import { version } from "../base/version.ts";

@@ -6,13 +6,13 @@ import { isSwitch, unknownFlags, type SettingsTable } from "../config/settings_t
 import { Failure, type ExitCode } from "./failure.ts";
 
 export interface Command {
-  /** One word that may follow the name, as help writes it: "[FILE]". Default: none. */
+  /** One argument that may follow the name, as shown in help: "[FILE]". Default: none. */
   readonly operand?: string;
   /** One sentence for help, without its full stop. */
   readonly about: string;
   /** The settings that are its flags. */
   readonly settings: SettingsTable;
-  /** What to do instead of writing more words behind the name. */
+  /** Advice when there are more arguments than allowed. */
   readonly remedy?: string;
   /** Throws a `Failure` or a `ConfigError`. */
   run(given: Arguments): Promise<ExitCode>;
@@ -20,7 +20,7 @@ export interface Command {
 
 export interface Arguments {
   readonly command: string;
-  /** Whether the command was written. */
+  /** Whether the command was given. */
   readonly isNamed: boolean;
   /** `--name value`, `--name=value`, or `--name` alone (true). */
   readonly flags: Readonly<Record<string, string | true>>;
@@ -35,7 +35,7 @@ const VALUELESS = ["help", "version"];
  * directly: `--manager run`. Throws a `Failure`.
  */
 export function readArguments(words: readonly string[], commands: readonly string[]): Arguments {
-  const flags = Object.create(null) as Record<string, string | true>; // without a prototype --constructor is as unknown as any other
+  const flags = Object.create(null) as Record<string, string | true>; // without a prototype, --constructor is unknown
   const operands: string[] = [];
   let command: string | null = null;
   const hasValue = (name: string, next: string | undefined) => {

@@ -1,6 +1,6 @@
 /**
- * `edge-gateway validate` and `edge-gateway schema`: the commands that read a configuration and start nothing. Plugin modules are
- * loaded, which runs their code.
+ * `edge-gateway validate` and `edge-gateway schema`: the commands that check a configuration without starting anything. They run the code of
+ * plugin modules.
  */
 import { configJsonSchema } from "../config/model.ts";
 import { SETTINGS } from "../config/settings_table.ts";
@@ -15,7 +15,7 @@ const settings = { configPath: SETTINGS.configPath };
 /** Checks a configuration as `run` would. */
 export const validate: Command = {
   operand: "[FILE]",
-  about: "Check a configuration and say everything that is wrong with it",
+  about: "Check a configuration and report all errors",
   settings,
   async run(given) {
     const named = configFlag(given);

@@ -1,5 +1,5 @@
 /**
- * `edge-gateway demo`: a gateway with admin interface and management UI before two small upstreams in this process, and curl lines to try.
+ * `edge-gateway demo`: starts a gateway with admin interface, management UI and two small upstreams, and prints curl commands to try.
  */
 import { randomBytes } from "node:crypto";
 import http from "node:http";
@@ -24,7 +24,7 @@ export const demo: Command = {
   remedy: "the demo has its own configuration",
   async run(given) {
     if (given.flags.config !== undefined) throw new Failure("the demo has its own configuration: leave --config out", 2);
-    // Its own credentials, whatever the environment contains: they are printed.
+    // Ignores the credentials in the environment: these are printed.
     const password = randomBytes(9).toString("base64url");
     const admin = { ADMIN_USER: "admin", ADMIN_PASSWORD: password, ADMIN_PASSWORD_FILE: "" };
     const ownManager = { MANAGER: "true", MANAGER_BACKEND_API_URL: "", MANAGER_BACKEND_CA_PATH: "" };
@@ -49,7 +49,7 @@ export const demo: Command = {
   },
 };
 
-/** Answers with its name and the request. */
+/** An upstream that answers with its name and the request. */
 function startBackend(name: string): Promise<http.Server> {
   const server = http.createServer((request, response) => {
     const body = JSON.stringify({ upstream: name, method: request.method, path: request.url, forwarded_for: request.headers["x-forwarded-for"] });
@@ -86,13 +86,13 @@ function demoConfig(ports: readonly number[]): ConfigInput {
 }
 
 function tour(url: string, adminUrl: string, managerUrl: string | null, password: string): string {
-  // curl need not know the certificate that may be set.
+  // -k: curl may not trust the server certificate.
   const ui = managerUrl === null ? "" : `# Management UI: log in as admin with the password ${password}\n${managerUrl}\n\n`;
   const curl = adminUrl.startsWith("https:") ? "curl -k" : "curl";
   return `edge-gateway ${version} demo, gateway on ${url}, admin on ${adminUrl} (admin / ${password})
 Paste these into another terminal:
 
-# Routing: base_path /shop is taken off, {id} matches one segment. Round robin: the two upstreams answer in turn
+# Routing: base_path /shop is stripped, {id} matches one segment. Round robin: the two upstreams answer in turn
 curl -s ${url}/shop/items/42
 curl -s ${url}/shop/items/43
 

@@ -1,5 +1,5 @@
 /**
- * How the program ends, and failures of a start as sentences that name the setting to change.
+ * Exit codes, and start-up failures as sentences that name the setting to change.
  */
 import { readFileSync } from "node:fs";
 import { whyUnreadable } from "../config/references.ts";
@@ -28,7 +28,7 @@ export function accepted<T>(read: SettingsRead<T>): T {
   return read.settings;
 }
 
-/** `port` and `host` are the names of the settings, `where` is what could not be bound: "0.0.0.0:8008". */
+/** `port` and `host` are the names of the settings, `where` is the address that could not be bound: "0.0.0.0:8008". */
 export function listenFailure(error: NodeJS.ErrnoException, where: string, port: string, host: string): Failure {
   const setting = (variable: string) => `${variable} (--${variable.toLowerCase().replaceAll("_", "-")})`;
   const remedy: { readonly [code: string]: string } = {

@@ -1,5 +1,5 @@
 /**
- * `edge-gateway hash-password`: reads a password from standard input, where no process list shows it, and prints its hash.
+ * `edge-gateway hash-password`: reads a password from standard input, since process lists show arguments, and prints its hash.
  */
 import { createInterface } from "node:readline";
 import { hashPassword as hash } from "../base/password.ts";
@@ -14,14 +14,14 @@ export const hashPassword: Command = {
     refuseOtherFlags(given, {});
     const [password = "", again] = await readPassword();
     if (password === "") throw new Failure("the password is empty; write it to standard input: edge-gateway hash-password < file", 2);
-    // A password that cannot be seen while it is typed may be mistyped, and would lock everybody out.
+    // A mistyped password would lock out all administrators.
     if (again !== password && process.stdin.isTTY) throw new Failure("the two passwords are not the same", 2);
     process.stdout.write(`${await hash(password)}\n`);
     return 0;
   },
 };
 
-/** The first line of standard input. At a terminal it is asked for twice, and not echoed. */
+/** The first line of standard input. At a terminal the user types it twice, without echo. */
 function readPassword(): Promise<readonly string[]> {
   const { stdin, stderr } = process;
   const terminal = stdin.isTTY === true;

@@ -1,5 +1,5 @@
 /**
- * The texts of `edge-gateway help` and of `--help`, made from the commands and the table of settings.
+ * The texts of `edge-gateway help` and of `--help`, generated from the commands and the table of settings.
  */
 import { CLIENT_SETTINGS, SETTINGS, type SettingsTable } from "../config/settings_table.ts";
 import type { Command } from "./arguments.ts";

@@ -1,5 +1,5 @@
 /**
- * The command line: finds the command, runs it, and turns what it throws into one clear message and an exit code.
+ * The command line: finds the command, runs it, and turns errors into one message and an exit code.
  */
 import { version } from "../base/version.ts";
 import { ConfigError } from "../gateway/gateway.ts";
@@ -30,9 +30,9 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
   run, demo, manager, validate, reload, schema, "hash-password": hashPassword, help,
 };
 
-/** `words` as they follow the program's name. Resolves when the command has ended: for `run`, at shutdown. */
+/** `words` are the command line after the program name. Resolves when the command has ended: for `run`, at shutdown. */
 export async function main(words: readonly string[]): Promise<ExitCode> {
-  // If the reader of our output ends (`| head`, a log collector that restarts), the gateway goes on.
+  // The gateway keeps running if the reader of its output ends (`| head`, a log collector that restarts).
   for (const stream of [process.stdout, process.stderr]) stream.on("error", () => {});
   try {
     const given = readArguments(words, Object.keys(COMMANDS));
@@ -43,9 +43,9 @@ export async function main(words: readonly string[]): Promise<ExitCode> {
       return 0;
     }
     if (given.operands.length > (command.operand === undefined ? 0 : 1)) {
-      // The words are not repeated: one may be a password.
-      const { remedy = `edge-gateway ${given.command} --help shows how to write it` } = command;
-      throw new Failure(`too many words for "${given.command}": ${remedy}`, 2);
+      // The arguments are not repeated: one may be a password.
+      const { remedy = `edge-gateway ${given.command} --help shows its usage` } = command;
+      throw new Failure(`too many arguments for "${given.command}": ${remedy}`, 2);
     }
     return await command.run(given);
   } catch (error) {

@@ -1,6 +1,6 @@
 /**
- * The management UI: `edge-gateway manager` runs it alone, before the admin interface of a gateway elsewhere; `start.ts` opens it
- * beside a gateway.
+ * The management UI: `edge-gateway manager` runs it alone for the admin interface of another process; `start.ts` opens it next to
+ * a gateway.
  */
 import type { Admin } from "../admin/server.ts";
 import { systemClock } from "../base/clock.ts";
@@ -17,7 +17,7 @@ import { untilStopped } from "./shutdown.ts";
 import { createTlsRenewal, readAuthorities, readTlsFiles, tlsPaths } from "./tls_files.ts";
 
 export const manager: Command = {
-  about: "Start the management UI alone, before the admin interface at MANAGER_BACKEND_API_URL",
+  about: "Start the management UI alone, for the admin interface at MANAGER_BACKEND_API_URL",
   settings: MANAGER_TABLE,
   remedy: "name the admin interface with --manager-backend-api-url URL",
   async run(given) {
@@ -52,7 +52,7 @@ function announce(url: string, { manager: { backendUrl }, logFormat, logLevel }:
   }
 }
 
-/** `admin` is the admin interface of this process, which is asked unless the settings name another. */
+/** `admin` is the admin interface of this process, which is used unless the settings name another. */
 export function openManager(settings: ManagerSettings, admin: Admin | null, tls: Pair | null, log: Log): Manager {
   const { backendUrl, backendCaPath, hosts } = settings;
   const ca = backendCaPath === null ? null : readAuthorities(backendCaPath, "MANAGER_BACKEND_CA_PATH");
@@ -64,13 +64,13 @@ export function openManager(settings: ManagerSettings, admin: Admin | null, tls:
   }
 }
 
-/** Resolves with the URL for a browser on this machine, which keeps the session's cookie for https and for localhost. */
+/** Resolves with the URL for a browser on this machine, which stores the session cookie for https and localhost only. */
 export async function listenManager(opened: Manager, { host, port, tls }: ManagerSettings, log: Log): Promise<string> {
   try {
     const url = reachable(urlOf(tls ? "https" : "http", await opened.listen({ host, port })));
     if (!tls && !isLoopback(host)) {
-      const remedy = "to log in from other machines, set MANAGER_TLS=true or put a proxy with HTTPS before it";
-      log.warn(`the management UI listens on plain HTTP beyond this machine: browsers keep its cookie on http://localhost only; ${remedy}`);
+      const remedy = "to log in from other machines, set MANAGER_TLS=true or put an HTTPS proxy in front of it";
+      log.warn(`the management UI listens on plain HTTP beyond this machine: browsers store its cookie on http://localhost only; ${remedy}`);
     }
     return url;
   } catch (error) {

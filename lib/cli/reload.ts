@@ -18,7 +18,7 @@ export const reload: Command = {
     const ca = caPath === null ? null : readAuthorities(caPath, "ADMIN_CA_PATH");
     return asAdmin({ url, user, password, ca }, async (ask) => {
       const answer = await ask("POST", "/gateway/reload");
-      // As a rule the gateway has reloaded a changed file before anybody types the command: then the last change is of interest.
+      // Usually the gateway has already reloaded the changed file when the command runs: then the last change is printed.
       const status = Array.isArray(answer.json.changes) && answer.json.changes.length === 0 ? await ask("GET", "/gateway/status") : null;
       return print(answer, status?.json.last_change, url);
     });
@@ -29,7 +29,7 @@ function print(answer: AdminAnswer, lastChange: unknown, url: string): ExitCode 
   const { digest, changes, issues } = answer.json;
   if (answer.status === 200 && Array.isArray(changes)) {
     const lines = linesOf(changes);
-    if (lines.length === 0) lines.push("nothing changed in the text; its secrets were resolved again");
+    if (lines.length === 0) lines.push("the text has not changed; its secrets were resolved again");
     const { at, by, changes: earlier } = (lastChange ?? {}) as Readonly<Record<string, unknown>>;
     if (Array.isArray(earlier)) lines.push(`the last change was at ${String(at)} (${String(by)}):`, ...linesOf(earlier));
     process.stdout.write(printable([...lines, `configuration ${String(digest)} is in force`]));
@@ -46,7 +46,7 @@ function linesOf(changes: readonly (Partial<Change> | null)[]): string[] {
   return changes.map((each) => `${String(each?.change).padEnd(9)}${String(each?.name)}`);
 }
 
-/** Without control characters, whoever answered: they would act on the terminal. */
+/** Replaces control characters, which would act on the terminal. */
 function printable(lines: readonly string[]): string {
   return `${lines.map((line) => line.replace(/\p{Cc}/gu, "?")).join("\n")}\n`;
 }

@@ -30,7 +30,7 @@ async function serve(settings: Settings): Promise<ExitCode> {
   const renew = createTlsRenewal(settings, log);
   const followFiles = ({ gateway }: Started) => {
     namedFiles.follow(gateway.files);
-    reloadNamedFiles(gateway, log); // also what changed before the files were watched
+    reloadNamedFiles(gateway, log); // includes changes before the files were watched
   };
   const reload = async (started: Started, by: ReloadCause) => {
     const reloaded = await reloadFrom(started.gateway, by, settings, log);
@@ -42,17 +42,17 @@ async function serve(settings: Settings): Promise<ExitCode> {
     renew(started);
     return reload(started, by);
   };
-  // The files are watched before they are read: a change during the start counts, too.
+  // The files are watched before they are read, so that a change during the start is not missed.
   const configFile = watchFile(resolve(settings.configPath), { onChange: whenStarted((started) => reload(started, "file")) });
   const tlsFiles = watchFiles(whenStarted(renew));
   tlsFiles.follow(tlsPaths(settings));
   const namedFiles = watchFiles(whenStarted((started) => {
-    // The named files may be why a configuration was refused. Whatever else is wrong with it, they are reloaded.
+    // The named files may be the reason why a configuration was refused.
     if (started.gateway.status.lastReload?.outcome === "refused") return reload(started, "file");
     return followFiles(started);
   }));
   const onHangup = whenStarted((started) => reloadAll(started, "signal"));
-  const onUser1 = whenStarted(({ gateway }) => gateway.reopenAccessLog()); // by default Node would open a port for debuggers
+  const onUser1 = whenStarted(({ gateway }) => gateway.reopenAccessLog()); // by default Node would open a debugger port
   process.on("SIGHUP", onHangup).on("SIGUSR1", onUser1);
   const output = new LineWriter({ fd: process.stdout.fd }, { log, clock: systemClock });
   const options = { configFile: settings.configPath, accessLog: (lines: string) => output.write(lines) };
@@ -60,7 +60,7 @@ async function serve(settings: Settings): Promise<ExitCode> {
   try {
     const started = await starting;
     followFiles(started);
-    // Signals are handled before the announcement, which may cause somebody to send one.
+    // Signals are handled before the announcement, since readers of the announcement may send one.
     const stopped = untilStopped((signal) => drain(signal, started, settings, log), log);
     announce(started, settings, log);
     const code = await stopped;
@@ -76,10 +76,10 @@ export function logFor(settings: Settings): Log {
   return createLog({ level: settings.logLevel, format: settings.logFormat });
 }
 
-/** For one reload; `edge-gateway reload` and GET /gateway/status give all of them. */
+/** Per reload; `edge-gateway reload` and GET /gateway/status list all changes. */
 const MAX_LOGGED_CHANGES = 20;
 
-/** Reloads the configuration; if that is refused, the old one stays in force and the log says why. */
+/** Reloads the configuration; if it is refused, the old one stays in force and the reason is logged. */
 export async function reloadFrom(gateway: Gateway, by: ReloadCause, settings: Settings, log: Log): Promise<LastReload> {
   const isJson = settings.logFormat === "json";
   await gateway.loadModules();

@@ -6,7 +6,7 @@ import type { Settings } from "../config/settings.ts";
 import type { Gateway } from "../gateway/gateway.ts";
 import type { ExitCode } from "./failure.ts";
 
-/** For what may never end after everything is closed: a name lookup that hangs, output that nobody reads. In milliseconds. */
+/** Limit in milliseconds for work that may never end: a name lookup that hangs, output that is not read. */
 export const LINGER_MS = 500;
 
 /** Resolves with 0 when `end`, called at the first signal, has finished. A second signal ends the process at once, with 1. */
@@ -36,8 +36,8 @@ interface Drained {
 }
 
 /**
- * The end of a gateway: it is no longer ready, serves on while load balancers notice, stops accepting, and finishes the requests in
- * flight within the grace period.
+ * Drains a gateway: reports not ready, keeps serving while load balancers notice, stops accepting, and finishes the requests in flight
+ * within the grace period.
  */
 export async function drain(signal: NodeJS.Signals, { gateway, admin, manager }: Drained, settings: Settings, log: Log): Promise<void> {
   if (settings.preStopDelayS > 0) {
@@ -48,7 +48,7 @@ export async function drain(signal: NodeJS.Signals, { gateway, admin, manager }:
   log.info(`${signal}: draining`, { in_flight: gateway.inFlight, grace_s: settings.shutdownGraceS });
   const outcome = await gateway.close(settings.shutdownGraceS * 1000);
   await admin?.close();
-  await manager?.close(); // last, so that the end of the others can be watched in it
+  await manager?.close(); // last, so that users can watch the others drain
   if (outcome === "cut") log.warn("the grace period is over: requests still in flight were cut off");
   setTimeout(() => process.exit(0), LINGER_MS).unref();
 }

@@ -27,12 +27,12 @@ export interface Started {
   readonly adminUrl: string | null;
   /** For a browser on this machine; null when the management UI is off. */
   readonly managerUrl: string | null;
-  /** What HTTPS started with; null when it is off. */
+  /** The files that HTTPS started with; null when it is off. */
   readonly tls: TlsFiles | null;
 }
 
 export interface StartOptions extends Pick<GatewayOptions, "config" | "configFile" | "accessLog"> {
-  /** Called when the admin interface is asked to reload. */
+  /** Called for a reload through the admin interface. */
   readonly reload: () => Promise<LastReload>;
 }
 

@@ -39,12 +39,12 @@ function refuse(file: string, problem: string | undefined): void {
   if (problem !== undefined) throw new Failure(`${file} ${problem}`, 2);
 }
 
-/** The settings' files that are set. */
+/** The paths that are set. */
 export function tlsPaths({ serverCertPath, serverKeyPath, caCertPath }: TlsSettings): readonly string[] {
   return [serverCertPath, serverKeyPath, caCertPath].flatMap((path) => path ?? []);
 }
 
-/** What uses the server certificate, and the files that it started with. */
+/** The servers that use the server certificate, and the files that they started with. */
 export interface TlsUsers {
   readonly gateway?: { renewTls(files: TlsFiles): void };
   readonly admin?: { renewTls(files: TlsFiles): void } | null;
@@ -53,8 +53,8 @@ export interface TlsUsers {
 }
 
 /**
- * Reloads the settings' files once they have changed and fit together. Certificate and key are seldom replaced in one step: while
- * they do not fit, or one of them is wrong, the log says so and the old files stay in use.
+ * Reloads the files once they have changed and match. Certificate and key are seldom replaced in one step: while
+ * they do not match, or one of them is invalid, an error is logged and the old files stay in use.
  */
 export function createTlsRenewal(settings: TlsSettings, log: Log): (users: TlsUsers) => void {
   let renewed: TlsFiles | null = null;

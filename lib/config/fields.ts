@@ -1,5 +1,5 @@
 /**
- * The parts of a configuration's schema that are used in several places: fields with defaults, and the formats of texts.
+ * Parts of the configuration schema that are used in several places: fields with defaults, and text formats.
  */
 import { isIP } from "node:net";
 import { parseCidr } from "../base/cidr.ts";
@@ -54,7 +54,7 @@ function pathSchema(describe: string) {
   return s.string({ min: 1, hint: 'a path that starts with "/"', describe, check });
 }
 
-/** A quick answer for large configurations. */
+/** A fast path for large configurations. */
 const USUAL_METHODS = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]);
 
 export const METHOD = s.string({
@@ -81,7 +81,7 @@ export const HOST_PATTERN = s.string({
 
 export const ADDRESS_RANGE = s.string({ hint: "an IP address or a range such as 10.0.0.0/8", check: rangeProblem });
 
-/** Undefined when the text is a host name, IPv4 or IPv6 address and nothing else; else what to do about it. */
+/** Undefined if the text is exactly a host name, IPv4 or IPv6 address; else a remedy. */
 export function hostProblem(text: string): string | undefined {
   if (isIP(text) !== 0) return undefined;
   if (text.includes("://")) return 'write no scheme here; the scheme is the service\'s "protocol"';

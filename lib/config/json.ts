@@ -1,5 +1,5 @@
 /**
- * Reads JSON (RFC 8259, strictly) into nodes that know their line and column, and explains syntax errors in plain words.
+ * Reads JSON (RFC 8259, strictly) into nodes that know their line and column, and explains syntax errors.
  */
 import { isUtf8 } from "node:buffer";
 
@@ -56,7 +56,7 @@ export function parseJson(input: Buffer | string): { node: JsonNode | null; issu
   }
 }
 
-/** Nodes for a JavaScript value, all at one position. What JSON cannot express becomes a node of kind "other". */
+/** Nodes for a JavaScript value, all at one position. Values that JSON cannot express become nodes of kind "other". */
 export function nodeFrom(value: unknown, position: Position | null = null, depth = 0): JsonNode {
   const other = (text: string): JsonNode => ({ kind: "other", text, position });
   if (depth > MAX_DEPTH) return other(`a value nested deeper than ${MAX_DEPTH} levels`); // ends cycles too
@@ -78,7 +78,7 @@ export function nodeFrom(value: unknown, position: Position | null = null, depth
   return { kind: "object", members, position };
 }
 
-/** `services[0].upstreams[1].port`; keys that are not plain words are quoted: `headers["X-A"]`. */
+/** `services[0].upstreams[1].port`; keys that are not identifiers are quoted: `headers["X-A"]`. */
 export function formatPath(path: Path): string {
   let text = "";
   for (const step of path) {
@@ -148,7 +148,7 @@ const SPACE = /[ \n\r\t]*/y;
 const PLAIN_RUN = /[^"\\\u0000-\u001f]*/y;
 const ESCAPE = /\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})/y;
 
-/** One pass over the text, recursive descent. Every method leaves `#offset` behind what it has read. */
+/** One pass over the text, recursive descent. Every method leaves `#offset` after the text it has read. */
 class Parser {
   readonly issues: Issue[] = [];
   readonly #text: string;
@@ -255,7 +255,7 @@ class Parser {
       this.#skip(PLAIN_RUN);
       const char = this.#text[this.#offset];
       if (char === '"') break;
-      // The character behind the backslash is not repeated: the string may be a secret.
+      // The character after the backslash is not quoted: the string may be a secret.
       const escapes = 'one of \\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX (four hexadecimal digits)';
       if (char === "\\" && !this.#skip(ESCAPE)) throw this.#fault(this.#offset, `expected ${escapes}, found another escape`);
       if (char === undefined || char === "\n" || char === "\r") {
@@ -277,7 +277,7 @@ class Parser {
     return true;
   }
 
-  /** The next characters that fit the pattern; `exec` would allocate an object for each of thousands of words. */
+  /** The next characters that match the pattern; `exec` would allocate an object for each of thousands of tokens. */
   #peek(pattern: RegExp): string {
     pattern.lastIndex = this.#offset;
     return pattern.test(this.#text) ? this.#text.slice(this.#offset, pattern.lastIndex) : "";
@@ -290,7 +290,7 @@ class Parser {
     return fits;
   }
 
-  /** `quoted` is the text found, where it cannot be a value: values may be secrets, so only their kind is given. */
+  /** `quoted` is the text found if it cannot be a value: values may be secrets, so only their kind is reported. */
   #expected(what: string, hint = "", quoted = ""): SyntaxFault {
     const char = this.#text[this.#offset] ?? "";
     const help = habit(char, this.#text[this.#offset + 1]) || hint;
@@ -315,13 +315,13 @@ class Parser {
       if (code === 10) {
         mark.line++;
         mark.column = 1;
-      } else if (code < 0xdc00 || code > 0xdfff) mark.column++; // the second half of a surrogate pair is no character of its own
+      } else if (code < 0xdc00 || code > 0xdfff) mark.column++; // the second half of a surrogate pair is not counted
     }
     return { line: mark.line, column: mark.column };
   }
 }
 
-/** Help for what people write out of habit from JavaScript, YAML or a word processor. */
+/** Remedies for common mistakes from JavaScript, YAML and word processors. */
 function habit(char: string, next: string | undefined): string {
   if (char === "#" || (char === "/" && (next === "/" || next === "*"))) return "JSON has no comments";
   if (char !== "" && "'`\u2018\u2019\u201c\u201d\u201e".includes(char)) return 'JSON has only straight double quotes (")';

@@ -1,5 +1,5 @@
 /**
- * Turns the text of a configuration into a Config, or into everything that is wrong with it at once.
+ * Turns the text of a configuration into a Config, or reports all its errors.
  */
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
@@ -17,16 +17,16 @@ export type ConfigSource = { readonly text: Buffer | string; readonly file: stri
 
 export interface LoadOptions<K extends PluginKind = PluginKind> extends ReadOptions {
   readonly kinds: readonly K[];
-  /** The kinds that a module provides, or what is wrong with it. Default: modules cannot be used. */
+  /** Returns the kinds of a module, or its error. Default: modules cannot be used. */
   readonly moduleKinds?: (module: PluginModule) => readonly K[] | string;
   /** Finds wrong path patterns and routes that conflict. */
   readonly checkRoutes?: (declarations: readonly RouteDeclaration[]) => readonly RouteIssue[];
 }
 
 export interface ReadOptions {
-  /** Where `${env:NAME}` leads. */
+  /** Resolves `${env:NAME}`. */
   readonly environment: Readonly<Record<string, string | undefined>>;
-  /** Where `${file:/path}` leads; default: the file system. */
+  /** Resolves `${file:/path}`; default: the file system. */
   readonly readFile?: (path: string) => Buffer | string;
 }
 
@@ -36,13 +36,13 @@ export type LoadResult<K extends PluginKind = PluginKind> =
       readonly config: Config;
       /** For display: as configured, defaults filled in, references unresolved. */
       readonly shown: Json;
-      /** The same for people who may not see secrets: each literal secret is masked. */
+      /** The same with each literal secret masked. */
       readonly masked: () => Json;
       /** Of `shown`, whatever the order of its keys: 12 hexadecimal digits of a SHA-256. */
       readonly digest: string;
       /** The files that it names, including plugin modules, in order. */
       readonly files: readonly NamedFile[];
-      /** The given kinds and those of the modules. */
+      /** The given kinds and the kinds of the modules. */
       readonly kinds: readonly K[];
     }
   | { readonly ok: false; readonly issues: readonly ConfigIssue[] };
@@ -69,7 +69,7 @@ export function loadConfig<K extends PluginKind>(source: ConfigSource, options: 
   if (config === INVALID || issues.length > 0) return { ok: false, issues: issues.sort(byPosition) };
   const shown = schema.show(root);
   const digest = createHash("sha256").update(JSON.stringify(inKeyOrder(shown))).digest("hex").slice(0, 12);
-  let copy: Json | undefined; // made on first use: few ask for it, and a large configuration takes a while
+  let copy: Json | undefined; // created on first use: rarely needed, and slow for a large configuration
   return { ok: true, config, shown, masked: () => (copy ??= masked(shown, secrets)), digest, files: [...files.values()], kinds };
 }
 
@@ -78,14 +78,14 @@ function masked(shown: Json, secrets: readonly Secret[]): Json {
   const copy = structuredClone(shown);
   for (const { at, masked: text } of secrets) {
     const last = at.at(-1)!;
-    // An alternative schema that did not accept the value may have noted it: then nothing may be shown at its path.
+    // An alternative schema that did not accept the value may have recorded it: then nothing may be shown at its path.
     const parent = at.slice(0, -1).reduce<any>((found, step) => found?.[step], copy);
     if (typeof parent?.[last] === "string") parent[last] = text;
   }
   return copy;
 }
 
-/** The plugin modules that a configuration names and whose digest is right, whatever else is wrong with it. */
+/** The plugin modules of a configuration whose digest is right; other errors are ignored. */
 export function pluginModulesOf(source: ConfigSource, options: ReadOptions): readonly PluginModule[] {
   // Most configurations name none and need not be parsed twice. Only an escape could hide the name.
   if ("text" in source && !source.text.includes(MODULES_AT[1]) && !source.text.includes("\\u")) return [];
@@ -95,7 +95,7 @@ export function pluginModulesOf(source: ConfigSource, options: ReadOptions): rea
   return found.flatMap(({ module }) => (module === INVALID ? [] : [module]));
 }
 
-/** All kinds that a configuration can use, whatever else is wrong with it. */
+/** All kinds that a configuration can use; its errors are ignored. */
 export function kindsWithModules<K extends PluginKind>(
   source: ConfigSource,
   options: LoadOptions<K>,
@@ -107,7 +107,7 @@ export function kindsWithModules<K extends PluginKind>(
   return { kinds: kindsOf(node, options, context), issues: context.issues };
 }
 
-/** Reads the file, or gives one issue that says what to do. The result, if ok, is a source for `loadConfig`. */
+/** Reads the file, or returns one issue with a remedy. The result, if ok, is a source for `loadConfig`. */
 export function readConfigFile(
   file: string,
 ): { readonly ok: true; readonly text: Buffer; readonly file: string } | { readonly ok: false; readonly issues: readonly ConfigIssue[] } {
@@ -119,7 +119,7 @@ export function readConfigFile(
   }
 }
 
-/** One line an issue, in columns: `gw.json:3:14  services[0].upstreams[1].port  expected …`. Without `file`, without positions. */
+/** One line per issue, in columns: `gw.json:3:14  services[0].upstreams[1].port  expected …`. Without `file`, without positions. */
 export function formatIssues(issues: readonly ConfigIssue[], file?: string): string {
   const rows = issues.map(({ at, message, position }) => ({
     place: file === undefined ? "" : position === null ? file : `${file}:${position.line}:${position.column}`,
@@ -149,7 +149,7 @@ function sourcesFor(source: ConfigSource, { environment, readFile = (path) => re
 
 const MODULES_AT = ["global", "plugin_modules"] as const;
 
-/** Item by item: an invalid module does not hide the kinds of the others. */
+/** Item by item: an invalid module does not hide the kinds of other modules. */
 function readModules(root: JsonNode, context: CheckContext): { at: Path; node: JsonNode; module: PluginModule | Invalid }[] {
   return items(nodeAt(root, MODULES_AT)).map((node, i) => {
     const at = [...MODULES_AT, i];
@@ -157,7 +157,7 @@ function readModules(root: JsonNode, context: CheckContext): { at: Path; node: J
   });
 }
 
-/** The given kinds and those of the plugin modules. Invalid entries are not reported here, but by the whole schema. */
+/** The given kinds and the kinds of the plugin modules. Invalid entries are not reported here, but by the whole schema. */
 function kindsOf<K extends PluginKind>(root: JsonNode, options: LoadOptions<K>, context: CheckContext): K[] {
   const { moduleKinds = () => "plugin modules cannot be used here" } = options;
   const kinds = [...options.kinds];
@@ -178,7 +178,7 @@ function kindsOf<K extends PluginKind>(root: JsonNode, options: LoadOptions<K>, 
 
 /**
  * The routes as far as they can be read, so that their patterns are checked together with everything else. Missing and wrong paths are
- * left out: the schema reports them. `resolved` maps resolved texts to what was written.
+ * left out: the schema reports them. `resolved` maps resolved texts to the written ones.
  */
 function declarations(root: JsonNode, sources: Sources) {
   const list: RouteDeclaration[] = [];
@@ -204,7 +204,7 @@ function declarations(root: JsonNode, sources: Sources) {
       const routePath = path(field(route, "path"));
       const written = items(field(route, "methods"));
       const methods = texts(written);
-      // Without its wrong methods the route would seem to accept all methods.
+      // Without its invalid methods the route would appear to accept all methods.
       if (routePath === undefined || methods.length < written.length) return;
       const name = text(field(route, "name")) ?? defaultRouteName(methods, routePath);
       list.push({ service: declaredService, route: { name, path: routePath, methods, at: at.concat("routes", j) } });

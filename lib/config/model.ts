@@ -35,10 +35,10 @@ export type Service = Config["services"][number];
 export type Route = Service["routes"][number];
 export type Upstream = Service["upstreams"][number];
 export type PluginModule = s.Infer<typeof PLUGIN_MODULE>;
-/** What a person writes. */
+/** The configuration as written. */
 export type ConfigInput = s.InputOf<ReturnType<typeof configSchema>> & { readonly $schema?: string };
 
-/** What can be read of a route before the configuration is known to be valid. */
+/** The readable part of a route in a configuration that may be invalid. */
 export interface RouteDeclaration {
   /** `basePath` is null when it cannot be read: the route's own pattern can still be checked. */
   readonly service: { readonly name: string; readonly basePath: string | null; readonly hosts: readonly string[]; readonly at: Path };
@@ -46,7 +46,7 @@ export interface RouteDeclaration {
   readonly route: { readonly name: string; readonly path: string; readonly methods: readonly string[]; readonly at: Path };
 }
 
-/** What is wrong with a declared route: its own pattern, or a conflict with another route. */
+/** An error of a declared route: its own pattern, or a conflict with another route. */
 export interface RouteIssue {
   readonly at: Path;
   readonly about: "pattern" | "conflict";
@@ -66,7 +66,7 @@ const MODULE_FIELDS = s.object(
   },
 );
 
-/** If the digest is missing, the issue gives the digest of the file. */
+/** If the digest is missing, the message contains the digest of the file. */
 export const PLUGIN_MODULE: typeof MODULE_FIELDS = {
   ...MODULE_FIELDS,
   check(node, at, context) {
@@ -103,10 +103,10 @@ function globalSchema(plugins: Plugins) {
       name: s.withDefault(GATEWAY_NAME, "edge-gateway"),
       plugins: s.withDefault(plugins, []),
       plugin_modules: s.withDefault(PLUGIN_MODULES, []),
-      trusted_proxies: s.withDefault(s.array(ADDRESS_RANGE, { describe: "Proxies whose Forwarded values are believed." }), []),
+      trusted_proxies: s.withDefault(s.array(ADDRESS_RANGE, { describe: "Proxies whose Forwarded values are trusted." }), []),
       access_log: s.withDefault(ACCESS_LOG, {}),
-      server_timing: flag("Whether clients are told in Server-Timing where the time of a request went.", false),
-      certificates: s.withDefault(s.array(CERTIFICATE, { describe: "Server certificates by host name (SNI), beside the default one." }), []),
+      server_timing: flag("Whether replies report the durations of a request in Server-Timing.", false),
+      certificates: s.withDefault(s.array(CERTIFICATE, { describe: "Server certificates by host name (SNI), besides the default one." }), []),
       http1: choice(["wire", "node"], "What serves HTTP/1.1 to clients: the gateway's own codec, or Node's server."),
       h2c: flag("Whether plain HTTP ports take HTTP/2 by prior knowledge.", false),
       dns_ttl_ms: integer(100, DAY_MS, 30_000, "How often names of upstreams are looked up again, in milliseconds."),
@@ -146,7 +146,7 @@ function serviceSchema(plugins: Plugins) {
       routes: s.array(s.named("Route", route), { unique: "name", describe: "Routes of the service." }),
       plugins: s.withDefault(plugins, []),
       hosts: s.withDefault(s.array(HOST_PATTERN, { describe: "Restricts the service to these Host names; none means all." }), []),
-      encoded_slashes: choice(["reject", "allow"], "Whether %2F may stand inside a placeholder."),
+      encoded_slashes: choice(["reject", "allow"], "Whether %2F is allowed inside a placeholder."),
       path_parameters: choice(["reject", "allow"], "Whether /a;x may go to another route than this service's /a."),
       preserve_host: flag("Whether upstreams get the Host header the client sent.", false),
       timeouts: s.withDefault(TIMEOUTS, {}),
@@ -172,7 +172,7 @@ export function configJsonSchema(kinds: readonly PluginKind[]): s.JsonSchema {
   return { $schema: "https://json-schema.org/draft/2020-12/schema", title: "edge-gateway configuration", ...root, $defs: definitions };
 }
 
-/** "GET /b/{id}"; "/b" where every method is accepted. */
+/** "GET /b/{id}"; "/b" if all methods are accepted. */
 export function defaultRouteName(methods: readonly string[], path: string): string {
   return methods.length === 0 ? path : `${methods.join(",")} ${path}`;
 }
@@ -192,7 +192,7 @@ const UPSTREAM = s.named(
     id: s.derived(NAME, ({ host, port }) => (String(host).includes(":") ? `[${host}]:${port}` : `${host}:${port}`)),
     host: s.string({ hint: "a host name or an IP address", describe: "Backend host name or IP address.", check: hostProblem }),
     port: s.integer({ min: 1, max: 65535, describe: "Backend port, 1–65535." }),
-    weight: integer(0, 65_535, 1, "Share of the requests beside the others'; 0: no new ones."),
+    weight: integer(0, 65_535, 1, "Relative share of the requests; 0: no new requests."),
   }),
 );
 
@@ -213,15 +213,15 @@ const ACCESS_LOG = s.object(
     enabled: flag("Whether requests are logged.", true),
     format: choice(["json", "combined"], "JSON, or Apache's combined log format."),
     sample: share(0, 1, "Share of the requests that are logged; failures always are."),
-    exclude: s.withDefault(s.array(EXCLUDED_PATH, { describe: "Paths that are not logged: exact, or what they begin with before a final *." }), []),
-    file: s.optional(s.filePath({ describe: "File that is appended to, in place of standard output; opened anew on SIGUSR1." })),
+    exclude: s.withDefault(s.array(EXCLUDED_PATH, { describe: "Paths that are not logged: exact paths, or prefixes that end with *." }), []),
+    file: s.optional(s.filePath({ describe: "File to append to instead of standard output; reopened on SIGUSR1." })),
   },
   { describe: "One line for each request." },
 );
 
 const CERTIFICATE = s.object(
   {
-    hosts: s.array(HOST_PATTERN, { min: 1, describe: "Host names for which it is shown; *. stands for one label." }),
+    hosts: s.array(HOST_PATTERN, { min: 1, describe: "Host names for which it is used; *. matches one label." }),
     cert: s.file({ describe: "Certificate chain, a PEM file.", check: certificatesProblem }),
     key: s.file({ describe: "Its private key, a PEM file.", check: keyProblem }),
   },
@@ -241,12 +241,12 @@ const TLS_FIELDS = {
   ca: s.optional(s.file({ describe: "CA certificates that sign the server's certificate, a PEM file; default: the system's.", check: certificatesProblem })),
   cert: s.optional(s.file({ describe: "Client certificate chain, a PEM file.", check: certificatesProblem })),
   key: s.optional(s.file({ describe: "Private key of the client certificate, a PEM file.", check: keyProblem })),
-  servername: s.optional(s.string({ describe: "Name that is asked for (SNI) and verified; default: the server's host.", check: hostProblem })),
+  servername: s.optional(s.string({ describe: "Name that is sent (SNI) and verified; default: the server's host.", check: hostProblem })),
 };
 
 /** How a plugin reaches a server over TLS, which it always verifies. */
 export const CLIENT_TLS = s.object(TLS_FIELDS, {
-  describe: "How the server is reached over TLS; for https:// URLs.",
+  describe: "TLS settings for https:// URLs.",
   refine: checkClientCertificate,
 });
 
@@ -259,7 +259,7 @@ function checkClientCertificate({ cert, key }: { readonly cert?: s.NamedFile; re
 const UPSTREAM_TLS = s.object(
   { ...TLS_FIELDS, verify: flag("Whether the upstreams' certificates are verified.", true) },
   {
-    describe: 'How upstreams are reached over TLS; for protocol "https" and "h2".',
+    describe: 'TLS settings for upstreams; for protocol "https" and "h2".',
     refine(value, report) {
       checkClientCertificate(value, report);
       if (!value.verify && value.ca !== undefined) report('"ca" verifies nothing while "verify" is false: leave one of them out');
@@ -281,7 +281,7 @@ const LIMITS = s.object(
     max_connections_per_ip: integer(0, 1_000_000, 0, "Most connections of one client address; 0: no limit."),
     max_requests_in_flight: integer(0, 1_000_000, 10_000, "Most requests at one time; 0: no limit."),
   },
-  { describe: "Limits on what clients may take." },
+  { describe: "Limits for clients." },
 );
 
 const ANYTHING: s.Schema<unknown> = {

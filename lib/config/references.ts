@@ -1,13 +1,13 @@
 /**
- * Replaces `${env:NAME}` and `${file:/path}` in a string by what they refer to.
+ * Replaces `${env:NAME}` and `${file:/path}` in a string by their values.
  */
 import { resolve } from "node:path";
 
-/** What references refer to. */
+/** The sources of reference values. */
 export interface Sources {
   readonly environment: Readonly<Record<string, string | undefined>>;
   readonly readFile: (path: string) => Buffer | string;
-  /** Relative file names start here: the folder of the configuration file. */
+  /** Base of relative file names: the folder of the configuration file. */
   readonly folder: string;
 }
 
@@ -21,7 +21,7 @@ export function hasReference(text: string): boolean {
 
 /**
  * Replaces every reference once: references in the values are not resolved, and other `${…}` stay as they are. `problems` has one
- * sentence for every reference that cannot be resolved; `text` is useless then.
+ * sentence for every reference that cannot be resolved; `text` must not be used then.
  */
 export function resolveReferences(text: string, sources: Sources): { readonly text: string; readonly problems: readonly string[] } {
   if (!hasReference(text)) return { text, problems: NONE };
@@ -33,7 +33,7 @@ export function resolveReferences(text: string, sources: Sources): { readonly te
       : kind === "env" ? readVariable(name, sources)
       : readSecret(name, sources);
     if ("value" in found) return found.value;
-    // Without its brace the reference extends to the end of the text, which may contain a secret itself.
+    // Without a closing brace the reference extends to the end of the text, which may contain a secret.
     problems.push(`${brace === "" ? `\${${kind}:…` : reference} ${found.problem}`);
     return "";
   });
@@ -50,7 +50,7 @@ export function maskLiterals(text: string): string {
 export const MASK = "********";
 const WHOLE_REFERENCE = /(\$\{(?:env|file):[^}]*\})/;
 
-/** Why a file cannot be read, in words: "no such file". */
+/** Why a file cannot be read: "no such file". */
 export function whyUnreadable(error: unknown): string {
   const { code, message } = error as NodeJS.ErrnoException;
   if (code === "ENOENT" || code === "ENOTDIR") return "no such file";
@@ -59,7 +59,7 @@ export function whyUnreadable(error: unknown): string {
   return message;
 }
 
-/** Whether a text that should be a path is a certificate, a key or a set of keys itself, which no message may repeat. */
+/** Whether a text that should be a path is a certificate, a key or a set of keys, which no message may quote. */
 export function isContent(text: string): boolean {
   return text.includes("\n") || text.includes("-----BEGIN ") || text.trimStart().startsWith("{");
 }

@@ -1,11 +1,11 @@
 /**
- * The schema of what happens when upstreams fail: health checks, ejection, circuit breaker and retries.
+ * The schema for failing upstreams: health checks, ejection, circuit breaker and retries.
  */
 import { flag, integer, milliseconds, share } from "./fields.ts";
 import * as s from "./schema.ts";
 
 const STATUS = s.integer({ min: 100, max: 599, describe: "An HTTP status." });
-/** Nothing below 400 is a failure. */
+/** Statuses below 400 are not failures. */
 const FAILURE_STATUS = s.integer({ min: 400, max: 599, describe: "An HTTP status of 400 or above." });
 
 const STATUS_RANGE = s.string({
@@ -22,7 +22,7 @@ export interface StatusRange {
   readonly to: number;
 }
 
-/** The ranges that an `expect_status` names. */
+/** The ranges of an `expect_status`. */
 export function statusRanges(expected: string | readonly (string | number)[]): readonly StatusRange[] {
   const list = typeof expected === "string" ? [expected] : expected;
   return list.map((item) => {
@@ -39,12 +39,12 @@ const PASSIVE = s.object(
     statuses: s.withDefault(s.array(FAILURE_STATUS, { describe: "Statuses of responses that count as failures." }), []),
     slow_start_ms: milliseconds(0, 0, "After its return: time from a tenth of its share to the whole; 0: at once"),
   },
-  { describe: "Judges upstreams by how they answer clients." },
+  { describe: "Judges upstreams by their responses to client requests." },
 );
 
 const PROBE_PATH = s.string({
   hint: 'a path that starts with "/"',
-  describe: "What probes ask for, with GET.",
+  describe: "The path that probes request with GET.",
   check: (text) => (/^\/[\x21-\x7e]*$/.test(text) ? undefined : ""),
 });
 
@@ -76,7 +76,7 @@ export const CIRCUIT_BREAKER = s.object(
   { describe: "Refuses requests at once while too many of them fail; off unless given." },
 );
 
-const RETRIED = s.array(s.anyOf([s.oneOf(["connect", "reset", "timeout"]), FAILURE_STATUS]), { min: 1, describe: "What is tried again." });
+const RETRIED = s.array(s.anyOf([s.oneOf(["connect", "reset", "timeout"]), FAILURE_STATUS]), { min: 1, describe: "Failures that are retried." });
 
 export const RETRIES = s.object(
   {

@@ -1,5 +1,5 @@
 /**
- * What every schema has in common: its type, how it checks, and how it reports what is wrong.
+ * The common part of all schemas: the type, checking and error reports.
  */
 import { describeNode, type Issue, type Json, type JsonNode, type Path } from "./json.ts";
 import type { Sources } from "./references.ts";
@@ -9,18 +9,18 @@ export const INVALID: unique symbol = Symbol("invalid");
 export type Invalid = typeof INVALID;
 
 export interface CheckContext {
-  /** Grows: one entry for everything that is wrong. */
+  /** All errors; `check` appends. */
   readonly issues: Issue[];
   readonly sources: Sources;
-  /** The whole document, for checks that look at what surrounds a node; it may be invalid elsewhere. */
+  /** The whole document, for checks that look at other nodes; it may have errors elsewhere. */
   readonly root?: JsonNode;
-  /** Grows: the files that the document names, by their absolute paths. */
+  /** The files that the document names, by absolute path; `check` adds to it. */
   readonly files?: Map<string, NamedFile>;
-  /** Grows: every text that contains a secret, and what is shown in its place to people who may not see it. */
+  /** Every text that contains a secret, with its masked form; `check` adds to it. */
   readonly secrets?: Secret[];
 }
 
-/** A file that a configuration names: read when the configuration is. */
+/** A file that a configuration names, read together with the configuration. */
 export interface NamedFile {
   /** Absolute. */
   readonly path: string;
@@ -34,14 +34,14 @@ export interface Secret {
 
 export type JsonSchema = { readonly [keyword: string]: unknown };
 
-/** `Out` is what code gets, `In` what a person writes. */
+/** `Out` is the value for the code, `In` the configured value. */
 export interface Schema<Out, In = any> {
   /** Completes "expected …". */
   readonly expects: string;
   readonly describe: string | undefined;
   /** The kinds of node that can be valid. */
   readonly kinds: readonly JsonNode["kind"][];
-  /** Reports everything that is wrong into `context.issues`; throws nothing. */
+  /** Appends all errors to `context.issues`; does not throw. */
   check(node: JsonNode, at: Path, context: CheckContext): Out | Invalid;
   /** A valid node as plain JSON, defaults filled in, references unresolved. */
   show(node: JsonNode): Json;
@@ -49,7 +49,7 @@ export interface Schema<Out, In = any> {
   jsonSchema(definitions?: Record<string, JsonSchema>): JsonSchema;
   /** Whether a node may contain a secret: messages then give only its kind. */
   readonly secret?: boolean;
-  /** Carries a type, never a value. */
+  /** For the type only; has no value. */
   readonly input?: In;
 }
 
@@ -71,7 +71,7 @@ interface Definition<K extends Kind, Out> extends Described {
   readonly secret?: boolean;
   /** Called with nodes of these kinds only; others are reported as a mismatch. */
   check(node: NodeOf<K>, at: Path, context: CheckContext): Out | Invalid;
-  /** Default: the value as it is written. */
+  /** Default: the value as written. */
   show?(node: NodeOf<K>): Json;
   jsonSchema(definitions?: Record<string, JsonSchema>): JsonSchema;
 }
@@ -91,7 +91,7 @@ export function define<K extends Kind, Out, In>(definition: Definition<K, Out>):
   };
 }
 
-/** The same schema, which a JSON Schema document contains once, under `$defs`, however often it is used. */
+/** The same schema, which a JSON Schema document contains once, under `$defs`, even if it is used several times. */
 export function named<S extends AnySchema>(name: string, schema: S): S {
   return {
     ...schema,
@@ -117,12 +117,12 @@ export function report(context: CheckContext, at: Path, node: JsonNode, message:
   return INVALID;
 }
 
-/** Reports that a node is not what the schema expects; `help` says what to do about it. */
+/** Reports that a node does not match the schema; `help` is the remedy. */
 export function mismatch(schema: Pick<AnySchema, "expects" | "secret">, node: JsonNode, at: Path, context: CheckContext, help?: string): Invalid {
   return report(context, at, node, `expected ${schema.expects}, found ${describeNode(node, schema.secret)}${help ? `: ${help}` : ""}`);
 }
 
-/** Notes what is shown in place of a text of which `mask` hides a part. */
+/** Records the masked form of a text. */
 export function conceal(node: JsonNode, at: Path, context: CheckContext, mask: (text: string) => string): void {
   if (node.kind !== "string") return;
   const masked = mask(node.value);

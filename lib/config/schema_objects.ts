@@ -38,13 +38,13 @@ export function array<S extends AnySchema>(item: S, options: ArrayOptions = {}):
   });
 }
 
-/** Compares what the names resolve to, derived names too, and shows them as they were written. */
+/** Compares the resolved names, also derived ones, and reports them as written. */
 function checkUnique(nodes: readonly JsonNode[], values: readonly unknown[], key: string, item: AnySchema, at: Path, context: CheckContext): void {
   const seen = new Map<unknown, number>();
   nodes.forEach((node, i) => {
     const member = node.kind === "object" ? node.members.get(key)?.value : undefined;
     const written = member?.kind === "string" ? member.value : undefined;
-    // An item that is wrong elsewhere still has its name.
+    // An item with other errors still has its name.
     const value = values[i] === INVALID ? written : (values[i] as Record<string, unknown>)[camel(key)];
     if (value === undefined) return;
     const first = seen.get(value);
@@ -54,11 +54,11 @@ function checkUnique(nodes: readonly JsonNode[], values: readonly unknown[], key
   });
 }
 
-/** A field that may be left out. Code never sees it missing, unless it is "optional". */
+/** A field that may be omitted. In the output only "optional" fields can be missing. */
 export interface MayBeMissing<P extends "optional" | "defaulted" | "derived", S extends AnySchema> {
   readonly presence: P;
   readonly schema: S;
-  /** The default, as a person would write it. */
+  /** The default, as written in a configuration. */
   readonly value?: InputOf<S>;
   readonly from?: (siblings: any) => Infer<S> & Json;
 }
@@ -70,7 +70,7 @@ export function optional<S extends AnySchema>(schema: S): MayBeMissing<"optional
   return { presence: "optional", schema };
 }
 
-/** The default is written as a person would write it, and is checked like any other value. */
+/** The default is written like a configured value, and checked like one. */
 export function withDefault<S extends AnySchema>(schema: S, value: InputOf<S>): MayBeMissing<"defaulted", S> {
   return { presence: "defaulted", schema, value };
 }
@@ -96,13 +96,13 @@ export type ObjectIn<F> = Simplify<
 >;
 
 export interface ObjectOptions<F> extends Described {
-  /** Checks the fields together, once each is valid; `report` takes what is wrong and the path of the field, as configured. */
+  /** Checks the fields together, once each is valid; `report` gets the message and the path of the field, as configured. */
   readonly refine?: (value: ObjectOut<F>, report: (message: string, ...under: Path) => void) => void;
   /** Keys that are allowed and ignored. */
   readonly ignoreKeys?: readonly string[];
 }
 
-/** Named fields and no others. In: snake_case as configured; out: camelCase. */
+/** Only named fields. In: snake_case as configured; out: camelCase. */
 export function object<const F extends Fields>(fields: F, options: ObjectOptions<F> = {}): Schema<ObjectOut<F>, ObjectIn<F>> {
   const { ignoreKeys = [], describe, refine } = options;
   const plan = Object.entries(fields).map(([key, field]) => planned(key, field));
@@ -159,7 +159,7 @@ export function object<const F extends Fields>(fields: F, options: ObjectOptions
   });
 }
 
-/** What is the same for every object with this field: a large configuration has thousands. */
+/** Computed once per field, since a large configuration has thousands of objects. */
 function planned(key: string, field: Field) {
   const { presence, schema, value, from } =
     "presence" in field ? field : { presence: "required" as const, schema: field, value: undefined, from: undefined };
@@ -171,9 +171,9 @@ function planned(key: string, field: Field) {
     schema,
     value: value as unknown,
     from,
-    // Frozen, since every configuration shows the same value: an embedder who changed it would change what other gateways show.
+    // Frozen, since all configurations share the value: a change by an embedder would affect other gateways.
     shownDefault: isDefaulted ? frozen(schema.show(nodeFrom(value))) : undefined,
-    /** Whether the default is a valid empty list, as most are: it needs no check for each object. */
+    /** Whether the default is a valid empty list, which needs no check for each object. */
     isEmptyList: isDefaulted && Array.isArray(value) && value.length === 0 && accepts(schema, nodeFrom(value)),
   };
 }
@@ -183,7 +183,7 @@ function unknownField(key: string, known: readonly string[]): string {
   return `is not a known field${nearest === undefined ? ` (known here: ${known.join(", ")})` : `; did you mean "${nearest}"?`}`;
 }
 
-/** The same value, which nobody can change any more. */
+/** Freezes a value deeply. */
 function frozen(value: Json): Json {
   if (typeof value !== "object" || value === null) return value;
   for (const item of Object.values(value)) frozen(item);
@@ -194,7 +194,7 @@ function camel(key: string): string {
   return key.replace(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
 }
 
-/** An object with keys of the writer's choice, kept as they are. */
+/** An object with arbitrary keys, which are kept unchanged. */
 export function record<S extends AnySchema>(
   value: S,
   options: Described = {},

@@ -13,7 +13,7 @@ export interface StringOptions extends Described {
   readonly pattern?: RegExp;
   /** Completes "expected …": "a host name or IP address". */
   readonly hint?: string;
-  /** Undefined when the text is right, else what to do about it (may be empty). */
+  /** Undefined if the text is valid, else a remedy (may be empty). */
   readonly check?: (text: string) => string | undefined;
   /** Output in lower case; checked as written. */
   readonly lowerCase?: boolean;
@@ -59,7 +59,7 @@ function lengthText(min: number, max: number): string {
   return `a string of ${countText(min, max, "character")}`;
 }
 
-/** The path of a file that may not exist yet, relative to the configuration's folder; the output is absolute. */
+/** The path of a file that need not exist, relative to the configuration's folder; the output is absolute. */
 export function filePath(options: Described = {}): Schema<string, string> {
   const path = pathText(options);
   return {
@@ -76,7 +76,7 @@ function pathText({ describe }: Described): Schema<string, string> {
 }
 
 export interface FileOptions extends Described {
-  /** Undefined when the content is right, else what is wrong with it. It must not repeat what the file contains. */
+  /** Undefined if the content is valid, else what is wrong. The message must not quote the content. */
   readonly check?: (content: Buffer) => string | undefined;
 }
 

@@ -16,7 +16,7 @@ export interface Host {
   readonly terminal?: boolean;
 }
 
-/** The settings, or everything that is wrong, a sentence each. */
+/** The settings, or all errors, one sentence each. */
 export type SettingsRead<T> = { readonly ok: true; readonly settings: T } | { readonly ok: false; readonly issues: readonly string[] };
 
 /** All flags of the commands that ask a running gateway. */
@@ -124,7 +124,7 @@ function adminOf(values: Values, user: string, password: string) {
     sessionTtlS: values.adminSessionTtlS,
     redactSecrets: values.adminRedactSecrets,
     corsOrigins: values.adminCorsOrigins ?? [],
-    /** Names other than localhost that are accepted over plain HTTP. */
+    /** Host names, besides localhost, that are accepted over plain HTTP. */
     hosts: [...(values.adminHosts ?? []), values.adminHost],
   };
 }
@@ -138,7 +138,7 @@ function managerOf(values: ManagerValues) {
     backendUrl: values.managerBackendUrl,
     /** Null: Node's own list of authorities. */
     backendCaPath: values.managerBackendCaPath,
-    /** Names other than localhost that are accepted over plain HTTP. */
+    /** Host names, besides localhost, that are accepted over plain HTTP. */
     hosts: [...(values.adminHosts ?? []), values.managerHost],
   };
 }
@@ -148,7 +148,7 @@ function loneManagerOf(values: ManagerValues, backendUrl: string, host: Host) {
   return { manager: { ...managerOf(values), backendUrl }, serverCertPath, serverKeyPath, logLevel, logFormat: logFormat(values, host) };
 }
 
-/** `url` is the admin interface, by default that of a gateway with these settings on the same machine: "http://127.0.0.1:8081". */
+/** `url` is the admin interface, by default of a gateway with these settings on the same machine: "http://127.0.0.1:8081". */
 function clientOf(values: ValuesOf<typeof CLIENT_TABLE>, user: string, password: string) {
   const { adminUrl, adminHost, adminPort, adminTls, adminCaPath: caPath } = values;
   const near = adminHost === "0.0.0.0" ? "127.0.0.1" : adminHost === "::" ? "::1" : adminHost;
@@ -178,12 +178,12 @@ function adminPassword(values: Pick<Read, "adminPassword" | "adminPasswordFile">
   return null;
 }
 
-/** Whether it is broken, and what to say then. */
+/** Whether the rule is violated, and the message. */
 type Rule = readonly [isBroken: boolean, message: string];
 
 const messagesOf = (rules: readonly Rule[]) => rules.flatMap(([isBroken, message]) => (isBroken ? message : []));
 
-/** What is wrong between settings that are valid by themselves. */
+/** Conflicts between settings that are valid by themselves. */
 function problemsTogether(values: Read, password: string | null): string[] {
   const { serverCertPath: cert, serverKeyPath: key, caCertPath: ca, adminUser: user, manager } = values;
   const isProtected = password !== null || values.adminPasswordFile !== null;

@@ -1,5 +1,5 @@
 /**
- * The table of all runtime settings: variable, flag, default, type and help; and how flags and environment are read by it.
+ * The table of all runtime settings: variable, flag, default, type and help; and reads flags and environment by it.
  */
 import { LOG_FORMATS, LOG_LEVELS } from "../base/log.ts";
 import { suggest } from "../base/suggest.ts";
@@ -9,14 +9,14 @@ import { isContent } from "./references.ts";
 /** One row of the table. */
 export interface Setting<T> {
   readonly variable: string;
-  /** Without the dashes; null for secrets, which every user of the machine could read in the list of processes. */
+  /** Without the dashes; null for secrets, which other users could read in the process list. */
   readonly flag: string | null;
-  /** How help writes the value: "PORT". */
+  /** The placeholder for the value in help: "PORT". */
   readonly value: string;
-  /** The default, read like a value that was given; null if there is none. */
+  /** The default, parsed like a given value; null if there is none. */
   readonly fallback: string | null;
   readonly help: string;
-  /** Null when the text is wrong. */
+  /** Null if the text is invalid. */
   readonly parse: (text: string) => T | null;
   /** Completes "expected …". */
   readonly expects: string;
@@ -25,7 +25,7 @@ export interface Setting<T> {
 export type SettingsTable = Readonly<Record<string, Setting<unknown>>>;
 /** Null: not set and without a default. */
 export type ValuesOf<R> = { readonly [K in keyof R]: R[K] extends Setting<infer T> ? T : never };
-/** The same while something may be wrong: null also stands for a value that was reported. */
+/** Before all checks: null also stands for an invalid value, which was reported. */
 export type ReadOf<R> = { readonly [K in keyof R]: ValuesOf<R>[K] | null };
 
 /** Named without dashes; `true` stands for a flag without a value. */
@@ -99,13 +99,13 @@ export const SETTINGS = {
   logFormat: optional("LOG_FORMAT", choice(...LOG_FORMATS), "text on a terminal, json elsewhere."),
 };
 
-/** How a command finds a running gateway's admin interface, beside the settings that it shares with the gateway. */
+/** How a command finds the admin interface of a running gateway, besides the settings that it shares with the gateway. */
 export const CLIENT_SETTINGS = {
   adminUrl: optional("ADMIN_URL", ORIGIN, "Where the admin interface is; default: where ADMIN_HOST, ADMIN_PORT and ADMIN_TLS say."),
   adminCaPath: optional("ADMIN_CA_PATH", FILE, "CA certificate (PEM) that verifies its certificate, instead of Node's own list.", "ca"),
 };
 
-/** The values of some settings: flags win over the environment, the environment over defaults. `issues` grows: one sentence a mistake. */
+/** The values of some settings: flags win over the environment, the environment over defaults. Appends one sentence per mistake to `issues`. */
 export function readValues<R extends SettingsTable>(rows: R, flags: Flags, environment: Environment, issues: string[]): ReadOf<R> {
   const read = Object.entries(rows).map(([name, row]) => [name, readValue(row, flags, environment, issues)]);
   return Object.fromEntries(read) as ReadOf<R>;
@@ -125,12 +125,12 @@ function readValue(row: Setting<unknown>, flags: Flags, environment: Environment
   return value;
 }
 
-/** Hides what must not be repeated: the password in "https://user:password@host", a private key in place of its file's name. */
+/** Masks secrets: the password in "https://user:password@host", a private key given instead of its file name. */
 function shown(text: string): string {
   return isContent(text) ? "(the content of a file)" : text.replace(/^([a-z]+:\/*)?.*@/is, "$1…@");
 }
 
-/** What is wrong with flags that a command with these settings does not have. */
+/** Errors for flags that a command with these settings does not have. */
 export function unknownFlags(flags: Flags, rows: SettingsTable): string[] {
   const known = Object.values(rows).flatMap((row) => row.flag ?? []);
   const unknown = Object.keys(flags).filter((flag) => flags[flag] !== undefined && !known.includes(flag));
@@ -152,7 +152,7 @@ function setting<T>(variable: string, parser: Parser<T>, fallback: string, help:
   return { variable, flag, fallback, help, ...parser };
 }
 
-/** Without a default. */
+/** A setting without a default. */
 function optional<T>(variable: string, parser: Parser<T>, help: string, flag: string | null = kebab(variable)): Setting<T | null> {
   return { variable, flag, fallback: null, help, ...parser };
 }

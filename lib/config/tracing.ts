@@ -6,19 +6,19 @@ import { certificatesProblem } from "../base/pem.ts";
 import { whyUnreadable } from "./references.ts";
 import type { Environment } from "./settings_table.ts";
 
-/** Where traces are sent, and which. */
+/** The destination of traces, and which requests are traced. */
 export interface TracingSettings {
   /** URL that spans are sent to, http or https, path included: "http://collector:4318/v1/traces". */
   readonly url: string;
-  /** Further headers, such as credentials for the collector. Default: none. */
+  /** Additional request headers, such as credentials for the collector. Default: none. */
   readonly headers?: Readonly<Record<string, string>>;
-  /** Longest wait for the answer to a batch, in milliseconds, 1–600000. Default 10000. */
+  /** Time limit for the answer to a batch, in milliseconds, 1–600000. Default 10000. */
   readonly timeoutMs?: number;
-  /** CA certificates, PEM, that verify an https:// collector. Default: those of the system. */
+  /** CA certificates (PEM) that verify an https:// collector. Default: the CA certificates of the system. */
   readonly ca?: Buffer;
   /** Whether batches are compressed (RFC 9110 §8.4.1.3). Default "none". */
   readonly compression?: Compression;
-  /** Attributes of the gateway beside `service.name`, such as `deployment.environment.name`. Default: none. */
+  /** Attributes of the gateway besides `service.name`, such as `deployment.environment.name`. Default: none. */
   readonly resource?: Readonly<Record<string, string>>;
   /** Default "edge-gateway". */
   readonly serviceName?: string;
@@ -39,7 +39,7 @@ export const TRACES_SAMPLERS: readonly TracesSampler[] = [...ROOT_SAMPLERS, ...R
 type ReadFile = (path: string) => Buffer | string;
 type Variable = readonly [name: string, text: string | undefined];
 
-/** Null if no endpoint is set, traces are switched off, or something is wrong; `issues` then grows, a sentence a mistake. */
+/** Null if no endpoint is set, traces are switched off, or a setting is invalid, which adds one sentence per mistake to `issues`. */
 export function readTracing(environment: Environment, issues: string[], readFile: ReadFile = readFileSync): TracingSettings | null {
   const before = issues.length;
   // OpenTelemetry's rules: an empty variable counts as unset, and only "true" is true.
@@ -76,7 +76,7 @@ export function readTracing(environment: Environment, issues: string[], readFile
   return { url, headers, timeoutMs, ...further, resource, serviceName, sampler, ratio };
 }
 
-/** What is wrong with settings that an embedder passes; undefined if nothing is. */
+/** Checks settings that an embedder passes; undefined if they are valid. */
 export function tracingProblem(settings: TracingSettings): string | undefined {
   const { url, headers = {}, timeoutMs = 1, ca, compression = "none", sampler = "always_on", ratio = 1 } = settings;
   if (urlOf(url, false) === null) return `tracing.url: expected ${URL_EXPECTED}`;
@@ -119,7 +119,7 @@ function authoritiesIn([variable, path]: Variable, readFile: ReadFile, issues: s
   return undefined;
 }
 
-/** `isBase`: the path for traces is to be added (http://collector:4318 stands for http://collector:4318/v1/traces). */
+/** `isBase`: the path for traces is appended (http://collector:4318 becomes http://collector:4318/v1/traces). */
 function urlOf(text: string, isBase: boolean): string | null {
   const url = URL.canParse(text) ? new URL(text) : null;
   if (url === null || !/^https?:$/.test(url.protocol) || url.username !== "" || url.password !== "") return null;
@@ -144,7 +144,7 @@ function pairsOf(text: string): Record<string, string> | null {
   return Object.fromEntries(pairs);
 }
 
-/** No value is repeated, nor what is not a name: in "Authorization: Basic c2VjcmV0=" the secret stands before the "=". */
+/** Messages repeat neither values nor invalid names: in "Authorization: Basic c2VjcmV0=" the secret is before the "=". */
 function headerProblems(headers: Readonly<Record<string, string>>): string[] {
   return Object.entries(headers).flatMap(([name, value]) => {
     if (!/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/.test(name)) return "one of the names before a = is not the name of a header";

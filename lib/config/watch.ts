@@ -10,15 +10,15 @@ export interface WatchOptions {
   readonly onChange: () => void;
   /** In milliseconds: saving often takes several steps. Default 100. */
   readonly debounceMs?: number;
-  /** How often to look without an event, in milliseconds. Default 1500. */
+  /** Polling interval in milliseconds. Default 1500. */
   readonly pollMs?: number;
   readonly clock?: Clock;
 }
 
 /**
- * Watches the folder, not the file: a rename-save leaves a watched file behind, and Kubernetes swaps the `..data` link beside it.
- * Network and container file systems may send no events, nor does the far end of a link, so the file is polled too.
- * A file that disappears for a moment has not changed; the file that replaces it may have. The watch does not keep the process alive.
+ * Watches the folder, not the file: a rename-save replaces the watched file, and Kubernetes swaps the `..data` link next to it.
+ * Network and container file systems and link targets may send no events, so the file is polled too.
+ * A file that disappears briefly has not changed; its replacement may differ. The watch does not keep the process alive.
  */
 export function watchFile(path: string, options: WatchOptions): { close(): void } {
   const { onChange, debounceMs = 100, pollMs = 1500, clock = systemClock } = options;
@@ -41,10 +41,10 @@ export function watchFile(path: string, options: WatchOptions): { close(): void 
     const name = basename(path);
     try {
       watcher = watch(dirname(path), { persistent: false }, (_event, changed) => {
-        // Other files in a busy folder must not restart the pause.
+        // Events of other files in the folder must not restart the debounce timer.
         if (changed === null || changed === name || changed === "..data") settle();
       });
-      watcher.on("error", stopListening); // the folder went away; the next poll tries again
+      watcher.on("error", stopListening); // the folder was removed; the next poll tries again
     } catch {
       watcher = null;
     }

@@ -110,7 +110,7 @@ export function endToEnd(list: HeaderList): string[] {
     if (!isHopByHop(name)) kept.push(name, list[i + 1]!);
     else if (sameName(name, "connection") && !plainConnection(list[i + 1]!)) isNaming = true;
   }
-  return isNaming ? dropNamed(kept, namedHeaders(list)) : kept;
+  return isNaming ? withoutHeaders(kept, namedHeaders(list)) : kept;
 }
 
 /**
@@ -120,7 +120,7 @@ export function endToEnd(list: HeaderList): string[] {
 export function withoutNamed(list: HeaderList): HeaderList {
   const named = namedHeaders(list);
   if (named.size === 0) return list;
-  const kept = dropNamed(list, named);
+  const kept = withoutHeaders(list, named);
   for (let i = kept.length - 2; i >= 0; i -= 2) {
     if (!sameName(kept[i]!, "connection")) continue;
     const options = kept[i + 1]!.split(",").filter((option) => !named.has(option.trim().toLowerCase()));
@@ -149,7 +149,7 @@ function namesHeader(option: string): boolean {
 }
 
 /** A copy without the headers of these names. Most names differ from all of them in their length already. */
-function dropNamed(list: HeaderList, lowerNames: ReadonlySet<string>): string[] {
+export function withoutHeaders(list: HeaderList, lowerNames: ReadonlySet<string>): string[] {
   let lengths = 0;
   for (const name of lowerNames) lengths |= 1 << (name.length & 31);
   const kept: string[] = [];

@@ -1,9 +1,9 @@
 /**
- * JSON Schema, draft 2020-12: compiles a schema once into a function that reports everything that is wrong with a value. An unknown keyword
- * is an error.
+ * JSON Schema, draft 2020-12: compiles a schema once into a function that reports all violations of a value. Unknown keywords are
+ * errors.
  *
  * Clients choose the values, so the time a check takes is bounded: patterns never backtrack (`linear_pattern.ts`), and each run has a
- * budget of steps that `$ref` and choices multiplied cannot exceed. Long checks pause, so that the event loop serves others meanwhile.
+ * budget of steps that `$ref` and choices multiplied cannot exceed. Long checks pause, so that the event loop can serve other requests.
  */
 import { suggest } from "../base/suggest.ts";
 import { KEYWORDS, type Subject } from "./keywords.ts";
@@ -16,7 +16,7 @@ export { eachOf, Run, TooMuchWork, Work, type Done } from "./run.ts";
 export type { TextTypes };
 
 export interface CompiledSchema {
-  /** Adds what is wrong with the value to `run`; a promise if it had to pause. Throws, or rejects with, `TooMuchWork`. */
+  /** Adds the violations of the value to `run`; a promise if it had to pause. Throws, or rejects with, `TooMuchWork`. */
   readonly check: (value: unknown, run: Run) => Done;
   /** The types that the schema allows for a property: values of a query or header arrive as text. */
   readonly typesOf: (property: string) => TextTypes;
@@ -26,11 +26,11 @@ export interface Problem {
   /** In the schema. */
   readonly at: Path;
   readonly message: string;
-  /** The keyword itself is wrong, not its value. */
+  /** The keyword itself is invalid, not its value. */
   readonly isAtKey?: boolean;
 }
 
-/** Compiles a schema, given as `JSON.parse` returns it, or returns everything that is wrong with it. */
+/** Compiles a schema, given as `JSON.parse` returns it, or returns all its errors. */
 export function compileJsonSchema(root: unknown): CompiledSchema | readonly Problem[] {
   const compiler = new Compiler(root);
   const check = compiler.compile();
@@ -42,7 +42,7 @@ class Compiler {
   readonly problems: Problem[] = [];
   readonly #root: unknown;
   readonly #definitions = new Map<string, { check: Check }>();
-  /** References that lead to others without a step into the value: a circle of them would never end. */
+  /** References followed without a step into the value: a cycle of them would never end. */
   readonly #edges = new Map<string, Set<string>>();
 
   constructor(root: unknown) {

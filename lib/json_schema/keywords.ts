@@ -1,5 +1,5 @@
 /**
- * The table of the JSON Schema keywords that constrain values: the form that each keyword's value must have, and the check it becomes.
+ * The table of the JSON Schema keywords that constrain values: the form of each keyword's value, and its check.
  */
 import { FORMATS } from "./formats.ts";
 import { linearPattern, type LinearPattern } from "./linear_pattern.ts";
@@ -20,7 +20,7 @@ export interface Subject {
 interface Keyword {
   /** Reports a value of the wrong form, and returns false. */
   readonly isValid: (given: any, path: Path, subject: Subject) => boolean;
-  /** Absent for a keyword that another one reads. */
+  /** Absent for a keyword that is evaluated by another keyword. */
   readonly check?: (given: any, subject: Subject, keyword: string) => Check | undefined;
 }
 
@@ -133,7 +133,7 @@ function equals(allowed: readonly unknown[], expected: string): Check {
   const texts = new Set(allowed.map((each) => values.canonical(each)));
   const largest = Math.max(...allowed.map((each) => values.countValues(each, Infinity)));
   return (value, pointer, run) => {
-    // A large value is not written out only to find that it is not a small one.
+    // Avoids serialising a large value to compare it with small ones.
     const isEqual = values.countValues(value, largest) <= largest && texts.has(values.canonical(value, run));
     if (!isEqual) run.add(pointer, `expected ${expected}`);
   };
@@ -233,7 +233,7 @@ function dependentRequired(given: Readonly<Record<string, readonly string[]>>): 
   });
 }
 
-/** `properties`, `patternProperties`, and `additionalProperties` for what neither of them names. */
+/** `properties`, `patternProperties`, and `additionalProperties` for the remaining properties. */
 function members({ schema, compile }: Subject): Check {
   const namesIn = (keyword: string) => Object.keys(schema[keyword] ?? {});
   const named = new Map(namesIn("properties").map((name) => [name, compile(["properties", name], "part")]));

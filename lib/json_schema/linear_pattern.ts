@@ -1,5 +1,5 @@
 /**
- * Regular expressions in time proportional to the text, for patterns of a configuration that meet text from clients. Node's own engine
+ * Regular expressions in time proportional to the text, for configured patterns applied to text from clients. Node's own engine
  * backtracks, which an attacker can make exponential.
  *
  * The language is ECMA-262's with the flag "u", without what needs backtracking: look-around and back references. All paths through the
@@ -19,7 +19,7 @@ export interface Meter {
   pause(): Promise<void>;
 }
 
-/** Compiles, or returns what is wrong. */
+/** Compiles the pattern, or returns an error. */
 export function linearPattern(source: string): LinearPattern | string {
   if (source.length > MAX_SOURCE) return `has more than ${MAX_SOURCE} characters`;
   try {
@@ -137,7 +137,7 @@ class Parser {
   }
 }
 
-/** What stands for one character: a class, an escape, or the character itself. */
+/** Matches one character: a class, an escape, or the character itself. */
 const ONE = /^(?:\[(?:\\.|[^\]\\])*\]|\\(?:u\{[^}]*\}|u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|u[\da-fA-F]{4}|x[\da-fA-F]{2}|c[A-Za-z]|[pP]\{[^}]*\}|.)|.)/su;
 
 /** Node's engine decides about classes and escapes: for a single character it has nothing to backtrack over. */
@@ -152,7 +152,7 @@ function characterTest(text: string): Fits {
 }
 
 function matcher(states: readonly State[], start: number): LinearPattern {
-  // The turn in which each state was last followed. Kept between texts: most texts are shorter than this list.
+  // The step in which each state was last followed. Kept between texts: most texts are shorter than this list.
   const followed = new Int32Array(states.length);
   let turn = 0;
   return {
@@ -166,14 +166,14 @@ function matcher(states: readonly State[], start: number): LinearPattern {
       const pending: number[] = [];
       let before = -1;
       let at = 0;
-      // Other texts may be tested during a pause, so each turn has a number of its own.
+      // Other texts may be tested during a pause, so step numbers are unique.
       const resume = (): boolean | Promise<boolean> => {
         for (;;) {
           turn++;
           const codePoint = text.codePointAt(at) ?? -1;
           following.length = 0;
           for (const state of current) pending.push(state);
-          // A match may begin at any character.
+          // A match may start at any character.
           pending.push(start);
           let steps = 0;
           while (pending.length > 0) {

@@ -1,6 +1,5 @@
 /**
- * Finds the types that a JSON Schema states for the properties of an object, so that a text can be read as the number, boolean or list that
- * it stands for.
+ * Finds the types that a JSON Schema states for the properties of an object, so that a text can be parsed as a number, boolean or list.
  */
 import { linearPattern, type LinearPattern } from "./linear_pattern.ts";
 import { definitionPath, isObject, valueAt } from "./values.ts";
@@ -13,7 +12,7 @@ export interface TextTypes {
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Only what holds for every value counts: not `anyOf` and the like. */
+/** Only keywords that apply to every value: not `anyOf` and similar. */
 export function propertyTypes(root: unknown): (property: string) => TextTypes {
   const schemas = conjunction(root, root);
   const entriesOf = (keyword: string) => schemas.flatMap((schema) => Object.entries(schema[keyword] ?? {}));
@@ -31,7 +30,7 @@ export function propertyTypes(root: unknown): (property: string) => TextTypes {
 /** Property names are as short as a query or a header line. */
 const UNMETERED = { spend() {}, isDue: false, pause: () => Promise.resolve() };
 
-/** The schema and all others that the same value has to fit: `$ref` and `allOf`. */
+/** The schema and all schemas that apply to the same value: `$ref` and `allOf`. */
 function conjunction(schema: unknown, root: unknown, found = new Set<Fields>()): Fields[] {
   if (isObject(schema) && !found.has(schema)) {
     found.add(schema);

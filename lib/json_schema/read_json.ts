@@ -1,11 +1,11 @@
 /**
- * Reads JSON from clients (RFC 8259), and refuses what two readers could read differently: invalid UTF-8, duplicate keys, deep nesting.
+ * Reads JSON from clients (RFC 8259), and refuses texts that parsers interpret differently: invalid UTF-8, duplicate keys, deep nesting.
  */
 import { pointerStep } from "./values.ts";
 
 type Refused = { readonly at: string; readonly problem: string };
 
-/** Other readers have limits of their own, and some crash beyond them. */
+/** Other parsers have limits too, and some crash beyond them. */
 const MAX_DEPTH = 100;
 
 /** Yields after each millisecond or so of work, so that the caller can pause. */
@@ -25,7 +25,7 @@ export function* readJson(bytes: Buffer): Generator<void, { readonly value: unkn
   return (yield* ambiguity(text)) ?? { value };
 }
 
-/** Keeps a byte order mark, which JSON does not allow. */
+/** Keeps a byte order mark, which then is a syntax error. */
 const UTF8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 interface Level {

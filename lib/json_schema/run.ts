@@ -1,5 +1,5 @@
 /**
- * One run of a compiled JSON Schema over a value: the violations found, the steps left, and the pauses in which the event loop serves others.
+ * One run of a compiled JSON Schema over a value: the violations found, the steps left, and the pauses for the event loop.
  */
 import type { NextTimeSlice } from "../base/time_slices.ts";
 import type { Meter } from "./linear_pattern.ts";
@@ -49,7 +49,7 @@ export class Work implements Meter {
 
 /** One or two milliseconds. */
 const SLICE_STEPS = 25_000;
-/** For work that cannot pause: writing out one value to compare it, listing the names of one object. */
+/** For work that cannot pause: serialising one value to compare it, listing the names of one object. */
 const MOST_OVERRUN = 500_000;
 
 /** Collects the violations of one value. */
@@ -61,7 +61,7 @@ export class Run {
   readonly #violations: Violation[] | null;
   #found = 0;
 
-  /** `most`: violations after which the run ends. "count": they are counted only. */
+  /** `most`: violations after which the run ends. "count": violations are only counted. */
   constructor(most: number, work: Work, what: "list" | "count" = "list") {
     this.#most = most;
     this.work = work;
@@ -97,7 +97,7 @@ export class Run {
     this.#violations?.push({ in: this.part, at: at.length > MAX_POINTER ? `${at.slice(0, MAX_POINTER)}…` : at, message });
   }
 
-  /** Whether the value fits; its violations are not reported. */
+  /** Whether the value matches; its violations are not reported. */
   fits(check: Check, value: unknown): boolean | Promise<boolean> {
     const attempt = new Run(1, this.work, "count");
     const done = check(value, "", attempt);
@@ -128,7 +128,7 @@ export function countOf(count: number, enough: number, passes: (i: number) => bo
   return found;
 }
 
-/** Passes on a result that may be a promise. */
+/** Continues with a result that may be a promise. */
 export function andThen<T>(result: T | Promise<T>, next: (result: T) => Done): Done {
   return result instanceof Promise ? result.then(next) : next(result);
 }

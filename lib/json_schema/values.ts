@@ -1,5 +1,5 @@
 /**
- * JSON values: their types in words, equality, decimal multiples, lengths, and paths to them.
+ * JSON values: names of their types, equality, decimal multiples, lengths, and paths to them.
  */
 import type { Run } from "./run.ts";
 
@@ -53,7 +53,7 @@ export function shortJson(value: unknown, longest: number): string {
   return text.length > longest ? `${text.slice(0, longest - 1)}…` : text;
 }
 
-/** The path that a `$ref` names: the root (`#`) or a definition (`#/$defs/NAME`); null for all others. */
+/** The path that a `$ref` names: the root (`#`) or a definition (`#/$defs/NAME`); null for other references. */
 export function definitionPath(reference: string): Path | null {
   if (reference === "#") return [];
   if (!reference.startsWith("#/$defs/")) return null;
@@ -99,7 +99,7 @@ export function countValues(value: unknown, limit: number): number {
   return count;
 }
 
-/** Counts code points, exactly as far as it matters for `enough`. */
+/** Counts code points, at least up to `enough`. */
 export function countCharacters(text: string, enough: number): number {
   if (text.length < enough || text.length > enough * 2) return text.length;
   let count = 0;

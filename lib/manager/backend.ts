@@ -7,15 +7,15 @@ import { isIP } from "node:net";
 import type { ErrorCode } from "../base/errors.ts";
 
 export interface Backend {
-  /** http: or https:; its path is put before every other. */
+  /** http: or https:; its path is the prefix of every request path. */
   readonly url: URL;
-  /** CA certificates, PEM, that may have signed the certificate of an https: address; null: Node's own list. */
+  /** CA certificates (PEM) that verify an https: address; null: Node's own list. */
   readonly ca: Buffer | null;
 }
 
 /**
- * One connection for each request: the other end may close a kept one just as a request is sent, and a login cannot be sent twice. People
- * click too seldom for the cost to matter.
+ * One connection per request: the other end may close an idle connection just as a request is sent, and a login cannot be repeated. The
+ * request rate of a UI is too low for the cost to matter.
  */
 export function createAgent({ url, ca }: Backend): http.Agent {
   if (url.protocol === "http:") return new http.Agent({ keepAlive: false, maxSockets: MAX_CONNECTIONS });
@@ -24,19 +24,19 @@ export function createAgent({ url, ca }: Backend): http.Agent {
   return new https.Agent({ ...options, ...(ca === null ? {} : { ca }) });
 }
 
-/** Further requests wait, within their time. */
+/** Further requests wait until their deadline. */
 const MAX_CONNECTIONS = 256;
 
-/** The options of `http.request` that say where to connect. */
+/** The connection options of `http.request`. */
 export function addressOf({ url }: Backend): http.RequestOptions {
   const secure = url.protocol === "https:";
   const hostname = url.hostname.startsWith("[") ? url.hostname.slice(1, -1) : url.hostname;
   const port = url.port === "" ? (secure ? 443 : 80) : url.port;
-  // An address is no server name (RFC 6066 §3).
+  // An IP address is not a valid server name (RFC 6066 §3).
   return { protocol: url.protocol, hostname, port, ...(secure && isIP(hostname) === 0 ? { servername: hostname } : {}) };
 }
 
-/** Why the admin interface did not answer. `message` is for the log; `detail`, for users who need not be logged in, holds no address. */
+/** Why the admin interface did not answer. `message` is for the log; `detail` is for users, who need not be logged in, and contains no address. */
 export class Failure extends Error {
   readonly code: ErrorCode;
   readonly detail: string;
@@ -48,25 +48,25 @@ export class Failure extends Error {
   }
 }
 
-/** What an error of the connection, or of node's parser, means to an operator. */
+/** Explains an error of the connection or of Node's parser to an operator. */
 export function failureOf({ code = "", message }: NodeJS.ErrnoException): Failure {
   if (code.startsWith("HPE_")) return new Failure("upstream_invalid", NO_HTTP, message);
   const known = REASONS[code];
-  // A code of node or OpenSSL, never a text that the other end chose.
+  // Only codes of Node or OpenSSL are shown, never a text from the other end.
   const reason = known === undefined ? (/^[A-Z][A-Z0-9_]+$/.test(code) ? code : "the connection failed") : `${known} (${code})`;
   const kind = code === "ECONNRESET" ? "upstream_reset" : "upstream_connect_failed";
   return new Failure(kind, `The admin interface does not answer: ${reason}.`, message);
 }
 
-const NO_HTTP = "What answers at the admin interface's address speaks no HTTP; if it speaks HTTPS, MANAGER_BACKEND_API_URL has to begin with https://.";
-/** Of an answer that no admin interface gives: the port for traffic instead of its own, a redirect, another server's page. */
+const NO_HTTP = "The server at the address of the admin interface does not speak HTTP; if it speaks HTTPS, MANAGER_BACKEND_API_URL must start with https://.";
+/** For a reply that no admin interface sends: from the port for traffic, a redirect, the page of another server. */
 export const NO_ADMIN =
-  "What answers there is no admin interface: MANAGER_BACKEND_API_URL has to name that of a gateway (port 8081 unless ADMIN_PORT says otherwise), not its port for traffic, with https:// where it speaks HTTPS.";
+  "The server at MANAGER_BACKEND_API_URL is not an admin interface: it must be the URL of a gateway's admin interface (port 8081 unless ADMIN_PORT differs), not its port for traffic, with https:// if it speaks HTTPS.";
 export const UNKNOWN_NAME =
-  "The gateway's admin interface does not know the name that MANAGER_BACKEND_API_URL has for it: add that to ADMIN_HOSTS of the gateway, or name an IP address.";
-export const LEADS_BACK = "MANAGER_BACKEND_API_URL leads back to this management UI; it has to name the admin interface of a gateway.";
+  "The gateway's admin interface does not accept the host name in MANAGER_BACKEND_API_URL: add it to ADMIN_HOSTS of the gateway, or use an IP address.";
+export const LEADS_BACK = "MANAGER_BACKEND_API_URL points to this management UI; it must be the URL of the admin interface of a gateway.";
 
-const UNVERIFIED = "its certificate is not signed by an authority that is trusted here; MANAGER_BACKEND_CA_PATH names one";
+const UNVERIFIED = "its certificate is not signed by a trusted authority; set its CA certificate with MANAGER_BACKEND_CA_PATH";
 
 const REASONS: { readonly [code: string]: string | undefined } = {
   ECONNREFUSED: "nothing listens at its address; is the gateway running, with ADMIN_USER and a password set, and is MANAGER_BACKEND_API_URL right?",
@@ -76,12 +76,12 @@ const REASONS: { readonly [code: string]: string | undefined } = {
   ENETUNREACH: "its address cannot be reached",
   ENOTFOUND: "its name has no address",
   EAI_AGAIN: "its name cannot be looked up",
-  EPROTO: "what answers there speaks no TLS",
-  ERR_SSL_WRONG_VERSION_NUMBER: "what answers there speaks no TLS",
-  ERR_SSL_PACKET_LENGTH_TOO_LONG: "what answers there speaks no TLS",
-  ERR_TLS_CERT_ALTNAME_INVALID: "its certificate is for other names than that in MANAGER_BACKEND_API_URL",
+  EPROTO: "the server there does not speak TLS",
+  ERR_SSL_WRONG_VERSION_NUMBER: "the server there does not speak TLS",
+  ERR_SSL_PACKET_LENGTH_TOO_LONG: "the server there does not speak TLS",
+  ERR_TLS_CERT_ALTNAME_INVALID: "its certificate is not valid for the host name in MANAGER_BACKEND_API_URL",
   CERT_HAS_EXPIRED: "its certificate has expired",
-  INVALID_PURPOSE: "its certificate is not one for a server",
+  INVALID_PURPOSE: "its certificate is not a server certificate",
   DEPTH_ZERO_SELF_SIGNED_CERT: UNVERIFIED,
   SELF_SIGNED_CERT_IN_CHAIN: UNVERIFIED,
   UNABLE_TO_GET_ISSUER_CERT_LOCALLY: UNVERIFIED,

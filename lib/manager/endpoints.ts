@@ -1,5 +1,5 @@
 /**
- * The endpoints of the management UI: which request gets a page, the admin interface's reply, or a refusal, each with security headers.
+ * The endpoints of the management UI: serves pages, forwards /api to the admin interface, and adds security headers to every reply.
  */
 import { hasHeader, type HeaderList } from "../http/headers.ts";
 import { allowedHosts, HOST_NOT_ALLOWED } from "../http/allowed_hosts.ts";
@@ -10,10 +10,10 @@ import { isHost } from "../server/framing.ts";
 import type { Inbound } from "../server/receive.ts";
 import type { FindFile } from "./static_files.ts";
 
-/** Asks the admin interface for `path`, query included: "/gateway/status". */
+/** Forwards a request to `path` of the admin interface, query included: "/gateway/status". */
 type Forward = (inbound: Inbound, path: string) => Promise<Reply>;
 
-/** `hosts` are names other than localhost under which it may be asked over plain HTTP. */
+/** `hosts` are the host names, besides localhost, that are accepted over plain HTTP. */
 export function createEndpoints(findFile: FindFile, forward: Forward, hosts: readonly string[]): (inbound: Inbound) => Promise<Reply> {
   const isKnown = allowedHosts(hosts);
   return async (inbound) => guarded(await answer(inbound));
@@ -21,35 +21,35 @@ export function createEndpoints(findFile: FindFile, forward: Forward, hosts: rea
   function answer(inbound: Inbound): Reply | Promise<Reply> {
     const { call, method, refusal } = inbound;
     if (refusal !== null) return problem(call, refusal.code, { detail: refusal.detail });
-    if (inbound.upgrade !== null) return problem(call, "bad_request", { detail: "There are no WebSockets here." });
+    if (inbound.upgrade !== null) return problem(call, "bad_request", { detail: "The management UI has no WebSockets." });
     const target = readTarget(inbound.target);
     if ("code" in target) return problem(call, target.code, { detail: sentence(target.detail) });
     if (target.encodedSlash) return problem(call, ENCODED_SLASH.code, { detail: sentence(ENCODED_SLASH.detail) });
     const authority = target.authority ?? inbound.authority;
-    if (!isHost(authority)) return problem(call, "bad_request", { detail: "The request target names no host with an optional port." });
+    if (!isHost(authority)) return problem(call, "bad_request", { detail: "The request target has no valid host." });
     if (inbound.scheme === "http" && !isKnown(authority)) return problem(call, "misdirected", { detail: `${HOST_NOT_ALLOWED} ${TO_LOG_IN}` });
     const { path, query } = target;
     if (path === "/api" || path.startsWith("/api/")) {
       if (!FORWARDED.has(method)) return wrongMethod(inbound, "GET, HEAD, POST, DELETE");
       if (!READING.has(method) && isForeign(inbound, authority)) {
-        const detail = "Only pages of this server may change anything here. A proxy before it has to leave the Host header as it is.";
+        const detail = "Only pages of this server may make changes. A proxy in front of it must not change the Host header.";
         return problem(call, "forbidden", { detail });
       }
       return forward(inbound, (path.slice(4) || "/") + query);
     }
     const file = findFile(path, inbound.headers);
-    if (file === null) return problem(call, "route_not_found", { detail: "There is no such page; the management UI begins at /." });
+    if (file === null) return problem(call, "route_not_found", { detail: "There is no such page; the management UI starts at /." });
     return READING.has(method) ? file : wrongMethod(inbound, "GET, HEAD");
   }
 }
 
 const TO_LOG_IN =
-  "To log in, open http://localhost on the gateway's machine, or lead a tunnel there (ssh -L 5173:localhost:5173 …), or set MANAGER_TLS=true: browsers keep the session's cookie over HTTPS and on http://localhost only.";
+  "To log in, open http://localhost on the gateway's machine, or open a tunnel (ssh -L 5173:localhost:5173 …), or set MANAGER_TLS=true: browsers store the session cookie only over HTTPS and on http://localhost.";
 
 const READING = new Set(["GET", "HEAD"]);
 const FORWARDED = new Set([...READING, "POST", "DELETE"]);
 
-/** `readTarget` gives clauses: "the path has a “..” segment". */
+/** `readTarget` returns clauses: "the path has a “..” segment". */
 function sentence(clause: string): string {
   return `${clause.charAt(0).toUpperCase()}${clause.slice(1)}.`;
 }
@@ -62,7 +62,7 @@ function wrongMethod({ call }: Inbound, allow: string): Reply {
 function guarded(reply: Reply): Reply {
   const { headers } = reply;
   const kept: string[] = [];
-  // What is refused today may be a page after an upgrade.
+  // A path refused today may be a page after an upgrade.
   if (!hasHeader(headers, "cache-control")) kept.push("Cache-Control", "no-store");
   for (let i = 0; i < headers.length; i += 2) {
     const name = headers[i]!.toLowerCase();
@@ -71,7 +71,7 @@ function guarded(reply: Reply): Reply {
   return { ...reply, headers: [...kept, ...GUARD] };
 }
 
-/** An injected script could not be loaded, send anything elsewhere, or have the page framed. */
+/** Prevents injected scripts from loading, sending data elsewhere, and framing. */
 const POLICY = [
   "default-src 'none'",
   "script-src 'self'",

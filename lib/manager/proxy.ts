@@ -7,19 +7,19 @@ import https from "node:https";
 import type { Clock } from "../base/clock.ts";
 import { Fault } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { endToEnd, headerValue, headerValues, withHeader, withoutHeader, type HeaderList } from "../http/headers.ts";
+import { endToEnd, headerValue, headerValues, withHeader, withoutHeader, withoutHeaders, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { readBody } from "../server/operator_server.ts";
 import type { Inbound } from "../server/receive.ts";
 import { addressOf, createAgent, Failure, failureOf, LEADS_BACK, NO_ADMIN, UNKNOWN_NAME, type Backend } from "./backend.ts";
 
-/** Until the head of a reply, in milliseconds, the wait for a connection included. A body may take its time: some are event streams. */
+/** Time limit for the head of a reply, connecting included. The body has none: it may be an event stream. */
 const REPLY_MS = 10_000;
-/** Checking a large configuration takes longer than reading one. */
+/** A reload checks the configuration, which takes longer. */
 const REPLY_TO_POST_MS = 30_000;
 /** Between two parts of a body that is not an event stream. */
 const BODY_IDLE_MS = 30_000;
-/** After this much silence the system checks whether the other end of an event stream is still there. */
+/** TCP keep-alive of event streams. */
 const PROBE_MS = 30_000;
 const MAX_HEAD_BYTES = 32 * 1024;
 export const MAX_BODY_BYTES = 64 * 1024;
@@ -28,11 +28,11 @@ export class AdminProxy {
   readonly #backend: Backend;
   readonly #clock: Clock;
   readonly #log: Log;
-  /** The options that all requests have in common. */
+  /** The options shared by all requests. */
   readonly #target: http.RequestOptions;
-  /** Event streams, which would never end by themselves. */
+  /** Open event streams, which do not end by themselves. */
   readonly #streams = new Set<IncomingMessage>();
-  /** Identifies our own requests when they come back (RFC 9110 §7.6.3): each would be forwarded until no connection is left. */
+  /** Identifies requests that loop back here (RFC 9110 §7.6.3), which would use up all connections. */
   readonly #via = `edge-gateway-manager-${randomUUID()}`;
   #lastFailure: string | null = null;
 
@@ -47,12 +47,12 @@ export class AdminProxy {
     for (const stream of this.#streams) stream.destroy();
   }
 
-  /** `path` is what the admin interface is asked for, query included: "/gateway/status". Never rejects. */
+  /** `path` is the path at the admin interface, query included: "/gateway/status". Never rejects. */
   async forward(inbound: Inbound, path: string): Promise<Reply> {
     const { call, method } = inbound;
     let body: Buffer;
     try {
-      // Read before connecting: an admin interface that waits for a slow client would look like one that does not answer.
+      // Read before connecting: with a slow client the admin interface would appear not to answer.
       body = await readBody(inbound, MAX_BODY_BYTES);
     } catch (error) {
       return problem(call, error instanceof Fault ? error.code : "bad_request", { why: (error as Error).message });
@@ -63,7 +63,7 @@ export class AdminProxy {
       if (isEventStream(response)) this.#streams.add(response.once("close", () => this.#streams.delete(response)));
       return replyFrom(response, method);
     } catch (error) {
-      // HTTP cannot carry what the client sent.
+      // The client sent a header that HTTP/1.1 cannot carry.
       if (!(error instanceof Failure)) return problem(call, "bad_request", { why: (error as Error).message });
       const { code, detail, message: why } = error;
       if (!call.aborted) this.#noteFailure(why);
@@ -76,7 +76,7 @@ export class AdminProxy {
     const { url } = this.#backend;
     const fields = ["Host", url.host, "Via", `1.1 ${this.#via}`, ...forwardedHeaders(headers)];
     if (body.length > 0 || !SAFE.has(method)) fields.push("Content-Length", String(body.length));
-    const list = fields as unknown as http.OutgoingHttpHeaders; // flat, which node accepts too
+    const list = fields as unknown as http.OutgoingHttpHeaders; // Node also accepts a flat list
     const waitMs = method === "POST" ? REPLY_TO_POST_MS : REPLY_MS;
     return new Promise((resolve, reject) => {
       if (headerValues(headers, "via").some((value) => value.includes(this.#via))) throw new Failure("upstream_invalid", LEADS_BACK);
@@ -86,7 +86,7 @@ export class AdminProxy {
         reject(failure);
         request.destroy();
       };
-      const late = `The admin interface has not answered within ${waitMs / 1000} s.`;
+      const late = `The admin interface did not answer within ${waitMs / 1000} s.`;
       const timer = this.#clock.after(waitMs, () => fail(new Failure("upstream_timeout", late)));
       call.onAbort(() => request.destroy());
       request.on("close", () => {
@@ -96,12 +96,12 @@ export class AdminProxy {
       request.on("error", (error) => reject(failureOf(error)));
       request.on("upgrade", (_response, socket) => {
         socket.destroy();
-        fail(new Failure("upstream_invalid", "The admin interface switched protocols without being asked."));
+        fail(new Failure("upstream_invalid", "The admin interface switched protocols unexpectedly."));
       });
       request.on("response", (response) => {
         timer.cancel();
         const status = response.statusCode!;
-        if (status < 200 || status > 599) fail(new Failure("upstream_invalid", "The admin interface sent a reply that cannot be passed on."));
+        if (status < 200 || status > 599) fail(new Failure("upstream_invalid", "The admin interface sent a reply that cannot be forwarded."));
         else if (isNoAdmin(method, path, response)) fail(new Failure("upstream_invalid", NO_ADMIN));
         else if (status === 421) fail(new Failure("upstream_invalid", UNKNOWN_NAME));
         else resolve(response);
@@ -115,7 +115,7 @@ export class AdminProxy {
     this.#lastFailure = null;
   }
 
-  /** Logs a failure once, however often pages ask. */
+  /** Logs a repeated failure only once. */
   #noteFailure(reason: string): void {
     if (reason !== this.#lastFailure) this.#log.warn("the admin interface does not answer", { url: this.#backend.url.href, error: reason });
     this.#lastFailure = reason;
@@ -125,26 +125,23 @@ export class AdminProxy {
 const SAFE = new Set(["GET", "HEAD"]);
 
 /**
- * Without Origin, for which the admin interface would refuse a page that it does not know. Sec-Fetch-Dest, which browsers send on trusted
- * connections only, says that a page's script asks: so the admin interface omits the challenge for which browsers open a password window.
+ * Removes Origin, since the admin interface refuses unknown origins. Sets Sec-Fetch-Dest, which browsers send on trusted connections only:
+ * for requests of scripts the admin interface omits the challenge for which browsers open a password dialog.
  */
 export function scriptHeaders(headers: HeaderList): HeaderList {
   return withHeader(withoutHeader(headers, "origin"), "Sec-Fetch-Dest", "empty");
 }
 
-/** Without the headers of the connection and the framing, which are generated again. */
+/** Removes the headers of connection and framing, which are generated again. */
 function forwardedHeaders(headers: HeaderList): string[] {
-  const list = endToEnd(scriptHeaders(headers));
-  const kept: string[] = [];
-  for (let i = 0; i < list.length; i += 2) if (!REGENERATED.has(list[i]!.toLowerCase())) kept.push(list[i]!, list[i + 1]!);
-  return kept;
+  return withoutHeaders(endToEnd(scriptHeaders(headers)), REGENERATED);
 }
 
 const REGENERATED = new Set(["host", "content-length", "expect", "trailer"]);
 
 /**
- * Whether another server answered in place of an admin interface. Pages ask for these two paths first, and no admin interface answers them
- * with a redirect, a page, or 404 or 405. A 5xx comes from a proxy in front of it.
+ * Whether another server answered in place of an admin interface. Pages request these two paths first, for which no admin interface sends
+ * a redirect, a page, 404 or 405. A 5xx comes from a proxy in front of it.
  */
 function isNoAdmin(method: string, path: string, { statusCode: status = 0, headers }: IncomingMessage): boolean {
   if (path === "/login" ? method !== "POST" : path !== "/gateway/status" || !SAFE.has(method)) return false;
@@ -155,14 +152,14 @@ function isNoAdmin(method: string, path: string, { statusCode: status = 0, heade
 function replyFrom(response: IncomingMessage, method: string): Reply {
   const status = response.statusCode!;
   const headers = endToEnd(response.rawHeaders);
-  // The admin interface's own id, which an operator finds in the gateway's log.
+  // The id that is in the log of the gateway.
   const requestId = headerValue(headers, "x-request-id");
   response.on("error", () => {}); // reported by the sender of the body
   if (method === "HEAD" || status === 204 || status === 304) {
     response.resume();
     return { status, headers, requestId, body: null };
   }
-  const stopped = () => response.destroy(new Fault("upstream_timeout", "the admin interface stopped in the middle of its answer"));
+  const stopped = () => response.destroy(new Fault("upstream_timeout", "the admin interface stopped sending its reply"));
   if (isEventStream(response)) response.socket.setKeepAlive(true, PROBE_MS);
   else response.setTimeout(BODY_IDLE_MS, stopped);
   return { status, headers, requestId, body: response };

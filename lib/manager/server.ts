@@ -1,5 +1,5 @@
 /**
- * Opens the management UI: its pages, and the admin interface below /api on the same origin, so that the browser needs no other.
+ * Opens the management UI: its pages, and the admin interface below /api on the same origin.
  */
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
@@ -13,21 +13,21 @@ import { AdminProxy, MAX_BODY_BYTES, scriptHeaders } from "./proxy.ts";
 import { readStaticFiles } from "./static_files.ts";
 
 export interface ManagerOptions {
-  /** Where the admin interface is; that of this process is a function, called without a connection. */
+  /** The admin interface: of another process, or of this one as a function that is called directly. */
   readonly backend: Backend | ((inbound: Inbound) => Promise<Reply>);
   /** PEM. Null: plain HTTP. */
   readonly tls: Pair | null;
-  /** Names other than localhost under which it may be asked over plain HTTP. */
+  /** Host names, besides localhost, that are accepted over plain HTTP. */
   readonly hosts: readonly string[];
   readonly clock: Clock;
   readonly log: Log;
-  /** Where the compiled pages are; default: where the build puts them. */
+  /** Folder of the compiled pages; default: the output of the build. */
   readonly assets?: string;
 }
 
 export type Manager = OperatorServer;
 
-/** Throws with a sentence for the operator when the pages are not there. */
+/** Throws with a sentence for the operator if the pages are missing. */
 export function createManager({ backend, tls, hosts, clock, log, assets }: ManagerOptions): Manager {
   const findFile = readStaticFiles(assets);
   const common = { clock, log, tls, maxBodyBytes: MAX_BODY_BYTES };

@@ -1,5 +1,5 @@
 /**
- * The files of the management UI, all of them in memory: a path that is not a file's name has no file, however it is written.
+ * Serves the files of the management UI from memory: only exact file names are found, so no path leads outside its folder.
  */
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
@@ -20,7 +20,7 @@ interface Representation {
 
 interface StaticFile {
   readonly plain: Representation;
-  /** Null where compression saves nothing. */
+  /** Null if compression saves nothing. */
   readonly gzip: Representation | null;
 }
 
@@ -31,7 +31,7 @@ const TYPES: { readonly [extension: string]: string | undefined } = {
   svg: "image/svg+xml",
 };
 
-/** Throws with a sentence for the operator when the pages are not there. Default: where the build puts them. */
+/** Throws with a sentence for the operator if the pages are missing. Default: the output of the build. */
 export function readStaticFiles(folder: string = builtFolder()): FindFile {
   const files = new Map<string, StaticFile>();
   for (const name of namesIn(folder)) {
@@ -62,7 +62,7 @@ function namesIn(folder: string): readonly string[] {
 }
 
 function missing(folder: string): Error {
-  return new Error(`the pages of the management UI have not been built: ${folder} has no index.html; npm run build makes them`);
+  return new Error(`the pages of the management UI have not been built: ${folder} has no index.html; run npm run build`);
 }
 
 function createFile(content: Buffer, type: string): StaticFile {
@@ -88,7 +88,7 @@ function replyWith({ plain, gzip }: StaticFile, headers: HeaderList): Reply {
   return hasTag(headers, tag) ? { status: 304, headers: validators(tag), body: null } : { status: 200, headers: own, body };
 }
 
-/** By name only (RFC 9110 §12.5.3); for "*" the uncompressed file is as right. */
+/** By name only (RFC 9110 §12.5.3): "*" also accepts the uncompressed file. */
 function acceptsGzip(headers: HeaderList): boolean {
   const gzip = tokens(headers, "accept-encoding").find((token) => /^gzip\s*(;|$)/.test(token));
   return gzip !== undefined && !/;\s*q\s*=\s*0(\.0*)?\s*$/.test(gzip);

@@ -1,5 +1,5 @@
 /**
- * The plugin kind `acl`: admits requests by the client's address; the others get 403 `forbidden` (RFC 9110 §15.5.4).
+ * The plugin kind `acl`: admits requests by the client's address; refused requests get 403 `forbidden` (RFC 9110 §15.5.4).
  *
  * An IPv4-mapped IPv6 address (RFC 4291 §2.5.5.2) is the IPv4 address. A client whose address is unknown (on a socket that has none) is
  * refused by both kinds of list.
@@ -12,11 +12,11 @@ import { definePlugin } from "./plugin.ts";
 
 const schema = object(
   {
-    whitelist: optional(array(ADDRESS_RANGE, { min: 1, describe: "Addresses and ranges that may pass; all others may not." })),
-    blacklist: optional(array(ADDRESS_RANGE, { min: 1, describe: "Addresses and ranges that may not pass; all others may." })),
+    whitelist: optional(array(ADDRESS_RANGE, { min: 1, describe: "Accepted addresses and ranges; all others are refused." })),
+    blacklist: optional(array(ADDRESS_RANGE, { min: 1, describe: "Refused addresses and ranges; all others are accepted." })),
   },
   {
-    describe: "Lets requests pass by the client's address.",
+    describe: "Accepts or refuses requests by the client's address.",
     refine({ whitelist, blacklist }, report) {
       if ((whitelist === undefined) === (blacklist === undefined)) report('needs either "whitelist" or "blacklist"');
     },

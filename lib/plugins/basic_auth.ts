@@ -1,9 +1,9 @@
 /**
- * The plugin kind `basic_auth`: admits requests whose Authorization header holds a configured user name and password (RFC 7617).
+ * The plugin kind `basic_auth`: admits requests whose Authorization header contains a configured user name and password (RFC 7617).
  *
- * Both are read as UTF-8 and compared in Unicode's form NFC, case included (RFC 8265). No header, or another scheme: 401
- * `credentials_missing`; anything else that does not fit, two Authorization headers included: 401 `credentials_invalid`. When too many
- * passwords wait to be verified: 503 `auth_unavailable`.
+ * Both are read as UTF-8, normalised to NFC and compared case-sensitively (RFC 8265). No header, or another scheme: 401
+ * `credentials_missing`. Wrong or malformed credentials, or two Authorization headers: 401 `credentials_invalid`. Too many passwords waiting
+ * to be verified: 503 `auth_unavailable`.
  */
 import { createHmac, randomBytes } from "node:crypto";
 import { isHashed, passwordProblem, verifyPassword } from "../base/password.ts";
@@ -17,8 +17,8 @@ import { headerValues, quotedString, withoutHeader } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { definePlugin, type KeptState } from "./plugin.ts";
 
-const USERNAME = { min: 1, max: 128, describe: "Who presents it: the caller's identity in rate limits and logs." };
-const PASSWORD = { min: 1, secret: true, describe: "The password, or its hash as `edge-gateway hash-password` prints it." };
+const USERNAME = { min: 1, max: 128, describe: "The caller's identity in rate limits and logs." };
+const PASSWORD = { min: 1, secret: true, describe: "The password, or its hash as printed by `edge-gateway hash-password`." };
 const USER = object({ username: string(USERNAME), password: string(PASSWORD) });
 
 const schema = object(
@@ -31,10 +31,10 @@ const schema = object(
         min: 1,
         pattern: /^[ !#-[\]-~]*$/,
         hint: "printable ASCII without quotes and backslashes",
-        describe: "What browsers name when they ask; default: global.name.",
+        describe: "The realm that browsers show; default: global.name.",
       }),
     ),
-    hide_credentials: withDefault(boolean({ describe: "Strip the Authorization header from what is forwarded." }), false),
+    hide_credentials: withDefault(boolean({ describe: "Remove the Authorization header before the request is forwarded." }), false),
   },
   {
     describe: "Requires a user name and password (HTTP Basic).",
@@ -44,7 +44,7 @@ const schema = object(
       const places = new Map<string, string>();
       const check = (user: User, place: string, ...under: (string | number)[]) => {
         const name = user.username.normalize("NFC");
-        // RFC 7617 §2: the first colon ends the user name; neither part may hold control characters.
+        // RFC 7617 §2: the first colon ends the user name; neither part may contain control characters.
         if (name.includes(":")) report("cannot hold a colon: it would end there", ...under, "username");
         if (CONTROL.test(name)) report("cannot hold control characters", ...under, "username");
         const wrong = passwordProblem(user.password) ?? otherHash(user.password);
@@ -60,15 +60,15 @@ const schema = object(
   },
 );
 
-/** RFC 7617 §2 forbids them; and to scrypt, a password with NULs behind it is the same one (HMAC fills its key up with them). */
+/** RFC 7617 §2 forbids them. To scrypt, a password followed by NULs is the same password (HMAC pads its key with them). */
 const CONTROL = /\p{Cc}/u;
 
-/** Read as plain text, a hash would lock out the user, and let in whoever has read the hash. */
+/** Read as plain text, a hash would lock out the user and admit clients that know the hash. */
 function otherHash(password: string): string | null {
   return OTHER_HASH.test(password) ? "is a hash of another kind; only what `edge-gateway hash-password` prints is understood" : null;
 }
 
-/** As crypt, htpasswd and LDAP write them: bcrypt, MD5, SHA-2, yescrypt, Argon2; `{SHA}`, `{SSHA}`. */
+/** Hashes as written by crypt, htpasswd and LDAP: bcrypt, MD5, SHA-2, yescrypt, Argon2; `{SHA}`, `{SSHA}`. */
 const OTHER_HASH = /^\$(?:2[abxy]?|apr1|[1567y]|argon2(?:id?|d))\$[\w./+=,$-]{20,}$|^\{S?SHA\d*\}[A-Za-z0-9+/]{20,}=*$/;
 
 export const basicAuth = definePlugin({
@@ -78,7 +78,7 @@ export const basicAuth = definePlugin({
   create(config, tools) {
     const { username, password, users = [] } = config;
     const known = username === undefined || password === undefined ? users : [{ username, password }, ...users];
-    // Verified pairs are kept over reloads that do not change the users.
+    // Verified pairs survive reloads that do not change the users.
     const verifier = tools.keep("users", known, () => createVerifier(known, tools.verdicts.part()));
     const headers = ["WWW-Authenticate", `Basic realm=${quotedString(config.realm ?? tools.gatewayName)}, charset="UTF-8"`];
     const missing = { headers, detail: "Send a user name and password (HTTP Basic authentication)." };
@@ -95,7 +95,7 @@ export const basicAuth = definePlugin({
     return (next) => (exchange) => {
       const given = headerValues(exchange.headers, "authorization");
       if (!given.some(isBasic)) return problem(exchange.call, "credentials_missing", missing);
-      // Of two headers the upstream might read the other one.
+      // With two headers the upstream might read the other one.
       const credentials = given.length > 1 ? null : basicCredentials(given[0]);
       const isMalformed = credentials === null || CONTROL.test(credentials.user) || CONTROL.test(credentials.password);
       const identity = isMalformed ? null : verifier.identify(credentials);
@@ -119,22 +119,22 @@ const OVERLOADED = {
 type User = Infer<typeof USER>;
 
 export interface Verifier extends KeptState {
-  /** The user's name as configured; null when name or password is wrong; undefined when too many others are being verified. */
+  /** The user's name as configured; null when name or password is wrong; undefined when too many passwords are being verified. */
   identify(given: Credentials): string | null | undefined | Promise<string | null | undefined>;
 }
 
-/** In the shared memory, for the name of a user, which the configuration holds anyway. */
+/** Size in the shared memory of a user name, which the configuration contains anyway. */
 const VERDICT_BYTES = 16;
-/** Half of the thread pool, which also looks up the names of upstreams and reads files. */
+/** Half of the thread pool, which also resolves host names and reads files. */
 const MOST_VERIFYING = 2;
-/** At some 60 ms each, nobody waits much longer than a second. */
+/** At some 60 ms each, the wait stays near one second. */
 const MOST_WAITING = 32;
 
 /**
  * Verifies user names and passwords. `recent` remembers the pairs whose hash was verified.
  *
- * Pairs are looked up by an HMAC with a random key, so that the time of a look-up tells nothing about what is stored, and the remembered
- * pairs are of no use to anybody else.
+ * Pairs are looked up by an HMAC with a random key, so that the time of a look-up reveals nothing about the stored pairs, and stolen
+ * pairs are useless.
  */
 export function createVerifier(users: readonly User[], recent: MemoryPart<string>, verify = verifyPassword): Verifier {
   const secret = randomBytes(32);
@@ -150,7 +150,7 @@ export function createVerifier(users: readonly User[], recent: MemoryPart<string
   const pending = new Map<string, Promise<string | null>>();
   const queue = createTaskQueue(MOST_VERIFYING, MOST_WAITING);
 
-  /** An unknown user costs as much as the first one with a hash: if all hashes cost the same, the time does not tell which users exist. */
+  /** An unknown user costs as much as the first one with a hash: if all hashes cost the same, the time does not reveal which users exist. */
   async function verified(given: Credentials, pair: string, unknown: User): Promise<string | null> {
     try {
       const user = hashed.get(given.user.normalize("NFC"));

@@ -1,6 +1,6 @@
 /**
- * The plugin kind `bot_protection`: refuses clients by their User-Agent (RFC 9110 §10.1.5), with 403 `bot_detected`. It keeps out clients
- * that say who they are; a header cannot tell what a client really is.
+ * The plugin kind `bot_protection`: refuses clients by their User-Agent (RFC 9110 §10.1.5), with 403 `bot_detected`. It stops only
+ * clients that identify themselves: the header can be forged.
  */
 import { array, boolean, object, optional, string, withDefault } from "../config/schema.ts";
 import { headerValues, type HeaderList } from "../http/headers.ts";
@@ -15,9 +15,9 @@ const PART = string({
 
 const schema = object(
   {
-    blacklist: optional(array(PART, { min: 1, describe: "Clients whose User-Agent holds one of these are refused." })),
-    whitelist: optional(array(PART, { min: 1, describe: "Clients that pass whatever the blacklist says; without one, the only ones that do." })),
-    allow_empty: withDefault(boolean({ describe: "Whether clients without a User-Agent pass." }), false),
+    blacklist: optional(array(PART, { min: 1, describe: "Clients whose User-Agent contains one of these are refused." })),
+    whitelist: optional(array(PART, { min: 1, describe: "Clients that are accepted even if the blacklist matches; without a blacklist, only these are accepted." })),
+    allow_empty: withDefault(boolean({ describe: "Whether clients without a User-Agent are accepted." }), false),
   },
   {
     describe: "Refuses clients by their User-Agent.",
@@ -47,7 +47,7 @@ export const botProtection = definePlugin({
   },
 });
 
-/** "" when there is none, or a blank one. Of several headers all count: the upstream may read another one than we do. */
+/** "" if it is missing or blank. All headers count if there are several: the upstream may read another one. */
 function userAgent(headers: HeaderList): string {
   const values = headerValues(headers, "user-agent");
   return (values.length === 1 ? values[0]! : values.filter((value) => value.trim() !== "").join(", ")).trim();

@@ -1,5 +1,5 @@
 /**
- * Reads claims of a JWT by name, and writes them as the text of a header.
+ * Reads claims of a JWT by name, and formats them as header values.
  */
 
 type Claims = Readonly<Record<string, unknown>>;

@@ -1,8 +1,8 @@
 /**
- * The plugin kind `compress`: encodes replies with zstd, Brotli or gzip, as the client accepts (RFC 9110 §12.5.3, §8.4).
+ * The plugin kind `compress`: encodes replies with zstd, Brotli or gzip, depending on Accept-Encoding (RFC 9110 §12.5.3, §8.4).
  *
- * Not encoded: replies with an encoding or a digest, `no-transform` of request or reply (RFC 9111 §5.2), partial content, 204, 205, types
- * that are not listed, lengths below `min_bytes`, upgrades. An encoded reply loses Content-Length and Accept-Ranges, and its ETag becomes
+ * Not encoded: replies with an encoding or a digest, `no-transform` of request or reply (RFC 9111 §5.2), partial content, 204, 205, other
+ * media types, lengths below `min_bytes`, upgrades. An encoded reply loses Content-Length and Accept-Ranges, and its ETag becomes
  * weak (RFC 9110 §8.8.1); every reply that could be encoded gets Vary. Replies to HEAD and 304 have the headers of the GET (§9.3.2, §15.4.5).
  */
 import { array, integer, object, string, withDefault } from "../config/schema.ts";
@@ -16,7 +16,7 @@ const DEFAULT_TYPES = ["text/*", "application/json", "application/javascript", "
 
 const schema = object(
   {
-    min_bytes: withDefault(integer({ min: 0, max: 1_073_741_824, describe: "Shorter replies are left as they are; those of unknown length are encoded." }), 1024),
+    min_bytes: withDefault(integer({ min: 0, max: 1_073_741_824, describe: "Shorter replies are not encoded; replies of unknown length are." }), 1024),
     types: withDefault(
       array(
         string({
@@ -52,7 +52,7 @@ export const compress = definePlugin({
   },
 });
 
-/** Whether the reply would be encoded for some client. A 304 has the same Vary as the reply that it confirms. */
+/** Whether the reply would be encoded for some client. A 304 has the same Vary as the full reply. */
 function mayEncode({ status, headers, body }: Reply, minBytes: number, isListed: (type: string) => boolean): boolean {
   if (status < 200 || status === 204 || status === 205 || status === 206) return false;
   const type = headerValue(headers, "content-type");
@@ -77,7 +77,7 @@ function withVary(headers: HeaderList): HeaderList {
   return names.includes("*") || names.includes("accept-encoding") ? headers : withAddedHeader(headers, "Vary", "Accept-Encoding");
 }
 
-/** Null where the reply should stay as it is. */
+/** Null if the reply is not encoded. */
 function encode(exchange: Exchange, reply: Reply, headers: HeaderList, coding: Coding): Reply | null {
   const { body } = reply;
   if (reply.status === 304) return isOfEncoded(exchange.headers, headers) ? { ...reply, headers: withWeakTag(headers) } : null;
@@ -92,13 +92,13 @@ function encode(exchange: Exchange, reply: Reply, headers: HeaderList, coding: C
     if (smaller.length >= body.length) return null;
     return { ...reply, headers: [...encodedHeaders(headers, coding), "Content-Length", String(smaller.length)], body: smaller };
   }
-  // Broken off, or read already: the server reports it when it sends the reply.
+  // Aborted or already read: the server reports it when it sends the reply.
   if (body.destroyed || body.readableEnded) return null;
   const flushes = !hasHeader(headers, "content-length");
   return { ...reply, headers: encodedHeaders(headers, coding), body: compressStream(body, coding, flushes) };
 }
 
-/** Whether a 304 answers a question about an encoded reply: a strong tag would be that of other bytes. */
+/** Whether a 304 confirms an encoded reply: a strong tag would identify other bytes. */
 function isOfEncoded(asked: HeaderList, headers: HeaderList): boolean {
   const etag = headerValue(headers, "etag");
   return etag?.startsWith('"') === true && headerValues(asked, "if-none-match").some((value) => value.includes(`W/${etag}`));
@@ -131,7 +131,7 @@ function typeMatcher(types: readonly string[]): (contentType: string) => boolean
   };
 }
 
-/** The coding with the greatest weight in Accept-Encoding, the first of ours among equals; null for none, or if `identity` weighs more. */
+/** The coding with the greatest weight in Accept-Encoding, the first supported among equals; null for none, or if `identity` has a greater weight. */
 export function choice(accepted: string): Coding | null {
   const weights = new Map<string, number>();
   for (const item of accepted.toLowerCase().split(",")) {

@@ -37,7 +37,7 @@ const ALGORITHMS: { readonly [coding in Coding]?: Algorithm } = {
   gzip: { stream: () => zlib.createGzip(), sync: (bytes) => zlib.gzipSync(bytes), flush: constants.Z_SYNC_FLUSH },
 };
 
-/** The codings of this Node, the best first. */
+/** The codings that this Node supports, the best first. */
 export const CODINGS = Object.keys(ALGORITHMS) as readonly Coding[];
 
 /** Longer buffers are compressed as a stream on Node's threads: they would block the event loop. */
@@ -48,13 +48,13 @@ export function compressBuffer(bytes: Buffer, coding: Coding): Buffer {
 }
 
 /**
- * Compresses the source, which is read no faster than the result. With `flushes`, received bytes are emitted as soon as the source pauses.
- * When either end breaks off, the other one is destroyed, and the encoder's memory is freed.
+ * Compresses the source with back-pressure. With `flushes`, received bytes are emitted as soon as the source pauses.
+ * If either end is aborted, the other end is destroyed and the memory of the encoder freed.
  */
 export function compressStream(source: Readable | Buffer, coding: Coding, flushes = false): Readable {
   const { stream, flush } = ALGORITHMS[coding]!;
   const encoder = stream();
-  // It may break off before anybody listens: the server looks at its state.
+  // It may be aborted before the server listens; the server checks its state.
   encoder.on("error", ignore);
   if (Buffer.isBuffer(source)) {
     encoder.end(source);

@@ -1,9 +1,9 @@
 /**
- * The plugin kind `cors`: says which web pages of other origins may read replies (Fetch Standard §3.2), and answers preflights (204)
- * although the route does not list OPTIONS. It refuses no request: browsers enforce what it says.
+ * The plugin kind `cors`: lets web pages of other origins read replies (Fetch Standard §3.2), and answers preflights (204)
+ * even if the route does not list OPTIONS. It refuses no request: browsers enforce CORS.
  *
- * Its Access-Control-… headers replace the upstream's, on every reply that passes it, other plugins' refusals included. Replies that
- * depend on the origin say so in Vary. CORS does not cover WebSockets: their opening passes unchanged.
+ * Its Access-Control-… headers replace the upstream's, also on refusals of later plugins. Replies that depend on the origin have a Vary
+ * header. CORS does not cover WebSockets: their handshakes are not changed.
  */
 import { TOKEN } from "../config/fields.ts";
 import { array, boolean, integer, object, optional, string, withDefault, type Infer } from "../config/schema.ts";
@@ -23,15 +23,15 @@ const schema = object(
   {
     allow_origins: array(CORS_ORIGIN, { min: 1, describe: "Origins of the pages that may read replies." }),
     allow_methods: withDefault(
-      array(CORS_METHOD, { min: 1, describe: "Methods that such pages may use beside GET, HEAD and POST." }),
+      array(CORS_METHOD, { min: 1, describe: "Methods that these pages may use besides GET, HEAD and POST." }),
       ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"],
     ),
-    allow_headers: optional(array(HEADER_NAME, { describe: "Request headers that they may set; default: those that they ask for." })),
-    expose_headers: withDefault(array(HEADER_NAME, { describe: "Response headers that they may read beside the safelisted ones." }), []),
-    allow_credentials: withDefault(boolean({ describe: "Whether requests may carry cookies and HTTP authentication, and be read then." }), false),
-    allow_private_network: withDefault(boolean({ describe: "Whether pages of public networks may ask for what is in a private one." }), false),
-    preflight_continue: withDefault(boolean({ describe: "Whether preflights go on to the upstream instead of being answered here." }), false),
-    max_age: optional(integer({ min: 0, max: 86_400, describe: "How long browsers may remember the answer to a preflight, in seconds." })),
+    allow_headers: optional(array(HEADER_NAME, { describe: "Request headers that these pages may set; default: all that they request." })),
+    expose_headers: withDefault(array(HEADER_NAME, { describe: "Response headers that these pages may read besides the safelisted ones." }), []),
+    allow_credentials: withDefault(boolean({ describe: "Whether requests may carry cookies and HTTP authentication." }), false),
+    allow_private_network: withDefault(boolean({ describe: "Whether pages of public networks may send requests to a private network." }), false),
+    preflight_continue: withDefault(boolean({ describe: "Whether preflights are forwarded to the upstream instead of being answered by the gateway." }), false),
+    max_age: optional(integer({ min: 0, max: 86_400, describe: "How long browsers may cache the answer to a preflight, in seconds." })),
   },
   {
     describe: "Cross-origin resource sharing (CORS).",
@@ -40,7 +40,7 @@ const schema = object(
       if (allowOrigins.includes("*") && allowOrigins.length > 1) report('"*" is every origin: write it alone, or leave it out', "allow_origins");
       if (!allowCredentials) return;
       if (allowOrigins.includes("*")) report('"*" cannot stand with "allow_credentials": write the origins out', "allow_origins");
-      // Fetch §3.2.4: with credentials the asterisk is a name like any other.
+      // Fetch §3.2.4: with credentials the asterisk is not a wildcard.
       const lists = { allow_methods: value.allowMethods, allow_headers: value.allowHeaders, expose_headers: value.exposeHeaders };
       for (const [field, list] of Object.entries(lists)) {
         if (list?.includes("*")) report('"*" means nothing with "allow_credentials": write the names out', field);
@@ -68,10 +68,10 @@ export const cors = definePlugin({
   },
 });
 
-/** What is added to a reply. */
+/** The headers added to a reply. */
 interface CorsHeaders {
   readonly headers: HeaderList;
-  /** The request headers that this depends on, as they stand in Vary; "" when it depends on none. */
+  /** The request headers that this depends on, as listed in Vary; "" if it depends on none. */
   readonly vary: string;
 }
 
@@ -79,10 +79,10 @@ function isPreflightRequest({ method, headers }: Exchange): boolean {
   return method === "OPTIONS" && headerValue(headers, "access-control-request-method") !== undefined && headerValue(headers, "origin") !== undefined;
 }
 
-/** The headers for an origin: none if it is not allowed, else that it is allowed, and `rest`. */
+/** The headers for an origin: none if it is not allowed, else the permission and `rest`. */
 function originHeaders(config: Config, rest: HeaderList): (origin: string | undefined) => CorsHeaders {
   const always: CorsHeaders = { headers: ["Access-Control-Allow-Origin", "*", ...rest], vary: "" };
-  // Also without an Origin: a cache may give the reply to other clients, and it is the same for all.
+  // Also without an Origin: a cache may give the reply to other clients, and the header is the same for all.
   if (config.allowOrigins.includes("*")) return () => always;
   const isAllowed = originTest(config.allowOrigins);
   const tail = config.allowCredentials ? ["Access-Control-Allow-Credentials", "true", ...rest] : rest;
@@ -92,7 +92,7 @@ function originHeaders(config: Config, rest: HeaderList): (origin: string | unde
   };
 }
 
-/** The reply depends on the origin all the same: a cache must not give it to an allowed one. */
+/** A refusal depends on the origin too: a cache must not give it to an allowed origin. */
 const NOT_ALLOWED: CorsHeaders = { headers: [], vary: "Origin" };
 
 function requestHeaders(config: Config): (exchange: Exchange) => CorsHeaders {
@@ -133,7 +133,7 @@ function withCors(reply: Reply, added: CorsHeaders): Reply {
   return reply.status === 101 ? reply : { ...reply, headers: merged(reply.headers, added) };
 }
 
-/** The headers with ours in place of the upstream's. */
+/** Replaces the Access-Control headers of the upstream. */
 function merged(given: HeaderList, { headers, vary }: CorsHeaders): HeaderList {
   const list: string[] = [];
   for (let i = 0; i < given.length; i += 2) {
@@ -156,7 +156,7 @@ function missingIn(known: readonly string[], vary: string): string {
   return vary.split(", ").filter((name) => !known.includes(name.toLowerCase())).join(", ");
 }
 
-/** Whether pages of an origin, as the Origin header has it, are allowed. `entries` are checked and hold no "*" alone. */
+/** Whether pages of an origin, as the Origin header has it, are allowed. `entries` are valid and contain no "*" alone. */
 export function originTest(entries: readonly string[]): (origin: string) => boolean {
   const exact = new Set(entries.filter((entry) => !entry.includes("*")));
   const wildcards = entries.filter((entry) => entry.includes("*")).map((entry) => entry.split("*") as [scheme: string, suffix: string]);
@@ -164,7 +164,7 @@ export function originTest(entries: readonly string[]): (origin: string) => bool
     if (exact.has(origin)) return true;
     for (const [scheme, suffix] of wildcards) {
       if (!origin.startsWith(scheme) || !origin.endsWith(suffix)) continue;
-      // Only what a browser can have written: "https://evil.example/.example.com" ends the same.
+      // Only valid origins: "https://evil.example/.example.com" has the same ending.
       if (HOST_PART.test(origin.slice(scheme.length, -suffix.length))) return true;
     }
     return false;

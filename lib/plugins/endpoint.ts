@@ -1,5 +1,5 @@
 /**
- * What the kinds that call another HTTP server share: its URL and TLS settings, and headers that they set for upstreams to trust.
+ * Shared by plugins that call another HTTP server: schemas of its URL and TLS settings, and replacement of headers that upstreams trust.
  */
 import { TOKEN } from "../config/fields.ts";
 import type { CLIENT_TLS } from "../config/model.ts";
@@ -10,8 +10,8 @@ import type { Exchange } from "../http/exchange.ts";
 import { isHopByHop, type HeaderList } from "../http/headers.ts";
 
 /**
- * The text of an http:// or https:// URL, which may hold references. `secretFrom` says from where on it is masked when it is shown:
- * services expect keys in the query, some in the path.
+ * The text of an http:// or https:// URL, which may contain references. From `secretFrom` on it is masked when shown: services
+ * expect keys in the query, some in the path.
  */
 export function httpUrl(describe: string, secretFrom: "path" | "query" = "query"): Schema<string, string> {
   const open = secretFrom === "path" ? /^(?:https?:\/\/[^/?#]*\/?)?/i : /^[^?#]*\??/;
@@ -27,7 +27,7 @@ export function httpUrl(describe: string, secretFrom: "path" | "query" = "query"
       const given = text.check(node, at, context);
       if (given === INVALID) return INVALID;
       const { username, password } = new URL(given);
-      // Reported without the text, which holds a password.
+      // Reported without the text, which contains a password.
       return username === "" && password === "" ? given : report(context, at, node, "is a URL with a user name or password: leave them out");
     },
   };
@@ -43,7 +43,7 @@ type TlsConfig = Infer<typeof CLIENT_TLS>;
 /** Reports `tls` beside a URL that does not use it. */
 export function checkTls(url: string, tls: TlsConfig | undefined, report: (message: string, field: string) => void): void {
   if (tls === undefined || url.startsWith("https:")) return;
-  report(`is for https:// URLs; this one begins with ${new URL(url).protocol}//`, "tls");
+  report(`applies to https:// URLs; this one starts with ${new URL(url).protocol}//`, "tls");
 }
 
 export function clientTls(config: TlsConfig | undefined): ClientTls | undefined {
@@ -57,7 +57,7 @@ export function headerName(describe: string): Schema<string, string> {
     max: 200,
     hint: "the name of a header",
     describe,
-    check: (text) => (isHopByHop(text) || OWN.test(text) ? "the gateway itself decides what this header says" : undefined),
+    check: (text) => (isHopByHop(text) || OWN.test(text) ? "the gateway sets this header itself" : undefined),
   });
 }
 

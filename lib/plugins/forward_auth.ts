@@ -1,5 +1,5 @@
 /**
- * The plugin kind `forward_auth`: asks another server about each request, and admits it when the answer is 2xx.
+ * The plugin kind `forward_auth`: sends each request's head to another server, and admits the request if the answer is 2xx.
  *
  * The server gets a GET without a body: X-Forwarded-Method, -Proto, -Host, -Uri and -For describe the client's request. Any other answer
  * becomes the reply: a redirect to a login (RFC 9110 §15.4), a challenge (§11.6.1) or anything else.
@@ -8,7 +8,7 @@ import { CLIENT_TLS } from "../config/model.ts";
 import { array, integer, object, oneOf, optional, withDefault } from "../config/schema.ts";
 import { HttpClient, type ClientAnswer, type ClientFailure } from "../http/client.ts";
 import type { Exchange } from "../http/exchange.ts";
-import { endToEnd, headerValue, headerValues, withoutHeader, type HeaderList } from "../http/headers.ts";
+import { endToEnd, headerValue, headerValues, withoutHeaders, type HeaderList } from "../http/headers.ts";
 import { problem, type Reply } from "../http/reply.ts";
 import { checkTls, clientTls, headerName, headerReplacer, httpUrl } from "./endpoint.ts";
 import { definePlugin } from "./plugin.ts";
@@ -17,19 +17,19 @@ import { sparseCount } from "./sparse_count.ts";
 const schema = object(
   {
     url: httpUrl("Whom to ask."),
-    request_headers: withDefault(array(headerName("A header it gets."), { describe: "Headers of the request that it gets." }), [
+    request_headers: withDefault(array(headerName("A request header."), { describe: "Request headers that are sent to the server." }), [
       "Authorization",
       "Cookie",
     ]),
     response_headers: withDefault(
       array(headerName("A header the upstream gets."), {
-        describe: "Headers of its answer that the upstream gets; the client's own of these names are dropped.",
+        describe: "Response headers of the server that are passed to the upstream; client headers of these names are removed.",
       }),
       [],
     ),
-    timeout_ms: withDefault(integer({ min: 1, max: 600_000, describe: "Longest wait for its whole answer." }), 1_000),
+    timeout_ms: withDefault(integer({ min: 1, max: 600_000, describe: "Time limit for the whole answer, in milliseconds." }), 1_000),
     tls: optional(CLIENT_TLS),
-    on_error: withDefault(oneOf(["deny", "allow"], { describe: "What becomes of requests about which it cannot be asked." }), "deny"),
+    on_error: withDefault(oneOf(["deny", "allow"], { describe: "What happens to a request if the server cannot be asked." }), "deny"),
   },
   {
     describe: "Asks another server whether a request may pass.",
@@ -51,17 +51,17 @@ export const forwardAuth = definePlugin({
     const replaced = headerReplacer(copied);
     const logPassed = sparseCount(tools.clock, (requests, error: string) => {
       const fields = { plugin: tools.scope.key, host: url.host, requests, error };
-      tools.log.warn("forward_auth lets requests pass about which it cannot ask", fields);
+      tools.log.warn("forward_auth admits requests because its server cannot be asked", fields);
     });
     return (next) => async (exchange) => {
       const { call } = exchange;
       call.personal ||= only(exchange.headers, sent).length > 0;
       let answer: ClientAnswer;
       try {
-        answer = await client.ask({ url, headers: question(exchange, sent), timeoutMs, maxBytes: MAX_BYTES, signal: call.signal });
+        answer = await client.ask({ url, headers: authRequestHeaders(exchange, sent), timeoutMs, maxBytes: MAX_BYTES, signal: call.signal });
       } catch (error) {
         const { message, status = null } = error as ClientFailure;
-        // A refusal that breaks off, or is too large, is one all the same. For a client that has disconnected the upstream is not asked.
+        // An incomplete or too large refusal is still a refusal. A request whose client disconnected is not forwarded.
         if (config.onError === "deny" || (status !== null && status >= 300) || call.aborted) {
           return problem(call, "auth_unavailable", { why: `forward_auth: ${message}`, headers: ["Retry-After", "1"] });
         }
@@ -83,7 +83,7 @@ function lowerCase(names: readonly string[]): readonly string[] {
 }
 
 /** The headers of the GET. X-Forwarded-For and -Host of a trusted proxy are passed on, as upstreams get them. */
-function question(exchange: Exchange, sent: readonly string[]): HeaderList {
+function authRequestHeaders(exchange: Exchange, sent: readonly string[]): HeaderList {
   const { call, headers, method, scheme, path, query } = exchange;
   let chain = call.remoteAddress;
   let host = exchange.authority;
@@ -98,14 +98,16 @@ function question(exchange: Exchange, sent: readonly string[]): HeaderList {
   ];
 }
 
-/** The headers of these names. */
+/** Only the headers of these names. */
 function only(list: HeaderList, lowerNames: readonly string[]): string[] {
   const found: string[] = [];
   for (let i = 0; i < list.length; i += 2) if (lowerNames.includes(list[i]!.toLowerCase())) found.push(list[i]!, list[i + 1]!);
   return found;
 }
 
+const FRAMING = new Set(["content-length", "trailer"]);
+
 /** Without Content-Length: the server that sends the reply adds the length of its body. */
 function replyOf({ status, headers, body }: ClientAnswer): Reply {
-  return { status, headers: withoutHeader(withoutHeader(endToEnd(headers), "content-length"), "trailer"), body: status === 304 ? null : body };
+  return { status, headers: withoutHeaders(endToEnd(headers), FRAMING), body: status === 304 ? null : body };
 }

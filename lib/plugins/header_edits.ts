@@ -1,5 +1,5 @@
 /**
- * Changes header lists as a configuration says: remove, rename, set, add, in this order. For `request_headers` and `response_headers`.
+ * Changes header lists as configured: remove, rename, set, add, in this order. For `request_headers` and `response_headers`.
  */
 import { TOKEN } from "../config/fields.ts";
 import { anyOf, array, object, optional, record, string, type ObjectOut, type Path } from "../config/schema.ts";
@@ -11,19 +11,19 @@ import { headerTemplate, type Template } from "./template.ts";
 export type Refuse = (lower: string, change: "away" | "here") => string | undefined;
 
 const fieldsWith = (secret: boolean) => ({
-  remove: optional(array(string({ min: 1 }), { describe: "Names of headers that go." })),
-  rename: optional(record(string({ min: 1 }), { describe: "New names by old ones; a header that has the new name already gives way." })),
-  set: optional(record(headerTemplate("The value.", secret), { describe: "Values by name; what stands there already goes." })),
+  remove: optional(array(string({ min: 1 }), { describe: "Names of headers to remove." })),
+  rename: optional(record(string({ min: 1 }), { describe: "New names by old names; a header that already has the new name is replaced." })),
+  set: optional(record(headerTemplate("The value.", secret), { describe: "Values by name; existing headers of the name are replaced." })),
   add: optional(
     record(anyOf([headerTemplate("The value.", secret), array(headerTemplate("A value.", secret), { min: 1 })]), {
-      describe: "Values by name, or lists of them; what stands there already stays.",
+      describe: "Values, or lists of values, by name; existing headers of the name are kept.",
     }),
   ),
 });
 
 export type HeaderChanges = ObjectOut<ReturnType<typeof fieldsWith>>;
 
-/** "secret": the values are for upstreams, and may be credentials; clients see "open" ones anyway. */
+/** "secret": values for upstreams, which may be credentials; "open": values that clients see. */
 export function headerChanges(describe: string, values: "secret" | "open", refuse: Refuse) {
   return object(fieldsWith(values === "secret"), {
     describe,
@@ -55,7 +55,7 @@ function framingProblem(name: string): string | undefined {
   return /^(?:content-length|trailer)$/i.test(name) ? "is part of how the message is framed: the gateway itself sets it" : undefined;
 }
 
-/** Reports names that a record of headers holds twice, in different cases. */
+/** Reports names that occur twice in a record of headers, in different cases. */
 export function reportTwice(record: object, field: string, report: (message: string, ...under: Path) => void): void {
   const seen = new Set<string>();
   for (const name of Object.keys(record)) {
@@ -64,7 +64,7 @@ export function reportTwice(record: object, field: string, report: (message: str
   }
 }
 
-/** Returns a function that makes a changed copy of a list. A value that comes out empty makes no header. */
+/** Returns a function that makes a changed copy of a list. An empty value adds no header. */
 export function headerEditor(changes: HeaderChanges): (list: HeaderList, exchange: Exchange) => HeaderList {
   const { set = {}, add = {}, remove = [], rename = {} } = changes;
   const values = Object.entries(set);
@@ -72,7 +72,7 @@ export function headerEditor(changes: HeaderChanges): (list: HeaderList, exchang
   const overwritten = new Set(Object.keys(set).map((name) => name.toLowerCase()));
   const removed = new Set(remove.map((name) => name.toLowerCase()));
   const renamed = new Map(Object.entries(rename).map(([from, to]) => [from.toLowerCase(), to]));
-  // Most other headers are told apart by their length alone.
+  // Excludes most other headers by their length alone.
   const lengths = new Set([...removed, ...overwritten, ...renamed.keys(), ...renamed.values()].map((name) => name.length));
 
   return (list, exchange) => {
@@ -100,7 +100,7 @@ export function headerEditor(changes: HeaderChanges): (list: HeaderList, exchang
 
 const NONE: ReadonlySet<string> = new Set();
 
-/** The new names, in lower case, that headers of this list will have: headers that have them already give way. */
+/** The new names, in lower case, of renamed headers: existing headers of these names are removed. */
 function replacedBy(renamed: ReadonlyMap<string, string>, removed: ReadonlySet<string>, list: HeaderList): ReadonlySet<string> {
   let found: Set<string> | null = null;
   for (let i = 0; i < list.length; i += 2) {

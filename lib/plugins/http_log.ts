@@ -21,24 +21,24 @@ const value = string({ pattern: /^[\t\x20-\x7e]*$/, hint: "text that a header ca
 const schema = object(
   {
     http_endpoint: httpUrl("Where entries are sent.", "path"),
-    method: withDefault(oneOf(["POST", "PUT", "PATCH"], { describe: "With which method." }), "POST"),
+    method: withDefault(oneOf(["POST", "PUT", "PATCH"], { describe: "Method of the requests." }), "POST"),
     content_type: withDefault(
       string({
         pattern: /^[\w.+-]+\/[\w.+-]+( *;[\x20-\x7e]*)?$/,
         hint: 'a media type, such as "application/json"',
-        describe: "application/x-ndjson: a line for each entry; everything else: an array of JSON.",
+        describe: "application/x-ndjson: one line per entry; anything else: a JSON array.",
       }),
       "application/json",
     ),
     headers: withDefault(record(value, { describe: "Further headers, such as credentials for the server." }), {}),
-    batch_size: withDefault(integer({ min: 1, max: 10_000, describe: "Most entries in a batch." }), 100),
-    flush_ms: withDefault(integer({ min: 1, max: 600_000, describe: "How long an entry waits for others, in milliseconds." }), 1_000),
-    max_queue: withDefault(integer({ min: 1, max: 1_000_000, describe: "How many entries may wait; beyond that the oldest are dropped." }), 10_000),
-    timeout_ms: withDefault(integer({ min: 1, max: 600_000, describe: "Longest wait for the answer to a batch." }), 5_000),
+    batch_size: withDefault(integer({ min: 1, max: 10_000, describe: "Maximum number of entries in a batch." }), 100),
+    flush_ms: withDefault(integer({ min: 1, max: 600_000, describe: "Maximum delay of an entry before its batch is sent, in milliseconds." }), 1_000),
+    max_queue: withDefault(integer({ min: 1, max: 1_000_000, describe: "Maximum number of waiting entries; beyond it the oldest are dropped." }), 10_000),
+    timeout_ms: withDefault(integer({ min: 1, max: 600_000, describe: "Time limit for the answer to a batch, in milliseconds." }), 5_000),
     tls: optional(CLIENT_TLS),
   },
   {
-    describe: "Tells an HTTP server of every request.",
+    describe: "Sends an entry about every request to an HTTP server.",
     refine({ headers, httpEndpoint, tls }, report) {
       checkTls(httpEndpoint, tls, report);
       for (const name of Object.keys(headers)) {
@@ -61,11 +61,11 @@ export const httpLog = definePlugin({
         try {
           queue.add(JSON.stringify(entryOf(exchange, reply, bytes(), tools.clock)));
         } catch {
-          // An entry that cannot be written must not end the process.
+          // An entry that cannot be serialised must not end the process.
         }
       };
       const socket = reply?.tunnel?.socket;
-      // A tunnel goes on after the reply is out.
+      // A tunnel continues after the reply is sent.
       if (socket === undefined || socket.closed) exchange.call.onEnd(add);
       else socket.once("close", add);
     };
@@ -104,7 +104,7 @@ function queueFor(config: Config, { clock, log, scope }: Tools): DeliveryQueue {
     batchSize: config.batchSize,
     batchMs: config.flushMs,
     maxTexts: config.maxQueue,
-    // Heads of requests may be large.
+    // The head of a request may be large.
     maxCharacters: 64 * 1024 * 1024,
     whenFull: "lose oldest",
     isTransient: (status) => status >= 500 || status === 408 || status === 429,
@@ -114,14 +114,14 @@ function queueFor(config: Config, { clock, log, scope }: Tools): DeliveryQueue {
   });
 }
 
-/** Returns a function that gives the bytes of the body that were read so far; null when that cannot be known. */
+/** Returns a function that gives the bytes of the body that were read so far; null if that is unknown. */
 function bytesRead({ method }: Exchange, reply: Reply | null): () => number | null {
   if (reply?.tunnel !== undefined) return () => null;
   const body = method === "HEAD" ? null : reply?.body;
   if (body === undefined) return () => null;
   if (body === null || Buffer.isBuffer(body)) return () => body?.length ?? 0;
   let bytes: number | null = null;
-  // Counts once somebody begins to read, and not before: to listen for data is to read it.
+  // Counts only once the body is being read: a data listener would start reading.
   const look = (event: string | symbol) => {
     if (event !== "data") return;
     body.off("newListener", look);
@@ -153,7 +153,7 @@ function entryOf(exchange: Exchange, reply: Reply | null, bytes: number | null, 
       bytes: length === undefined ? (body === null ? 0 : null) : Number(length),
     },
     response: {
-      // Plugins further out may have replaced the reply; the status that was sent counts.
+      // Earlier plugins may have replaced the reply; logs the status that was sent.
       status: notes.status ?? (call.aborted ? null : (reply?.status ?? null)),
       headers: shownHeaders(reply?.headers ?? []),
       bytes,
@@ -167,7 +167,7 @@ function entryOf(exchange: Exchange, reply: Reply | null, bytes: number | null, 
   };
 }
 
-/** By names in lower case; several of one name as a list. */
+/** By name in lower case; several values of one name as a list. */
 function shownHeaders(list: HeaderList): object {
   const shown = new Map<string, string | string[]>();
   for (let i = 0; i < list.length; i += 2) {

@@ -1,6 +1,6 @@
 /**
- * Fetches the keys of an issuer from its `jwks_uri`: for the first token, when they are old, and when a token names an unknown one. While
- * the issuer fails, it is asked less and less often, and its last keys stay valid.
+ * Fetches the keys of an issuer from its `jwks_uri`: for the first token, when they are old, and when a token names an unknown key. While
+ * the issuer fails, fetches become less frequent and the last keys stay valid.
  */
 import { hash } from "node:crypto";
 import type { Clock } from "../base/clock.ts";
@@ -41,14 +41,14 @@ export class JwksSource implements KeptState {
     this.#client = new HttpClient({ clock: options.clock, maxConnections: 1, tls: options.tls });
   }
 
-  /** The keys at hand; null when there are none yet. */
+  /** The current keys; null before the first fetch. */
   current(): KeySet | null {
     const now = this.#options.clock.now();
     if (this.#keys !== null && !this.#isClosed && now - this.#fetchedAt >= REFRESH_MS && now >= this.#nextAt) this.#fetch();
     return this.#keys;
   }
 
-  /** Resolves with the keys of another fetch, or with those at hand when it fails; null when it is too early for a fetch. */
+  /** Resolves with the keys of another fetch, or with the current keys if it fails; null when it is too early for a fetch. */
   more(call: Call): Promise<KeySet | null> | null {
     if (this.#fetching === null && this.#options.clock.now() < this.#nextAt) return null;
     const { done } = this.#fetch();
@@ -67,7 +67,7 @@ export class JwksSource implements KeptState {
     });
   }
 
-  /** Ends a fetch that nobody waits for; requests that wait still get their keys. */
+  /** Ends a fetch that no request waits for; waiting requests still get their keys. */
   close(): void {
     this.#isClosed = true;
     this.#abortUnawaited();

@@ -1,7 +1,7 @@
 /**
- * The plugin kind `jwt`: lets a request pass with a signed token (RFC 7519, RFC 7515) of the right issuer and audience that is valid now.
+ * The plugin kind `jwt`: admits requests with a valid signed token (RFC 7519, RFC 7515) of the required issuer and audience.
  *
- * The configuration alone decides about algorithms and keys, and `crit` is refused (RFC 8725): the token has no say in how it is verified. A
+ * Only the configuration decides about algorithms and keys, and `crit` is refused (RFC 8725): the token does not influence how it is verified. A
  * refusal is a 401 with WWW-Authenticate: Bearer (RFC 6750 §3), without `error` when there was no token.
  */
 import { isTime, splitJwt, type JwtClaims } from "../base/jwt.ts";
@@ -33,26 +33,26 @@ const fields = object(
     secret: optional(string({ min: 1, secret: true, describe: "The secret that the issuer signs with, for HS256, HS384 and HS512." })),
     public_key: optional(pem),
     publicKey: optional(pem),
-    jwks_file: optional(file({ describe: "The issuer's keys, read when the configuration is and again when the file changes." })),
+    jwks_file: optional(file({ describe: "The issuer's keys, read with the configuration and again when the file changes." })),
     jwks_uri: optional(httpUrl("Where the issuer's keys are fetched, and fetched again when they are old or a token names another.")),
     tls: optional(CLIENT_TLS),
-    iss: optional(anyOf(texts, { describe: "What iss must be, or one of what it may be." })),
-    aud: optional(anyOf(texts, { describe: "What aud must be or hold, or one of what it may." })),
-    leeway_s: withDefault(integer({ min: 0, max: 3600, describe: "How far clocks may differ, in seconds." }), 60),
-    exp: withDefault(oneOf(["required", "optional"], { describe: "Whether tokens need exp. One that they have counts in any case." }), "required"),
-    require: withDefault(array(text, { describe: "Claims that must be there beside exp." }), []),
+    iss: optional(anyOf(texts, { describe: "The required iss, or a list of accepted ones." })),
+    aud: optional(anyOf(texts, { describe: "The required aud, or a list of which aud must contain one." })),
+    leeway_s: withDefault(integer({ min: 0, max: 3600, describe: "Allowed clock difference, in seconds." }), 60),
+    exp: withDefault(oneOf(["required", "optional"], { describe: "Whether tokens must have exp. An exp that is present is always checked." }), "required"),
+    require: withDefault(array(text, { describe: "Claims that are required besides exp." }), []),
     typ: withDefault(
-      anyOf([type, array(type, { min: 1 })], { describe: 'What typ in the token\'s header may be; "absent": it may be missing.' }),
+      anyOf([type, array(type, { min: 1 })], { describe: 'Accepted values of typ in the token header; "absent" accepts tokens without typ.' }),
       ["at+jwt", "JWT", "absent"],
     ),
-    from: withDefault(anyOf([TOKEN_PLACE, array(TOKEN_PLACE, { min: 1 })], { describe: "Where the token is read; of several places the first that has one." }), "header"),
+    from: withDefault(anyOf([TOKEN_PLACE, array(TOKEN_PLACE, { min: 1 })], { describe: "Where the token is read; of several places the first that has a token." }), "header"),
     claims: optional(
       record(anyOf([scalar, array(scalar, { min: 1 })]), {
-        describe: "What claims must equal or, when they are lists, hold; of a list, all of it. scope is a list of words.",
+        describe: "Values that claims must equal, or contain if they are lists; a configured list requires all its members. scope is read as a space-separated list.",
       }),
     ),
     claims_to_headers: optional(
-      record(headerName("The header that tells the upstream."), { describe: "Claims that the upstream is told, each with its header." }),
+      record(headerName("The header for the claim."), { describe: "Claims that are sent to the upstream, each with its header." }),
     ),
   },
   {
@@ -82,7 +82,7 @@ const fields = object(
   },
 );
 
-/** `publicKey` is another name of `public_key`; both at once are an error. */
+/** `publicKey` is an alias of `public_key`; both at once are an error. */
 const schema: typeof fields = {
   ...fields,
   check(node, at, context) {
@@ -165,7 +165,7 @@ function keySource(config: Config, algorithms: readonly Algorithm[], tools: Tool
 
 const LOOPBACK = /^(localhost|127\.[\d.]+|\[::1\])$/;
 
-/** What a valid token says. */
+/** The result for a valid token. */
 interface Verified {
   readonly claims: JwtClaims;
   readonly identity: string | null;
@@ -173,14 +173,14 @@ interface Verified {
   readonly headers: HeaderList;
   /** Milliseconds since 1970; Infinity when it never ends. */
   readonly expiresAt: number;
-  /** The set that verified it. */
+  /** The key set that verified it. */
   readonly keys: KeySet;
 }
 
 type Verdict = Verified | keyof typeof REFUSALS;
 
 /**
- * Verifying a signature is expensive, and clients send one token many times: valid tokens are remembered as long as the keys stay the same.
+ * Verifying a signature is expensive, and clients send one token many times: valid tokens are cached while the keys stay the same.
  * The token's header is checked before keys are fetched: a token that is refused in any case causes no fetch.
  */
 function verifier(config: Config, algorithms: readonly Algorithm[], { clock, keep, verdicts }: Tools): (token: string, keys: KeySet | null) => Verdict {
@@ -206,7 +206,7 @@ function verifier(config: Config, algorithms: readonly Algorithm[], { clock, kee
     const id = header.kid ?? null;
     const tried = candidates(keys, name, id);
     if (!tried.some(({ key }) => isSignedBy(key, name, signed, signature))) {
-      // A token that names a known key is forged or broken. For any other, the issuer may have a new key.
+      // A token that names a known key is invalid. For an unknown key, the issuer may have published a new one.
       return tried.some((key) => key.id !== null && key.id === id) ? "signature" : "unknown key";
     }
     const claims = parts.claims();
@@ -230,7 +230,7 @@ function mediaType(text: string): string {
   return lower.includes("/") ? lower : `application/${lower}`;
 }
 
-/** Freezes claims throughout, since all requests with one token share them; returns how many values there are. */
+/** Freezes claims deeply, since all requests with one token share them; returns how many values there are. */
 function freeze(claims: JwtClaims): number {
   const found: unknown[] = [claims];
   for (const value of found) if (typeof value === "object" && value !== null) found.push(...Object.values(Object.freeze(value)));

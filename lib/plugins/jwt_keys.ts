@@ -3,7 +3,7 @@
  */
 import { constants, createHmac, createPublicKey, createSecretKey, timingSafeEqual, verify, type JsonWebKey, type KeyObject } from "node:crypto";
 
-/** Algorithms by name; "none" is not among them. */
+/** Algorithms by name; "none" is not supported. */
 const ALGORITHMS = {
   HS256: { family: "hmac", hash: "sha256", bytes: 32 },
   HS384: { family: "hmac", hash: "sha384", bytes: 48 },
@@ -89,10 +89,10 @@ interface NamedKey {
   readonly key: KeyObject;
 }
 
-/** Never changed: another set is another array. */
+/** Immutable: a changed set is a new array. */
 export type KeySet = readonly NamedKey[];
 
-/** The keys that may have signed a token: those named by its `kid`, else those without a name; without `kid` all, but only a few. */
+/** The keys that may have signed a token: keys with its `kid`, else keys without an id; without a `kid` all keys, up to a limit. */
 export function candidates(keys: KeySet, algorithm: Algorithm, id: string | null): readonly NamedKey[] {
   const fitting = keys.filter(({ algorithms }) => algorithms.includes(algorithm));
   if (id === null) return fitting.slice(0, MAX_TRIED);
@@ -103,13 +103,13 @@ export function candidates(keys: KeySet, algorithm: Algorithm, id: string | null
 /** Each costs as much as a whole verification. */
 const MAX_TRIED = 8;
 
-/** A public key given as the secret is the classic mistake: everybody who knows it could sign. */
+/** A public key given as the secret is a classic mistake: anyone who knows the public key could sign. */
 export function secretKey(secret: string): KeyObject | string {
   if (/-----BEGIN |^\s*(ssh|ecdsa)-/.test(secret)) return "is a key pair's key or a certificate: give a random secret, or \"public_key\" and its algorithm";
   return createSecretKey(Buffer.from(secret));
 }
 
-/** A public key, or that of a certificate, in PEM form; or what is wrong, without quoting any of it. */
+/** A public key, or the public key of a certificate, in PEM form; or what is wrong, without quoting any of it. */
 export function publicKey(pem: string): KeyObject | string {
   if (/-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----/.test(pem)) return "is a private key: give the public one (openssl pkey -pubout)";
   try {

@@ -1,6 +1,6 @@
 /**
- * The plugin kind `mtls`: admits requests whose client has shown a certificate that CA_CERT_PATH has signed, and tells the upstream whose
- * certificate it is. The client's own X-Client-Cert-… headers are removed before any plugin runs.
+ * The plugin kind `mtls`: admits requests whose client has presented a certificate signed by CA_CERT_PATH, and sends its subject to the
+ * upstream. The client's own X-Client-Cert-… headers are removed before any plugin runs.
  */
 import { array, object, optional, string } from "../config/schema.ts";
 import type { ClientCertificate } from "../http/exchange.ts";
@@ -13,7 +13,7 @@ const schema = object(
     allow: optional(
       array(string({ min: 1, describe: 'A CN, a whole subject ("CN=a,O=b"), or a SAN with or without its type ("DNS:a.example.com").' }), {
         min: 1,
-        describe: "Whose certificates are accepted; default: all that the CA has signed.",
+        describe: "Accepted certificates; default: all that the CA has signed.",
       }),
     ),
   },
@@ -26,7 +26,7 @@ export const mtls = definePlugin({
   guards: true,
   create(config, tools) {
     const isAllowed = config.allow === undefined ? () => true : allowing(config.allow);
-    // Reached once a connection.
+    // Runs once per connection.
     const verdicts = new WeakMap<ClientCertificate, { readonly why: string | null; readonly headers: HeaderList }>();
     const headers = ["WWW-Authenticate", `ClientCertificate realm=${quotedString(tools.gatewayName)}`];
     const missing = { headers, detail: "Show a client certificate in the TLS handshake." };
@@ -59,8 +59,8 @@ function whyRefused(certificate: ClientCertificate, isAllowed: (certificate: Cli
 const CLIENT_AUTH = "1.3.6.1.5.5.7.3.2";
 
 /**
- * The form of an entry decides what it is compared with, never the content of a certificate: a CN that reads "DNS:a.example.com" must not
- * pass for that alternative name, nor one that reads "CN=a,O=b" for that subject.
+ * The form of an entry decides what it is compared with, never the content of a certificate: a CN "DNS:a.example.com" must not
+ * match that alternative name, nor a CN "CN=a,O=b" that subject.
  */
 function allowing(entries: readonly string[]): (certificate: ClientCertificate) => boolean {
   const subjects = new Set<string>();
@@ -89,7 +89,7 @@ function escaped(text: string, unsafe: RegExp, mark: string): string {
   return text.replace(unsafe, (character) => Buffer.from(character).toString("hex").toUpperCase().replace(/../g, `${mark}$&`));
 }
 
-/** Without the headers of an instance further out, which would be there twice. */
+/** Removes the headers of an earlier instance, which would occur twice. */
 function withoutOwn(headers: HeaderList): HeaderList {
   if (headerValue(headers, "x-client-cert-fingerprint") === undefined) return headers;
   return ["x-client-cert-subject", "x-client-cert-san", "x-client-cert-fingerprint"].reduce(withoutHeader, headers);

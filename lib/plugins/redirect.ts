@@ -1,5 +1,5 @@
 /**
- * The plugin kind `redirect`: answers with another location (RFC 9110 §15.4), without an upstream.
+ * The plugin kind `redirect`: answers with a redirect (RFC 9110 §15.4), without an upstream.
  */
 import { boolean, object, oneOf, withDefault } from "../config/schema.ts";
 import { problem } from "../http/reply.ts";
@@ -9,8 +9,8 @@ import { escapedUri, locationTemplate } from "./template.ts";
 const schema = object(
   {
     status: withDefault(oneOf([301, 302, 303, 307, 308], { describe: "Status; with 307 and 308 clients keep method and body." }), 308),
-    location: locationTemplate('Where to: a path from "/" on, or an http(s) URL. {param} stands for a placeholder of the route.'),
-    keep_query: withDefault(boolean({ describe: "Whether the query goes along." }), true),
+    location: locationTemplate('Target: a path that starts with "/", or an http(s) URL. {param} is a placeholder of the route.'),
+    keep_query: withDefault(boolean({ describe: "Whether the query of the request is kept." }), true),
   },
   { describe: "Redirects every request." },
 );
@@ -29,10 +29,10 @@ export const redirect = definePlugin({
   },
 });
 
-/** The request named no host (HTTP/1.0). Browsers would take the path for the host, and anybody can write a path into a link. */
+/** The request named no host (HTTP/1.0). Browsers would read the path as the host, and attackers choose the path of a link. */
 const HOSTLESS = /^(?:https?:)?\/\/(?:[/?#:]|$)/i;
 
-/** `query` with its "?", or "". It stands before a fragment, and behind a query of the location's own. */
+/** `query` with its "?", or "". It goes before a fragment and after the query of the location. */
 function withQuery(target: string, query: string): string {
   if (query.length < 2) return target;
   const hash = target.indexOf("#");

@@ -1,7 +1,7 @@
 /**
- * The plugin kind `request_headers`: changes the headers of what is forwarded, and of what plugins further in see.
+ * The plugin kind `request_headers`: changes the headers of the request for later plugins and the upstream.
  *
- * Values may name parameters of the path, the request, the caller, and the claims of a token that an auth plugin before it has verified.
+ * Values may refer to parameters of the path, the request, the caller, and the claims of a token that an auth plugin before it has verified.
  */
 import { headerChanges, headerEditor, type Refuse } from "./header_edits.ts";
 import { definePlugin } from "./plugin.ts";

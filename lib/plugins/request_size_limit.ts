@@ -11,7 +11,7 @@ import { problem } from "../http/reply.ts";
 import { definePlugin } from "./plugin.ts";
 
 const schema = object(
-  { max_payload_size: integer({ min: 1, describe: "Largest request body, in bytes as they come (chunks' frames do not count)." }) },
+  { max_payload_size: integer({ min: 1, describe: "Maximum size of a request body in bytes, without chunk framing." }) },
   { describe: "Limits the size of request bodies." },
 );
 

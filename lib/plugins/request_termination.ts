@@ -1,5 +1,5 @@
 /**
- * The plugin kind `request_termination`: answers every request itself, always with the same reply, without an upstream.
+ * The plugin kind `request_termination`: answers every request with the same reply, without an upstream.
  */
 import { TOKEN } from "../config/fields.ts";
 import { integer, object, optional, record, string, withDefault } from "../config/schema.ts";
@@ -17,7 +17,7 @@ const schema = object(
     body: optional(string({ describe: "Body of the answer; default: none." })),
     content_type: withDefault(string({ pattern: VALUE, min: 1, hint: "a media type", describe: "Content-Type of the body." }), "text/plain; charset=utf-8"),
     headers: withDefault(
-      record(string({ pattern: VALUE, hint: "text that a header can carry, in printable ASCII without blanks around it" }), { describe: "Further headers of the answer." }),
+      record(string({ pattern: VALUE, hint: "a header value: printable ASCII without blanks around it" }), { describe: "Further headers of the answer." }),
       {},
     ),
   },
@@ -46,7 +46,7 @@ export const requestTermination = definePlugin({
   create({ status, body, contentType, headers }) {
     const list = Object.entries(headers).flat();
     if (body !== undefined) list.push("Content-Type", contentType);
-    // Nobody changes a reply in place: one serves all requests.
+    // Replies are never changed in place, so one serves all requests.
     const reply: Reply = { status, headers: list, body: status === 204 || status === 304 ? null : Buffer.from(body ?? "") };
     return () => () => reply;
   },

@@ -3,7 +3,7 @@
  * wrong in a problem document (RFC 9457).
  *
  * With a schema for the body, the whole body is read and then forwarded byte for byte. A client that waits for 100 Continue (RFC 9110
- * §10.1.1) gets it from here, since nothing else reads the body before.
+ * §10.1.1) gets it here, since the body is read here first.
  */
 import { Readable } from "node:stream";
 import type { Clock } from "../base/clock.ts";
@@ -24,10 +24,10 @@ const schema = object(
     body: optional(jsonSchema("JSON Schema of the body, which then has to be JSON.")),
     query: optional(jsonSchema("JSON Schema of an object with the parameters of the query.")),
     headers: optional(jsonSchema("JSON Schema of an object with the headers, names in lower case.")),
-    max_bytes: withDefault(integer({ min: 1, max: 67_108_864, describe: "Longest body that is read." }), 1_048_576),
+    max_bytes: withDefault(integer({ min: 1, max: 67_108_864, describe: "Maximum length of the body, in bytes." }), 1_048_576),
   },
   {
-    describe: "Refuses requests that do not have the form that is asked for.",
+    describe: "Refuses requests that do not match a JSON Schema.",
     refine({ body, query, headers }, report) {
       if (body === undefined && query === undefined && headers === undefined) report('needs at least one of "body", "query" and "headers"');
       if (query?.written === false) report('refuses every request; for none with a query: { "maxProperties": 0 }', "query");
@@ -51,7 +51,7 @@ interface HeadersSchema {
 }
 
 interface WrittenSchema extends CompiledSchema {
-  /** The schema as it is written. */
+  /** The schema as written. */
   readonly written: Json;
 }
 
@@ -94,7 +94,7 @@ function plain(node: JsonNode): Json {
   }
 }
 
-/** `body` is null where one is missing, undefined where there need not be one. */
+/** `body` is null if it is missing, undefined if it is optional. */
 type PartCheck = (exchange: Exchange, body: Buffer | null | undefined, run: Run) => Done;
 
 export const requestValidation = definePlugin({
@@ -166,12 +166,12 @@ const MOST_VIOLATIONS = 50;
 const LEAST_WORK = 100_000;
 const WORK_PER_BYTE = 20;
 const MOST_WORK = 10_000_000;
-/** Bytes of bodies that one instance holds at a time. */
+/** Bytes of bodies that one instance buffers at a time. */
 const MOST_HELD = 268_435_456;
 const IDLE_MS = 60_000;
-/** Chunks that are kept as they came before they are joined. */
+/** Chunks that are kept before they are joined. */
 const MOST_LOOSE = 256;
-/** Methods whose requests need no body (RFC 9110 §9.3); one that is there is checked all the same. */
+/** Methods whose requests need no body (RFC 9110 §9.3); a body that is present is checked. */
 const BODILESS = new Set(["GET", "HEAD", "DELETE", "OPTIONS", "TRACE"]);
 
 function mostSteps({ query, headers }: Exchange, body: Buffer | null | undefined, withHeaders: boolean): number {
@@ -202,7 +202,7 @@ function wholeBody<Stop>(body: Readable, clock: Clock, take: (bytes: number) => 
     const write = (chunk: Buffer) => {
       timer.restart();
       const stopped = take(chunk.length);
-      // A chunk of one byte takes a hundred times its room.
+      // A chunk of one byte takes a hundred times its size in memory.
       if (chunks.push(chunk) - joined >= MOST_LOOSE) chunks.push(Buffer.concat(chunks.splice(joined++)));
       if (stopped === null) return true;
       timer.cancel();
@@ -287,7 +287,7 @@ function decoded(text: string): string | null {
 function headersObject({ headers, authority }: Exchange, schema: CompiledSchema): object {
   const values = new Map<string, string[]>();
   for (let i = 0; i < headers.length; i += 2) {
-    // A header list holds one character for each byte.
+    // A header list has one character per byte.
     add(values, headers[i]!.toLowerCase(), Buffer.from(headers[i + 1]!, "latin1").toString("utf8"));
   }
   // HTTP/2 sends `:authority` instead of Host (RFC 9113 §8.3.1).
@@ -299,7 +299,7 @@ function typedObject(values: ReadonlyMap<string, readonly string[]>, schema: Com
   return Object.fromEntries([...values].map(([name, texts]) => [name, typed(texts, schema.typesOf(name))]));
 }
 
-/** Reads texts as the number, boolean or list that the schema expects; all others stay texts. */
+/** Reads texts as the number, boolean or list that the schema expects; other texts stay strings. */
 function typed(texts: readonly string[], { types, itemTypes }: TextTypes): unknown {
   if (types?.includes("array")) return texts.map((text) => typedText(text, itemTypes));
   return texts.length === 1 ? typedText(texts[0]!, types) : texts;

@@ -1,7 +1,7 @@
 /**
- * The plugin kind `response_headers`: changes the headers of every reply that passes it, the upstream's and the gateway's own alike.
+ * The plugin kind `response_headers`: changes the headers of replies, from the upstream or from the gateway.
  *
- * Values may name the request, and the caller and claims that auth plugins before it have verified.
+ * Values may refer to the request, and the caller and claims that auth plugins before it have verified.
  */
 import type { Exchange } from "../http/exchange.ts";
 import type { Reply } from "../http/reply.ts";

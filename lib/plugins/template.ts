@@ -1,9 +1,9 @@
 /**
  * Configured texts with placeholders: `{param}` of the route's pattern, `${request.id}`, `${client.ip}`, `${claim.sub}` and others. Compiled
- * once; values from requests are escaped for the place where they are used.
+ * once; values from requests are escaped for their context.
  *
  * `${env:…}` and `${file:…}` are resolved first, and placeholders in them are plain text. `{{x}}` and `$${x}` stand for `{x}` and `${x}`;
- * braces around anything but a name are plain text. A claim or parameter that is absent is empty.
+ * braces around anything but a name are plain text. Missing claims and parameters are empty.
  */
 import { suggest } from "../base/suggest.ts";
 import { nodeAt, type JsonNode, type Path } from "../config/json.ts";
@@ -31,7 +31,7 @@ export function locationTemplate(describe: string): Schema<Template, string> {
 type Part = { readonly text: string } | Placeholder;
 
 interface Placeholder {
-  /** As it is written: `{id}`, `${claim.sub}`. */
+  /** As written: `{id}`, `${claim.sub}`. */
   readonly written: string;
   readonly of: "param" | "path" | "host" | "other";
   readonly read: (exchange: Exchange) => string;
@@ -51,13 +51,13 @@ function templateSchema(describe: string, compile: Compile, secret = false): Sch
       if (parts === INVALID) return INVALID;
       const made = compile(parts);
       if (typeof made !== "string") return made;
-      // The message may quote the text, so texts with secrets get another one.
+      // The message may quote the text, so it is replaced for texts with secrets.
       return report(context, at, node, hasReference(node.value) ? "what the reference stands for does not fit here" : made);
     },
   };
 }
 
-/** Whether there is more in it than placeholders, which do not show their values. */
+/** Whether it contains literal text: placeholders do not reveal their values. */
 function holdsText(value: string): boolean {
   return value.replace(TOKEN, (written) => (/^(?:\$\$|\{\{)/.test(written) ? written : "")).trim() !== "";
 }
@@ -164,7 +164,7 @@ function headerText(text: string): string {
   return NOT_PLAIN.test(text) ? utf8(text.replace(/[\x00-\x08\x0a-\x1f\x7f]/g, "?")) : text;
 }
 
-/** Header lists hold a character a byte. */
+/** Header lists have one character per byte. */
 function utf8(text: string): string {
   return NOT_PLAIN.test(text) ? Buffer.from(text, "utf8").toString("latin1") : text;
 }
@@ -223,7 +223,7 @@ function locationPiece({ of, read }: Placeholder, inQuery: boolean): Template {
   // Half a surrogate pair has no encoding.
   if (of === "other") return (exchange) => encodeURIComponent(Buffer.from(read(exchange), "utf8").toString("utf8"));
   if (of === "host") return (exchange) => escapedUri(read(exchange));
-  // A param or path is percent-encoded as it was matched; in a query, more characters have a meaning.
+  // A parameter or path is percent-encoded as matched; in a query, more characters have a meaning.
   const reserved = inQuery ? /[&+=;#?]/g : /[?#]/g;
   return (exchange) => escapedUri(read(exchange)).replace(reserved, percent);
 }

@@ -32,7 +32,7 @@ function readerOf(place: string): TokenReader {
   return ({ query }) => (query.includes(name) || query.includes("%") ? onlyOne(new URLSearchParams(query).getAll(name)) : undefined);
 }
 
-/** With several, the upstream could read another one than the gateway. */
+/** With several tokens, upstream and gateway could read different ones. */
 function onlyOne(found: readonly string[]): string | undefined | null {
   if (found.length === 0 || found[0] === "") return found.length > 1 ? null : undefined;
   return found.length === 1 || found.every((each) => each === found[0]) ? found[0] : null;

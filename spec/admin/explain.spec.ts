@@ -37,14 +37,14 @@ describe("POST /gateway/explain", () => {
     ["no JSON", "{", "bad_request", /^The body is not JSON: /],
     ["nothing", "", "bad_request", /^The body is not JSON: /],
     ["no UTF-8", Buffer.from('{"method":"\xff"}', "latin1"), "bad_request", /^The body is not UTF-8\.$/],
-    ["no object", "[]", "request_invalid", /^The question is an object/],
-    ["null", "null", "request_invalid", /^The question is an object/],
+    ["no object", "[]", "request_invalid", /^The body must be an object/],
+    ["null", "null", "request_invalid", /^The body must be an object/],
     ["a missing method and url", "{}", "request_invalid", /^"method" is missing.* "url" is missing/],
     ["an empty url", '{"method":"GET","url":""}', "request_invalid", /^"url" is missing/],
-    ["a method that is no text", '{"method":1,"url":"/"}', "request_invalid", /^"method" is missing, or not a text/],
+    ["a method that is no text", '{"method":1,"url":"/"}', "request_invalid", /^"method" is missing, or not a string/],
     ["headers that are a list", '{"method":"GET","url":"/","headers":[]}', "request_invalid", /^"headers" is not an object/],
     ["a header that is no text", '{"method":"GET","url":"/","headers":{"a":1}}', "request_invalid", /^"headers" is not an object/],
-    ["a field too many", '{"method":"GET","url":"/","body":""}', "request_invalid", /^"body" is no field/],
+    ["a field too many", '{"method":"GET","url":"/","body":""}', "request_invalid", /^"body" is not a known field/],
   ] as [string, string | Buffer, string, RegExp][])("gives 400 that says what is wrong for %s", async (_, body, code, detail) => {
     const { post, asked } = await loggedIn();
     const got = await post(body);
@@ -56,7 +56,7 @@ describe("POST /gateway/explain", () => {
   it.each(["text/plain", "application/jsonx", ""])("gives 400 for the content type %j", async (type) => {
     const { post } = await loggedIn();
     const got = await post(JSON.stringify(QUESTION), { "content-type": type });
-    expect([got.status, got.json.detail]).toEqual([400, "Send the question as application/json."]);
+    expect([got.status, got.json.detail]).toEqual([400, "Send the request to explain as application/json."]);
   });
 
   it("gives 413 above 64 KiB, whether the length is stated or not, and answers the largest question", async () => {

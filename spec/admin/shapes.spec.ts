@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { explanationView, healthView, statsView, statsWithHistoryView, statusView } from "../../lib/admin/views.ts";
-import type * as api from "../../lib/manager/assets/shapes.ts";
+import type * as api from "../../lib/manager/assets/admin_types.ts";
 import { EXPLANATION, HEALTH, startAdmin, STATS, STATUS, TAKEN } from "./harness.ts";
 
 /** That this compiles is the promise: what the interface says is what the pages of the management UI read. */

@@ -56,16 +56,16 @@ describe("the command line", () => {
 
   it.each([
     [["help", "bogus"], 'edge-gateway: "bogus" is not a command (--help lists them)\n'],
-    [["help", "run", "demo"], 'edge-gateway: too many words for "help": edge-gateway help --help shows how to write it\n'],
+    [["help", "run", "demo"], 'edge-gateway: too many arguments for "help": edge-gateway help --help shows its usage\n'],
     [["--confg", "x"], "edge-gateway: --confg is not a known flag; did you mean --config?\n"],
     [["--bogus"], "edge-gateway: --bogus is not a known flag\n"],
     [["--constructor"], "edge-gateway: --constructor is not a known flag\n"],
     [["--admin-password", "x"], "edge-gateway: --admin-password is not a flag, since other users could read it: set the variable ADMIN_PASSWORD\n"],
     [["vlidate"], 'edge-gateway: "vlidate" is not a command; did you mean "validate"? (--help lists them)\n'],
-    [["run", "gw.json"], 'edge-gateway: too many words for "run": name the configuration with --config FILE\n'],
+    [["run", "gw.json"], 'edge-gateway: too many arguments for "run": name the configuration with --config FILE\n'],
     [["--config"], "edge-gateway: --config needs a value: the path of a file\n"],
     [["demo", "--config", "x"], "edge-gateway: the demo has its own configuration: leave --config out\n"],
-    [["schema", "x"], 'edge-gateway: too many words for "schema": edge-gateway schema --help shows how to write it\n'],
+    [["schema", "x"], 'edge-gateway: too many arguments for "schema": edge-gateway schema --help shows its usage\n'],
   ])("%j exits 2 with one line and the remedy", async (words, stderr) => {
     expect(await program(words).ended).toMatchObject({ code: 2, stdout: "", stderr });
   });
@@ -234,7 +234,7 @@ describe("hash-password", () => {
   it("refuses a password on the command line without repeating it; exit 2", async () => {
     const { code, stdout, stderr } = await program(["hash-password", "hunter2"]).ended;
     expect([code, stdout]).toEqual([2, ""]);
-    expect(stderr).toMatch(/^edge-gateway: too many words for "hash-password": write the password to standard input, /);
+    expect(stderr).toMatch(/^edge-gateway: too many arguments for "hash-password": write the password to standard input, /);
   });
 
   it.each(["", "\n"])("exits 2 for the input %j", async (input) => {

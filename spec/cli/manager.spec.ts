@@ -120,7 +120,7 @@ describe("edge-gateway manager", () => {
   });
 
   it.each([
-    [["manager", "http://gw"], 'edge-gateway: too many words for "manager": name the admin interface with --manager-backend-api-url URL\n'],
+    [["manager", "http://gw"], 'edge-gateway: too many arguments for "manager": name the admin interface with --manager-backend-api-url URL\n'],
     [["manager", "--config", "x"], "edge-gateway: --config is not a flag of this command: it is for starting a gateway\n"],
     [["manager", "--manager-backend-ca-path", "/none", "--manager-backend-api-url", "https://h"], "edge-gateway: cannot read the CA certificate of the admin interface /none (MANAGER_BACKEND_CA_PATH): no such file\n"],
     [["run", "--manager"], "edge-gateway: MANAGER needs an admin interface to talk to: set ADMIN_USER and ADMIN_PASSWORD, or name the admin interface of another gateway with MANAGER_BACKEND_API_URL\n"],

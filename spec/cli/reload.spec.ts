@@ -31,9 +31,9 @@ describe("edge-gateway reload", () => {
     const running = await runningProgram(oneService(9, { name: `\${file:${name}}` }), [], CREDENTIALS);
     const reload = () => program(["reload"], { environment: { ...CREDENTIALS, ADMIN_URL: String(running.started.admin) } }).ended;
     const inForce = `configuration ${String(running.started.digest)} is in force\n`;
-    expect(await reload()).toMatchObject({ code: 0, stdout: `nothing changed in the text; its secrets were resolved again\n${inForce}`, stderr: "" });
+    expect(await reload()).toMatchObject({ code: 0, stdout: `the text has not changed; its secrets were resolved again\n${inForce}`, stderr: "" });
     const lines = logLines(running.stderr()).map(({ message }) => message);
-    expect(lines.slice(1)).toEqual(["admin logged in", "admin asks for a reload", "configuration read again: its text is the same, its secrets were resolved again"]);
+    expect(lines.slice(1)).toEqual(["admin logged in", "reload requested by an administrator", "configuration read again: its text is the same, its secrets were resolved again"]);
     writeFileSync(name, "");
     const { code, stdout, stderr } = await reload();
     expect([code, stdout]).toEqual([2, ""]);
@@ -59,7 +59,7 @@ describe("edge-gateway reload", () => {
     await running.says("configuration reloaded");
     const { code, stdout } = await running.reload();
     expect(code).toBe(0);
-    expect(stdout).toMatch(/^nothing changed in the text.*\nthe last change was at \d{4}-\S+Z \(file\):\nadded +service "t"\n(.*\n)+removed +service "s"\n(.*\n)+configuration [0-9a-f]{12} is in force\n$/);
+    expect(stdout).toMatch(/^the text has not changed.*\nthe last change was at \d{4}-\S+Z \(file\):\nadded +service "t"\n(.*\n)+removed +service "s"\n(.*\n)+configuration [0-9a-f]{12} is in force\n$/);
   });
 
   it("over HTTPS verifies the certificate, by Node's list or by --ca", async () => {
@@ -70,7 +70,7 @@ describe("edge-gateway reload", () => {
     expect(good).toMatchObject({ code: 0, stderr: "" });
     const bad = await reload(["--admin-url", named]);
     expect(bad).toMatchObject({ code: 1, stdout: "" });
-    expect(bad.stderr).toContain("name its CA certificate with --ca (ADMIN_CA_PATH)");
+    expect(bad.stderr).toContain("give its CA certificate with --ca (ADMIN_CA_PATH)");
     const broken = await reload(["--admin-url", named, "--ca", files.broken!]);
     expect(broken.code).toBe(2);
     expect(broken.stderr).toContain("(ADMIN_CA_PATH) is not a certificate in PEM form");
@@ -87,7 +87,7 @@ describe("edge-gateway reload", () => {
 
   it.each([
     [["reload"], {}, "ADMIN_USER is not set"],
-    [["reload", "gw.json"], CREDENTIALS, 'too many words for "reload": the gateway reloads'],
+    [["reload", "gw.json"], CREDENTIALS, 'too many arguments for "reload": the gateway reloads'],
     [["reload", "--insecure"], CREDENTIALS, "--insecure is not a known flag"],
     [["reload"], { ADMIN_USER: "a", ADMIN_PASSWORD: "scrypt$x" }, "is a hash"],
     [["reload", "--ca", "/nowhere.pem"], CREDENTIALS, "no such file"],
@@ -155,7 +155,7 @@ describe("asAdmin", () => {
 
   it.each([
     ["that does not know it, as several behind one address", 401, /does not know the session that it has just started; if several gateways answer there, name one/],
-    ["that fails", 500, /failed at POST \/gateway\/reload: the gateway's log says why$/],
+    ["that fails", 500, /failed at POST \/gateway\/reload: see the log of the gateway$/],
   ])("reports a gateway %s after the login", async (_what, status, message) => {
     const { url } = await fake({ "/gateway/reload": [status, { code: status === 500 ? "internal" : "unauthenticated" }] });
     const { code, stderr } = await program(["reload", "--admin-url", url], { environment: CREDENTIALS }).ended;
@@ -175,7 +175,7 @@ describe("asAdmin", () => {
     ["stops in the middle", (socket: net.Socket) => void socket.write("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{")],
   ])("gives up in time on a server that %s", async (_what, talk) => {
     const port = await listening(net.createServer(talk));
-    expect(await failure(`http://127.0.0.1:${port}`, { timeoutMs: 50 })).toMatch(/has not answered within 0.05 s$/);
+    expect(await failure(`http://127.0.0.1:${port}`, { timeoutMs: 50 })).toMatch(/did not answer within 0.05 s$/);
   });
 
   it.each([

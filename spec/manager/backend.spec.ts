@@ -32,10 +32,10 @@ describe("an admin interface over HTTPS", () => {
   });
 
   it.each([
-    ["nobody it knows has signed it", SERVER, signedBy(null), /signed by an authority.*MANAGER_BACKEND_CA_PATH/],
-    ["another authority has signed it", SERVER, signedBy(OTHER_CA.cert), /signed by an authority/],
-    ["it is a client's", STRANGER, signedBy(CA.cert), /not one for a server/],
-    ["it is for another name", SHOP, signedBy(OTHER_CA.cert), /other names/],
+    ["nobody it knows has signed it", SERVER, signedBy(null), /signed by a trusted authority.*MANAGER_BACKEND_CA_PATH/],
+    ["another authority has signed it", SERVER, signedBy(OTHER_CA.cert), /signed by a trusted authority/],
+    ["it is a client's", STRANGER, signedBy(CA.cert), /not a server certificate/],
+    ["it is for another name", SHOP, signedBy(OTHER_CA.cert), /not valid for the host name/],
     ["it has expired", EXPIRED, signedBy(CA.cert), /expired/],
   ] as [string, Pem, { ca?: Buffer }, RegExp][])("gets no byte, and the client 502, when %s", async (_what, pair, trusted, detail) => {
     const admin = await secureAdmin(pair);
@@ -61,10 +61,10 @@ describe("an admin interface over HTTPS", () => {
   it("is distinguished from one without TLS", async () => {
     const plain = await startAdmin();
     const { ask } = await startManager(`https://127.0.0.1:${plain.port}`, signedBy(CA.cert));
-    expect(problemOf(await ask("GET", "/api/healthz"))[2]).toMatch(/speaks no TLS/);
+    expect(problemOf(await ask("GET", "/api/healthz"))[2]).toMatch(/does not speak TLS/);
     const secure = await secureAdmin(SERVER);
     const other = await startManager(secure.url.replace("https:", "http:").replace("localhost", "127.0.0.1"));
-    expect(problemOf(await other.ask("GET", "/api/healthz"))[2]).toMatch(/with ADMIN_TLS=true it speaks HTTPS|speaks no HTTP/);
+    expect(problemOf(await other.ask("GET", "/api/healthz"))[2]).toMatch(/with ADMIN_TLS=true it speaks HTTPS|does not speak HTTP/);
   });
 });
 

@@ -174,7 +174,7 @@ describe("/api", () => {
       if (method === "HEAD") continue;
       const [, code, detail] = problemOf(got);
       expect(code).toBe("misdirected");
-      expect(detail).toMatch(/ADMIN_HOSTS.*over HTTPS and on http:\/\/localhost only/);
+      expect(detail).toMatch(/ADMIN_HOSTS.*only over HTTPS and on http:\/\/localhost/);
     }
     expect(backend.connections.total).toBe(0);
     expect((await ask("GET", "/", { headers: { Host: `UI.lan.:${port}` } })).status).toBe(200);

@@ -97,7 +97,7 @@ describe("the files of the management UI", () => {
 
   it("lead to an error that names the build command if they have not been built", () => {
     const empty = emptyFolder();
-    expect(() => readStaticFiles(join(empty, "none"))).toThrow(/have not been built: .*none has no index\.html; npm run build makes them$/);
+    expect(() => readStaticFiles(join(empty, "none"))).toThrow(/have not been built: .*none has no index\.html; run npm run build$/);
     expect(() => readStaticFiles(empty)).toThrow(/npm run build/);
   });
 

@@ -127,7 +127,7 @@ describe("login", () => {
     const { page } = await open(shop([1, 2]));
     expect(await faultsOf(page)).toEqual([]);
     await signIn(page, "wrong");
-    await page.getByText("That name and password are not right.").waitFor();
+    await page.getByText("The name or the password is wrong.").waitFor();
     for (let i = 0; i < 5; i++) {
       await signIn(page, `wrong ${i}`);
       await page.locator("button[type=submit][aria-busy=false]").waitFor();
@@ -145,7 +145,7 @@ describe("login", () => {
     expect(await page.context().cookies()).toEqual([expect.objectContaining({ name: "token", httpOnly: true, secure: true })]);
     await page.context().clearCookies();
     await page.getByRole("link", { name: "Configuration" }).click();
-    await page.getByText("Your session has ended. Sign in to go on.").waitFor();
+    await page.getByText("Your session has ended. Sign in to continue.").waitFor();
     await signIn(page);
     await heading(page, "Configuration");
     await page.getByRole("button", { name: "Sign out" }).click();
@@ -242,7 +242,7 @@ describe("the configuration", () => {
     const { services, ...others } = config;
     replaced(file, JSON.stringify({ ...others, services: [{ ...services[0]!, routes: [...services[0]!.routes, { name: "fresh", path: "/fresh" }] }] }));
     await page.getByRole("button", { name: "Reload the file" }).click();
-    await page.getByText("Taken.", { exact: true }).waitFor();
+    await page.getByText("Reloaded.", { exact: true }).waitFor();
     await page.getByRole("link", { name: "Routes" }).click();
     await page.getByRole("link", { name: "fresh" }).waitFor();
     expect(errors.filter((each) => !each.includes("422") && !each.includes("409") && !each.includes("400"))).toEqual([]);
@@ -269,7 +269,7 @@ describe("services, routes, upstreams and plugins", () => {
     await heading(page, "Route list");
     const text = await page.locator("main").innerText();
     const order = ["/shop/items", "cors", "request_size_limit", "key_auth", "rate_limit", "round_robin", "till-1", "till-2"];
-    const places = order.map((each) => text.indexOf(each, text.indexOf("The way of a request")));
+    const places = order.map((each) => text.indexOf(each, text.indexOf("Path of a request")));
     expect(places.every((place) => place >= 0)).toBe(true);
     expect([...places].sort((a, b) => a - b)).toEqual(places);
     expect(text).not.toContain("under-the-mat");
@@ -290,7 +290,7 @@ describe("try it", () => {
     await heading(page, "Try it");
     await page.getByLabel(/Path/).fill("/shop/items/7?x=1");
     await page.getByRole("button", { name: "Explain" }).click();
-    await page.getByText("Taken by").waitFor();
+    await page.getByText("Handled by").waitFor();
     const text = await page.locator("main").innerText();
     for (const each of ["/shop/items/{id}", "/items/7?x=1", "id = 7", "cors", "till-2"]) expect(text).toContain(each);
     await page.getByLabel(/Path/).fill("/nowhere");
@@ -341,7 +341,7 @@ describe("every page", () => {
       if (name === "try") {
         await page.getByLabel(/Path/).fill("/shop/items?apiKey=x");
         await page.getByRole("button", { name: "Explain" }).click();
-        await page.getByText("Taken by").waitFor();
+        await page.getByText("Handled by").waitFor();
       }
       faults.push(...(await faultsOf(page)).map((each) => `${name}: ${each}`));
       const sideways = await page.evaluate<string[]>('[...document.querySelectorAll(".table-wrap")].filter((wrap) => wrap.scrollWidth > wrap.clientWidth).map((wrap) => `a table is ${wrap.scrollWidth} pixels wide in ${wrap.clientWidth}`)');
@@ -364,7 +364,7 @@ describe("every page", () => {
     await page.reload();
     await heading(page, "Overview");
     await page.keyboard.press("Tab");
-    expect(await focused()).toBe("Skip to the page");
+    expect(await focused()).toBe("Skip to the content");
     for (let i = 0; i < 6 && (await focused()) !== "Routes"; i++) await page.keyboard.press("Tab");
     expect(await focused()).toBe("Routes");
     await page.keyboard.press("Enter");

@@ -191,8 +191,8 @@ describe("configuration", () => {
     ["a path alone", { url: "/check" }, /^url: expected an http/],
     ["a password in the url", { url: "http://u:geheim@a/" }, /^url: is a URL with a user name or password: leave them out$/],
     ["a header that is none", { url: "http://a/", request_headers: ["a b"] }, /^request_headers\[0\]: expected the name of a header/],
-    ["one that the gateway sets", { url: "http://a/", request_headers: ["X-Forwarded-Uri"] }, /the gateway itself decides/],
-    ["framing", { url: "http://a/", response_headers: ["Transfer-Encoding"] }, /the gateway itself decides/],
+    ["one that the gateway sets", { url: "http://a/", request_headers: ["X-Forwarded-Uri"] }, /the gateway sets this header itself/],
+    ["framing", { url: "http://a/", response_headers: ["Transfer-Encoding"] }, /the gateway sets this header itself/],
     ["another on_error", { url: "http://a/", on_error: "permit" }, /^on_error: expected "deny" or "allow"/],
   ])("%s is a configuration error", (_what, config, message) => {
     const { issues } = checked(forwardAuth.schema, config);

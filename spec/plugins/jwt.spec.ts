@@ -575,7 +575,7 @@ describe("configuration", () => {
     ["no typ at all", { ...HS, typ: [] }, /^typ/],
     ["a typ that is no media type", { ...HS, typ: "a b" }, /^typ: expected/],
     ["another place", { ...HS, from: "header:x" }, /^from: expected/],
-    ["a header the gateway sets", { ...HS, claims_to_headers: { sub: "X-Forwarded-For" } }, /^claims_to_headers\.sub: .*the gateway itself decides/],
+    ["a header the gateway sets", { ...HS, claims_to_headers: { sub: "X-Forwarded-For" } }, /^claims_to_headers\.sub: .*the gateway sets this header itself/],
     ["framing", { ...HS, claims_to_headers: { sub: "Content-Length" } }, /^claims_to_headers\.sub/],
   ])("%s is an error", (_what, config, message) => {
     const { issues } = checked(jwt.schema, config);

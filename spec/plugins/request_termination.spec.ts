@@ -39,9 +39,9 @@ describe("configuration", () => {
     [{ headers: { "Transfer-Encoding": "chunked" } }, 'headers["Transfer-Encoding"]: is set by the gateway'],
     [{ headers: { Connection: "close" } }, "headers.Connection: is set by the gateway"],
     [{ headers: { a: "1", A: "2" } }, "headers.A: stands here twice, in another case"],
-    [{ headers: { a: "x\r\nb: y" } }, 'headers.a: expected text that a header can carry, in printable ASCII without blanks around it, found "x\\r\\nb: y"'],
-    [{ headers: { a: " x" } }, 'headers.a: expected text that a header can carry, in printable ASCII without blanks around it, found " x"'],
-    [{ headers: { a: "x\t" } }, 'headers.a: expected text that a header can carry, in printable ASCII without blanks around it, found "x\\t"'],
+    [{ headers: { a: "x\r\nb: y" } }, 'headers.a: expected a header value: printable ASCII without blanks around it, found "x\\r\\nb: y"'],
+    [{ headers: { a: " x" } }, 'headers.a: expected a header value: printable ASCII without blanks around it, found " x"'],
+    [{ headers: { a: "x\t" } }, 'headers.a: expected a header value: printable ASCII without blanks around it, found "x\\t"'],
     [{ content_type: " " }, 'content_type: expected a media type, found " "'],
     [{ content_type: "a\nb" }, 'content_type: expected a media type, found "a\\nb"'],
   ])("%j is a configuration error", (config, issue) => expect(checked(requestTermination.schema, config).issues).toEqual([issue]));

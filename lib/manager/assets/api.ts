@@ -2,13 +2,13 @@
  * Requests to the admin interface: GET, POST and DELETE below /api on the page's own origin.
  */
 
-export type * from "./shapes.ts";
+export type * from "./admin_types.ts";
 
 /** An error reply of the admin interface or the manager. */
 export class ApiError extends Error {
-  /** HTTP status; 0: no reply. */
+  /** HTTP status; 0 if there was no reply. */
   readonly status: number;
-  /** "unauthenticated", "rate_limited", … ; "" where there was none. */
+  /** "unauthenticated", "rate_limited", … ; "" if the reply has no code. */
   readonly code: string;
   /** Retry-After in seconds. */
   readonly retryAfterS: number | null;
@@ -25,7 +25,7 @@ export class ApiError extends Error {
   }
 }
 
-/** Rejects with an `ApiError`. `path` is that of the admin interface: "/gateway/status". */
+/** Rejects with an `ApiError`. `path` is a path of the admin interface: "/gateway/status". */
 export async function ask<T>(method: "GET" | "POST" | "DELETE", path: string, options: { readonly body?: unknown; readonly authorization?: string } = {}): Promise<T> {
   const headers = new Headers({ Accept: "application/json" });
   if (options.body !== undefined) headers.set("Content-Type", "application/json");
@@ -37,7 +37,7 @@ export async function ask<T>(method: "GET" | "POST" | "DELETE", path: string, op
     response = await fetch(`/api${path}`, { method, headers, body, credentials: "same-origin", cache: "no-store" });
     text = await response.text();
   } catch {
-    throw new ApiError(0, { detail: "No answer from the management server. Is it still running?" }, null);
+    throw new ApiError(0, { detail: "The management server does not answer. Is it still running?" }, null);
   }
   const value = parsed(text);
   if (response.ok) return value as T;

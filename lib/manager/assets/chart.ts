@@ -1,28 +1,21 @@
 /**
- * A line chart of the last 15 minutes in SVG, with axes, a read-out for pointer and keyboard, and its content as a sentence and a table.
+ * A line chart of the last 15 minutes in SVG, with axes, a cursor for pointer and keyboard, a summary sentence and a table.
  */
 import { el, replace, setText, svg } from "./dom.ts";
 import { HISTORY_MS, type Sample } from "./history.ts";
-import { areaOf, byMinute, lineOf, marks, minuteMarks, nearest, peaks, type Plane } from "./scale.ts";
+import { areaPath, groupedByMinute, linePath, axisMarks, minuteMarks, nearestIndex, maximums, type ChartArea } from "./chart_geometry.ts";
 
 export interface ChartOptions {
   readonly title: string;
   /** At most three; they differ in colour and dashes. */
   readonly series: readonly string[];
-  /** The series of the sentence above the chart, and its name there; "" where it needs none. */
+  /** The series that the summary above the chart describes, and its name there; "" if the name can be omitted. */
   readonly leading: { readonly series: number; readonly name: string };
   /** The smallest maximum of the vertical axis, so that noise looks small. */
   readonly least: number;
   readonly format: (value: number) => string;
   /** The text in the plot when there is nothing to draw. */
   readonly empty: string;
-}
-
-export interface Chart {
-  readonly node: HTMLElement;
-  /** `now` in ms since 1970: the right end. Null: no data yet. */
-  update(samples: readonly Sample[], stepS: number, now: number | null): void;
-  close(): void;
 }
 
 const HEIGHT = 190;
@@ -38,16 +31,161 @@ const clockS = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-di
 
 let charts = 0;
 
-export function createChart({ title, series, leading, least, format, empty }: ChartOptions): Chart {
-  const id = `chart-${++charts}`;
-  let samples: readonly Sample[] = [];
-  let gapMs = 0;
-  let nothing = empty;
-  let now = 0;
-  let width = 0;
-  /** The moment shown in the read-out, which stays while the chart moves on; null: the last one. */
-  let pointed: number | null = null;
+export class Chart {
+  readonly node: HTMLElement;
+  readonly #options: ChartOptions;
+  readonly #el: ReturnType<typeof chartElements>;
+  readonly #observer: ResizeObserver;
+  #samples: readonly Sample[] = [];
+  #gapMs = 0;
+  #emptyText: string;
+  #now = 0;
+  #width = 0;
+  /** The time under the cursor (ms since 1970), which stays while the chart moves on; null: the last sample. */
+  #pointed: number | null = null;
 
+  constructor(options: ChartOptions) {
+    this.#options = options;
+    this.#emptyText = options.empty;
+    this.#el = chartElements(options);
+    this.node = this.#el.node;
+    const { plot, more } = this.#el;
+    plot.addEventListener("pointermove", (event) => this.#point(this.#momentAt(event)));
+    plot.addEventListener("pointerdown", (event) => this.#point(this.#momentAt(event)));
+    plot.addEventListener("pointerleave", (event) => event.pointerType === "mouse" && this.#point(null));
+    plot.addEventListener("keydown", (event) => this.#step(event));
+    plot.addEventListener("blur", () => this.#point(null));
+    more.addEventListener("toggle", () => this.#fillTable());
+    this.#observer = new ResizeObserver(([entry]) => {
+      this.#width = Math.round(entry!.contentRect.width);
+      this.#draw();
+    });
+    this.#observer.observe(plot);
+  }
+
+  /** `now` in ms since 1970: the right end. Null: no data yet. */
+  update(samples: readonly Sample[], stepS: number, now: number | null): void {
+    this.#samples = samples;
+    this.#gapMs = stepS * 2500;
+    this.#now = now ?? Date.now();
+    this.#emptyText = now === null ? "Waiting for data" : this.#options.empty;
+    setText(this.#el.summary, this.#sentence());
+    this.#draw();
+    this.#fillTable();
+  }
+
+  close(): void {
+    this.#observer.disconnect();
+  }
+
+  #draw(): void {
+    if (this.#width <= LEFT + RIGHT || this.#now === 0) return;
+    const highest = maximums(this.#samples, this.#options.series.length).reduce<number>((most, each) => Math.max(most, each ?? 0), this.#options.least);
+    const vertical = axisMarks(highest);
+    const plane = this.#chartAreaOf(vertical.at(-1)!);
+    this.#el.drawing.setAttribute("viewBox", `0 0 ${this.#width} ${HEIGHT}`);
+    replace(this.#el.grid, ...vertical.flatMap((mark) => this.#horizontalMark(mark, plane)), ...minuteMarks(this.#now - HISTORY_MS, this.#now, this.#width < 420 ? 5 : 3).flatMap((mark) => this.#minuteMark(mark, plane)));
+    this.#el.areas.setAttribute("d", this.#options.series.length === 1 ? areaPath(this.#samples, 0, plane) : "");
+    this.#el.lines.forEach((line, i) => line.setAttribute("d", linePath(this.#samples, i, plane)));
+    this.#el.none.setAttribute("x", String((this.#width + LEFT - RIGHT) / 2));
+    setText(this.#el.none, this.#el.lines.every((line) => line.getAttribute("d") === "") ? this.#emptyText : "");
+    this.#drawCursor(plane);
+  }
+
+  #chartAreaOf(top: number): ChartArea {
+    return {
+      x: (moment) => LEFT + ((moment - this.#now + HISTORY_MS) / HISTORY_MS) * (this.#width - LEFT - RIGHT),
+      y: (value) => HEIGHT - BOTTOM - (value / top) * (HEIGHT - TOP - BOTTOM),
+      gapMs: this.#gapMs,
+    };
+  }
+
+  #horizontalMark(mark: number, { y }: ChartArea): readonly SVGElement[] {
+    const height = Math.round(y(mark));
+    return [
+      svg("line", { class: "chart__grid", x1: LEFT, x2: this.#width - RIGHT, y1: height, y2: height }),
+      svg("text", { x: LEFT - 8, y: height + 4, "text-anchor": "end" }, this.#options.format(mark)),
+    ];
+  }
+
+  #minuteMark(mark: number, { x }: ChartArea): readonly SVGElement[] {
+    const left = x(mark);
+    if (left < LEFT + 14 || left > this.#width - RIGHT - 14) return [];
+    return [svg("text", { x: Math.round(left), y: HEIGHT - 5, "text-anchor": "middle" }, clock.format(mark))];
+  }
+
+  #drawCursor({ x, y }: ChartArea): void {
+    const index = this.#pointed === null ? this.#samples.length - 1 : nearestIndex(this.#samples, this.#pointed);
+    const sample = this.#samples[index];
+    const shown = this.#pointed !== null && sample !== undefined ? "visible" : "hidden";
+    this.#el.cursor.setAttribute("visibility", shown);
+    this.#options.series.forEach((_, i) => {
+      const value = sample?.values[i] ?? null;
+      setText(this.#el.figures[i]!, value === null ? "–" : this.#options.format(value));
+      this.#el.dots[i]!.setAttribute("visibility", value === null ? "hidden" : shown);
+      if (sample === undefined || value === null) return;
+      this.#el.dots[i]!.setAttribute("cx", String(x(sample.at)));
+      this.#el.dots[i]!.setAttribute("cy", String(y(value)));
+    });
+    if (sample !== undefined) {
+      this.#el.cursor.setAttribute("x1", String(x(sample.at)));
+      this.#el.cursor.setAttribute("x2", String(x(sample.at)));
+    }
+    setText(this.#el.at, this.#pointed === null || sample === undefined ? "now" : clockS.format(sample.at));
+    this.#el.plot.setAttribute("aria-valuemin", "0");
+    this.#el.plot.setAttribute("aria-valuemax", String(Math.max(this.#samples.length - 1, 0)));
+    // A slider at the last moment would announce a new value to screen readers each second.
+    if (this.#pointed === null && this.#el.plot.hasAttribute("aria-valuenow") && document.activeElement === this.#el.plot) return;
+    this.#el.plot.setAttribute("aria-valuenow", String(Math.max(index, 0)));
+    this.#el.plot.setAttribute("aria-valuetext", sample === undefined ? this.#emptyText : this.#spoken(sample));
+  }
+
+  #spoken(sample: Sample): string {
+    const values = this.#options.series.map((name, i) => `${name} ${sample.values[i] == null ? "nothing" : this.#options.format(sample.values[i])}`);
+    return `${clockS.format(sample.at)}: ${values.join(", ")}`;
+  }
+
+  #sentence(): string {
+    const most = maximums(this.#samples, this.#options.series.length)[this.#options.leading.series] ?? null;
+    const last = this.#samples.at(-1)?.values[this.#options.leading.series] ?? null;
+    if (most === null) return `${this.#emptyText}.`;
+    return `${this.#options.leading.name === "" ? "Now" : `${this.#options.leading.name} now`} ${last === null ? "–" : this.#options.format(last)}, peak ${this.#options.format(most)} in 15 min.`;
+  }
+
+  #fillTable(): void {
+    if (!this.#el.more.open) return;
+    const minutes = groupedByMinute(this.#samples);
+    replace(
+      this.#el.rows,
+      ...minutes.map((minute) => {
+        const values = maximums(minute.samples, this.#options.series.length).map((value) => el("td", { class: "num" }, value === null ? "–" : this.#options.format(value)));
+        return el("tr", {}, el("th", { scope: "row" }, clock.format(minute.at)), ...values);
+      }),
+    );
+  }
+
+  #momentAt(event: PointerEvent): number {
+    const x = event.clientX - this.#el.plot.getBoundingClientRect().left;
+    return this.#now - HISTORY_MS + ((x - LEFT) / Math.max(this.#width - LEFT - RIGHT, 1)) * HISTORY_MS;
+  }
+
+  #step(event: KeyboardEvent): void {
+    const from = this.#pointed === null ? this.#samples.length - 1 : nearestIndex(this.#samples, this.#pointed);
+    const to = stepTo(event.key, from, this.#samples.length - 1);
+    if (to === undefined) return;
+    event.preventDefault();
+    this.#point(to === null ? null : (this.#samples[Math.min(Math.max(to, 0), this.#samples.length - 1)]?.at ?? null));
+  }
+
+  #point(moment: number | null): void {
+    if (moment === this.#pointed) return;
+    this.#pointed = moment;
+    this.#draw();
+  }
+}
+
+function chartElements({ title, series }: ChartOptions) {
+  const id = `chart-${++charts}`;
   const grid = svg("g");
   const areas = svg("path", { class: "chart__area fill-1" });
   const lines = series.map((_, i) => svg("path", { class: `chart__line tone-${i + 1}` }));
@@ -63,11 +201,6 @@ export function createChart({ title, series, leading, least, format, empty }: Ch
       role: "slider",
       "aria-label": `${title}: values at a moment`,
       "aria-describedby": `${id}-summary`,
-      onpointermove: (event: PointerEvent) => point(momentAt(event)),
-      onpointerdown: (event: PointerEvent) => point(momentAt(event)),
-      onpointerleave: (event: PointerEvent) => event.pointerType === "mouse" && point(null),
-      onkeydown: step,
-      onblur: () => point(null),
     },
     drawing,
   );
@@ -81,137 +214,13 @@ export function createChart({ title, series, leading, least, format, empty }: Ch
   const table = el("table", { class: "table" }, el("caption", { class: "visually-hidden" }, `${title}: the highest value of each minute`), el("thead", {}, head), rows);
   const more = el(
     "details",
-    { class: "more", ontoggle: () => fillTable() },
+    { class: "more" },
     el("summary", {}, "As a table"),
     el("p", { class: "muted" }, "The highest value of each minute."),
     el("div", { class: "table-wrap", tabindex: "0", role: "region", "aria-label": `${title} as a table` }, table),
   );
   const node = el("section", { class: "card chart", "aria-labelledby": `${id}-title` }, el("div", { class: "chart__head" }, el("h2", { id: `${id}-title` }, title), at), summary, plot, read, more);
-
-  const observer = new ResizeObserver(([entry]) => {
-    width = Math.round(entry!.contentRect.width);
-    draw();
-  });
-  observer.observe(plot);
-
-  return {
-    node,
-    update(given, stepS, moment) {
-      samples = given;
-      gapMs = stepS * 2500;
-      now = moment ?? Date.now();
-      nothing = moment === null ? "Waiting for figures" : empty;
-      setText(summary, sentence());
-      draw();
-      fillTable();
-    },
-    close: () => observer.disconnect(),
-  };
-
-  function draw(): void {
-    if (width <= LEFT + RIGHT || now === 0) return;
-    const highest = peaks(samples, series.length).reduce<number>((most, each) => Math.max(most, each ?? 0), least);
-    const vertical = marks(highest);
-    const plane = planeOf(vertical.at(-1)!);
-    drawing.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
-    replace(grid, ...vertical.flatMap((mark) => horizontalMark(mark, plane)), ...minuteMarks(now - HISTORY_MS, now, width < 420 ? 5 : 3).flatMap((mark) => minuteMark(mark, plane)));
-    areas.setAttribute("d", series.length === 1 ? areaOf(samples, 0, plane) : "");
-    lines.forEach((line, i) => line.setAttribute("d", lineOf(samples, i, plane)));
-    none.setAttribute("x", String((width + LEFT - RIGHT) / 2));
-    setText(none, lines.every((line) => line.getAttribute("d") === "") ? nothing : "");
-    drawCursor(plane);
-  }
-
-  function planeOf(top: number): Plane {
-    return {
-      x: (moment) => LEFT + ((moment - now + HISTORY_MS) / HISTORY_MS) * (width - LEFT - RIGHT),
-      y: (value) => HEIGHT - BOTTOM - (value / top) * (HEIGHT - TOP - BOTTOM),
-      gapMs,
-    };
-  }
-
-  function horizontalMark(mark: number, { y }: Plane): readonly SVGElement[] {
-    const at = Math.round(y(mark));
-    return [
-      svg("line", { class: "chart__grid", x1: LEFT, x2: width - RIGHT, y1: at, y2: at }),
-      svg("text", { x: LEFT - 8, y: at + 4, "text-anchor": "end" }, format(mark)),
-    ];
-  }
-
-  function minuteMark(mark: number, { x }: Plane): readonly SVGElement[] {
-    const at = x(mark);
-    if (at < LEFT + 14 || at > width - RIGHT - 14) return [];
-    return [svg("text", { x: Math.round(at), y: HEIGHT - 5, "text-anchor": "middle" }, clock.format(mark))];
-  }
-
-  function drawCursor({ x, y }: Plane): void {
-    const index = pointed === null ? samples.length - 1 : nearest(samples, pointed);
-    const sample = samples[index];
-    const shown = pointed !== null && sample !== undefined ? "visible" : "hidden";
-    cursor.setAttribute("visibility", shown);
-    series.forEach((_, i) => {
-      const value = sample?.values[i] ?? null;
-      setText(figures[i]!, value === null ? "–" : format(value));
-      dots[i]!.setAttribute("visibility", value === null ? "hidden" : shown);
-      if (sample === undefined || value === null) return;
-      dots[i]!.setAttribute("cx", String(x(sample.at)));
-      dots[i]!.setAttribute("cy", String(y(value)));
-    });
-    if (sample !== undefined) {
-      cursor.setAttribute("x1", String(x(sample.at)));
-      cursor.setAttribute("x2", String(x(sample.at)));
-    }
-    setText(at, pointed === null || sample === undefined ? "now" : clockS.format(sample.at));
-    plot.setAttribute("aria-valuemin", "0");
-    plot.setAttribute("aria-valuemax", String(Math.max(samples.length - 1, 0)));
-    // A slider at the last moment would announce a new value to screen readers each second.
-    if (pointed === null && plot.hasAttribute("aria-valuenow") && document.activeElement === plot) return;
-    plot.setAttribute("aria-valuenow", String(Math.max(index, 0)));
-    plot.setAttribute("aria-valuetext", sample === undefined ? nothing : spoken(sample));
-  }
-
-  function spoken(sample: Sample): string {
-    const values = series.map((name, i) => `${name} ${sample.values[i] == null ? "nothing" : format(sample.values[i])}`);
-    return `${clockS.format(sample.at)}: ${values.join(", ")}`;
-  }
-
-  function sentence(): string {
-    const most = peaks(samples, series.length)[leading.series] ?? null;
-    const last = samples.at(-1)?.values[leading.series] ?? null;
-    if (most === null) return `${nothing}.`;
-    return `${leading.name === "" ? "Now" : `${leading.name} now`} ${last === null ? "–" : format(last)}, peak ${format(most)} in 15 min.`;
-  }
-
-  function fillTable(): void {
-    if (!more.open) return;
-    const minutes = byMinute(samples);
-    replace(
-      rows,
-      ...minutes.map((minute) => {
-        const values = peaks(minute.samples, series.length).map((value) => el("td", { class: "num" }, value === null ? "–" : format(value)));
-        return el("tr", {}, el("th", { scope: "row" }, clock.format(minute.at)), ...values);
-      }),
-    );
-  }
-
-  function momentAt(event: PointerEvent): number {
-    const x = event.clientX - plot.getBoundingClientRect().left;
-    return now - HISTORY_MS + ((x - LEFT) / Math.max(width - LEFT - RIGHT, 1)) * HISTORY_MS;
-  }
-
-  function step(event: KeyboardEvent): void {
-    const from = pointed === null ? samples.length - 1 : nearest(samples, pointed);
-    const to = stepTo(event.key, from, samples.length - 1);
-    if (to === undefined) return;
-    event.preventDefault();
-    point(to === null ? null : (samples[Math.min(Math.max(to, 0), samples.length - 1)]?.at ?? null));
-  }
-
-  function point(moment: number | null): void {
-    if (moment === pointed) return;
-    pointed = moment;
-    draw();
-  }
+  return { node, grid, areas, lines, cursor, dots, none, drawing, plot, summary, figures, at, rows, more };
 }
 
 /** The index that a key selects; null: now. Undefined for other keys. */

@@ -1,14 +1,14 @@
 /**
  * The configuration page: the configuration as the gateway has read it, a button that reloads it, and the settings of the process.
- * Nothing can be changed here, since the file is the source.
+ * It changes nothing itself: the file is the source.
  */
 import { ApiError, ask, type Change, type ProxyConfig, type Reload, type Reloaded, type Settings, type Status } from "./api.ts";
 import { el, replace, setText, type Child } from "./dom.ts";
 import { moment, number } from "./format.ts";
 import { maskedText, occurrences, type JsonPath } from "./json_text.ts";
-import { createJsonView } from "./json_view.ts";
+import { JsonView } from "./json_view.ts";
 import type { Frame, Known, OpenPage } from "./page.ts";
-import { countsText, createAges, pair, secretText, type Ages } from "./pairs.ts";
+import { countsText, createAges, pair, secretText, type Ages } from "./components.ts";
 import { isSecret } from "./secrets.ts";
 
 const BY: Readonly<Record<Reload["by"], string>> = {
@@ -42,25 +42,25 @@ export const configPage: OpenPage = (frame) => {
 };
 
 function fileCard(frame: Frame) {
-  const view = createJsonView("The configuration as JSON");
+  const view = new JsonView("The configuration as JSON");
   const find = el("input", { type: "search", id: "config-find", placeholder: "Find a name or a value", autocomplete: "off", spellcheck: "false", oninput: search, onkeydown: onKey });
-  const said = el("span", { class: "muted", role: "status" });
+  const status = el("span", { class: "muted", role: "status" });
   const tools = el(
     "div",
     { class: "toolbar" },
     el("div", { class: "json__find" }, el("label", { class: "visually-hidden", for: "config-find" }, "Find in the configuration"), find),
     el("button", { type: "button", class: "button button--small", onclick: () => go(1) }, "Next"),
-    said,
-    el("button", { type: "button", class: "button button--small", onclick: view.expandAll }, "Open all"),
-    el("button", { type: "button", class: "button button--small", onclick: view.collapse }, "Close all"),
-    el("button", { type: "button", class: "button button--small", onclick: () => void copy() }, "Copy"),
+    status,
+    el("button", { type: "button", class: "button button--small", onclick: () => view.expandAll() }, "Open all"),
+    el("button", { type: "button", class: "button button--small", onclick: () => view.collapse() }, "Close all"),
+    el("button", { type: "button", class: "button button--small", onclick: () => void copyMasked(root, frame) }, "Copy"),
   );
-  const hint = el("p", { class: "muted" }, "As the gateway has read it, with defaults filled in. Secrets are hidden, here and in what is copied; references such as ${env:NAME} are shown as they are written.");
+  const hint = el("p", { class: "muted" }, "As the gateway has read it, with defaults filled in. Secrets are masked here and in copies; references such as ${env:NAME} are shown as written.");
   const body = el("div", { class: "stack" }, el("p", { class: "empty" }, "Waiting for the configuration…"));
   let config: ProxyConfig | null = null;
   let root: unknown = null;
   let found: readonly JsonPath[] = [];
-  let place = -1;
+  let current = -1;
 
   return {
     node: el("section", { class: "card" }, el("div", { class: "card__title" }, el("h2", {}, "The file")), body),
@@ -75,12 +75,12 @@ function fileCard(frame: Frame) {
   };
 
   function search(): void {
-    const word = find.value.trim();
-    found = occurrences(root, word);
-    place = -1;
-    view.mark(word, found);
-    if (word === "") return setText(said, "");
-    if (found.length === 0) return setText(said, "Not found");
+    const query = find.value.trim();
+    found = occurrences(root, query);
+    current = -1;
+    view.mark(query, found);
+    if (query === "") return setText(status, "");
+    if (found.length === 0) return setText(status, "Not found");
     go(1);
   }
 
@@ -92,28 +92,28 @@ function fileCard(frame: Frame) {
 
   function go(by: number): void {
     if (found.length === 0) return;
-    place = (place + by + found.length) % found.length;
-    setText(said, `${number(place + 1)} of ${number(found.length)}`);
-    view.reveal(found[place]!);
-  }
-
-  async function copy(): Promise<void> {
-    try {
-      await navigator.clipboard.writeText(maskedText(root));
-      frame.say("Copied, with secrets hidden.", "good");
-    } catch {
-      frame.say("Your browser does not let this page copy. Select the text instead.", "bad");
-    }
+    current = (current + by + found.length) % found.length;
+    setText(status, `${number(current + 1)} of ${number(found.length)}`);
+    view.reveal(found[current]!);
   }
 }
 
-/** The reply has the global plugins twice, also under `global`. */
+async function copyMasked(root: unknown, frame: Frame): Promise<void> {
+  try {
+    await navigator.clipboard.writeText(maskedText(root));
+    frame.showMessage("Copied, with secrets masked.", "good");
+  } catch {
+    frame.showMessage("Your browser does not let this page copy. Select the text instead.", "bad");
+  }
+}
+
+/** The reply lists the global plugins twice: omits the copy outside `global`. */
 function asFile({ global, plugins: _plugins, services, ...others }: ProxyConfig): unknown {
   return { global, services, ...others };
 }
 
 function stateCard(frame: Frame) {
-  const facts = el("div", { class: "stack" }, el("p", { class: "empty" }, "Waiting for the state of the gateway…"));
+  const factList = el("div", { class: "stack" }, el("p", { class: "empty" }, "Waiting for the state of the gateway…"));
   const result = el("div", { class: "result", role: "status" });
   const button = el("button", { type: "button", class: "button button--primary", onclick: () => void reload() }, "Reload the file");
   let busy = false;
@@ -124,7 +124,7 @@ function stateCard(frame: Frame) {
       "section",
       { class: "card stack" },
       el("h2", {}, "In force"),
-      facts,
+      factList,
       el("div", {}, el("div", { class: "toolbar" }, button, el("span", { class: "muted" }, "All or nothing: a file with an error changes nothing.")), result),
     ),
     update(status: Status | null) {
@@ -133,7 +133,7 @@ function stateCard(frame: Frame) {
       if (key !== drawn) {
         drawn = key;
         ages.forget();
-        replace(facts, ...stateOf(status, ages));
+        replace(factList, ...stateOf(status, ages));
       }
       ages.update(Date.now());
     },
@@ -141,26 +141,26 @@ function stateCard(frame: Frame) {
 
   async function reload(): Promise<void> {
     if (busy) return;
-    turn(true);
+    setBusy(true);
     replace(result);
     let outcome: Reloaded | ApiError;
     try {
       outcome = await ask<Reloaded>("POST", "/gateway/reload");
     } catch (error) {
-      turn(false);
-      if (!(error instanceof ApiError) || error.status === 401) return frame.fail(error);
+      setBusy(false);
+      if (!(error instanceof ApiError) || error.status === 401) return frame.showError(error);
       outcome = error;
     }
-    // The stream of events reports the new state too; without a stream only the errors here show it.
-    const isAbove = await frame.refresh().then(
+    // The event stream reports the new state too; without it only this notice shows the errors.
+    const isShownAbove = await frame.refresh().then(
       () => true,
       () => false,
     );
-    turn(false);
-    replace(result, outcome instanceof ApiError ? refused(outcome, isAbove) : taken(outcome));
+    setBusy(false);
+    replace(result, outcome instanceof ApiError ? refusedNotice(outcome, isShownAbove) : reloadedNotice(outcome));
   }
 
-  function turn(to: boolean): void {
+  function setBusy(to: boolean): void {
     busy = to;
     button.setAttribute("aria-busy", String(to));
     button.setAttribute("aria-disabled", String(to));
@@ -168,18 +168,18 @@ function stateCard(frame: Frame) {
   }
 }
 
-function taken({ changed, changes, digest }: Reloaded): HTMLElement {
-  if (!changed) return el("div", { class: "notice notice--good" }, el("p", {}, el("strong", {}, "Taken."), " The file says what was in force already; nothing has changed."));
-  const count = changes.length === 1 ? "One thing has changed." : `${number(changes.length)} things have changed.`;
-  return el("div", { class: "notice notice--good" }, el("p", {}, el("strong", {}, "Taken."), ` ${count} The digest is now `, el("span", { class: "mono" }, digest.slice(0, 16)), "."), changeList(changes));
+function reloadedNotice({ changed, changes, digest }: Reloaded): HTMLElement {
+  if (!changed) return el("div", { class: "notice notice--good" }, el("p", {}, el("strong", {}, "Reloaded."), " The configuration has not changed."));
+  const count = changes.length === 1 ? "One change." : `${number(changes.length)} changes.`;
+  return el("div", { class: "notice notice--good" }, el("p", {}, el("strong", {}, "Reloaded."), ` ${count} The digest is now `, el("span", { class: "mono" }, digest.slice(0, 16)), "."), changeList(changes));
 }
 
-function refused({ problem, message }: ApiError, isAbove: boolean): HTMLElement {
+function refusedNotice({ problem, message }: ApiError, isShownAbove: boolean): HTMLElement {
   const issues = Array.isArray(problem.issues) ? problem.issues.map(String) : null;
   if (issues === null) return el("div", { class: "notice notice--bad" }, el("p", {}, el("strong", {}, "Not reloaded. "), message));
   const count = issues.length === 1 ? "One error" : `${number(issues.length)} errors`;
-  if (isAbove) return el("div", { class: "notice notice--bad" }, el("p", {}, el("strong", {}, "Refused."), ` ${count}, as told above.`));
-  return el("div", { class: "notice notice--bad" }, el("p", {}, el("strong", {}, "Refused."), " The gateway goes on with what it had."), issueLines(issues));
+  if (isShownAbove) return el("div", { class: "notice notice--bad" }, el("p", {}, el("strong", {}, "Refused."), ` ${count}, listed above.`));
+  return el("div", { class: "notice notice--bad" }, el("p", {}, el("strong", {}, "Refused."), " The gateway keeps its current configuration."), issueLines(issues));
 }
 
 function stateOf({ digest, loaded_at: loaded, last_reload: last, last_change: change, counts }: Status, ages: Ages): readonly Child[] {
@@ -188,32 +188,32 @@ function stateOf({ digest, loaded_at: loaded, last_reload: last, last_change: ch
     el(
       "dl",
       { class: "pairs" },
-      ...pair("Since", el("span", {}, moment(loaded), " (", ages.of(loaded), ")")),
+      ...pair("In force since", el("span", {}, moment(loaded), " (", ages.of(loaded), ")")),
       ...pair("Digest", el("span", { class: "mono" }, digest)),
-      ...pair("Holds", countsText(counts)),
+      ...pair("Contents", countsText(counts)),
       ...pair("Last reload", last === null ? "none since the start" : lastReload(last, ages)),
     ),
     last !== null && last.outcome === "refused"
-      ? el("div", { class: "notice notice--bad" }, el("p", {}, "The last reload was refused; the gateway goes on with what it had. Mend the file, then reload."), issueLines(last.issues))
+      ? el("div", { class: "notice notice--bad" }, el("p", {}, "The last reload was refused; the gateway keeps its current configuration. Correct the file, then reload it."), issueLines(last.issues))
       : null,
-    lastChange === null ? null : el("details", { class: "more" }, el("summary", {}, "What the last change was, ", ages.of(lastChange.at)), changeList(lastChange.changes)),
+    lastChange === null ? null : el("details", { class: "more" }, el("summary", {}, "Last change, ", ages.of(lastChange.at)), changeList(lastChange.changes)),
   ];
 }
 
 function lastReload({ at, by, outcome }: Reload, ages: Ages): HTMLElement {
-  const badge = el("span", { class: `badge badge--${outcome === "taken" ? "good" : "bad"}` }, outcome === "taken" ? "Taken" : "Refused");
+  const badge = el("span", { class: `badge badge--${outcome === "taken" ? "good" : "bad"}` }, outcome === "taken" ? "Accepted" : "Refused");
   return el("span", {}, badge, " ", ages.of(at), `, by ${BY[by] ?? by}`);
 }
 
-/** As the gateway reports them: file, line and column, what is wrong and what would be right. */
+/** As reported by the gateway: file, line and column, what is wrong and what is expected. */
 function issueLines(issues: readonly string[]): HTMLElement {
   return el("div", { class: "lines", tabindex: "0", role: "region", "aria-label": "Errors in the configuration" }, el("ul", { class: "issues mono" }, ...issues.map((issue) => el("li", {}, issue))));
 }
 
 function changeList(changes: readonly Change[]): HTMLElement {
   const items = changes.slice(0, MOST_CHANGES).map(({ change, name }) => {
-    const [word, tone] = CHANGES[change] ?? [change, ""];
-    return el("li", {}, el("span", { class: `badge ${tone}` }, word), " ", el("span", { class: "mono" }, name));
+    const [label, tone] = CHANGES[change] ?? [change, ""];
+    return el("li", {}, el("span", { class: `badge ${tone}` }, label), " ", el("span", { class: "mono" }, name));
   });
   const more = changes.length - items.length;
   return el("ul", { class: "list changes" }, ...items, more > 0 ? el("li", { class: "muted" }, `and ${number(more)} more`) : null);
@@ -231,7 +231,7 @@ function settingsCard(frame: Frame) {
       const settings = await ask<Settings>("GET", "/gateway/config");
       replace(body, el("dl", { class: "pairs" }, ...Object.entries(settings).flatMap(([name, value]) => pair(name, settingValue(name, value)))));
     } catch (error) {
-      if (error instanceof ApiError && error.status === 401) return frame.fail(error);
+      if (error instanceof ApiError && error.status === 401) return frame.showError(error);
       replace(
         body,
         el("div", { class: "notice notice--bad" }, el("p", {}, `The settings could not be read. ${error instanceof Error ? error.message : String(error)}`)),
@@ -243,7 +243,7 @@ function settingsCard(frame: Frame) {
 
 function settingValue(name: string, value: string): Child {
   if (value === "") return el("span", { class: "muted" }, "not set");
-  // A path to a key is not a secret; it ends like a file name.
+  // A path to a key is not a secret.
   if (name.endsWith("Path") || !isSecret(name, value)) return el("span", { class: "mono" }, value);
   return secretText(name, value);
 }

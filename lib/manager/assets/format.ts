@@ -54,7 +54,7 @@ export function percent(share: number): string {
   return `${digits.format(share * 100)} %`;
 }
 
-/** "3 min ago"; "just now" for less than five seconds, and for times in the future, as of a clock that is ahead. `now` in ms since 1970. */
+/** "3 min ago"; "just now" for less than five seconds, and for times in the future, since the clocks may differ. `now` in ms since 1970. */
 export function ago(iso: string, now: number): string {
   const ms = now - Date.parse(iso);
   if (Number.isNaN(ms)) return NOTHING;

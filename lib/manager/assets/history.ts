@@ -1,5 +1,5 @@
 /**
- * The last 15 minutes as points: merges the stream of events with the history that was asked for, and computes what charts draw.
+ * The last 15 minutes as points: merges the event stream with the requested history, and computes the samples of the charts.
  */
 import type { Point, Stats, StatsWithHistory } from "./api.ts";
 
@@ -23,10 +23,10 @@ export function withPoint(history: readonly Point[], point: Point): readonly Poi
 }
 
 /**
- * The history of a reply, with later points from the stream, and with earlier points that were known: a gateway that was restarted
- * has no history, and an operator wants to see what happened before.
+ * The history of a reply, with later points from the stream and earlier known points: a restarted gateway has no history, and operators want to see
+ * what happened before.
  */
-export function joined(answer: StatsWithHistory, known: readonly Point[]): readonly Point[] {
+export function mergedHistory(answer: StatsWithHistory, known: readonly Point[]): readonly Point[] {
   const begin = Date.parse((answer.history[0] ?? answer.point).at) - answer.step_s * 1000;
   const now = Date.parse(answer.point.at);
   // Without its last step, which is incomplete and would look like a drop in traffic.

@@ -1,5 +1,5 @@
 /**
- * Looks up routes, upstreams and plugins by name, their live statistics, and how traffic is distributed among them.
+ * Looks up routes, upstreams and plugins and their live statistics by name, and computes how traffic is distributed among them.
  */
 import type {
   Figures,
@@ -19,7 +19,7 @@ import type {
 export type Level = "global" | "service" | "route";
 
 /** A plugin instance and its place in the configuration. */
-export interface Placed {
+export interface PluginPlace {
   readonly level: Level;
   readonly service: string | null;
   readonly route: string | null;
@@ -27,31 +27,31 @@ export interface Placed {
 }
 
 /** Every instance in the order of the configuration, also disabled ones. */
-export function pluginsOf(config: ProxyConfig): readonly Placed[] {
+export function pluginsOf(config: ProxyConfig): readonly PluginPlace[] {
   return [
-    ...config.plugins.map((plugin): Placed => ({ level: "global", service: null, route: null, plugin })),
+    ...config.plugins.map((plugin): PluginPlace => ({ level: "global", service: null, route: null, plugin })),
     ...config.services.flatMap(({ name, plugins, routes }) => [
-      ...plugins.map((plugin): Placed => ({ level: "service", service: name, route: null, plugin })),
-      ...routes.flatMap((route) => route.plugins.map((plugin): Placed => ({ level: "route", service: name, route: route.name, plugin }))),
+      ...plugins.map((plugin): PluginPlace => ({ level: "service", service: name, route: null, plugin })),
+      ...routes.flatMap((route) => route.plugins.map((plugin): PluginPlace => ({ level: "route", service: name, route: route.name, plugin }))),
     ]),
   ];
 }
 
 /** The plugins of a route in the order in which they run, also disabled ones. */
-export function chainOf(config: ProxyConfig, service: ServiceConfig, route: RouteConfig): readonly Placed[] {
+export function chainOf(config: ProxyConfig, service: ServiceConfig, route: RouteConfig): readonly PluginPlace[] {
   return [
-    ...config.plugins.map((plugin): Placed => ({ level: "global", service: null, route: null, plugin })),
-    ...service.plugins.map((plugin): Placed => ({ level: "service", service: service.name, route: null, plugin })),
-    ...route.plugins.map((plugin): Placed => ({ level: "route", service: service.name, route: route.name, plugin })),
+    ...config.plugins.map((plugin): PluginPlace => ({ level: "global", service: null, route: null, plugin })),
+    ...service.plugins.map((plugin): PluginPlace => ({ level: "service", service: service.name, route: null, plugin })),
+    ...route.plugins.map((plugin): PluginPlace => ({ level: "route", service: service.name, route: route.name, plugin })),
   ];
 }
 
-/** Requests that got 500 because the instance failed. Two instances of one kind in one place without ids share a count. */
-export function faultsOf(status: Status | null, { level, service, route, plugin }: Placed): number {
+/** Requests that got 500 because the instance failed. Instances of the same kind and place without ids share a count. */
+export function faultsOf(status: Status | null, { level, service, route, plugin }: PluginPlace): number {
   let count = 0;
   for (const fault of status?.plugin_faults ?? []) {
-    const isIt = fault.plugin === plugin.name && fault.level === level && fault.service === service && fault.route === route;
-    if (isIt && fault.id === (plugin.id ?? null)) count += fault.count;
+    const isSame = fault.plugin === plugin.name && fault.level === level && fault.service === service && fault.route === route;
+    if (isSame && fault.id === (plugin.id ?? null)) count += fault.count;
   }
   return count;
 }
@@ -76,7 +76,7 @@ export interface FiguresByName {
   /** Null: not known yet. All zero: no traffic in the window. */
   route(service: string, route: string): Figures | null;
   upstream(service: string, id: string): TryFigures | null;
-  /** Rates are sums over the routes; times are those of the slowest route, since percentiles cannot be added. */
+  /** Rates are sums over the routes; times come from the slowest route, since percentiles cannot be added. */
   service(service: string): Figures | null;
 }
 
@@ -84,24 +84,24 @@ const IDLE: Figures = { requests_per_s: 0, errors_per_s: 0, limited_per_s: 0, p5
 
 export function figuresByName(stats: Stats | null): FiguresByName {
   if (stats === null) return { route: () => null, upstream: () => null, service: () => null };
-  const routes = new Map(stats.services.map(({ name, routes: list }) => [name, new Map(list.map((one) => [one.name, one]))]));
-  const upstreams = new Map(stats.services.map(({ name, upstreams: list }) => [name, new Map(list.map((one) => [one.id, one]))]));
+  const routes = new Map(stats.services.map(({ name, routes: list }) => [name, new Map(list.map((each) => [each.name, each]))]));
+  const upstreams = new Map(stats.services.map(({ name, upstreams: list }) => [name, new Map(list.map((each) => [each.id, each]))]));
   return {
     route: (service, route) => routes.get(service)?.get(route) ?? IDLE,
     upstream: (service, id) => upstreams.get(service)?.get(id) ?? IDLE,
-    service: (service) => [...(routes.get(service)?.values() ?? [])].reduce(together, IDLE),
+    service: (service) => [...(routes.get(service)?.values() ?? [])].reduce(sumOf, IDLE),
   };
 }
 
-function together(sum: Figures, one: Figures): Figures {
+function sumOf(a: Figures, b: Figures): Figures {
   return {
-    requests_per_s: sum.requests_per_s + one.requests_per_s,
-    errors_per_s: sum.errors_per_s + one.errors_per_s,
-    limited_per_s: sum.limited_per_s + one.limited_per_s,
-    p50_ms: slower(sum.p50_ms, one.p50_ms),
-    p95_ms: slower(sum.p95_ms, one.p95_ms),
-    p99_ms: slower(sum.p99_ms, one.p99_ms),
-    in_flight: sum.in_flight + one.in_flight,
+    requests_per_s: a.requests_per_s + b.requests_per_s,
+    errors_per_s: a.errors_per_s + b.errors_per_s,
+    limited_per_s: a.limited_per_s + b.limited_per_s,
+    p50_ms: slower(a.p50_ms, b.p50_ms),
+    p95_ms: slower(a.p95_ms, b.p95_ms),
+    p99_ms: slower(a.p99_ms, b.p99_ms),
+    in_flight: a.in_flight + b.in_flight,
   };
 }
 
@@ -148,8 +148,8 @@ export interface Flow {
   readonly refused: number | null;
 }
 
-/** Plugins that pass on every request. */
-const PASSES_ALL = new Set(["request_headers", "response_headers", "http_log", "compress"]);
+/** Plugins that never answer a request themselves. */
+const PASS_ALL = new Set(["request_headers", "response_headers", "http_log", "compress"]);
 
 /**
  * One flow for each plugin, and one for the upstreams behind them. The gateway counts refusals of rate limits by route: they belong to one
@@ -162,10 +162,10 @@ export function flowThrough(
   const { requests_per_s: requests, limited_per_s: limited } = figures;
   const limits = plugins.filter(isLimit).length;
   let passed = 0;
-  let others = false;
+  let mayHaveAnswered = false;
   const before = () => ({
     into: passed < limits ? requests : Math.max(0, requests - limited),
-    exact: !others && (passed === 0 || passed === limits || limited === 0),
+    exact: !mayHaveAnswered && (passed === 0 || passed === limits || limited === 0),
   });
   const flows = plugins.map((plugin): Flow => {
     const { into, exact } = before();
@@ -173,8 +173,8 @@ export function flowThrough(
       passed += 1;
       return { into, exact, refused: limits === 1 ? limited : limited === 0 ? 0 : null };
     }
-    const passesAll = PASSES_ALL.has(plugin.name) || plugin.name === LIMITS;
-    others ||= !passesAll;
+    const passesAll = PASS_ALL.has(plugin.name) || plugin.name === LIMITS;
+    mayHaveAnswered ||= !passesAll;
     return { into, exact, refused: passesAll ? 0 : null };
   });
   return [...flows, { ...before(), refused: null }];

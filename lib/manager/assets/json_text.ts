@@ -1,12 +1,12 @@
 /**
- * Finds, hides and masks texts in JSON.
+ * Searches JSON, and masks secrets in it.
  */
 import { isSecret, MASK } from "./secrets.ts";
 
 /** Member names and indices from the root. */
 export type JsonPath = readonly (string | number)[];
 
-/** Whether a text is shown on demand only. Items of a list are judged by the name of the list. */
+/** Whether a text is hidden until a user asks for it. Items of a list are judged by the name of the list. */
 export function isHidden(path: JsonPath, value: unknown): boolean {
   const name = path.findLast((each) => typeof each === "string");
   return typeof value === "string" && typeof name === "string" && value !== "" && isSecret(name, value);
@@ -17,17 +17,17 @@ export function maskedText(root: unknown): string {
   return JSON.stringify(masked([], root), null, 2);
 }
 
-/** Paths of values with `word` in their name or, unless hidden, in their text, in document order, ignoring case. */
-export function occurrences(root: unknown, word: string): readonly JsonPath[] {
+/** Paths of values with `query` in their name or, unless hidden, in their text, in document order, ignoring case. */
+export function occurrences(root: unknown, query: string): readonly JsonPath[] {
   const found: JsonPath[] = [];
-  if (word !== "") search([], root, word.toLowerCase(), found);
+  if (query !== "") search([], root, query.toLowerCase(), found);
   return found;
 }
 
-/** `word` in `text`, split at `word`: ["be", "for", "e"] for "for" in "before"; null where it does not occur. */
-export function cutAt(text: string, word: string): readonly [string, string, string] | null {
-  const at = word === "" ? -1 : text.toLowerCase().indexOf(word.toLowerCase());
-  return at < 0 ? null : [text.slice(0, at), text.slice(at, at + word.length), text.slice(at + word.length)];
+/** `query` in `text`, split at `query`: ["be", "for", "e"] for "for" in "before"; null where it does not occur. */
+export function cutAt(text: string, query: string): readonly [string, string, string] | null {
+  const at = query === "" ? -1 : text.toLowerCase().indexOf(query.toLowerCase());
+  return at < 0 ? null : [text.slice(0, at), text.slice(at, at + query.length), text.slice(at + query.length)];
 }
 
 function masked(path: JsonPath, value: unknown): unknown {
@@ -36,14 +36,14 @@ function masked(path: JsonPath, value: unknown): unknown {
   return isHidden(path, value) ? MASK : value;
 }
 
-function search(path: JsonPath, value: unknown, word: string, found: JsonPath[]): void {
+function search(path: JsonPath, value: unknown, query: string, found: JsonPath[]): void {
   const name = path.at(-1);
-  const named = typeof name === "string" && name.toLowerCase().includes(word);
+  const named = typeof name === "string" && name.toLowerCase().includes(query);
   if (typeof value === "object" && value !== null) {
     if (named) found.push(path);
-    if (Array.isArray(value)) value.forEach((item: unknown, i) => search([...path, i], item, word, found));
-    else for (const [member, item] of Object.entries(value)) search([...path, member], item, word, found);
-  } else if (named || (!isHidden(path, value) && String(value).toLowerCase().includes(word))) {
+    if (Array.isArray(value)) value.forEach((item: unknown, i) => search([...path, i], item, query, found));
+    else for (const [member, item] of Object.entries(value)) search([...path, member], item, query, found);
+  } else if (named || (!isHidden(path, value) && String(value).toLowerCase().includes(query))) {
     found.push(path);
   }
 }

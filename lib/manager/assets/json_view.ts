@@ -1,132 +1,126 @@
 /**
- * Shows JSON as a tree that opens level by level, with hidden secrets and a search. A level is created when it is first opened, so that
- * large configurations stay fast.
+ * Shows JSON as a tree with hidden secrets and a search. A level is created when it is first opened, so that large configurations stay fast.
  */
 import { el, replace } from "./dom.ts";
 import { cutAt, isHidden, type JsonPath } from "./json_text.ts";
-import { secretText } from "./pairs.ts";
-
-export interface JsonView {
-  readonly node: HTMLElement;
-  /** Open levels stay open where they still exist. */
-  show(root: unknown): void;
-  /** Marks `word` in the values at `found`, also in levels that are opened later. */
-  mark(word: string, found: readonly JsonPath[]): void;
-  /** Opens all levels above it, scrolls to it, and marks it as current. */
-  reveal(path: JsonPath): void;
-  expandAll(): void;
-  /** All but the outermost levels, as initially. */
-  collapse(): void;
-}
+import { secretText } from "./components.ts";
 
 /** Levels that are open initially: the root and its members. */
 const FIRST_OPEN = 2;
 /** The texts of a row, or of a level's own line. */
 const OWN_TEXTS = ":scope > .json__key, :scope > .json__text, :scope > .json__atom, :scope > summary > .json__key";
 
-export function createJsonView(label: string): JsonView {
-  const node = el("div", { class: "json", role: "region", "aria-label": label, tabindex: "0" });
-  let root: unknown = null;
-  let word = "";
-  /** By path, as JSON. */
-  let open = new Set<string>();
-  let shut = new Set<string>();
-  let all = false;
-  const drawn = new Map<string, HTMLElement>();
+export class JsonView {
+  readonly node: HTMLElement;
+  #root: unknown = null;
+  #query = "";
+  /** Levels that the user opened or closed, as paths in JSON. */
+  #open = new Set<string>();
+  #closed = new Set<string>();
+  #all = false;
+  readonly #drawn = new Map<string, HTMLElement>();
 
-  return {
-    node,
-    show(value) {
-      root = value;
-      draw();
-    },
-    /** In place: rendering a large configuration again at each key takes seconds. */
-    mark(text, found) {
-      for (const { parentElement: span } of node.querySelectorAll("mark")) if (span !== null) replace(span, span.textContent);
-      word = text;
-      for (const path of found) {
-        const element = drawn.get(keyOf(path));
-        for (const span of element?.querySelectorAll(OWN_TEXTS) ?? []) replace(span, ...marked(span.textContent));
-      }
-    },
-    reveal(path) {
-      for (let depth = 0; depth < path.length; depth++) {
-        const level = drawn.get(keyOf(path.slice(0, depth)));
-        // The toggle event comes too late: the next level is needed at once.
-        if (level instanceof HTMLDetailsElement && !level.open) (level.open = true), fill(level, path.slice(0, depth));
-      }
-      node.querySelector('[data-found="now"]')?.removeAttribute("data-found");
-      const found = drawn.get(keyOf(path));
-      if (found === undefined) return;
-      const line = found instanceof HTMLDetailsElement ? found.querySelector("summary")! : found;
-      line.dataset.found = "now";
-      line.scrollIntoView({ block: "nearest" });
-    },
-    expandAll() {
-      all = true;
-      shut = new Set();
-      draw();
-    },
-    collapse() {
-      all = false;
-      open = new Set();
-      shut = new Set();
-      draw();
-    },
-  };
-
-  function draw(): void {
-    drawn.clear();
-    replace(node, valueNode([], root, true));
+  constructor(label: string) {
+    this.node = el("div", { class: "json", role: "region", "aria-label": label, tabindex: "0" });
   }
 
-  function valueNode(path: JsonPath, value: unknown, last: boolean): HTMLElement {
+  /** Open levels stay open where they still exist. */
+  show(value: unknown): void {
+    this.#root = value;
+    this.#draw();
+  }
+
+  /** Marks `text` in the values at `found`, also in levels that are opened later. In place: rendering a large configuration takes seconds. */
+  mark(text: string, found: readonly JsonPath[]): void {
+    for (const { parentElement: span } of this.node.querySelectorAll("mark")) if (span !== null) replace(span, span.textContent);
+    this.#query = text;
+    for (const path of found) {
+      const element = this.#drawn.get(keyOf(path));
+      for (const span of element?.querySelectorAll(OWN_TEXTS) ?? []) replace(span, ...this.#marked(span.textContent));
+    }
+  }
+
+  /** Opens all levels above it, scrolls to it, and marks it as current. */
+  reveal(path: JsonPath): void {
+    for (let depth = 0; depth < path.length; depth++) {
+      const level = this.#drawn.get(keyOf(path.slice(0, depth)));
+      // The toggle event comes too late: the next level is needed at once.
+      if (level instanceof HTMLDetailsElement && !level.open) (level.open = true), this.#fill(level, path.slice(0, depth));
+    }
+    this.node.querySelector('[data-found="now"]')?.removeAttribute("data-found");
+    const found = this.#drawn.get(keyOf(path));
+    if (found === undefined) return;
+    const line = found instanceof HTMLDetailsElement ? found.querySelector("summary")! : found;
+    line.dataset.found = "now";
+    line.scrollIntoView({ block: "nearest" });
+  }
+
+  expandAll(): void {
+    this.#all = true;
+    this.#closed = new Set();
+    this.#draw();
+  }
+
+  /** All but the outermost levels, as initially. */
+  collapse(): void {
+    this.#all = false;
+    this.#open = new Set();
+    this.#closed = new Set();
+    this.#draw();
+  }
+
+  #draw(): void {
+    this.#drawn.clear();
+    replace(this.node, this.#valueNode([], this.#root, true));
+  }
+
+  #valueNode(path: JsonPath, value: unknown, last: boolean): HTMLElement {
     const comma = last ? "" : ",";
     const members = membersOf(value);
-    if (members === null || members.length === 0) return keep(path, el("div", { class: "json__row" }, ...name(path), atom(path, value), comma));
+    if (members === null || members.length === 0) return this.#keep(path, el("div", { class: "json__row" }, ...this.#name(path), this.#atom(path, value), comma));
     const [begin, end] = Array.isArray(value) ? ["[", "]"] : ["{", "}"];
-    const isOpen = (all || path.length < FIRST_OPEN || open.has(keyOf(path))) && !shut.has(keyOf(path));
-    const summary = el("summary", {}, ...name(path), begin, el("span", { class: "json__hint" }, ` ${hintOf(value, members.length)} ${end}${comma}`));
+    const isOpen = (this.#all || path.length < FIRST_OPEN || this.#open.has(keyOf(path))) && !this.#closed.has(keyOf(path));
+    const summary = el("summary", {}, ...this.#name(path), begin, el("span", { class: "json__hint" }, ` ${hintOf(value, members.length)} ${end}${comma}`));
     const level = el("details", { open: isOpen }, summary, el("div", { class: "json__inner" }), el("div", {}, end + comma));
     level.addEventListener("toggle", () => {
       const key = keyOf(path);
-      (level.open ? open : shut).add(key);
-      (level.open ? shut : open).delete(key);
-      if (level.open) fill(level, path);
+      (level.open ? this.#open : this.#closed).add(key);
+      (level.open ? this.#closed : this.#open).delete(key);
+      if (level.open) this.#fill(level, path);
     });
-    if (isOpen) fill(level, path, members);
-    return keep(path, level);
+    if (isOpen) this.#fill(level, path, members);
+    return this.#keep(path, level);
   }
 
-  function fill(level: HTMLDetailsElement, path: JsonPath, members = membersOf(at(path)) ?? []): void {
+  #fill(level: HTMLDetailsElement, path: JsonPath, members = membersOf(this.#at(path)) ?? []): void {
     const inner = level.children[1]!;
     if (inner.hasChildNodes()) return;
-    inner.append(...members.map(([member, value], i) => valueNode([...path, member], value, i === members.length - 1)));
+    inner.append(...members.map(([member, value], i) => this.#valueNode([...path, member], value, i === members.length - 1)));
   }
 
-  function name(path: JsonPath): readonly (Node | string)[] {
+  #name(path: JsonPath): readonly (Node | string)[] {
     const last = path.at(-1);
-    return typeof last === "string" ? [el("span", { class: "json__key" }, ...marked(JSON.stringify(last))), ": "] : [];
+    return typeof last === "string" ? [el("span", { class: "json__key" }, ...this.#marked(JSON.stringify(last))), ": "] : [];
   }
 
-  function atom(path: JsonPath, value: unknown): HTMLElement {
+  #atom(path: JsonPath, value: unknown): HTMLElement {
     if (isHidden(path, value)) return secretText(path.join("."), JSON.stringify(value));
     const isText = typeof value === "string";
-    return el("span", { class: isText ? "json__text" : "json__atom" }, ...marked(JSON.stringify(value)));
+    return el("span", { class: isText ? "json__text" : "json__atom" }, ...this.#marked(JSON.stringify(value)));
   }
 
-  function marked(text: string): readonly (Node | string)[] {
-    const cut = cutAt(text, word);
+  #marked(text: string): readonly (Node | string)[] {
+    const cut = cutAt(text, this.#query);
     return cut === null ? [text] : [cut[0], el("mark", {}, cut[1]), cut[2]];
   }
 
-  function keep<E extends HTMLElement>(path: JsonPath, element: E): E {
-    drawn.set(keyOf(path), element);
+  #keep<E extends HTMLElement>(path: JsonPath, element: E): E {
+    this.#drawn.set(keyOf(path), element);
     return element;
   }
 
-  function at(path: JsonPath): unknown {
-    return path.reduce<unknown>((value, member) => (value as Readonly<Record<string | number, unknown>> | null | undefined)?.[member], root);
+  #at(path: JsonPath): unknown {
+    return path.reduce<unknown>((value, member) => (value as Readonly<Record<string | number, unknown>> | null | undefined)?.[member], this.#root);
   }
 }
 

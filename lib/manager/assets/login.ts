@@ -1,140 +1,163 @@
 /**
- * The login page: asks for the administrator's credentials, and explains what prevents a login.
+ * The login page: asks for the administrator's credentials, and explains why a login fails.
  */
 import { ApiError, ask } from "./api.ts";
 import { el, replace, setText } from "./dom.ts";
 import type { Page } from "./page.ts";
 
 export interface LoginOptions {
-  /** Why the page is shown: "Your session has ended. Sign in to go on." Null at the first visit. */
+  /** Why the page is shown: "Your session has ended. Sign in to continue." Null on the first visit. */
   readonly notice: string | null;
-  /** Logged in, and the browser has kept the cookie. */
-  readonly entered: () => void;
+  /** Called after a login for which the browser has stored the cookie. */
+  readonly loggedIn: () => void;
 }
 
-const WRONG = "That name and password are not right. They are the ADMIN_USER and ADMIN_PASSWORD that the gateway was started with.";
+/** "asking": a reply is pending. "waiting": the admin interface has asked for a pause. */
+type State = "idle" | "asking" | "waiting";
 
-export function loginPage({ notice, entered }: LoginOptions): Page {
-  const said = el("div", { class: "login__said", role: "alert" }, notice === null ? null : el("p", { class: "notice" }, notice));
-  const user = el("input", { id: "login-user", name: "username", autocomplete: "username", autocapitalize: "none", spellcheck: "false", required: true });
-  const password = el("input", { id: "login-password", name: "password", type: "password", autocomplete: "current-password", required: true });
-  const reveal = el("button", { type: "button", class: "button", "aria-pressed": "false", "aria-controls": "login-password", onclick: turnReveal }, "Show");
-  const submit = el("button", { type: "submit", class: "button button--primary" }, "Sign in");
-  /** "waiting": the admin interface has asked for a pause; "asking": a reply is pending. */
-  let state: "idle" | "asking" | "waiting" = "idle";
-  let timer = 0;
+const WRONG = "The name or the password is wrong. Use the ADMIN_USER and ADMIN_PASSWORD that the gateway was started with.";
 
-  const form = el(
-    "form",
-    { class: "login__form", onsubmit: send, novalidate: true },
-    el("div", { class: "field" }, el("label", { for: "login-user" }, "Name"), user),
-    el("div", { class: "field" }, el("label", { for: "login-password" }, "Password"), el("div", { class: "login__password" }, password, reveal)),
-    submit,
-  );
-  const node = el("div", { class: "stack" }, said, form);
-  return { title: "Sign in", node, update: () => (user.value === "" ? user : password).focus(), close: () => clearInterval(timer) };
+export class LoginPage implements Page {
+  readonly title = "Sign in";
+  readonly node: HTMLElement;
+  readonly #el: ReturnType<typeof loginElements>;
+  readonly #loggedIn: () => void;
+  #state: State = "idle";
+  #timer = 0;
 
-  function turnReveal(): void {
-    const shown = password.type === "password";
-    password.type = shown ? "text" : "password";
-    reveal.setAttribute("aria-pressed", String(shown));
-    setText(reveal, shown ? "Hide" : "Show");
+  constructor({ notice, loggedIn }: LoginOptions) {
+    this.#loggedIn = loggedIn;
+    this.#el = loginElements(notice);
+    this.node = this.#el.node;
+    this.#el.reveal.addEventListener("click", () => this.#toggleReveal());
+    this.#el.form.addEventListener("submit", (event) => this.#send(event));
   }
 
-  function send(event: SubmitEvent): void {
+  update(): void {
+    const { user, password } = this.#el;
+    (user.value === "" ? user : password).focus();
+  }
+
+  close(): void {
+    clearInterval(this.#timer);
+  }
+
+  #toggleReveal(): void {
+    const shown = this.#el.password.type === "password";
+    this.#el.password.type = shown ? "text" : "password";
+    this.#el.reveal.setAttribute("aria-pressed", String(shown));
+    setText(this.#el.reveal, shown ? "Hide" : "Show");
+  }
+
+  #send(event: SubmitEvent): void {
     event.preventDefault();
-    if (state !== "idle") return;
-    const missing = user.value === "" ? user : password.value === "" ? password : null;
+    if (this.#state !== "idle") return;
+    const missing = this.#el.user.value === "" ? this.#el.user : this.#el.password.value === "" ? this.#el.password : null;
     if (missing !== null) {
-      tell("warn", missing === user ? "Enter the name first." : "Enter the password.");
+      this.#show("warn", missing === this.#el.user ? "Enter the name first." : "Enter the password.");
       missing.focus();
       return;
     }
     // RFC 7617: the user name ends at the first colon, so it cannot contain one.
-    if (user.value.includes(":")) {
-      tell("bad", "A name cannot contain a colon.");
-      user.focus();
+    if (this.#el.user.value.includes(":")) {
+      this.#show("bad", "A name cannot contain a colon.");
+      this.#el.user.focus();
       return;
     }
-    void signIn();
+    void this.#signIn();
   }
 
-  async function signIn(): Promise<void> {
-    turn("asking");
+  async #signIn(): Promise<void> {
+    this.#setState("asking");
     try {
-      await ask("POST", "/login", { authorization: `Basic ${base64(`${user.value}:${password.value}`)}` });
+      await ask("POST", "/login", { authorization: `Basic ${base64(`${this.#el.user.value}:${this.#el.password.value}`)}` });
     } catch (error) {
-      turn("idle");
-      refused(error);
+      this.#setState("idle");
+      this.#explainRefusal(error);
       return;
     }
     try {
       await ask("GET", "/gateway/status");
     } catch (error) {
-      turn("idle");
-      if (error instanceof ApiError && error.status === 401) withoutCookie();
-      else refused(error);
+      this.#setState("idle");
+      if (error instanceof ApiError && error.status === 401) this.#explainMissingCookie();
+      else this.#explainRefusal(error);
       return;
     }
-    entered();
+    this.#loggedIn();
   }
 
-  function refused(error: unknown): void {
-    if (!(error instanceof ApiError)) return tell("bad", String(error));
+  #explainRefusal(error: unknown): void {
+    if (!(error instanceof ApiError)) return this.#show("bad", String(error));
     if (error.status === 401) {
-      tell("bad", WRONG);
-      password.focus();
-      password.select();
+      this.#show("bad", WRONG);
+      this.#el.password.focus();
+      this.#el.password.select();
       return;
     }
-    if (error.status === 429) return wait(error.retryAfterS ?? 5);
+    if (error.status === 429) return this.#wait(error.retryAfterS ?? 5);
     if (error.status === 0 || error.status === 502 || error.status === 503 || error.status === 504) {
       const what = error.status === 0 ? "" : "Is the gateway running, and does it have ADMIN_USER and ADMIN_PASSWORD? Without them its admin interface is off. ";
-      return tell("bad", `${error.message} `, `${what}Then try again.`.trim());
+      return this.#show("bad", `${error.message} `, `${what}Then try again.`.trim());
     }
-    tell("bad", `${error.message} (HTTP ${error.status})`);
+    this.#show("bad", `${error.message} (HTTP ${error.status})`);
   }
 
   /** The cookie is `Secure`: browsers keep it over HTTPS and from localhost, and silently drop it elsewhere. */
-  function withoutCookie(): void {
-    if (isSecureContext) return tell("bad", "The name and password are right, but your browser has not kept the session's cookie.", "Allow cookies for this site, and try again.");
+  #explainMissingCookie(): void {
+    if (isSecureContext) return this.#show("bad", "The name and password are right, but your browser did not store the session cookie.", "Allow cookies for this site, and try again.");
     const local = `http://localhost:${location.port === "" ? "80" : location.port}`;
-    tell(
+    this.#show(
       "bad",
-      `The name and password are right, but your browser keeps the session's cookie only over HTTPS or from localhost, and this page comes from ${location.origin}.`,
-      `On the gateway's own machine open ${local}; from elsewhere lead a tunnel there (ssh -L 5173:localhost:${location.port === "" ? "80" : location.port} …), or serve this UI over HTTPS (MANAGER_TLS=true).`,
+      `The name and password are right, but your browser stores the session cookie only over HTTPS or from localhost, and this page comes from ${location.origin}.`,
+      `On the gateway's own machine open ${local}; from another machine open a tunnel (ssh -L 5173:localhost:${location.port === "" ? "80" : location.port} …), or serve this UI over HTTPS (MANAGER_TLS=true).`,
     );
   }
 
   /** The countdown is in the button, which screen readers do not repeat; the alert announces it once. */
-  function wait(seconds: number): void {
+  #wait(seconds: number): void {
     const end = Date.now() + seconds * 1000;
-    turn("waiting");
-    tell("warn", `Too many failed attempts from your address. You can try again in ${spoken(seconds)}.`);
-    clearInterval(timer);
-    timer = setInterval(tick, 250);
-    tick();
-
-    function tick(): void {
+    this.#setState("waiting");
+    this.#show("warn", `Too many failed attempts from your address. You can try again in ${spoken(seconds)}.`);
+    clearInterval(this.#timer);
+    const tick = (): void => {
       const left = Math.ceil((end - Date.now()) / 1000);
-      if (left > 0) return setText(submit, `Try again in ${spoken(left)}`);
-      clearInterval(timer);
-      turn("idle");
-      tell("good", "You can try again now.");
-    }
+      if (left > 0) return setText(this.#el.submit, `Try again in ${spoken(left)}`);
+      clearInterval(this.#timer);
+      this.#setState("idle");
+      this.#show("good", "You can try again now.");
+    };
+    this.#timer = setInterval(tick, 250);
+    tick();
   }
 
   /** `aria-disabled` instead of `disabled`, so that the button keeps the focus. */
-  function turn(to: typeof state): void {
-    state = to;
-    submit.setAttribute("aria-disabled", String(to !== "idle"));
-    submit.setAttribute("aria-busy", String(to === "asking"));
-    setText(submit, to === "asking" ? "Signing in…" : "Sign in");
+  #setState(to: State): void {
+    this.#state = to;
+    this.#el.submit.setAttribute("aria-disabled", String(to !== "idle"));
+    this.#el.submit.setAttribute("aria-busy", String(to === "asking"));
+    setText(this.#el.submit, to === "asking" ? "Signing in…" : "Sign in");
   }
 
-  function tell(kind: "good" | "warn" | "bad", ...sentences: readonly string[]): void {
-    replace(said, el("div", { class: `notice notice--${kind}` }, ...sentences.map((each) => el("p", {}, each.trim()))));
+  #show(kind: "good" | "warn" | "bad", ...sentences: readonly string[]): void {
+    replace(this.#el.message, el("div", { class: `notice notice--${kind}` }, ...sentences.map((each) => el("p", {}, each.trim()))));
   }
+}
+
+function loginElements(notice: string | null) {
+  const message = el("div", { class: "login__said", role: "alert" }, notice === null ? null : el("p", { class: "notice" }, notice));
+  const user = el("input", { id: "login-user", name: "username", autocomplete: "username", autocapitalize: "none", spellcheck: "false", required: true });
+  const password = el("input", { id: "login-password", name: "password", type: "password", autocomplete: "current-password", required: true });
+  const reveal = el("button", { type: "button", class: "button", "aria-pressed": "false", "aria-controls": "login-password" }, "Show");
+  const submit = el("button", { type: "submit", class: "button button--primary" }, "Sign in");
+  const form = el(
+    "form",
+    { class: "login__form", novalidate: true },
+    el("div", { class: "field" }, el("label", { for: "login-user" }, "Name"), user),
+    el("div", { class: "field" }, el("label", { for: "login-password" }, "Password"), el("div", { class: "login__password" }, password, reveal)),
+    submit,
+  );
+  return { node: el("div", { class: "stack" }, message, form), form, message, user, password, reveal, submit };
 }
 
 /** As UTF-8 in base64, which `btoa` alone cannot do. */

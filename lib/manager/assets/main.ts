@@ -1,12 +1,12 @@
 /**
- * The frame of the application: navigation, the page that the address names, connection state, sessions and messages.
+ * The frame of the application: navigation, the current page, connection state, sessions and messages.
  */
 import { ApiError, ask } from "./api.ts";
 import { configPage } from "./config_page.ts";
 import { el, replace, setText, svg } from "./dom.ts";
-import { loginHash, placeOf } from "./hash.ts";
-import { createLive } from "./live.ts";
-import { loginPage } from "./login.ts";
+import { loginHash, parseHash } from "./url_hash.ts";
+import { LiveState } from "./live_state.ts";
+import { LoginPage } from "./login.ts";
 import { overviewPage } from "./overview.ts";
 import type { Frame, OpenPage, Page } from "./page.ts";
 import { pluginsPage } from "./plugins_page.ts";
@@ -38,23 +38,23 @@ const SECTIONS: Readonly<Record<string, Section>> = {
 
 const CONNECTIONS = { connecting: "Connecting…", live: "Live", lost: "Connection lost" } as const;
 const THEMES: Readonly<Record<Theme, string>> = { system: "Theme: system", light: "Theme: light", dark: "Theme: dark" };
-const SAID_MS = 6000;
+const MESSAGE_MS = 6000;
 /** A hidden page closes its stream: a browser has six connections to one origin, and there may be many tabs. */
-const HIDDEN_MS = 60_000;
+const PAUSE_AFTER_MS = 60_000;
 
 /** "unknown" until the admin interface has been asked. */
 let session: "unknown" | "in" | "out" = "unknown";
-/** Whether the state was known since the last login, so that there was a session. */
-let entered = false;
+/** Whether the gateway has answered since the last login, so that there was a session. */
+let hadSession = false;
 let notice: string | null = null;
 let page: Page | null = null;
 let theme = restoreTheme();
-let ticking = 0;
-let hiding = 0;
-let resting = false;
-let drawing = 0;
+let countdown = 0;
+let hideTimer = 0;
+let isPaused = false;
+let frameRequest = 0;
 
-const live = createLive({
+const live = new LiveState({
   ask,
   open: () => new EventSource("/api/gateway/events"),
   now: () => Date.now(),
@@ -62,29 +62,29 @@ const live = createLive({
     const timer = setTimeout(run, ms);
     return () => clearTimeout(timer);
   },
-  changed: learn,
-  ended: leave,
+  changed: onStateChange,
+  ended: onSessionEnded,
 });
 
-const frame: Frame = { go, refresh: live.refresh, say, fail };
+const frame: Frame = { goTo, refresh: () => live.refresh(), showMessage, showError };
 
 const main = el("main", { class: "main", id: "main", tabindex: "-1" });
 const toasts = el("div", { class: "toasts", role: "status", "aria-live": "polite" });
 const bannerText = el("span", { class: "banner__text" });
-const banner = el("section", { class: "banner", "aria-label": "Connection", hidden: true }, bannerText, el("button", { type: "button", class: "button button--small", onclick: live.start }, "Try now"));
-const bannerSaid = el("div", { class: "visually-hidden", role: "status" });
+const banner = el("section", { class: "banner", "aria-label": "Connection", hidden: true }, bannerText, el("button", { type: "button", class: "button button--small", onclick: () => live.start() }, "Try now"));
+const bannerAnnouncement = el("div", { class: "visually-hidden", role: "status" });
 const brandName = el("div", { class: "brand__name" }, "edge-gateway");
 const brandVersion = el("div", { class: "brand__version" });
 const connectionText = el("span", {}, CONNECTIONS.connecting);
 const connection = el("div", { class: "connection", "data-state": "connecting" }, el("span", { class: "connection__dot", "aria-hidden": "true" }), connectionText);
 const menu = el("button", { type: "button", class: "button side__menu", "aria-expanded": "false", "aria-controls": "menu", onclick: () => openMenu(!side.hasAttribute("data-open")) }, "Menu");
-const themeButton = el("button", { type: "button", class: "button button--quiet", onclick: turnTheme }, THEMES[theme]);
-const loginThemeButton = el("button", { type: "button", class: "button button--quiet", onclick: turnTheme }, THEMES[theme]);
+const themeButton = el("button", { type: "button", class: "button button--quiet", onclick: switchTheme }, THEMES[theme]);
+const loginThemeButton = el("button", { type: "button", class: "button button--quiet", onclick: switchTheme }, THEMES[theme]);
 const links = new Map(Object.entries(SECTIONS).map(([name, section]) => [name, linkOf(name, section)]));
 const side = el(
   "header",
   { class: "side", onkeydown: (event: KeyboardEvent) => event.key === "Escape" && side.hasAttribute("data-open") && (openMenu(false), menu.focus()) },
-  el("div", { class: "brand" }, mark(), el("div", { class: "brand__text" }, brandName, brandVersion)),
+  el("div", { class: "brand" }, logo(), el("div", { class: "brand__text" }, brandName, brandVersion)),
   menu,
   el(
     "div",
@@ -93,33 +93,33 @@ const side = el(
     el("div", { class: "side__foot" }, connection, themeButton, el("button", { type: "button", class: "button button--quiet", onclick: signOut }, "Sign out")),
   ),
 );
-const skip = el("a", { class: "skip", href: "#main", onclick: skipToMain }, "Skip to the page");
-const shell = el("div", { class: "frame" }, side, el("div", { class: "content" }, banner, bannerSaid, main));
+const skip = el("a", { class: "skip", href: "#main", onclick: skipToMain }, "Skip to the content");
+const shell = el("div", { class: "frame" }, side, el("div", { class: "content" }, banner, bannerAnnouncement, main));
 const loginCard = el("main", { class: "login" });
 
 start();
 
 function start(): void {
   addEventListener("hashchange", show);
-  document.addEventListener("visibilitychange", rest);
+  document.addEventListener("visibilitychange", onVisibilityChange);
   live.start();
 }
 
 /** Shows the frame that belongs to the new state. */
-function learn(): void {
-  const known = live.known();
-  if (known.status !== null) entered = true;
-  if (session !== "in" && (known.status !== null || (session === "unknown" && live.loss() !== null))) {
+function onStateChange(): void {
+  const known = live.known;
+  if (known.status !== null) hadSession = true;
+  if (session !== "in" && (known.status !== null || (session === "unknown" && live.loss !== null))) {
     session = "in";
     show();
   }
-  if (drawing === 0) drawing = requestAnimationFrame(draw);
+  if (frameRequest === 0) frameRequest = requestAnimationFrame(draw);
 }
 
 function draw(): void {
-  drawing = 0;
+  frameRequest = 0;
   if (session !== "in") return;
-  const known = live.known();
+  const known = live.known;
   const name = known.config?.global.name ?? "";
   setText(brandName, name === "" ? "edge-gateway" : name);
   setText(brandVersion, known.status === null ? "" : `edge-gateway ${known.status.version}`);
@@ -132,38 +132,38 @@ function draw(): void {
 
 /** While the connection is lost nothing else updates the countdown and the ages. */
 function drawBanner(): void {
-  const loss = live.loss();
+  const loss = live.loss;
   banner.hidden = loss === null;
-  clearTimeout(ticking);
-  if (loss === null) return setText(bannerSaid, "");
+  clearTimeout(countdown);
+  if (loss === null) return setText(bannerAnnouncement, "");
   const left = loss.retryAt === null ? 0 : Math.max(Math.ceil((loss.retryAt - Date.now()) / 1000), 0);
-  setText(bannerSaid, `Connection lost. ${loss.why}`);
+  setText(bannerAnnouncement, `Connection lost. ${loss.why}`);
   setText(bannerText, `Connection lost. ${loss.why} ${loss.retryAt === null ? "Trying again now…" : `Trying again in ${left} s.`}`);
-  ticking = setTimeout(draw, 1000);
+  countdown = setTimeout(draw, 1000);
 }
 
 function show(): void {
-  const place = placeOf(location.hash);
-  if (session === "out" && place.page !== "login") return lead(loginHash(location.hash));
-  if (session === "in" && place.page === "login") return lead(place.back);
+  const target = parseHash(location.hash);
+  if (session === "out" && target.page !== "login") return redirect(loginHash(location.hash));
+  if (session === "in" && target.page === "login") return redirect(target.returnTo);
   if (session === "unknown") return;
   page?.close?.();
   openMenu(false);
   if (session === "out") showLogin();
-  else showPage(place.page, place.words);
+  else showPage(target.page, target.segments);
 }
 
 /** Replaces the entry of the history: one that only redirects would send users forward again when they go back. */
-function lead(hash: string): void {
+function redirect(hash: string): void {
   history.replaceState(history.state, "", hash);
   show();
 }
 
-function showPage(name: string, words: readonly string[]): void {
+function showPage(name: string, segments: readonly string[]): void {
   const section = Object.hasOwn(SECTIONS, name) ? SECTIONS[name]! : null;
-  const open = section === null || (words.length > 0 && section.openOne === undefined) ? nothingHere : words.length > 0 ? section.openOne! : section.open;
+  const open = section === null || (segments.length > 0 && section.openOne === undefined) ? notFoundPage : segments.length > 0 ? section.openOne! : section.open;
   const first = page === null;
-  page = open(frame, words);
+  page = open(frame, segments);
   for (const [each, link] of links) {
     if (each === name) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
@@ -179,9 +179,9 @@ function showPage(name: string, words: readonly string[]): void {
 }
 
 function showLogin(): void {
-  page = loginPage({
+  page = new LoginPage({
     notice,
-    entered() {
+    loggedIn() {
       notice = null;
       page = null;
       // The new state then leads on to the requested page.
@@ -194,21 +194,21 @@ function showLogin(): void {
     el(
       "div",
       { class: "card login__card" },
-      el("div", { class: "login__brand" }, mark(), el("h1", {}, page.title)),
+      el("div", { class: "login__brand" }, logo(), el("h1", {}, page.title)),
       el("p", { class: "muted" }, "with the admin credentials of your gateway"),
       page.node,
       el("div", { class: "login__foot" }, loginThemeButton),
     ),
   );
   replace(document.body, loginCard, toasts);
-  page.update(live.known());
+  page.update(live.known);
 }
 
 /** 401: without any state there was no session; otherwise it has ended. */
-function leave(): void {
-  if (entered) notice = "Your session has ended. Sign in to go on.";
+function onSessionEnded(): void {
+  if (hadSession) notice = "Your session has ended. Sign in to continue.";
   session = "out";
-  entered = false;
+  hadSession = false;
   show();
 }
 
@@ -217,48 +217,48 @@ async function signOut(): Promise<void> {
     await ask("DELETE", "/logout");
   } catch (error) {
     // Without a reply the session may still be open, and must not be shown as ended.
-    if (!(error instanceof ApiError && error.status === 401)) return say(`You are still signed in. ${sentence(error)}`, "bad");
+    if (!(error instanceof ApiError && error.status === 401)) return showMessage(`You are still signed in. ${sentence(error)}`, "bad");
   }
   live.stop();
   session = "out";
-  entered = false;
+  hadSession = false;
   notice = "You have signed out.";
   if (location.hash === "#/login") show();
-  else go("#/login");
+  else goTo("#/login");
 }
 
-function go(hash: string): void {
+function goTo(hash: string): void {
   if (location.hash === hash) show();
   else location.hash = hash;
 }
 
-function fail(error: unknown): void {
+function showError(error: unknown): void {
   if (error instanceof ApiError && error.status === 401) {
     if (session === "in") {
       live.stop();
-      leave();
+      onSessionEnded();
     }
     return;
   }
-  say(sentence(error), "bad");
+  showMessage(sentence(error), "bad");
 }
 
-function say(text: string, kind: "info" | "good" | "bad" = "info"): void {
-  const said = el("div", { class: kind === "info" ? "notice" : `notice notice--${kind}` }, text);
-  toasts.append(said);
-  setTimeout(() => said.remove(), SAID_MS + text.length * 40);
+function showMessage(text: string, kind: "info" | "good" | "bad" = "info"): void {
+  const message = el("div", { class: kind === "info" ? "notice" : `notice notice--${kind}` }, text);
+  toasts.append(message);
+  setTimeout(() => message.remove(), MESSAGE_MS + text.length * 40);
 }
 
-function rest(): void {
-  clearTimeout(hiding);
+function onVisibilityChange(): void {
+  clearTimeout(hideTimer);
   if (session !== "in") return;
   if (document.hidden) {
-    hiding = setTimeout(() => {
-      resting = true;
+    hideTimer = setTimeout(() => {
+      isPaused = true;
       live.pause();
-    }, HIDDEN_MS);
-  } else if (resting) {
-    resting = false;
+    }, PAUSE_AFTER_MS);
+  } else if (isPaused) {
+    isPaused = false;
     live.start();
   }
 }
@@ -268,7 +268,7 @@ function openMenu(open: boolean): void {
   menu.setAttribute("aria-expanded", String(open));
 }
 
-function turnTheme(): void {
+function switchTheme(): void {
   theme = nextTheme(theme);
   setText(themeButton, THEMES[theme]);
   setText(loginThemeButton, THEMES[theme]);
@@ -280,21 +280,21 @@ function skipToMain(event: MouseEvent): void {
   main.focus();
 }
 
-function nothingHere(): Page {
-  const node = el("div", { class: "card empty" }, el("p", {}, "There is no page at this address."), el("p", {}, el("a", { href: "#/" }, "To the overview")));
-  return { title: "Nothing here", node, update: () => {} };
+function notFoundPage(): Page {
+  const node = el("div", { class: "card empty" }, el("p", {}, "There is no page at this address."), el("p", {}, el("a", { href: "#/" }, "Go to the overview")));
+  return { title: "Page not found", node, update: () => {} };
 }
 
 function linkOf(name: string, { label, icon }: Section): HTMLAnchorElement {
-  return el("a", { class: "nav__link", href: `#/${name}` }, drawing18(icon), label);
+  return el("a", { class: "nav__link", href: `#/${name}` }, iconOf(icon), label);
 }
 
-function drawing18(path: string): SVGSVGElement {
+function iconOf(path: string): SVGSVGElement {
   const line = svg("path", { d: path, fill: "none", stroke: "currentColor", "stroke-width": "1.6", "stroke-linecap": "round", "stroke-linejoin": "round" });
   return svg("svg", { class: "nav__icon", viewBox: "0 0 18 18", "aria-hidden": "true" }, line);
 }
 
-function mark(): HTMLImageElement {
+function logo(): HTMLImageElement {
   return el("img", { class: "brand__mark", src: "icon.svg", alt: "", width: 28, height: 28 });
 }
 

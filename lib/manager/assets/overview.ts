@@ -2,16 +2,16 @@
  * The overview page: traffic as statistics and charts, health of upstreams, the last reload, certificates and warnings.
  */
 import type { Certificate, Health, ServiceHealth, Status, UpstreamHealth, Warning } from "./api.ts";
-import { createChart } from "./chart.ts";
+import { Chart } from "./chart.ts";
 import { el, replace, setText, type Child } from "./dom.ts";
 import { ago, milliseconds, moment, number, percent, perSecond, until } from "./format.ts";
-import { hashOf, hashOfWarning } from "./hash.ts";
+import { hashFor, linkForWarning } from "./url_hash.ts";
 import { errorSamples, requestSamples, timeSamples } from "./history.ts";
 import type { Known, OpenPage } from "./page.ts";
-import { countsText, createAges, pair, type Ages } from "./pairs.ts";
-import { circuitCondition, conditionOf, stateBadge, type Badge } from "./parts.ts";
+import { countsText, createAges, pair, type Ages } from "./components.ts";
+import { circuitLabel, upstreamLabel, stateBadge, type Badge } from "./components.ts";
 
-/** Services whose upstreams are shown; the ones with problems first. */
+/** Services whose upstreams are shown; services with problems come first. */
 const MOST_SERVICES = 24;
 const MOST_UPSTREAMS = 16;
 /** Warnings shown above the statistics; further ones after a click. */
@@ -24,9 +24,9 @@ export const overviewPage: OpenPage = () => {
   const age = el("p", { class: "notice", hidden: true });
   const warnings = warningList();
   const tiles = tileRow();
-  const requests = createChart({ title: "Requests", series: ["all", "limited"], leading: { series: 0, name: "" }, least: 1, format: perSecond, empty: "No requests yet" });
-  const errors = createChart({ title: "Error share", series: ["errors"], leading: { series: 0, name: "" }, least: 0.01, format: percent, empty: "No requests yet" });
-  const times = createChart({ title: "Response time", series: ["p50", "p95", "p99"], leading: { series: 1, name: "p95" }, least: 5, format: milliseconds, empty: "No requests yet" });
+  const requests = new Chart({ title: "Requests", series: ["all", "limited"], leading: { series: 0, name: "" }, least: 1, format: perSecond, empty: "No requests yet" });
+  const errors = new Chart({ title: "Error share", series: ["errors"], leading: { series: 0, name: "" }, least: 0.01, format: percent, empty: "No requests yet" });
+  const times = new Chart({ title: "Response time", series: ["p50", "p95", "p99"], leading: { series: 1, name: "p95" }, least: 5, format: milliseconds, empty: "No requests yet" });
   const charts = [requests, errors, times];
   const health = healthCard();
   const reload = reloadCard();
@@ -48,7 +48,7 @@ export const overviewPage: OpenPage = () => {
     const now = Date.now();
     const old = stats === null || known.connection === "live" ? 0 : now - Date.parse(stats.at);
     age.hidden = old < FRESH_MS;
-    if (stats !== null) setText(age, `These figures are from ${ago(stats.at, now)}. They go on by themselves when the connection is back.`);
+    if (stats !== null) setText(age, `These statistics are from ${ago(stats.at, now)}. They update again once the connection is back.`);
     warnings.update(status);
     tiles.update(known);
     const end = stats === null ? null : Date.parse(stats.at);
@@ -68,9 +68,9 @@ interface Part<T extends readonly unknown[]> {
 
 function warningList(): Part<[Status | null]> {
   const list = el("ul", { class: "warnings" });
-  const others = el("ul", { class: "warnings" });
+  const more = el("ul", { class: "warnings" });
   const count = el("summary");
-  const rest = el("details", { class: "more" }, count, others);
+  const rest = el("details", { class: "more" }, count, more);
   const node = el("section", { "aria-label": "Warnings", hidden: true }, list, rest);
   let drawn = "";
   return {
@@ -82,7 +82,7 @@ function warningList(): Part<[Status | null]> {
       drawn = key;
       node.hidden = warnings.length === 0;
       replace(list, ...warnings.slice(0, MOST_WARNINGS).map(warningRow));
-      replace(others, ...warnings.slice(MOST_WARNINGS).map(warningRow));
+      replace(more, ...warnings.slice(MOST_WARNINGS).map(warningRow));
       rest.hidden = warnings.length <= MOST_WARNINGS;
       setText(count, `${number(warnings.length - MOST_WARNINGS)} more`);
     },
@@ -90,8 +90,8 @@ function warningList(): Part<[Status | null]> {
 }
 
 function warningRow(warning: Warning): HTMLElement {
-  const place = hashOfWarning(warning);
-  return el("li", { class: "notice notice--warn" }, el("span", {}, warning.message), place === null ? null : el("a", { href: place.hash }, place.text));
+  const target = linkForWarning(warning);
+  return el("li", { class: "notice notice--warn" }, el("span", {}, warning.message), target === null ? null : el("a", { href: target.hash }, target.text));
 }
 
 function tileRow(): Part<[Known]> {
@@ -101,7 +101,7 @@ function tileRow(): Part<[Known]> {
     return { node: el("div", { class: "stat" }, el("dt", { class: "stat__label" }, label), value, note), value, note };
   });
   return {
-    node: el("dl", { class: "stats live", "aria-label": "Figures of now" }, ...tiles.map((tile) => tile.node)),
+    node: el("dl", { class: "stats live", "aria-label": "Current statistics" }, ...tiles.map((tile) => tile.node)),
     update({ stats, status, uptimeS }) {
       const total = stats?.total ?? null;
       const window = stats === null ? "" : `over the last ${stats.window_s} s`;
@@ -111,7 +111,7 @@ function tileRow(): Part<[Known]> {
         [milliseconds(total?.p95_ms ?? null), total === null ? "" : [`p50 ${milliseconds(total.p50_ms)}`, `p99 ${milliseconds(total.p99_ms)}`].map(unbroken).join(" · ")],
         [total === null ? "–" : number(total.in_flight), "requests now"],
         [total === null ? "–" : perSecond(total.limited_per_s), "requests refused"],
-        [uptimeS === null ? "–" : lasting(uptimeS), status === null ? "" : stateOf(status)],
+        [uptimeS === null ? "–" : durationText(uptimeS), status === null ? "" : stateOf(status)],
       ];
       tiles.forEach(({ value, note }, i) => {
         setText(value, texts[i]![0]);
@@ -136,7 +136,7 @@ function healthCard(): Part<[Health | null]> {
       if (health === null) return void (drawn === "" && replace(body, loading("health of the upstreams")));
       if (health === last) return;
       last = health;
-      const services = [...health.services].sort((a, b) => trouble(b) - trouble(a));
+      const services = [...health.services].sort((a, b) => severity(b) - severity(a));
       const shown = services.slice(0, MOST_SERVICES);
       const all = health.services.flatMap(({ upstreams }) => upstreams);
       setText(title, all.length === 0 ? "" : `${number(all.filter(({ usable }) => usable).length)} of ${number(all.length)} usable`);
@@ -158,21 +158,21 @@ function serviceRow({ name, circuit_breaker: breaker, upstreams }: ServiceHealth
   const circuit = isBroken(breaker) ? keep(badges, keyOf(name, null)) : null;
   const shown = orderOf(upstreams).map(({ id, host, port }) => {
     const badge = keep(badges, keyOf(name, id));
-    return el("li", {}, el("a", { class: "health__upstream", href: hashOf("upstreams", name, id), title: `${host}:${port}` }, el("span", { class: "mono" }, id), badge.node));
+    return el("li", {}, el("a", { class: "health__upstream", href: hashFor("upstreams", name, id), title: `${host}:${port}` }, el("span", { class: "mono" }, id), badge.node));
   });
   const more = upstreams.length - shown.length;
   return el(
     "li",
     { class: "health__service" },
-    el("div", { class: "health__name" }, el("a", { href: hashOf("services", name) }, name), circuit === null ? null : el("div", {}, circuit.node)),
+    el("div", { class: "health__name" }, el("a", { href: hashFor("services", name) }, name), circuit === null ? null : el("div", {}, circuit.node)),
     el("ul", { class: "health__upstreams" }, ...shown, more > 0 ? el("li", { class: "muted" }, `and ${more} more`) : null, upstreams.length === 0 ? el("li", { class: "muted" }, "no upstreams") : null),
   );
 }
 
 function drawStates({ name, circuit_breaker: breaker, upstreams }: ServiceHealth, badges: ReadonlyMap<string, Badge>): void {
-  const circuit = circuitCondition(breaker);
+  const circuit = circuitLabel(breaker);
   if (circuit !== null) badges.get(keyOf(name, null))?.set(circuit);
-  for (const upstream of upstreams) badges.get(keyOf(name, upstream.id))?.set(conditionOf(upstream));
+  for (const upstream of upstreams) badges.get(keyOf(name, upstream.id))?.set(upstreamLabel(upstream));
 }
 
 function reloadCard(): Part<[Status | null, number]> {
@@ -199,7 +199,7 @@ function reloadState({ digest, loaded_at: loaded, last_reload: last, counts }: S
   const state =
     last === null
       ? el("span", { class: "muted" }, "none since the start")
-      : el("span", {}, el("span", { class: `badge badge--${refused ? "bad" : "good"}` }, refused ? "Refused" : "Taken"), " ", ages.of(last.at));
+      : el("span", {}, el("span", { class: `badge badge--${refused ? "bad" : "good"}` }, refused ? "Refused" : "Accepted"), " ", ages.of(last.at));
   return [
     el(
       "dl",
@@ -207,9 +207,9 @@ function reloadState({ digest, loaded_at: loaded, last_reload: last, counts }: S
       ...pair("In force since", ages.of(loaded)),
       ...pair("Last reload", state),
       ...pair("Digest", el("span", { class: "mono", title: digest }, digest.slice(0, 16))),
-      ...pair("Holds", countsText(counts)),
+      ...pair("Contents", countsText(counts)),
     ),
-    refused ? el("p", { class: "notice notice--bad" }, "The file was refused; the gateway goes on with what it had. ", el("a", { href: "#/config" }, "See its errors")) : null,
+    refused ? el("p", { class: "notice notice--bad" }, "The file was refused; the gateway keeps its current configuration. ", el("a", { href: "#/config" }, "See its errors")) : null,
   ];
 }
 
@@ -220,12 +220,12 @@ function certificateCard(): Part<[Status | null, number]> {
     node: card("Certificates", null, body),
     update(status, now) {
       if (status === null) return void (drawn === "" && replace(body, loading("certificates")));
-      // Days count here: anew when a certificate is another, and when its words change.
+      // Redrawn only when a certificate or its text (whole days) changes.
       const key = JSON.stringify(status.certificates.map((each) => [each, until(each.not_after, now)]));
       if (key === drawn) return;
       drawn = key;
       const list = [...status.certificates].sort((a, b) => Date.parse(a.not_after) - Date.parse(b.not_after));
-      replace(body, list.length === 0 ? el("p", { class: "muted" }, "None: the gateway takes plain HTTP only.") : el("ul", { class: "list" }, ...list.map((each) => certificateRow(each, now))));
+      replace(body, list.length === 0 ? el("p", { class: "muted" }, "None: the gateway accepts plain HTTP only.") : el("ul", { class: "list" }, ...list.map((each) => certificateRow(each, now))));
     },
   };
 }
@@ -260,27 +260,27 @@ function keep(badges: Map<string, Badge>, key: string): Badge {
   return badge;
 }
 
-/** The worst first, as far as they are drawn. */
+/** The worst first if not all are drawn. */
 function orderOf(upstreams: readonly UpstreamHealth[]): readonly UpstreamHealth[] {
   if (upstreams.length <= MOST_UPSTREAMS) return upstreams;
-  return [...upstreams].sort((a, b) => conditionOf(b).rank - conditionOf(a).rank).slice(0, MOST_UPSTREAMS);
+  return [...upstreams].sort((a, b) => upstreamLabel(b).rank - upstreamLabel(a).rank).slice(0, MOST_UPSTREAMS);
 }
 
-function trouble({ circuit_breaker: breaker, upstreams }: ServiceHealth): number {
-  return upstreams.reduce((worst, each) => Math.max(worst, conditionOf(each).rank), isBroken(breaker) ? 5 : 0);
+function severity({ circuit_breaker: breaker, upstreams }: ServiceHealth): number {
+  return upstreams.reduce((worst, each) => Math.max(worst, upstreamLabel(each).rank), isBroken(breaker) ? 5 : 0);
 }
 
-/** A closed circuit is as it should be, and not worth a word. */
+/** A closed circuit breaker is the normal state and not shown. */
 function isBroken(breaker: ServiceHealth["circuit_breaker"]): boolean {
   return breaker !== null && breaker.state !== "closed";
 }
 
-/** `null` is the circuit breaker's. */
+/** The key of an upstream's badge; with `null`, of the circuit breaker's. */
 function keyOf(service: string, upstream: string | null): string {
   return JSON.stringify([service, upstream]);
 }
 
-function lasting(seconds: number): string {
+function durationText(seconds: number): string {
   const days = Math.floor(seconds / 86_400);
   const hours = Math.floor((seconds % 86_400) / 3600);
   const minutes = Math.floor((seconds % 3600) / 60);
@@ -289,12 +289,12 @@ function lasting(seconds: number): string {
   return minutes > 0 ? `${minutes} min` : `${seconds} s`;
 }
 
-/** A figure and its unit stay together. */
+/** Keeps a number and its unit on one line. */
 function unbroken(text: string): string {
   return text.replaceAll(" ", "\u00a0");
 }
 
 function stateOf({ state, ready }: Status): string {
-  if (state === "serving") return ready ? "serving" : "serving, announced as not ready";
-  return state === "draining" ? "draining: takes no more connections" : state;
+  if (state === "serving") return ready ? "serving" : "serving, reports not ready";
+  return state === "draining" ? "draining: accepts no new connections" : state;
 }

@@ -32,14 +32,14 @@ export interface Page {
 /** What the frame provides to each page. */
 export interface Frame {
   /** Goes to another page: "#/routes/shop/list". */
-  go(hash: string): void;
-  /** Asks for configuration, status, health and stats again, as after a reload. */
+  goTo(hash: string): void;
+  /** Requests configuration, status, health and stats again, as after a reload. */
   refresh(): Promise<void>;
   /** Shows a temporary message, also to screen readers. */
-  say(text: string, kind?: "info" | "good" | "bad"): void;
+  showMessage(text: string, kind?: "info" | "good" | "bad"): void;
   /** Handles an error that the page does not show itself: a session that has ended leads to the login and back. */
-  fail(error: unknown): void;
+  showError(error: unknown): void;
 }
 
-/** `words` are the parts of the hash behind the page's own name, decoded: "#/routes/shop/list%20all" has ["shop", "list all"]. */
-export type OpenPage = (frame: Frame, words: readonly string[]) => Page;
+/** `segments` are the parts of the hash after the page's own name, decoded: "#/routes/shop/list%20all" has ["shop", "list all"]. */
+export type OpenPage = (frame: Frame, segments: readonly string[]) => Page;

@@ -3,29 +3,31 @@
  * state and share. Each stage is a button that opens its details.
  */
 import type { Figures, TryFigures, UpstreamHealth } from "./api.ts";
-import { circuitCondition, conditionOf } from "./conditions.ts";
+import { circuitLabel, upstreamLabel } from "./state_labels.ts";
 import { el, replace, setText, svg } from "./dom.ts";
 import { milliseconds, percent, perSecond } from "./format.ts";
 import { flowThrough, type Flow, type Level, type Share } from "./inventory.ts";
-import { breakable, settingsList, stateBadge } from "./parts.ts";
+import { breakable, setOptional, settingsList, stateBadge, type Badge } from "./components.ts";
 import { summaryOf } from "./secrets.ts";
 
+/** The stages to draw. */
 export interface Plan {
   readonly listener: { readonly title: string; readonly text: string; details(): HTMLElement };
-  /** In the order in which they run; global ones first, those of the route last. */
+  /** In the order in which they run; global plugins first, plugins of the route last. */
   readonly plugins: readonly PlannedPlugin[];
   readonly strategy: { readonly name: string; details(): HTMLElement };
   readonly upstreams: readonly { readonly id: string; readonly address: string; details(): HTMLElement }[];
 }
 
-export interface PlannedPlugin {
+interface PlannedPlugin {
   readonly level: Level;
   readonly name: string;
   readonly id: string | null;
   readonly config: Readonly<Record<string, unknown>>;
 }
 
-export interface Live {
+/** What changes while the drawing is shown. */
+export interface Traffic {
   /** Statistics of the route; null: none. */
   readonly route: Figures | null;
   readonly circuit: string | null;
@@ -34,203 +36,180 @@ export interface Live {
   upstream(id: string): { readonly health: UpstreamHealth | null; readonly figures: TryFigures | null; readonly share: Share | null };
 }
 
-export interface Pipeline {
-  readonly node: HTMLElement;
-  update(live: Live): void;
-  close(): void;
-}
-
-/** Further upstreams are counted, not drawn. */
-const DRAWN_UPSTREAMS = 12;
+/** Upstreams that are drawn; further ones are only counted. */
+const MAX_DRAWN = 12;
 /** With more upstreams only names, states and shares are shown. */
-const ROOMY_UPSTREAMS = 5;
+const MAX_DETAILED = 5;
 const LEVELS: readonly Level[] = ["global", "service", "route"];
 
 const STRATEGIES: Readonly<Record<string, string>> = {
-  round_robin: "Each in turn, by weight",
-  weighted: "Each in turn, by weight",
-  least_connections: "The one with the fewest requests under way, by weight",
-  random_two_choices: "The less busy of two picked at random",
-  ip_hash: "The same one for the same client address",
+  round_robin: "In turn, by weight",
+  weighted: "In turn, by weight",
+  least_connections: "The fewest requests in flight, by weight",
+  random_two_choices: "The less busy of two random upstreams",
+  ip_hash: "The same upstream for the same client address",
 };
 
 interface Stage {
   readonly button: HTMLButtonElement;
+  /** Lines below the name whose texts change. */
+  readonly lines: readonly HTMLElement[];
   /** Of the panel. */
   readonly title: string;
   readonly details: () => HTMLElement;
 }
 
-interface LiveStage {
-  readonly stage: Stage;
-  readonly lines: readonly HTMLElement[];
+interface UpstreamStage extends Stage {
+  readonly id: string;
+  readonly badge: Badge;
+  readonly meter: SVGElement;
+  readonly curve: SVGElement;
 }
 
-export function pipeline(plan: Plan): Pipeline {
-  const title = el("h3", {});
-  const content = el("div", {});
-  const close = el("button", { type: "button", class: "button button--quiet", onclick: () => show(null) }, "Close");
-  const panel = el(
-    "section",
-    { class: "card stage-panel", id: "stage-panel", "aria-label": "Details of the stage" },
-    el("div", { class: "stage-panel__head" }, title, close),
-    content,
-  );
-  let open: Stage | null = null;
+export class Pipeline {
+  readonly node: HTMLElement;
+  readonly #plan: Plan;
+  readonly #listener: Stage;
+  readonly #plugins: readonly Stage[];
+  readonly #strategy: Stage;
+  readonly #circuit = stateBadge();
+  readonly #upstreams: readonly UpstreamStage[];
+  readonly #list: HTMLElement;
+  /** The drawing, which scrolls on narrow screens. */
+  readonly #wrap: HTMLElement;
+  readonly #title = el("h3", {});
+  readonly #content = el("div", {});
+  readonly #panel: HTMLElement;
+  readonly #narrow = matchMedia("(max-width: 1240px)");
+  readonly #place = (): void => this.#placePanel();
+  #open: Stage | null = null;
 
-  function stage(kind: string, name: string, text: string, lines: number, stageTitle: string, details: () => HTMLElement): LiveStage {
-    const lineNodes = Array.from({ length: lines }, () => el("span", { class: "stage__line num" }));
+  constructor(plan: Plan) {
+    const { listener, plugins, strategy, upstreams } = plan;
+    this.#plan = plan;
+    const close = el("button", { type: "button", class: "button button--quiet", onclick: () => this.#show(null) }, "Close");
+    const head = el("div", { class: "stage-panel__head" }, this.#title, close);
+    this.#panel = el("section", { class: "card stage-panel", id: "stage-panel", "aria-label": "Details of the stage", hidden: true }, head, this.#content);
+    this.#listener = this.#stage("listener", listener.title, listener.text, 2, "Received", listener.details);
+    this.#plugins = plugins.map((plugin) => this.#pluginStage(plugin));
+    this.#strategy = this.#stage("strategy", strategy.name, STRATEGIES[strategy.name] ?? "", 1, "Load balancing", strategy.details);
+    this.#strategy.button.append(this.#circuit.node);
+    const drawn = upstreams.slice(0, MAX_DRAWN);
+    // All rows of upstreams have the same height, so the ends of the curves need no measuring.
+    const rows = drawn.length + (upstreams.length > drawn.length ? 1 : 0);
+    this.#upstreams = drawn.map((upstream, i) => this.#upstreamStage(upstream, curveTo(i, rows)));
+    this.#list = el("ol", { class: "pipe" }, ...this.#steps(rows));
+    this.#wrap = el("div", { class: "pipe-wrap", role: "region", "aria-label": "Stages of a request", tabindex: 0 }, this.#list);
+    this.node = el("div", { class: "pipeline" }, this.#wrap, this.#panel);
+    this.#narrow.addEventListener("change", this.#place);
+  }
+
+  update(traffic: Traffic): void {
+    const { route } = traffic;
+    const flows = route === null ? null : flowThrough(this.#plan.plugins, route);
+    const requests = route?.requests_per_s ?? 0;
+    this.#list.classList.toggle("pipe--flowing", requests > 0);
+    write(this.#listener.lines, route === null ? [] : [`${perSecond(requests)} in`, timesText(route)]);
+    for (const [i, { lines }] of this.#plugins.entries()) {
+      const faults = traffic.faults(i);
+      write(lines, [...(flows === null ? [] : flowTexts(flows[i]!)), faults === 0 ? "" : `${faults} ${faults === 1 ? "fault" : "faults"}`]);
+      lines[2]!.classList.toggle("figure--bad", faults > 0);
+    }
+    write(this.#strategy.lines, flows === null ? [] : flowTexts(flows.at(-1)!));
+    setOptional(this.#circuit, circuitLabel(traffic.circuit === null ? null : { state: traffic.circuit }));
+    for (const { id, badge, meter, curve, lines } of this.#upstreams) {
+      const { health, figures, share } = traffic.upstream(id);
+      badge.set(upstreamLabel(health));
+      const part = share?.share ?? 0;
+      const shareText = share === null ? "" : `${percent(part)} ${share.how === "measured" ? "of the traffic" : "planned"}`;
+      write(lines, figures === null ? [shareText] : [shareText, `${perSecond(figures.requests_per_s)} in`, timesText(figures)]);
+      setNumber(meter, "width", Math.round(part * 1000) / 10);
+      setNumber(curve, "stroke-width", Math.round((1.5 + part * 4.5) * 10) / 10);
+      curve.classList.toggle("fan__curve--away", health !== null && !health.usable);
+      curve.classList.toggle("fan__curve--flowing", requests > 0 && part > 0);
+    }
+  }
+
+  close(): void {
+    this.#narrow.removeEventListener("change", this.#place);
+  }
+
+  #stage(kind: string, name: string, text: string, lineCount: number, title: string, details: () => HTMLElement): Stage {
+    const lines = Array.from({ length: lineCount }, () => el("span", { class: "stage__line num" }));
     const button = el(
       "button",
-      { type: "button", class: `stage stage--${kind}`, "aria-expanded": "false", "aria-controls": panel.id },
+      { type: "button", class: `stage stage--${kind}`, "aria-expanded": "false", "aria-controls": this.#panel.id },
       el("span", { class: "stage__name" }, ...breakable(name)),
       el("span", { class: "stage__text" }, ...breakable(text)),
-      ...lineNodes,
+      ...lines,
     );
-    const made: Stage = { button, title: stageTitle, details };
-    button.addEventListener("click", () => show(open === made ? null : made));
-    return { stage: made, lines: lineNodes };
+    const stage: Stage = { button, lines, title, details };
+    button.addEventListener("click", () => this.#show(this.#open?.button === button ? null : stage));
+    return stage;
   }
 
-  const listener = stage("listener", plan.listener.title, plan.listener.text, 2, "Received", plan.listener.details);
-  const plugins = plan.plugins.map((plugin) => {
-    const name = plugin.id === null ? plugin.name : `${plugin.name} (${plugin.id})`;
-    const made = stage(
-      "plugin",
-      plugin.name,
-      [plugin.id ?? "", summaryOf(plugin.config, 2)].filter(Boolean).join(" · "),
-      3,
-      `${name}, ${plugin.level} plugin`,
-      () => settingsList(plugin.config),
-    );
-    return { plugin, ...made };
-  });
-  const circuit = stateBadge();
-  const strategy = stage("strategy", plan.strategy.name, STRATEGIES[plan.strategy.name] ?? "", 1, "Picking an upstream", plan.strategy.details);
-  strategy.stage.button.append(circuit.node);
-  const drawn = plan.upstreams.slice(0, DRAWN_UPSTREAMS);
-  const upstreams = drawn.map((upstream) => {
+  #pluginStage({ level, name, id, config }: PlannedPlugin): Stage {
+    const title = `${id === null ? name : `${name} (${id})`}, ${level} plugin`;
+    const text = [id ?? "", summaryOf(config, 2)].filter(Boolean).join(" · ");
+    return this.#stage("plugin", name, text, 3, title, () => settingsList(config));
+  }
+
+  #upstreamStage({ id, address, details }: Plan["upstreams"][number], d: string): UpstreamStage {
     const badge = stateBadge();
     const meter = svg("rect", { class: "share__part", x: 0, y: 0, height: 4, width: 0 });
-    const made = stage(
-      "upstream",
-      upstream.id,
-      upstream.address === upstream.id ? "" : upstream.address,
-      3,
-      `Upstream ${upstream.id}`,
-      upstream.details,
-    );
-    made.stage.button.append(
+    const whole = svg("rect", { class: "share__whole", x: 0, y: 0, width: 100, height: 4 });
+    const stage = this.#stage("upstream", id, address === id ? "" : address, 3, `Upstream ${id}`, details);
+    stage.button.append(
       badge.node,
-      svg(
-        "svg",
-        { class: "share", viewBox: "0 0 100 4", preserveAspectRatio: "none", "aria-hidden": "true" },
-        svg("rect", { class: "share__whole", x: 0, y: 0, width: 100, height: 4 }),
-        meter,
-      ),
+      svg("svg", { class: "share", viewBox: "0 0 100 4", preserveAspectRatio: "none", "aria-hidden": "true" }, whole, meter),
     );
-    return { upstream, badge, meter, ...made };
-  });
-
-  // All rows of upstreams have one height, so that the ends of the curves need no measuring.
-  const rows = upstreams.length + (plan.upstreams.length > drawn.length ? 1 : 0);
-  const curves = upstreams.map((_, i) => svg("path", { class: "fan__curve", d: curveTo(i, rows) }));
-  const fan = svg(
-    "svg",
-    { class: "fan", viewBox: `0 0 100 ${Math.max(rows, 1) * 100}`, preserveAspectRatio: "none", "aria-hidden": "true" },
-    ...curves,
-  );
-
-  const steps = [el("li", { class: "pipe__step" }, listener.stage.button)];
-  for (const level of LEVELS) {
-    const ofLevel = plugins.filter(({ plugin }) => plugin.level === level);
-    if (ofLevel.length === 0) continue;
-    const list = el("ol", { class: "pipe__plugins" }, ...ofLevel.map(({ stage: { button } }, i) => el("li", {}, i > 0 && arrow("down"), button)));
-    steps.push(
-      el(
-        "li",
-        { class: "pipe__step pipe__step--level" },
-        arrow("on"),
-        el("div", { class: "pipe__group" }, el("p", { class: "pipe__level" }, `${level} plugins`), list),
-      ),
-    );
+    return { ...stage, id, badge, meter, curve: svg("path", { class: "fan__curve", d }) };
   }
-  if (plugins.length === 0) steps.push(el("li", { class: "pipe__step" }, arrow("on"), el("p", { class: "pipe__none muted" }, "No plugins")));
-  const rest = plan.upstreams.length - drawn.length;
-  steps.push(
-    el("li", { class: "pipe__step" }, arrow("on"), strategy.stage.button),
-    el(
-      "li",
-      { class: "pipe__step pipe__step--fan" },
-      fan,
-      arrow("on"),
-      el(
-        "ul",
-        { class: drawn.length > ROOMY_UPSTREAMS ? "pipe__upstreams pipe__upstreams--many" : "pipe__upstreams", "aria-label": "Upstreams" },
-        ...upstreams.map(({ stage: { button } }) => el("li", {}, button)),
-        rest > 0 && el("li", { class: "muted" }, `and ${rest} more, in the table of upstreams`),
-        plan.upstreams.length === 0 && el("li", { class: "muted" }, "No upstreams"),
-      ),
-    ),
-  );
-  const list = el("ol", { class: "pipe" }, ...steps);
-  const wrap = el("div", { class: "pipe-wrap", role: "region", "aria-label": "The way of a request, stage by stage", tabindex: 0 }, list);
-  const node = el("div", { class: "pipeline" }, wrap, panel);
-  panel.hidden = true;
 
-  const narrow = matchMedia("(max-width: 1240px)");
-  narrow.addEventListener("change", place);
+  #steps(rows: number): readonly HTMLElement[] {
+    const { plugins, upstreams } = this.#plan;
+    const steps = [el("li", { class: "pipe__step" }, this.#listener.button)];
+    for (const level of LEVELS) {
+      const ofLevel = this.#plugins.filter((_, i) => plugins[i]!.level === level);
+      if (ofLevel.length === 0) continue;
+      const list = el("ol", { class: "pipe__plugins" }, ...ofLevel.map(({ button }, i) => el("li", {}, i > 0 && arrow("down"), button)));
+      const group = el("div", { class: "pipe__group" }, el("p", { class: "pipe__level" }, `${level} plugins`), list);
+      steps.push(el("li", { class: "pipe__step pipe__step--level" }, arrow("on"), group));
+    }
+    if (plugins.length === 0) steps.push(el("li", { class: "pipe__step" }, arrow("on"), el("p", { class: "pipe__none muted" }, "No plugins")));
+    const curves = this.#upstreams.map(({ curve }) => curve);
+    const fan = svg("svg", { class: "fan", viewBox: `0 0 100 ${Math.max(rows, 1) * 100}`, preserveAspectRatio: "none", "aria-hidden": "true" }, ...curves);
+    const rest = upstreams.length - this.#upstreams.length;
+    const list = el(
+      "ul",
+      { class: this.#upstreams.length > MAX_DETAILED ? "pipe__upstreams pipe__upstreams--many" : "pipe__upstreams", "aria-label": "Upstreams" },
+      ...this.#upstreams.map(({ button }) => el("li", {}, button)),
+      rest > 0 && el("li", { class: "muted" }, `and ${rest} more, in the table of upstreams`),
+      upstreams.length === 0 && el("li", { class: "muted" }, "No upstreams"),
+    );
+    steps.push(el("li", { class: "pipe__step" }, arrow("on"), this.#strategy.button));
+    steps.push(el("li", { class: "pipe__step pipe__step--fan" }, fan, arrow("on"), list));
+    return steps;
+  }
 
-  function show(next: Stage | null): void {
-    const before = open;
+  #show(next: Stage | null): void {
+    const before = this.#open;
     before?.button.setAttribute("aria-expanded", "false");
-    open = next;
-    panel.hidden = next === null;
-    if (next === null) return void (panel.contains(document.activeElement) && before?.button.focus());
+    this.#open = next;
+    this.#panel.hidden = next === null;
+    if (next === null) return void (this.#panel.contains(document.activeElement) && before?.button.focus());
     next.button.setAttribute("aria-expanded", "true");
-    setText(title, next.title);
-    replace(content, next.details());
-    place();
+    setText(this.#title, next.title);
+    replace(this.#content, next.details());
+    this.#placePanel();
   }
 
   /** Below the drawing, or on narrow screens directly below its stage. */
-  function place(): void {
-    if (open === null) return;
-    const home = narrow.matches ? open.button : wrap;
-    if (home.nextElementSibling !== panel) home.after(panel);
+  #placePanel(): void {
+    if (this.#open === null) return;
+    const above = this.#narrow.matches ? this.#open.button : this.#wrap;
+    if (above.nextElementSibling !== this.#panel) above.after(this.#panel);
   }
-
-  return {
-    node,
-    update(live) {
-      const flows = live.route === null ? null : flowThrough(plan.plugins, live.route);
-      const requests = live.route?.requests_per_s ?? 0;
-      list.classList.toggle("pipe--flowing", requests > 0);
-      write(listener.lines, live.route === null ? [] : [`${perSecond(requests)} in`, timesText(live.route)]);
-      for (const [i, { lines }] of plugins.entries()) {
-        const faults = live.faults(i);
-        write(lines, [...(flows === null ? [] : flowTexts(flows[i]!)), faults === 0 ? "" : `${faults} ${faults === 1 ? "fault" : "faults"}`]);
-        lines[2]!.classList.toggle("figure--bad", faults > 0);
-      }
-      write(strategy.lines, flows === null ? [] : flowTexts(flows.at(-1)!));
-      const condition = circuitCondition(live.circuit === null ? null : { state: live.circuit });
-      circuit.node.hidden = condition === null;
-      if (condition !== null) circuit.set(condition);
-      for (const [i, { upstream, badge, meter, lines }] of upstreams.entries()) {
-        const { health, figures, share } = live.upstream(upstream.id);
-        badge.set(conditionOf(health));
-        const part = share?.share ?? 0;
-        const shareText = share === null ? "" : `${percent(part)} ${share.how === "measured" ? "of the traffic" : "planned"}`;
-        write(lines, figures === null ? [shareText] : [shareText, `${perSecond(figures.requests_per_s)} in`, timesText(figures)]);
-        setNumber(meter, "width", Math.round(part * 1000) / 10);
-        const curve = curves[i]!;
-        setNumber(curve, "stroke-width", Math.round((1.5 + part * 4.5) * 10) / 10);
-        curve.classList.toggle("fan__curve--away", health !== null && !health.usable);
-        curve.classList.toggle("fan__curve--flowing", requests > 0 && part > 0);
-      }
-    },
-    close: () => narrow.removeEventListener("change", place),
-  };
 }
 
 function write(lines: readonly HTMLElement[], texts: readonly string[]): void {
@@ -247,7 +226,7 @@ function flowTexts({ into, exact, refused }: Flow): readonly string[] {
 
 /** Keeps a number and its unit on one line. */
 function timesText({ p50_ms: p50, p95_ms: p95, p99_ms: p99 }: TryFigures): string {
-  if (p50 === null) return "no requests lately";
+  if (p50 === null) return "no recent requests";
   const times = [`p50 ${milliseconds(p50)}`, `p95 ${milliseconds(p95)}`, `p99 ${milliseconds(p99)}`];
   return times.map((time) => time.replaceAll(" ", "\u00a0")).join(" · ");
 }

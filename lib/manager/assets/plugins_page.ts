@@ -1,16 +1,17 @@
 /**
- * The plugins page: every plugin instance in a table, with its place, settings and faults.
+ * The plugins page: every plugin instance in a table, with its level, settings and faults.
  */
+import { listPage } from "./configured_pages.ts";
 import { el, setText } from "./dom.ts";
 import { number } from "./format.ts";
-import { hashOf } from "./hash.ts";
-import { faultsOf, pluginsOf, type Placed } from "./inventory.ts";
+import { hashFor } from "./url_hash.ts";
+import { faultsOf, pluginsOf, type PluginPlace } from "./inventory.ts";
 import type { Known, OpenPage } from "./page.ts";
-import { link, loading, settingsList, slot } from "./parts.ts";
+import { link, settingsList } from "./components.ts";
 import { summaryOf } from "./secrets.ts";
-import { dataTable, fixedPart, textPart, type Part } from "./tables.ts";
+import { DataTable, fixedPart, textPart, type Part } from "./tables.ts";
 
-interface PluginRow extends Placed {
+interface PluginRow extends PluginPlace {
   /** Instances may have no id, so the place in the configuration is the key. */
   readonly index: number;
 }
@@ -19,14 +20,14 @@ const LEVEL_ORDER = { global: 0, service: 1, route: 2 } as const;
 
 export const pluginsPage: OpenPage = () => {
   let status: Known["status"] = null;
-  const table = dataTable<PluginRow>({
+  const table = new DataTable<PluginRow>({
     name: "plugins",
     caption: "Plugins",
     nouns: ["plugin", "plugins"],
     keyOf: ({ index }) => String(index),
-    haystack: ({ level, service, route, plugin }) =>
+    searchText: ({ level, service, route, plugin }) =>
       [plugin.name, plugin.id ?? "", level, service ?? "", route ?? "", plugin.enabled ? "on" : "off", summaryOf(plugin.config, 20)].join(" "),
-    empty: el("p", {}, "No plugins: requests pass to the upstreams as they come."),
+    empty: el("p", {}, "No plugins: requests are forwarded unchanged."),
     columns: [
       { key: "kind", title: "Kind", width: 165, sortBy: ({ plugin }) => plugin.name, make: ({ plugin }) => textPart(() => plugin.name, "kind") },
       { key: "id", title: "Id", sortBy: ({ plugin }) => plugin.id ?? null, make: ({ plugin }) => textPart(() => plugin.id ?? "–") },
@@ -35,13 +36,13 @@ export const pluginsPage: OpenPage = () => {
         key: "service",
         title: "Service",
         sortBy: ({ service }) => service,
-        make: ({ service }) => fixedPart(service === null ? "–" : link(hashOf("services", service), service)),
+        make: ({ service }) => fixedPart(service === null ? "–" : link(hashFor("services", service), service)),
       },
       {
         key: "route",
         title: "Route",
         sortBy: ({ route }) => route,
-        make: ({ service, route }) => fixedPart(service === null || route === null ? "–" : link(hashOf("routes", service, route), route)),
+        make: ({ service, route }) => fixedPart(service === null || route === null ? "–" : link(hashFor("routes", service, route), route)),
       },
       {
         key: "enabled",
@@ -54,32 +55,16 @@ export const pluginsPage: OpenPage = () => {
       { key: "faults", title: "Faults", kind: "number", sortBy: (row) => faultsOf(status, row), make: (row) => faultsPart(row, () => status) },
     ],
   });
-  const note = el(
-    "p",
-    { class: "muted" },
-    "Global plugins run first, then those of the service, then those of the route; in each level in the order of the configuration.",
-  );
-  const node = el("div", { class: "stack" }, note, el("div", { class: "card" }, table.node));
-  const place = slot();
-  place.put(loading("the configuration"));
-  let rows: readonly PluginRow[] = [];
-  let of: Known["config"] = null;
-  return {
+  const note = el("p", { class: "muted" }, "Global plugins run first, then those of the service, then those of the route; within a level in the order of the configuration.");
+  return listPage({
     title: "Plugins",
-    node: place.node,
+    table,
+    rowsOf: (config) => pluginsOf(config).map((place, index) => ({ ...place, index })),
+    above: note,
     update(known) {
       status = known.status;
-      if (known.config === null) return;
-      if (known.config !== of) {
-        of = known.config;
-        rows = pluginsOf(of).map((placed, index) => ({ ...placed, index }));
-      }
-      place.put(node);
-      note.hidden = rows.length === 0;
-      table.show(rows);
     },
-    close: () => table.close(),
-  };
+  });
 };
 
 /** The list is created when it is opened: there may be a thousand instances. */

@@ -2,13 +2,14 @@
  * The routes page: all routes in a table, with their service and live statistics.
  */
 import type { Figures, RouteConfig, ServiceConfig } from "./api.ts";
+import { listPage } from "./configured_pages.ts";
 import { el } from "./dom.ts";
 import { number } from "./format.ts";
-import { hashOf } from "./hash.ts";
+import { hashFor } from "./url_hash.ts";
 import { figuresByName, methodsOf, patternOf, type FiguresByName } from "./inventory.ts";
-import type { Known, OpenPage } from "./page.ts";
-import { link, loading, slot } from "./parts.ts";
-import { dataTable, figureColumns, fixedPart, textPart, type Column, type DataTable } from "./tables.ts";
+import type { OpenPage } from "./page.ts";
+import { link } from "./components.ts";
+import { DataTable, figureColumns, fixedPart, textPart, type Column } from "./tables.ts";
 
 export interface RouteRow {
   readonly service: ServiceConfig;
@@ -19,24 +20,14 @@ export interface RouteRow {
 export const routesPage: OpenPage = () => {
   let figures: FiguresByName = figuresByName(null);
   const table = routeTable((row) => figures.route(row.service.name, row.route.name), { ofService: false });
-  const card = el("div", { class: "card" }, table.node);
-  const place = slot();
-  place.put(loading("the configuration"));
-  let rows: readonly RouteRow[] = [];
-  let of: Known["config"] = null;
-  return {
+  return listPage({
     title: "Routes",
-    node: place.node,
-    update({ config, stats }) {
+    table,
+    rowsOf: ({ services }) => routeRows(services),
+    update({ stats }) {
       figures = figuresByName(stats);
-      if (config === null) return;
-      if (config !== of) rows = routeRows(config.services);
-      of = config;
-      place.put(card);
-      table.show(rows);
     },
-    close: () => table.close(),
-  };
+  });
 };
 
 export function routeRows(services: readonly ServiceConfig[]): readonly RouteRow[] {
@@ -49,14 +40,14 @@ export function routeTable(figuresOf: (row: RouteRow) => Figures | null, { ofSer
     key: "service",
     title: "Service",
     sortBy: (row) => row.service.name,
-    make: (row) => fixedPart(link(hashOf("services", row.service.name), row.service.name)),
+    make: (row) => fixedPart(link(hashFor("services", row.service.name), row.service.name)),
   };
-  return dataTable<RouteRow>({
+  return new DataTable<RouteRow>({
     name: "routes",
     caption: "Routes",
     nouns: ["route", "routes"],
     keyOf: (row) => JSON.stringify([row.service.name, row.route.name]),
-    haystack: ({ service: { name, hosts }, route, pattern }) =>
+    searchText: ({ service: { name, hosts }, route, pattern }) =>
       [route.name, pattern, name, methodsOf(route), ...(hosts ?? []), ...route.plugins.map((plugin) => plugin.name)].join(" "),
     empty: el(
       "p",
@@ -70,7 +61,7 @@ export function routeTable(figuresOf: (row: RouteRow) => Figures | null, { ofSer
         key: "route",
         title: "Route",
         sortBy: (row) => row.route.name,
-        make: (row) => fixedPart(link(hashOf("routes", row.service.name, row.route.name), row.route.name)),
+        make: (row) => fixedPart(link(hashFor("routes", row.service.name, row.route.name), row.route.name)),
       },
       ...(ofService ? [] : [service]),
       {

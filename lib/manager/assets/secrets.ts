@@ -16,8 +16,8 @@ const SECRET_WORDS = new Set([
   ...["key", "keys", "apikey", "apikeys", "password", "passwords", "passwd", "passphrase", "pass", "secret", "secrets", "token", "tokens"],
   ...["credential", "credentials", "authorization", "cookie", "private", "sha256", "hash", "hashes", "signature"],
 ]);
-/** Suffixes of settings that only name a place: token_header, key_file, secret_id. */
-const HARMLESS_ENDS = new Set("by file files header headers id ids in mode ms name names path query ratio s uri url".split(" "));
+/** Last parts of names that refer to a secret without containing it: token_header, key_file, secret_id. */
+const HARMLESS_SUFFIXES = new Set("by file files header headers id ids in mode ms name names path query ratio s uri url".split(" "));
 /** A reference is not a secret: it names where one is stored. */
 const REFERENCE = /^\$\{(?:env|file):[^${}]+\}$/;
 const PASSWORD_IN_URL = /^[a-z][a-z0-9+.-]*:\/\/[^/?#@]*:[^/?#@]+@/i;
@@ -42,14 +42,14 @@ export function isSecret(name: string, value: string): boolean {
   return !REFERENCE.test(value) && (isSecretName(name) || PASSWORD_IN_URL.test(value));
 }
 
-/** Names of settings are in snake_case, names of headers are not: headers are hidden in case of doubt. */
+/** Names of settings are in snake_case, names of headers are not: headers are hidden when in doubt. */
 function isSecretName(name: string): boolean {
   const words = name
     .replace(/([a-z0-9])([A-Z])/g, "$1_$2")
     .toLowerCase()
     .split(/[^a-z0-9]+/);
   if (!words.some((word) => SECRET_WORDS.has(word))) return false;
-  return !/^[a-z0-9_]+$/.test(name) || !(words.includes("public") || HARMLESS_ENDS.has(words.at(-1)!));
+  return !/^[a-z0-9_]+$/.test(name) || !(words.includes("public") || HARMLESS_SUFFIXES.has(words.at(-1)!));
 }
 
 function flatten(name: string, value: unknown, secret: boolean, lines: SettingLine[]): void {

@@ -2,30 +2,28 @@
  * The services page: all services in a table, and each on a page of its own with its routes, upstreams, settings and plugins.
  */
 import type { PluginConfig, ServiceConfig } from "./api.ts";
-import { circuitCondition, conditionOf, usableText, type Mark } from "./conditions.ts";
+import { circuitLabel, upstreamLabel, usableLabel, type Label } from "./state_labels.ts";
+import { detailPage, listPage, type Detail } from "./configured_pages.ts";
 import { el, setText } from "./dom.ts";
-import { hashOf } from "./hash.ts";
+import { hashFor } from "./url_hash.ts";
 import { figuresByName, healthOf, type FiguresByName } from "./inventory.ts";
 import type { Known, OpenPage } from "./page.ts";
-import { breakable, crumbs, facts, figureStrip, link, loading, missing, section, settingsList, slot, stateBadge } from "./parts.ts";
-import { countText } from "./rows.ts";
+import { breakable, breadcrumbs, factList, figureStrip, link, section, setOptional, settingsList, stateBadge } from "./components.ts";
+import { countText } from "./table_rows.ts";
 import { routeRows, routeTable } from "./routes_page.ts";
 import { summaryOf } from "./secrets.ts";
-import { dataTable, figureColumns, fixedPart, type Part } from "./tables.ts";
+import { DataTable, figureColumns, fixedPart, type Part } from "./tables.ts";
 import { upstreamRows, UpstreamsNow, upstreamTable } from "./upstreams_page.ts";
 
 export const servicesPage: OpenPage = () => {
-  const place = slot();
-  place.put(loading("the configuration"));
-  let config: Known["config"] = null;
   let health: Known["health"] = null;
   let figures: FiguresByName = figuresByName(null);
-  const table = dataTable<ServiceConfig>({
+  const table = new DataTable<ServiceConfig>({
     name: "services",
     caption: "Services",
     nouns: ["service", "services"],
     keyOf: ({ name }) => name,
-    haystack: ({ name, base_path, protocol, load_balancing_strategy, hosts }) =>
+    searchText: ({ name, base_path, protocol, load_balancing_strategy, hosts }) =>
       [name, base_path, protocol, load_balancing_strategy, ...(hosts ?? [])].join(" "),
     empty: el("p", {}, "No services yet. Add one to the configuration file, and reload."),
     columns: [
@@ -44,26 +42,22 @@ export const servicesPage: OpenPage = () => {
       ...figureColumns<ServiceConfig>(({ name }) => figures.service(name)),
     ],
   });
-  const note = el("p", { class: "muted" }, "p50, p95 and p99 are those of a service's slowest route.");
-  const node = el("div", { class: "stack" }, el("div", { class: "card" }, table.node), note);
-  return {
+  const note = el("p", { class: "muted" }, "p50, p95 and p99 come from the slowest route of a service.");
+  return listPage({
     title: "Services",
-    node: place.node,
+    table,
+    rowsOf: ({ services }) => services,
+    below: note,
     update(known) {
-      ({ config, health } = known);
+      health = known.health;
       figures = figuresByName(known.stats);
-      if (config === null) return;
-      place.put(node);
-      note.hidden = config.services.length === 0;
-      table.show(config.services);
     },
-    close: () => table.close(),
-  };
+  });
 };
 
 function serviceName({ name, routes }: ServiceConfig): Part {
   return fixedPart(
-    link(hashOf("services", name), name),
+    link(hashFor("services", name), name),
     el("span", { class: "muted sub" }, countText(routes.length, routes.length, ["route", "routes"])),
   );
 }
@@ -81,7 +75,7 @@ function basePath({ base_path, hosts }: ServiceConfig): Part {
 function worstOf(health: Known["health"], { name, upstreams }: ServiceConfig): number {
   const known = healthOf(health, name);
   if (known?.circuit_breaker?.state === "open") return 1000;
-  return upstreams.length === 0 ? 0 : (known?.upstreams ?? []).reduce((sum, upstream) => sum + conditionOf(upstream).rank, 0) / upstreams.length;
+  return upstreams.length === 0 ? 0 : (known?.upstreams ?? []).reduce((sum, upstream) => sum + upstreamLabel(upstream).rank, 0) / upstreams.length;
 }
 
 function upstreamsPart({ name, upstreams }: ServiceConfig, health: () => Known["health"]): Part {
@@ -91,16 +85,15 @@ function upstreamsPart({ name, upstreams }: ServiceConfig, health: () => Known["
     node: el("span", { class: "badges" }, badge.node, circuit.node),
     refresh() {
       const known = healthOf(health(), name);
-      badge.set(usableText(known?.upstreams ?? null, upstreams.length));
-      const condition = circuitCondition(known?.circuit_breaker);
-      circuit.node.hidden = condition === null || condition.tone === "good";
-      if (condition !== null) circuit.set(condition);
+      badge.set(usableLabel(known?.upstreams ?? null, upstreams.length));
+      const label = circuitLabel(known?.circuit_breaker);
+      setOptional(circuit, label?.tone === "good" ? null : label);
     },
   };
 }
 
-/** Shown in their own places; all other members of a service are listed under "Other settings". */
-const PLACED = new Set(["name", "base_path", "protocol", "load_balancing_strategy", "hosts", "upstreams", "routes", "plugins"]);
+/** Members with a section of their own; all except GROUPS are listed under "Other settings". */
+const SHOWN_ELSEWHERE = new Set(["name", "base_path", "protocol", "load_balancing_strategy", "hosts", "upstreams", "routes", "plugins"]);
 const GROUPS: readonly (readonly [string, string])[] = [
   ["health", "Health checks"],
   ["circuit_breaker", "Circuit breaker"],
@@ -110,34 +103,16 @@ const GROUPS: readonly (readonly [string, string])[] = [
   ["tls", "TLS to upstreams"],
 ];
 
-export const servicePage: OpenPage = (_frame, [name = ""]) => {
-  const place = slot();
-  place.put(loading("the configuration"));
-  const gone = missing(`service “${name}”`, "#/services", "All services");
-  let detail: (ReturnType<typeof serviceDetail> & { readonly of: string }) | null = null;
-  return {
+export const servicePage: OpenPage = (_frame, [name = ""]) =>
+  detailPage({
     title: `Service ${name}`,
-    node: place.node,
-    update(known) {
-      if (known.config === null) return;
-      const service = known.config.services.find((one) => one.name === name);
-      if (service === undefined) return place.put(gone);
-      const of = JSON.stringify([service, known.config.plugins]);
-      if (detail?.of !== of) {
-        detail?.close();
-        detail = { of, ...serviceDetail(service, known.config.plugins) };
-      }
-      place.put(detail.node);
-      detail.update(known);
-    },
-    close: () => detail?.close(),
-  };
-};
+    missing: { what: `service “${name}”`, href: "#/services", back: "All services" },
+    find: ({ services }) => services.find((service) => service.name === name) ?? null,
+    shown: (service, { plugins }) => [service, plugins],
+    create: (service, { plugins }) => serviceDetail(service, plugins),
+  });
 
-function serviceDetail(
-  service: ServiceConfig,
-  globals: readonly PluginConfig[],
-): { readonly node: HTMLElement; update(known: Known): void; close(): void } {
+function serviceDetail(service: ServiceConfig, globals: readonly PluginConfig[]): Detail {
   const now = new UpstreamsNow();
   let figures: FiguresByName = figuresByName(null);
   const strip = figureStrip({ limited: true });
@@ -146,36 +121,17 @@ function serviceDetail(
   const routes = routeTable((row) => figures.route(row.service.name, row.route.name), { ofService: true });
   const upstreams = upstreamTable(now, { searchable: false });
   const rows = { routes: routeRows([service]), upstreams: upstreamRows([service]) };
-  const others = Object.fromEntries(Object.entries(service).filter(([key]) => !PLACED.has(key) && !GROUPS.some(([group]) => group === key)));
-  const hosts = service.hosts ?? [];
   const node = el(
     "div",
     { class: "stack" },
-    crumbs([["#/services", "Services"]], service.name),
+    breadcrumbs([["#/services", "Services"]], service.name),
     el("p", { class: "badges" }, badge.node, circuit.node),
     strip.node,
-    el("p", { class: "muted" }, "Times are those of the slowest route."),
+    el("p", { class: "muted" }, "Times come from the slowest route."),
     section("Routes", el("div", { class: "card" }, routes.node)),
     section("Upstreams", el("div", { class: "card" }, upstreams.node)),
     section("Plugins", pluginLists(service, globals)),
-    section(
-      "Settings",
-      el(
-        "div",
-        { class: "grid" },
-        settingsCard(
-          "Service",
-          facts([
-            ["Base path", el("span", { class: "mono" }, service.base_path)],
-            ["Hosts", hosts.length === 0 ? "all" : hosts.join(", ")],
-            ["Protocol", service.protocol],
-            ["Strategy", el("span", { class: "mono" }, service.load_balancing_strategy)],
-          ]),
-        ),
-        ...GROUPS.map(([key, title]) => service[key] !== undefined && settingsCard(title, settingsList(service[key]))),
-        Object.keys(others).length > 0 && settingsCard("Other settings", settingsList(others)),
-      ),
-    ),
+    section("Settings", serviceSettings(service)),
   );
   return {
     node,
@@ -186,12 +142,10 @@ function serviceDetail(
       const health = healthOf(known.health, service.name);
       badge.set(
         health === null
-          ? { word: `${service.upstreams.length} upstreams`, tone: "idle" }
-          : wordedUpstreams(usableText(health.upstreams, service.upstreams.length)),
+          ? { text: `${service.upstreams.length} upstreams`, tone: "idle" }
+          : withNoun(usableLabel(health.upstreams, service.upstreams.length)),
       );
-      const condition = circuitCondition(health?.circuit_breaker);
-      circuit.node.hidden = condition === null;
-      if (condition !== null) circuit.set(condition);
+      setOptional(circuit, circuitLabel(health?.circuit_breaker));
       routes.show(rows.routes);
       upstreams.show(rows.upstreams);
     },
@@ -202,8 +156,26 @@ function serviceDetail(
   };
 }
 
-function wordedUpstreams({ word, tone }: Mark): Mark {
-  return { word: word.replace(/ usable$/, " upstreams usable"), tone };
+function withNoun({ text, tone }: Label): Label {
+  return { text: text.replace(/ usable$/, " upstreams usable"), tone };
+}
+
+function serviceSettings(service: ServiceConfig): HTMLElement {
+  const others = Object.fromEntries(Object.entries(service).filter(([key]) => !SHOWN_ELSEWHERE.has(key) && !GROUPS.some(([group]) => group === key)));
+  const { base_path: basePath, hosts = [], protocol, load_balancing_strategy: strategy } = service;
+  const own = factList([
+    ["Base path", el("span", { class: "mono" }, basePath)],
+    ["Hosts", hosts.length === 0 ? "all" : hosts.join(", ")],
+    ["Protocol", protocol],
+    ["Strategy", el("span", { class: "mono" }, strategy)],
+  ]);
+  return el(
+    "div",
+    { class: "grid" },
+    settingsCard("Service", own),
+    ...GROUPS.map(([key, title]) => service[key] !== undefined && settingsCard(title, settingsList(service[key]))),
+    Object.keys(others).length > 0 && settingsCard("Other settings", settingsList(others)),
+  );
 }
 
 function settingsCard(title: string, content: HTMLElement): HTMLElement {
@@ -215,10 +187,10 @@ function pluginLists({ plugins, routes }: ServiceConfig, globals: readonly Plugi
   const ofRoutes = routes.reduce((sum, route) => sum + route.plugins.length, 0);
   const around = [
     globals.length === 0 ? "" : `${globals.length} global ${globals.length === 1 ? "plugin runs" : "plugins run"} before these.`,
-    ofRoutes === 0 ? "" : `${ofRoutes} ${ofRoutes === 1 ? "stands" : "stand"} at single routes and ${ofRoutes === 1 ? "runs" : "run"} after them.`,
+    ofRoutes === 0 ? "" : `${ofRoutes} ${ofRoutes === 1 ? "plugin of a route runs" : "plugins of routes run"} after them.`,
   ].join(" ");
   const text = el("p", { class: "muted" });
-  setText(text, `${plugins.length === 0 ? "No plugins of its own. " : ""}${around}`);
+  setText(text, `${plugins.length === 0 ? "The service has no plugins. " : ""}${around}`);
   return el(
     "div",
     { class: "card stack" },

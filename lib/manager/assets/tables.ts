@@ -1,11 +1,11 @@
 /**
- * A table with search and sorting that stays fast with thousands of rows: a row is created once, and later only changed texts are written.
+ * A table with search and sorting, fast with thousands of rows: a row is created once, later only changed texts are written.
  */
 import type { TryFigures } from "./api.ts";
 import { el, replace, setText, type Child } from "./dom.ts";
 import { milliseconds, number, percent } from "./format.ts";
 import { errorShare } from "./inventory.ts";
-import { arranged, countText, matches, viewIn, withView, type Sort, type SortValue, type View } from "./rows.ts";
+import { sorted, countText, matches, viewIn, withView, type SortValue, type View } from "./table_rows.ts";
 
 /** The content of a cell: `refresh` is called when the state has changed. */
 export interface Part {
@@ -38,29 +38,22 @@ export interface TableOptions<Row> {
   /** Unique among the rows. */
   keyOf(row: Row): string;
   /** The text that is searched. */
-  haystack(row: Row): string;
+  searchText(row: Row): string;
   /** Shown in place of the table when there are no rows. */
   readonly empty: Child;
   /** False: without a search field, as for a few rows on a detail page. */
   readonly searchable?: boolean;
-  readonly sort?: Sort;
-}
-
-export interface DataTable<Row> {
-  readonly node: HTMLElement;
-  /** Rows are identified by their keys; the same array again only refreshes them. */
-  show(rows: readonly Row[]): void;
-  close(): void;
 }
 
 /** Rows created initially: enough to scroll through, and few enough for a search at each key. */
 const FIRST_ROWS = 100;
-const KEEP_AFTER_MS = 150;
-/** Milliseconds for which more rows than that keep their order: moving a thousand of them each second is slow. */
-const MANY_REST_MS = 5000;
+/** Pause after a change before the search and order go into the browser's history. */
+const SAVE_AFTER_MS = 150;
+/** Larger tables are sorted again at most this often: moving a thousand rows each second is slow. */
+const RESORT_MS = 5000;
 /** Margin around the visible part. */
-const NEAR = "600px";
-const LEAST_WIDTH = 112;
+const NEAR_MARGIN = "600px";
+const MIN_WIDTH = 112;
 const NUMBER_WIDTH = 66;
 
 interface MadeRow {
@@ -71,36 +64,189 @@ interface MadeRow {
 interface Entry<Row> {
   readonly key: string;
   readonly row: Row;
-  readonly haystack: string;
+  readonly searchText: string;
 }
 
-export function dataTable<Row>(options: TableOptions<Row>): DataTable<Row> {
-  const { name, caption, nouns, columns } = options;
-  const searchable = options.searchable !== false;
-  let view: View = viewIn(history.state, name) ?? { query: "", sort: options.sort ?? null, all: false };
-  let given: readonly Row[] | null = null;
-  let entries: readonly Entry<Row>[] = [];
-  let shown: readonly Entry<Row>[] = [];
-  let found = 0;
-  let arrangedAt = 0;
-  let keepTimer: ReturnType<typeof setTimeout> | undefined;
-  const made = new Map<string, MadeRow>();
-  const rows = new WeakMap<Element, MadeRow>();
-  const near = new Set<Element>();
-  const watch = new IntersectionObserver(seen, { rootMargin: NEAR });
+export class DataTable<Row> {
+  readonly node: HTMLElement;
+  readonly #options: TableOptions<Row>;
+  readonly #el: ReturnType<typeof tableElements<Row>>;
+  #view: View;
+  #lastRows: readonly Row[] | null = null;
+  #entries: readonly Entry<Row>[] = [];
+  #shown: readonly Entry<Row>[] = [];
+  #found = 0;
+  #arrangedAt = 0;
+  #saveTimer: ReturnType<typeof setTimeout> | undefined;
+  readonly #made = new Map<string, MadeRow>();
+  readonly #rows = new WeakMap<Element, MadeRow>();
+  readonly #near = new Set<Element>();
+  readonly #watch = new IntersectionObserver((changes) => this.#onIntersection(changes), { rootMargin: NEAR_MARGIN });
 
-  const input = el("input", {
-    id: `search-${name}`,
-    type: "search",
-    autocomplete: "off",
-    spellcheck: "false",
-    oninput: () => search(input.value),
-    onchange: keepNow,
-  });
+  constructor(options: TableOptions<Row>) {
+    this.#options = options;
+    this.#view = viewIn(history.state, options.name) ?? { query: "", sort: null, all: false };
+    this.#el = tableElements(options);
+    const { node, input, headers, more, clear } = this.#el;
+    this.node = node;
+    input.value = this.#view.query;
+    input.addEventListener("input", () => this.#search(input.value));
+    input.addEventListener("change", () => this.#saveView());
+    for (const { column, button } of headers) button.addEventListener("click", () => this.#sortBy(column));
+    more.addEventListener("click", () => this.#showAll());
+    clear.addEventListener("click", () => this.#clearSearch());
+  }
+
+  /** Rows are identified by their keys; the same array again only refreshes them. */
+  show(next: readonly Row[]): void {
+    if (next === this.#lastRows) {
+      const column = this.#options.columns.find(({ key }) => key === this.#view.sort?.key);
+      const due = this.#shown.length <= FIRST_ROWS || performance.now() - this.#arrangedAt >= RESORT_MS;
+      if (column !== undefined && isLive(column.kind) && due && !this.#isInUse()) this.#arrangeRows();
+      else for (const { key } of this.#shown) this.#refreshNear(this.#made.get(key)!);
+      return;
+    }
+    this.#lastRows = next;
+    this.#made.clear();
+    this.#near.clear();
+    this.#watch.disconnect();
+    this.#entries = next.map((row) => ({ key: this.#options.keyOf(row), row, searchText: this.#options.searchText(row).toLowerCase() }));
+    this.#arrangeRows();
+  }
+
+  close(): void {
+    // The current history entry belongs to the next page already.
+    clearTimeout(this.#saveTimer);
+    this.#watch.disconnect();
+  }
+
+  #search(query: string): void {
+    this.#change({ ...this.#view, query });
+  }
+
+  #clearSearch(): void {
+    this.#el.input.value = "";
+    this.#search("");
+    this.#el.input.focus();
+  }
+
+  #sortBy({ key, kind }: Column<Row>): void {
+    const descending = this.#view.sort?.key === key ? !this.#view.sort.descending : isLive(kind);
+    this.#change({ ...this.#view, sort: { key, descending } });
+  }
+
+  #showAll(): void {
+    const next = this.#shown.length;
+    this.#change({ ...this.#view, all: true });
+    // The button is removed, so the focus moves to the first new row.
+    this.#el.body.rows[next]?.querySelector("a")?.focus();
+  }
+
+  #change(next: View): void {
+    this.#view = next;
+    clearTimeout(this.#saveTimer);
+    this.#saveTimer = setTimeout(() => this.#saveView(), SAVE_AFTER_MS);
+    this.#arrangeRows();
+  }
+
+  /** Browsers allow about a hundred changes of the history in half a minute: too few for one at each key. */
+  #saveView(): void {
+    if (this.#saveTimer === undefined) return;
+    clearTimeout(this.#saveTimer);
+    this.#saveTimer = undefined;
+    history.replaceState(withView(history.state, this.#options.name, this.#view), "");
+  }
+
+  #arrangeRows(): void {
+    this.#arrangedAt = performance.now();
+    const sort = this.#view.sort;
+    const column = this.#options.columns.find(({ key }) => key === sort?.key);
+    const matching = this.#entries.filter(({ searchText }) => matches(searchText, this.#view.query));
+    const ordered = sort === null || column === undefined ? matching : sorted(matching, ({ row }) => column.sortBy(row), sort.descending);
+    this.#found = ordered.length;
+    this.#shown = this.#view.all ? ordered : ordered.slice(0, FIRST_ROWS);
+    this.#placeRows();
+    this.#updateTexts(column);
+  }
+
+  /** Moves only the rows whose place has changed; a moved row keeps the focus. */
+  #placeRows(): void {
+    const focused = this.#el.body.contains(document.activeElement) ? document.activeElement : null;
+    const wanted = this.#shown.map((entry) => this.#rowOf(entry).tr);
+    const stay = new Set(wanted);
+    for (const tr of [...this.#el.body.rows]) if (!stay.has(tr)) tr.remove();
+    let at = this.#el.body.firstElementChild;
+    for (const tr of wanted) {
+      if (tr === at) at = at.nextElementSibling;
+      else this.#el.body.insertBefore(tr, at);
+    }
+    if (focused instanceof HTMLElement && this.#el.body.contains(focused) && document.activeElement !== focused) focused.focus({ preventScroll: true });
+  }
+
+  #rowOf({ key, row }: Entry<Row>): MadeRow {
+    const there = this.#made.get(key);
+    if (there !== undefined) {
+      this.#refreshNear(there);
+      return there;
+    }
+    const parts = this.#options.columns.map((column) => column.make(row));
+    const cells = parts.map(({ node: content }, i) => {
+      const { kind, title, className } = this.#options.columns[i]!;
+      if (i === 0) return el("th", { scope: "row", role: "rowheader" }, content);
+      return el("td", { role: "cell", class: kind === "number" ? "num" : className, "data-label": title }, content);
+    });
+    const fresh = { tr: el("tr", { role: "row" }, ...cells), parts };
+    refresh(fresh);
+    this.#made.set(key, fresh);
+    this.#rows.set(fresh.tr, fresh);
+    this.#watch.observe(fresh.tr);
+    return fresh;
+  }
+
+  /** Only visible rows are kept up to date; other rows once they are scrolled near. */
+  #refreshNear(row: MadeRow): void {
+    if (this.#shown.length <= FIRST_ROWS || this.#near.has(row.tr)) refresh(row);
+  }
+
+  #onIntersection(changes: readonly IntersectionObserverEntry[]): void {
+    for (const { target, isIntersecting } of changes) {
+      if (!isIntersecting) this.#near.delete(target);
+      else if (!this.#near.has(target)) {
+        this.#near.add(target);
+        refresh(this.#rows.get(target)!);
+      }
+    }
+  }
+
+  #updateTexts(sortColumn: Column<Row> | undefined): void {
+    for (const { column, th } of this.#el.headers) {
+      const order = column !== sortColumn ? null : this.#view.sort?.descending === true ? "descending" : "ascending";
+      if (order === null) th.removeAttribute("aria-sort");
+      else th.setAttribute("aria-sort", order);
+    }
+    const none = this.#entries.length === 0;
+    setText(this.#el.count, none ? "" : countText(this.#found, this.#entries.length, this.#options.nouns));
+    this.#el.wrap.hidden = this.#found === 0;
+    this.#el.nothing.hidden = none || this.#found > 0;
+    this.#el.empty.hidden = !none;
+    this.#el.toolbar.hidden = none;
+    this.#el.more.hidden = this.#shown.length === this.#found;
+    setText(this.#el.more, `Show all ${number(this.#found)} ${this.#options.nouns[1]} (the first ${number(this.#shown.length)} are here)`);
+    setText(this.#el.nothingText, `No ${this.#options.nouns[0]} matches “${this.#view.query.trim()}”.`);
+  }
+
+  /** While a row has the pointer or the focus, rows keep their places, so that a click hits the intended one. */
+  #isInUse(): boolean {
+    return this.#el.body.contains(document.activeElement) || (matchMedia("(hover: hover)").matches && this.#el.body.matches(":hover"));
+  }
+}
+
+function tableElements<Row>({ name, caption, nouns, columns, empty: emptyContent, searchable = true }: TableOptions<Row>) {
+  const input = el("input", { id: `search-${name}`, type: "search", autocomplete: "off", spellcheck: "false" });
   const count = el("p", { class: "muted data__count", role: "status" });
   const headers = columns.map((column) => {
-    const button = el("button", { type: "button", class: "sort", onclick: () => sortBy(column) }, column.title);
-    return { column, th: el("th", { scope: "col", role: "columnheader", class: column.kind === "number" ? "num" : null }, button) };
+    const button = el("button", { type: "button", class: "sort" }, column.title);
+    return { column, button, th: el("th", { scope: "col", role: "columnheader", class: column.kind === "number" ? "num" : null }, button) };
   });
   // On narrow screens a row is a card, and browsers drop the table role of other layouts: so the roles are explicit.
   const body = el("tbody", { role: "rowgroup" });
@@ -108,161 +254,17 @@ export function dataTable<Row>(options: TableOptions<Row>): DataTable<Row> {
   const table = el("table", { class: "table", role: "table", "aria-label": caption }, head, body);
   // Fixed widths: otherwise the browser measures every cell again when a number changes.
   for (const { column, th } of headers) if (widthOf(column) !== undefined) th.style.setProperty("width", `${widthOf(column)}px`);
-  table.style.setProperty("--table-width", `${columns.reduce((sum, column) => sum + (widthOf(column) ?? LEAST_WIDTH), 0)}px`);
+  table.style.setProperty("--table-width", `${columns.reduce((sum, column) => sum + (widthOf(column) ?? MIN_WIDTH), 0)}px`);
   const wrap = el("div", { class: "table-wrap", role: "region", "aria-label": caption, tabindex: 0 }, table);
-  const more = el("button", { type: "button", class: "button button--quiet data__more", onclick: showAll });
+  const more = el("button", { type: "button", class: "button button--quiet data__more" });
   const nothingText = el("p", {});
-  const clear = el("button", { type: "button", class: "button button--quiet", onclick: clearSearch }, "Clear the search");
+  const clear = el("button", { type: "button", class: "button button--quiet" }, "Clear the search");
   const nothing = el("div", { class: "empty" }, nothingText, clear);
-  const empty = el("div", { class: "empty" }, options.empty);
+  const empty = el("div", { class: "empty" }, emptyContent);
   const label = el("label", { for: input.id }, `Search ${nouns[1]}`);
   const toolbar = el("div", { class: "toolbar" }, el("div", { class: "field" }, label, input), count);
   const node = el("div", { class: "data" }, searchable && toolbar, wrap, more, nothing, empty);
-  input.value = view.query;
-
-  function search(query: string): void {
-    change({ ...view, query });
-  }
-
-  function clearSearch(): void {
-    input.value = "";
-    search("");
-    input.focus();
-  }
-
-  function sortBy({ key, kind }: Column<Row>): void {
-    const descending = view.sort?.key === key ? !view.sort.descending : isLive(kind);
-    change({ ...view, sort: { key, descending } });
-  }
-
-  function showAll(): void {
-    const next = shown.length;
-    change({ ...view, all: true });
-    // The button is removed, so the focus moves to the first new row.
-    body.rows[next]?.querySelector("a")?.focus();
-  }
-
-  function change(next: View): void {
-    view = next;
-    clearTimeout(keepTimer);
-    keepTimer = setTimeout(keepNow, KEEP_AFTER_MS);
-    arrangeRows();
-  }
-
-  /** Browsers allow about a hundred changes of the history in half a minute: too few for one at each key. */
-  function keepNow(): void {
-    if (keepTimer === undefined) return;
-    clearTimeout(keepTimer);
-    keepTimer = undefined;
-    history.replaceState(withView(history.state, name, view), "");
-  }
-
-  function arrangeRows(): void {
-    arrangedAt = performance.now();
-    const sort = view.sort;
-    const column = columns.find(({ key }) => key === sort?.key);
-    const matching = entries.filter(({ haystack }) => matches(haystack, view.query));
-    const ordered = sort === null || column === undefined ? matching : arranged(matching, ({ row }) => column.sortBy(row), sort.descending);
-    found = ordered.length;
-    shown = view.all ? ordered : ordered.slice(0, FIRST_ROWS);
-    placeRows();
-    describe(column);
-  }
-
-  /** Moves only the rows whose place has changed; a moved row keeps the focus. */
-  function placeRows(): void {
-    const focused = body.contains(document.activeElement) ? document.activeElement : null;
-    const wanted = shown.map((entry) => rowOf(entry).tr);
-    const stay = new Set(wanted);
-    for (const tr of [...body.rows]) if (!stay.has(tr)) tr.remove();
-    let at = body.firstElementChild;
-    for (const tr of wanted) {
-      if (tr === at) at = at.nextElementSibling;
-      else body.insertBefore(tr, at);
-    }
-    if (focused instanceof HTMLElement && body.contains(focused) && document.activeElement !== focused) focused.focus({ preventScroll: true });
-  }
-
-  function rowOf({ key, row }: Entry<Row>): MadeRow {
-    const there = made.get(key);
-    if (there !== undefined) {
-      refreshNear(there);
-      return there;
-    }
-    const parts = columns.map((column) => column.make(row));
-    const cells = parts.map(({ node: content }, i) => {
-      const { kind, title, className } = columns[i]!;
-      if (i === 0) return el("th", { scope: "row", role: "rowheader" }, content);
-      return el("td", { role: "cell", class: kind === "number" ? "num" : className, "data-label": title }, content);
-    });
-    const fresh = { tr: el("tr", { role: "row" }, ...cells), parts };
-    refresh(fresh);
-    made.set(key, fresh);
-    rows.set(fresh.tr, fresh);
-    watch.observe(fresh.tr);
-    return fresh;
-  }
-
-  /** Only visible rows are kept up to date; the others when they come near. */
-  function refreshNear(row: MadeRow): void {
-    if (shown.length <= FIRST_ROWS || near.has(row.tr)) refresh(row);
-  }
-
-  function seen(changes: readonly IntersectionObserverEntry[]): void {
-    for (const { target, isIntersecting } of changes) {
-      if (!isIntersecting) near.delete(target);
-      else if (!near.has(target)) {
-        near.add(target);
-        refresh(rows.get(target)!);
-      }
-    }
-  }
-
-  function describe(sorted: Column<Row> | undefined): void {
-    for (const { column, th } of headers) {
-      const order = column !== sorted ? null : view.sort?.descending === true ? "descending" : "ascending";
-      if (order === null) th.removeAttribute("aria-sort");
-      else th.setAttribute("aria-sort", order);
-    }
-    const none = entries.length === 0;
-    setText(count, none ? "" : countText(found, entries.length, nouns));
-    wrap.hidden = found === 0;
-    nothing.hidden = none || found > 0;
-    empty.hidden = !none;
-    toolbar.hidden = none;
-    more.hidden = shown.length === found;
-    setText(more, `Show all ${number(found)} ${nouns[1]} (the first ${number(shown.length)} are here)`);
-    setText(nothingText, `No ${nouns[0]} matches “${view.query.trim()}”.`);
-  }
-
-  /** While a row has the pointer or the focus, rows keep their places, so that a click hits the intended one. */
-  function stands(): boolean {
-    return body.contains(document.activeElement) || (matchMedia("(hover: hover)").matches && body.matches(":hover"));
-  }
-
-  return {
-    node,
-    show(next) {
-      if (next === given) {
-        const column = columns.find(({ key }) => key === view.sort?.key);
-        const due = shown.length <= FIRST_ROWS || performance.now() - arrangedAt >= MANY_REST_MS;
-        if (column !== undefined && isLive(column.kind) && due && !stands()) arrangeRows();
-        else for (const { key } of shown) refreshNear(made.get(key)!);
-        return;
-      }
-      given = next;
-      made.clear();
-      near.clear();
-      watch.disconnect();
-      entries = next.map((row) => ({ key: options.keyOf(row), row, haystack: options.haystack(row).toLowerCase() }));
-      arrangeRows();
-    },
-    close() {
-      // The entry of the history belongs to the next page already.
-      clearTimeout(keepTimer);
-      watch.disconnect();
-    },
-  };
+  return { node, clear, input, count, body, wrap, more, nothingText, nothing, empty, toolbar, headers };
 }
 
 function widthOf({ kind, width }: Pick<Column<never>, "kind" | "width">): number | undefined {

@@ -1,5 +1,5 @@
 /**
- * Applies the light, dark or system theme, and keeps the choice.
+ * Applies the light, dark or system theme, and stores the choice.
  */
 
 export type Theme = "system" | "light" | "dark";

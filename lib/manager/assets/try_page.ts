@@ -1,151 +1,143 @@
 /**
- * The "Try it" page: asks the gateway how it would handle a request, and shows the route, the plugins and the upstreams. Nothing is
- * forwarded.
+ * The "Try it" page: asks the gateway how it would handle a request, and shows the route, the plugins and the upstreams.
  */
-import { ApiError, ask, type Explanation, type UpstreamHealth } from "./api.ts";
+import { ApiError, ask, type Explanation, type ExplainRequest, type UpstreamHealth } from "./api.ts";
 import { el, replace } from "./dom.ts";
-import { hashOf } from "./hash.ts";
+import { hashFor } from "./url_hash.ts";
 import { addressOf, figuresByName } from "./inventory.ts";
-import type { Known, OpenPage } from "./page.ts";
-import { facts, link, section } from "./parts.ts";
-import { pipeline, type Pipeline } from "./pipeline.ts";
-import { readQuestion, type Problem } from "./question.ts";
+import type { Frame, Known, OpenPage, Page } from "./page.ts";
+import { factList, link, section } from "./components.ts";
+import { Pipeline } from "./pipeline.ts";
+import { readTryForm, type FieldError } from "./try_form.ts";
 import { upstreamFacts } from "./route_page.ts";
 
 const METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
 /** "#/try?method=GET&url=/shop/items" fills in the form. */
-export const tryPage: OpenPage = (frame) => {
-  const given = new URLSearchParams(location.hash.split("?", 2)[1] ?? "");
+export const tryPage: OpenPage = (frame) => new TryPage(frame);
+
+class TryPage implements Page {
+  readonly title = "Try it";
+  readonly node: HTMLElement;
+  readonly #frame: Frame;
+  readonly #form = tryForm();
+  // Announced to screen readers when it changes; the drawing below it is not.
+  readonly #outcome = el("div", { role: "status" });
+  readonly #rest = el("div", { class: "stack" });
+  /** Counts requests: a reply to an earlier one is ignored. */
+  #asked = 0;
+  #drawing: Drawing | null = null;
+  #known: Known | null = null;
+
+  constructor(frame: Frame) {
+    this.#frame = frame;
+    const { node: form, method, url } = this.#form;
+    const given = new URLSearchParams(location.hash.split("?", 2)[1] ?? "");
+    method.value = given.get("method") ?? "GET";
+    url.value = given.get("url") ?? "";
+    form.addEventListener("submit", (event) => void this.#submit(event));
+    this.node = el("div", { class: "stack" }, form, this.#outcome, this.#rest);
+  }
+
+  update(known: Known): void {
+    this.#known = known;
+    this.#drawing?.update(known);
+  }
+
+  close(): void {
+    // Ignores a reply that arrives after the page was left.
+    this.#asked += 1;
+    this.#drawing?.close();
+  }
+
+  async #submit(event: SubmitEvent): Promise<void> {
+    event.preventDefault();
+    const { method, url, headers, button } = this.#form;
+    method.value = method.value.trim().toUpperCase();
+    const read = readTryForm({ method: method.value, url: url.value, headers: headers.value });
+    this.#showFieldErrors("errors" in read ? read.errors : []);
+    if ("errors" in read) return this.#form[read.errors[0]!.field].focus();
+    const own = ++this.#asked;
+    button.setAttribute("aria-busy", "true");
+    try {
+      const explanation = await ask<Explanation>("POST", "/gateway/explain", { body: read.request });
+      if (own !== this.#asked) return;
+      keepInAddress(read.request);
+      this.#show(explanation, read.request.method);
+    } catch (error) {
+      if (own === this.#asked) this.#showError(error);
+    } finally {
+      if (own === this.#asked) button.removeAttribute("aria-busy");
+    }
+  }
+
+  #showFieldErrors(list: readonly FieldError[]): void {
+    for (const name of ["method", "url", "headers"] as const) {
+      const own = list.filter(({ field }) => field === name);
+      this.#form[name].setAttribute("aria-invalid", String(own.length > 0));
+      replace(this.#form.errors[name], ...own.map(({ message }) => el("span", {}, message)));
+    }
+  }
+
+  #show(explanation: Explanation, method: string): void {
+    this.#drawing?.close();
+    this.#drawing = explanation.outcome === "matched" ? matched(explanation, method) : null;
+    replace(this.#outcome, verdict(explanation));
+    replace(this.#rest, ...(this.#drawing?.nodes ?? []));
+    if (this.#known !== null) this.#drawing?.update(this.#known);
+  }
+
+  #showError(error: unknown): void {
+    this.#drawing?.close();
+    this.#drawing = null;
+    replace(this.#outcome);
+    replace(this.#rest);
+    if (error instanceof ApiError && error.status === 401) return this.#frame.showError(error);
+    replace(this.#outcome, failure(error));
+  }
+}
+
+function tryForm() {
   const method = el("input", {
-    id: "try-method",
-    name: "method",
-    list: "try-methods",
-    autocomplete: "off",
-    autocapitalize: "characters",
-    spellcheck: "false",
-    required: true,
-    "aria-describedby": "try-method-problem",
+    ...{ id: "try-method", name: "method", list: "try-methods", autocomplete: "off", autocapitalize: "characters", spellcheck: "false" },
+    ...{ required: true, "aria-describedby": "try-method-problem" },
   });
   const url = el("input", {
-    id: "try-url",
-    name: "url",
-    class: "mono",
-    autocomplete: "off",
-    spellcheck: "false",
-    required: true,
-    placeholder: "/shop/items/7?page=2",
-    "aria-describedby": "try-url-problem",
+    ...{ id: "try-url", name: "url", class: "mono", autocomplete: "off", spellcheck: "false", placeholder: "/shop/items/7?page=2" },
+    ...{ required: true, "aria-describedby": "try-url-problem" },
   });
   const headers = el("textarea", {
-    id: "try-headers",
-    name: "headers",
-    class: "mono",
-    rows: 4,
-    autocomplete: "off",
-    spellcheck: "false",
-    placeholder: "Host: api.example.com",
-    "aria-describedby": "try-headers-hint try-headers-problem",
+    ...{ id: "try-headers", name: "headers", class: "mono", rows: 4, autocomplete: "off", spellcheck: "false", placeholder: "Host: api.example.com" },
+    ...{ "aria-describedby": "try-headers-hint try-headers-problem" },
   });
-  const fields = { method, url, headers };
-  const problems = { method: problemNode("method"), url: problemNode("url"), headers: problemNode("headers") };
+  const errors = { method: errorNode("method"), url: errorNode("url"), headers: errorNode("headers") };
   const button = el("button", { type: "submit", class: "button button--primary" }, "Explain");
-  const form = el(
+  const hint = "One per line, as “Name: value”. Host selects among services that are restricted to host names.";
+  const node = el(
     "form",
-    { class: "card try", novalidate: true, onsubmit: (event: SubmitEvent) => void submit(event) },
-    el("div", { class: "field try__method" }, el("label", { for: method.id }, "Method"), method, problems.method),
-    el("div", { class: "field try__url" }, el("label", { for: url.id }, "Path, with its query"), url, problems.url),
+    { class: "card try", novalidate: true },
+    el("div", { class: "field try__method" }, el("label", { for: method.id }, "Method"), method, errors.method),
+    el("div", { class: "field try__url" }, el("label", { for: url.id }, "Path and query"), url, errors.url),
     el(
       "div",
       { class: "field try__headers" },
       el("label", { for: headers.id }, "Headers"),
       headers,
-      el(
-        "p",
-        { class: "field__hint", id: "try-headers-hint" },
-        "One in a line, as “Name: value”. A Host decides among services that are restricted to host names.",
-      ),
-      problems.headers,
+      el("p", { class: "field__hint", id: "try-headers-hint" }, hint),
+      errors.headers,
     ),
-    el("div", { class: "toolbar try__send" }, button, el("p", { class: "muted" }, "Nothing is forwarded: the gateway only says what it would do.")),
+    el("div", { class: "toolbar try__send" }, button, el("p", { class: "muted" }, "Nothing is forwarded: the gateway only explains what it would do.")),
     el("datalist", { id: "try-methods" }, ...METHODS.map((value) => el("option", { value }))),
   );
-  // Announced to screen readers when it changes; the drawing below it is not.
-  const outcome = el("div", { role: "status" });
-  const rest = el("div", { class: "stack" });
-  const node = el("div", { class: "stack" }, form, outcome, rest);
-  method.value = given.get("method") ?? "GET";
-  url.value = given.get("url") ?? "";
-  let asked = 0;
-  let drawing: Drawing | null = null;
-  let known: Known | null = null;
+  return { node, method, url, headers, errors, button };
+}
 
-  async function submit(event: SubmitEvent): Promise<void> {
-    event.preventDefault();
-    method.value = method.value.trim().toUpperCase();
-    const read = readQuestion({ method: method.value, url: url.value, headers: headers.value });
-    showProblems("problems" in read ? read.problems : []);
-    if ("problems" in read) return fields[read.problems[0]!.field].focus();
-    const turn = ++asked;
-    button.setAttribute("aria-busy", "true");
-    try {
-      const explanation = await ask<Explanation>("POST", "/gateway/explain", { body: read.question });
-      if (turn !== asked) return;
-      keepAddress(read.question.method, read.question.url);
-      show(explanation, read.question.method);
-    } catch (error) {
-      if (turn === asked) showError(error);
-    } finally {
-      if (turn === asked) button.removeAttribute("aria-busy");
-    }
-  }
+/** Headers are left out: they may contain secrets. */
+function keepInAddress({ method, url }: ExplainRequest): void {
+  history.replaceState(history.state, "", `#/try?${new URLSearchParams({ method, url })}`);
+}
 
-  /** Method and path are kept in the address; headers may contain secrets and are not. */
-  function keepAddress(m: string, u: string): void {
-    history.replaceState(history.state, "", `#/try?${new URLSearchParams({ method: m, url: u })}`);
-  }
-
-  function showProblems(list: readonly Problem[]): void {
-    for (const name of ["method", "url", "headers"] as const) {
-      const own = list.filter(({ field }) => field === name);
-      fields[name].setAttribute("aria-invalid", String(own.length > 0));
-      replace(problems[name], ...own.map(({ message }) => el("span", {}, message)));
-    }
-  }
-
-  function show(explanation: Explanation, verb: string): void {
-    drawing?.close();
-    drawing = explanation.outcome === "matched" ? matched(explanation, verb) : null;
-    replace(outcome, verdict(explanation));
-    replace(rest, ...(drawing?.nodes ?? []));
-    if (known !== null) drawing?.update(known);
-  }
-
-  function showError(error: unknown): void {
-    drawing?.close();
-    drawing = null;
-    replace(outcome);
-    replace(rest);
-    if (error instanceof ApiError && error.status === 401) return frame.fail(error);
-    replace(outcome, failure(error));
-  }
-
-  return {
-    title: "Try it",
-    node,
-    update(next) {
-      known = next;
-      drawing?.update(next);
-    },
-    close() {
-      // The page was left before the reply arrived.
-      asked += 1;
-      drawing?.close();
-    },
-  };
-};
-
-function problemNode(field: string): HTMLElement {
+function errorNode(field: string): HTMLElement {
   return el("p", { class: "try__problem", id: `try-${field}-problem`, role: "alert" });
 }
 
@@ -156,10 +148,10 @@ function verdict({ outcome, status, code, reasons, service, route, path }: Expla
       ? el(
           "p",
           {},
-          el("strong", {}, "Taken by "),
-          link(hashOf("routes", service ?? "", route ?? ""), el("strong", {}, route ?? "")),
+          el("strong", {}, "Handled by "),
+          link(hashFor("routes", service ?? "", route ?? ""), el("strong", {}, route ?? "")),
           " of ",
-          link(hashOf("services", service ?? ""), service ?? ""),
+          link(hashFor("services", service ?? ""), service ?? ""),
           ".",
         )
       : el(
@@ -183,18 +175,18 @@ function failure(error: unknown): HTMLElement {
       "div",
       { class: "notice notice--warn" },
       el("p", {}, el("strong", {}, "This gateway cannot explain.")),
-      el("p", {}, "It is an older version, without POST /gateway/explain. Everything else here works all the same."),
+      el("p", {}, "It is an older version, without POST /gateway/explain. All other pages work."),
     );
   }
   const issues = Array.isArray(problem.issues) ? problem.issues.map(String) : [];
   const head =
     status === 0
-      ? "The question did not get through."
+      ? "The request did not reach the gateway."
       : status === 429
-        ? "Too many questions."
+        ? "Too many requests."
         : status < 500
-          ? "The gateway cannot read this question."
-          : "The gateway could not answer.";
+          ? "The gateway rejected this request."
+          : "The gateway failed to answer.";
   return el(
     "div",
     { class: "notice notice--bad" },
@@ -217,25 +209,25 @@ function matched(explanation: Explanation, method: string): Drawing {
   const given = Object.entries(params);
   const shares = new Map(upstreams.map((upstream) => [upstream.id, { share: upstream.share, how: "planned" as const }]));
   const states = new Map<string, UpstreamHealth>(upstreams.map((upstream) => [upstream.id, upstream]));
-  const way: Pipeline = pipeline({
+  const drawing = new Pipeline({
     listener: {
       title: method,
       text: path ?? "",
       details: () =>
-        facts([
+        factList([
           ["Path", mono(path ?? "")],
           ["Pattern", mono(pattern ?? "")],
         ]),
     },
     plugins,
-    strategy: { name: strategy ?? "", details: () => facts([["Service", link(hashOf("services", name), name)]]) },
+    strategy: { name: strategy ?? "", details: () => factList([["Service", link(hashFor("services", name), name)]]) },
     upstreams: upstreams.map((upstream) => ({
       id: upstream.id,
       address: addressOf(upstream),
       details: () => upstreamFacts(states.get(upstream.id) ?? null, name, upstream),
     })),
   });
-  const what = facts([
+  const what = factList([
     ["Path", mono(path ?? "")],
     ["Pattern", mono(pattern ?? "")],
     ["The upstream gets", mono(forwarded ?? "")],
@@ -245,16 +237,16 @@ function matched(explanation: Explanation, method: string): Drawing {
     nodes: [
       section("The match", el("div", { class: "card" }, what)),
       section(
-        "The way it would go",
-        el("div", { class: "card" }, way.node),
-        el("p", { class: "muted" }, "Shares as the strategy and the state of the upstreams have it now. A plugin may still refuse the request."),
+        "Path through the gateway",
+        el("div", { class: "card" }, drawing.node),
+        el("p", { class: "muted" }, "Shares follow from the strategy and the current state of the upstreams. A plugin may still refuse the request."),
       ),
     ],
     /** States are live; the shares are those of the reply. */
     update({ health, stats }) {
       const now = health?.services.find((one) => one.name === name);
       const figures = figuresByName(stats);
-      way.update({
+      drawing.update({
         route: null,
         circuit: now?.circuit_breaker?.state ?? null,
         faults: () => 0,
@@ -265,7 +257,7 @@ function matched(explanation: Explanation, method: string): Drawing {
         }),
       });
     },
-    close: () => way.close(),
+    close: () => drawing.close(),
   };
 }
 

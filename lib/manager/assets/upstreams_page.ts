@@ -2,14 +2,15 @@
  * The upstreams page: all upstreams in a table, and each on a page of its own with its state, traffic and response times.
  */
 import type { ServiceConfig, TryFigures, UpstreamConfig, UpstreamHealth } from "./api.ts";
-import { circuitCondition, conditionOf } from "./conditions.ts";
+import { circuitLabel, upstreamLabel } from "./state_labels.ts";
+import { detailPage, listPage, type Detail } from "./configured_pages.ts";
 import { el, setText } from "./dom.ts";
 import { ago, moment, percent, until } from "./format.ts";
-import { hashOf } from "./hash.ts";
+import { hashFor } from "./url_hash.ts";
 import { addressOf, figuresByName, healthOf, sharesOf, type FiguresByName, type Share } from "./inventory.ts";
 import type { Known, OpenPage } from "./page.ts";
-import { breakable, crumbs, facts, figureStrip, link, loading, missing, section, settingsList, slot, stateBadge } from "./parts.ts";
-import { dataTable, figureColumns, fixedPart, textPart, type Column, type DataTable, type Part } from "./tables.ts";
+import { breakable, breadcrumbs, factList, figureStrip, link, section, setOptional, settingsList, stateBadge } from "./components.ts";
+import { DataTable, figureColumns, fixedPart, textPart, type Column, type Part } from "./tables.ts";
 
 /** One upstream of one service. */
 export interface UpstreamRow {
@@ -17,7 +18,7 @@ export interface UpstreamRow {
   readonly upstream: UpstreamConfig;
 }
 
-/** The present state of upstreams; table rows read it at each refresh. */
+/** The current state of upstreams, which table rows read at each refresh. */
 export class UpstreamsNow {
   #health: Known["health"] = null;
   #figures: FiguresByName = figuresByName(null);
@@ -57,29 +58,15 @@ export const upstreamsPage: OpenPage = () => {
   const note = el(
     "p",
     { class: "muted" },
-    "Share is an upstream's part of the traffic of its service; where there is none, the part that its weight gives it.",
+    "Share is an upstream's part of the traffic of its service; without traffic, it follows from the weights.",
   );
-  const page = el("div", { class: "stack" }, el("div", { class: "card" }, table.node), note);
-  const place = slot();
-  place.put(loading("the configuration"));
-  let rows: readonly UpstreamRow[] = [];
-  let of: Known["config"] = null;
-  return {
+  return listPage({
     title: "Upstreams",
-    node: place.node,
-    update(known) {
-      now.update(known);
-      if (known.config === null) return;
-      if (known.config !== of) {
-        of = known.config;
-        rows = upstreamRows(of.services);
-      }
-      note.hidden = rows.length === 0;
-      place.put(page);
-      table.show(rows);
-    },
-    close: () => table.close(),
-  };
+    table,
+    rowsOf: ({ services }) => upstreamRows(services),
+    below: note,
+    update: (known) => now.update(known),
+  });
 };
 
 export function upstreamRows(services: readonly ServiceConfig[]): readonly UpstreamRow[] {
@@ -92,15 +79,15 @@ export function upstreamTable(now: UpstreamsNow, { searchable }: { readonly sear
     key: "service",
     title: "Service",
     sortBy: (row) => row.service.name,
-    make: (row) => fixedPart(link(hashOf("services", row.service.name), row.service.name)),
+    make: (row) => fixedPart(link(hashFor("services", row.service.name), row.service.name)),
   };
-  return dataTable<UpstreamRow>({
+  return new DataTable<UpstreamRow>({
     name: "upstreams",
     caption: "Upstreams",
     nouns: ["upstream", "upstreams"],
     searchable,
     keyOf: (row) => JSON.stringify([row.service.name, row.upstream.id]),
-    haystack: ({ service: { name, protocol }, upstream }) => `${upstream.id} ${addressOf(upstream)} ${name} ${protocol}`,
+    searchText: ({ service: { name, protocol }, upstream }) => `${upstream.id} ${addressOf(upstream)} ${name} ${protocol}`,
     empty: el("p", {}, "No upstreams: the configuration has no services yet."),
     columns: [
       { key: "upstream", title: "Upstream", sortBy: (row) => row.upstream.id, make: upstreamName },
@@ -111,7 +98,7 @@ export function upstreamTable(now: UpstreamsNow, { searchable }: { readonly sear
         kind: "state",
         width: 156,
         className: "wide",
-        sortBy: (row) => conditionOf(now.state(row)).rank,
+        sortBy: (row) => upstreamLabel(now.state(row)).rank,
         make: (row) => statePart(now, row),
       },
       {
@@ -150,7 +137,7 @@ function inFlightOf(now: UpstreamsNow, row: UpstreamRow): number | null {
 function upstreamName({ service, upstream }: UpstreamRow): Part {
   const address = addressOf(upstream);
   return fixedPart(
-    link(hashOf("upstreams", service.name, upstream.id), ...breakable(upstream.id)),
+    link(hashFor("upstreams", service.name, upstream.id), ...breakable(upstream.id)),
     address !== upstream.id && el("span", { class: "muted mono sub" }, ...breakable(address)),
   );
 }
@@ -162,7 +149,7 @@ function statePart(now: UpstreamsNow, row: UpstreamRow): Part {
     node: el("span", { class: "state-cell" }, badge.node, why),
     refresh() {
       const state = now.state(row);
-      badge.set(conditionOf(state));
+      badge.set(upstreamLabel(state));
       setText(why, state === null ? "" : whyText(state));
     },
   };
@@ -177,101 +164,74 @@ function whyText({ reason, since, until: end, usable }: UpstreamHealth): string 
     .join(" · ");
 }
 
-export function shareText(share: Share | null): string {
+function shareText(share: Share | null): string {
   return share === null ? "–" : `${percent(share.share)}${share.how === "planned" ? " planned" : ""}`;
 }
 
-export const upstreamPage: OpenPage = (_frame, [serviceName = "", id = ""]) => {
-  const now = new UpstreamsNow();
-  const place = slot();
-  place.put(loading("the configuration"));
-  const gone = missing(`upstream “${id}” in a service “${serviceName}”`, "#/upstreams", "All upstreams");
-  let detail: { readonly of: string; readonly node: HTMLElement; update(known: Known): void } | null = null;
-  return {
+export const upstreamPage: OpenPage = (_frame, [serviceName = "", id = ""]) =>
+  detailPage({
     title: `Upstream ${id}`,
-    node: place.node,
-    update(known) {
-      now.update(known);
-      if (known.config === null) return;
-      const service = known.config.services.find(({ name }) => name === serviceName);
-      const upstream = service?.upstreams.find((one) => one.id === id);
-      if (service === undefined || upstream === undefined) return place.put(gone);
-      const of = JSON.stringify(service);
-      if (detail?.of !== of) detail = { of, ...upstreamDetail(now, { service, upstream }) };
-      place.put(detail.node);
-      detail.update(known);
+    missing: { what: `upstream “${id}” in a service “${serviceName}”`, href: "#/upstreams", back: "All upstreams" },
+    find({ services }) {
+      const service = services.find(({ name }) => name === serviceName);
+      const upstream = service?.upstreams.find((each) => each.id === id);
+      return service === undefined || upstream === undefined ? null : { service, upstream };
     },
-  };
-};
+    shown: ({ service }) => service,
+    create: upstreamDetail,
+  });
 
-function upstreamDetail(now: UpstreamsNow, row: UpstreamRow): { readonly node: HTMLElement; update(known: Known): void } {
+function upstreamDetail(row: UpstreamRow): Detail {
   const { service, upstream } = row;
+  const now = new UpstreamsNow();
   const strip = figureStrip({ limited: false });
   const badge = stateBadge();
   const circuit = stateBadge();
-  const lines = {
-    since: factLine("Since"),
-    until: factLine("Back"),
-    reason: factLine("Reason"),
-    share: factLine("Share"),
-  };
+  const lines = { since: factLine("Since"), until: factLine("Back"), reason: factLine("Reason"), share: factLine("Share") };
+  const state = el("dl", { class: "pairs" }, ...Object.values(lines).flatMap(({ term, value }) => [term, value]));
+  const configuration = factList([
+    ["Service", link(hashFor("services", service.name), service.name)],
+    ["Address", el("span", { class: "mono" }, addressOf(upstream))],
+    ["Protocol", service.protocol],
+    ["Weight", upstream.weight === 0 ? "0: gets no new requests" : String(upstream.weight)],
+    ["Strategy", service.load_balancing_strategy],
+  ]);
+  const path = [["#/upstreams", "Upstreams"], [hashFor("services", service.name), service.name]] as const;
   const node = el(
     "div",
     { class: "stack" },
-    crumbs(
-      [
-        ["#/upstreams", "Upstreams"],
-        [hashOf("services", service.name), service.name],
-      ],
-      upstream.id,
-    ),
+    breadcrumbs(path, upstream.id),
     el("p", { class: "badges" }, badge.node, circuit.node),
     strip.node,
-    el("p", { class: "muted" }, "Times and errors are those of tries: to the head of the response, or to the failure."),
+    el("p", { class: "muted" }, "Times and errors count attempts: until the head of the response, or the failure."),
     el(
       "div",
       { class: "columns" },
-      section(
-        "State",
-        el("div", { class: "card" }, el("dl", { class: "pairs" }, ...Object.values(lines).flatMap(({ term, value }) => [term, value]))),
-      ),
-      section(
-        "Configuration",
-        el(
-          "div",
-          { class: "card" },
-          facts([
-            ["Service", link(hashOf("services", service.name), service.name)],
-            ["Address", el("span", { class: "mono" }, addressOf(upstream))],
-            ["Protocol", service.protocol],
-            ["Weight", upstream.weight === 0 ? "0: gets no new requests" : String(upstream.weight)],
-            ["Strategy", service.load_balancing_strategy],
-          ]),
-        ),
-      ),
+      section("State", el("div", { class: "card" }, state)),
+      section("Configuration", el("div", { class: "card" }, configuration)),
       service.health !== undefined && section("Health checks", el("div", { class: "card" }, settingsList(service.health))),
     ),
   );
   return {
     node,
-    update({ health }) {
-      const state = now.state(row);
-      badge.set(conditionOf(state));
-      const condition = circuitCondition(healthOf(health, service.name)?.circuit_breaker);
-      circuit.node.hidden = condition === null;
-      if (condition !== null) circuit.set(condition);
+    update(known) {
+      now.update(known);
+      const current = now.state(row);
+      badge.set(upstreamLabel(current));
+      setOptional(circuit, circuitLabel(healthOf(known.health, service.name)?.circuit_breaker));
       const figures = now.figures(row);
       strip.update(figures === null ? null : { ...figures, in_flight: inFlightOf(now, row) ?? 0 });
       const at = Date.now();
-      lines.since.set(state === null || state.since === null ? null : `${moment(state.since)} (${ago(state.since, at)})`);
-      lines.until.set(state === null || state.until === null ? null : `${moment(state.until)} (${until(state.until, at)})`);
-      lines.reason.set(state?.reason ?? null);
+      const { since = null, until: end = null, reason = null } = current ?? {};
+      lines.since.set(since === null ? null : `${moment(since)} (${ago(since, at)})`);
+      lines.until.set(end === null ? null : `${moment(end)} (${until(end, at)})`);
+      lines.reason.set(reason);
       lines.share.set(shareText(now.share(row)));
     },
   };
 }
 
-/** A line of facts that is hidden while it is empty. */
+/** A name and a value that are hidden while the value is empty. */
 function factLine(name: string): { readonly term: HTMLElement; readonly value: HTMLElement; set(text: string | null): void } {
   const term = el("dt", {}, name);
   const value = el("dd", {});

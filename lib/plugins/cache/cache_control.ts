@@ -1,5 +1,5 @@
 /**
- * Reads Cache-Control and what has its form (RFC 9111 §5.2): directives, seconds, lists of field names.
+ * Parses Cache-Control and headers of the same form (RFC 9111 §5.2): directives, seconds, lists of field names.
  */
 import { headerValues, type HeaderList } from "../../http/headers.ts";
 
@@ -7,8 +7,8 @@ import { headerValues, type HeaderList } from "../../http/headers.ts";
 export type Directives = ReadonlyMap<string, string | null>;
 
 /**
- * The directives of all lines. One that comes twice: without an argument it is unqualified, whatever the other says; two arguments are
- * joined by a comma, which makes a longer list of field names, and no number at all.
+ * The directives of all lines. If a directive occurs twice and once without an argument, it is unqualified; two arguments are
+ * joined by a comma, which makes a longer list of field names, and an invalid number.
  */
 export function directives(list: HeaderList, lower: string): Directives {
   const found = new Map<string, string | null>();
@@ -27,12 +27,12 @@ export function directives(list: HeaderList, lower: string): Directives {
 }
 
 /**
- * A member that is no directive has no name, and does not hide those behind it. Space around "=" is not allowed there: `max-age = 5` is a
+ * A member that is not a directive has no name, and does not hide the members after it. Space around "=" is not allowed: `max-age = 5` is a
  * max-age without a number.
  */
 const DIRECTIVE = /[\s,]*([^\s,="]*)(?:=(?:"((?:[^"\\]|\\.)*)"|([^\s,"]*)))?[^,]*/gy;
 
-/** An argument in milliseconds; undefined where the directive is missing, NaN where it has no number (RFC 9111 §1.2.2). */
+/** An argument in milliseconds; undefined if the directive is missing, NaN if it has no number (RFC 9111 §1.2.2). */
 export function milliseconds(all: Directives, name: string): number | undefined {
   const argument = all.get(name);
   return argument === undefined ? undefined : deltaSeconds(argument) * 1_000;

@@ -1,17 +1,17 @@
 /**
- * Requests to upstreams that are to fill a cache: each has a call of its own, so that one client may leave while others wait for the reply.
+ * Requests to upstreams that fill the cache: each has its own call, so that one client may disconnect while other clients wait for the reply.
  */
 import { Call } from "../../http/exchange.ts";
 
-/** What the clients that waited learn: the reply is in the store; it is not for them; the upstream failed. */
+/** The outcome for waiting clients: the reply is in the store; it cannot be shared; the upstream failed. */
 export type Outcome = "stored" | "unshared" | "failed";
 
 export interface FetchOptions {
   readonly key: string;
-  /** The name under which others wait for it; null when nobody may. */
+  /** The key under which other requests wait for it; null if none may. */
   readonly awaitedAs: string | null;
   readonly client: Call;
-  /** Whether that client has its reply already. */
+  /** Whether the client already has its reply. */
   readonly isBackground: boolean;
   /** `clock.now()`. */
   readonly startedAt: number;
@@ -33,7 +33,7 @@ export class Fetches {
     else others.add(fetch);
   }
 
-  /** Nobody may begin to wait for it. */
+  /** No request may start to wait for it. */
   hide(fetch: Fetch): void {
     const { awaitedAs } = fetch.options;
     if (awaitedAs !== null && this.#awaited.get(awaitedAs) === fetch) this.#awaited.delete(awaitedAs);
@@ -46,7 +46,7 @@ export class Fetches {
     if (others?.delete(fetch) === true && others.size === 0) this.#byKey.delete(key);
   }
 
-  /** A reply that is under way may be older than a change to its target: it is for the clients that asked before, and for nobody else. */
+  /** A reply in flight may be older than a change to its target: only requests that came before may use it. */
   outdate(key: string): void {
     for (const fetch of this.#byKey.get(key) ?? []) {
       fetch.isOutdated = true;
@@ -54,7 +54,7 @@ export class Fetches {
     }
   }
 
-  /** Nothing is stored any more; a fetch that no client waits for ends. */
+  /** Stops storing replies; fetches without waiting clients end. */
   close(): void {
     for (const [key, fetches] of [...this.#byKey]) {
       this.outdate(key);
@@ -65,14 +65,14 @@ export class Fetches {
 
 export class Fetch {
   readonly options: FetchOptions;
-  /** Takes the place of the client's on the way to the upstream; aborted when nobody is interested any more. */
+  /** Replaces the client's call for the upstream; aborted when no client waits any more. */
   readonly call: Call;
   /** Its reply must not be stored. */
   isOutdated = false;
   readonly #list: Fetches;
-  /** The interested clients; null for the one whose request this is, which does not wait for the outcome. */
+  /** The waiting clients; null for the client that started it, which does not wait for the outcome. */
   readonly #clients = new Map<Call, ((outcome: Outcome) => void) | null>();
-  /** Whose end the call's end waits for. */
+  /** The call ends after these. */
   readonly #users: Set<"client" | "store">;
 
   constructor(options: FetchOptions, list: Fetches) {
@@ -85,7 +85,7 @@ export class Fetch {
     this.call = new Call({ id, remoteAddress, trustedRemote, certificate, startedAt, inform });
     const { notes } = this.call;
     notes.span = client.notes.span;
-    // The plugin that hands this request on is the cache: what comes behind it is not its time.
+    // The time after this plugin is not the cache's own time.
     notes.plugin = client.notes.plugin;
     notes.pluginFrom = client.notes.pluginFrom;
     client.notes.plugin = null;
@@ -95,7 +95,7 @@ export class Fetch {
     client.onEnd(() => this.#part("client"));
   }
 
-  /** Whether others wait for it. */
+  /** Whether other requests wait for it. */
   get isShared(): boolean {
     return [...this.#clients.values()].some((resolve) => resolve !== null);
   }
@@ -109,7 +109,7 @@ export class Fetch {
     return new Promise((resolve) => this.#join(client, resolve));
   }
 
-  /** Notes for the client's request what was noted for this one; an error that a stored reply replaces is not. */
+  /** Copies the notes of this call to the client's, except for an error that a stored reply replaces. */
   copyNotes(outcome: "answered" | "spared"): void {
     const { client } = this.options;
     const { upstream, attempts, upstreamMs, identity, code, fault } = this.call.notes;
@@ -119,16 +119,16 @@ export class Fetch {
     if (outcome === "answered" && code !== null) client.fail(code, fault ?? undefined);
   }
 
-  /** This client is no longer interested. */
+  /** The client disconnected. */
   leave(client: Call): void {
     this.#clients.get(client)?.("unshared");
     if (!this.#clients.delete(client) || this.isWanted) return;
-    // Nobody may begin to wait for what is about to end.
+    // No request may start to wait for a fetch that is about to end.
     this.#list.hide(this);
     this.call.abort();
   }
 
-  /** Answers the clients that wait; nobody may begin to. */
+  /** Answers the waiting clients and accepts no further ones. */
   announce(outcome: Outcome): void {
     this.#list.hide(this);
     for (const [client, resolve] of this.#clients) {
@@ -139,7 +139,7 @@ export class Fetch {
     if (outcome !== "stored" && !this.isWanted) this.call.abort();
   }
 
-  /** It is over as far as the store is concerned. */
+  /** The fetch is finished for the store. */
   end(outcome: Outcome): void {
     this.announce(outcome);
     this.#list.remove(this);
@@ -148,7 +148,7 @@ export class Fetch {
 
   #part(who: "client" | "store"): void {
     this.#users.delete(who);
-    // Plugins further in wait to hear of the end.
+    // Later plugins wait for the end of the call.
     if (this.#users.size === 0) this.call.close();
   }
 

@@ -1,9 +1,9 @@
 /**
- * A body that is passed on to its reader and recorded at the same time.
+ * Forwards a body to its reader and records it at the same time.
  *
  * While it is recorded, the source is read at full speed, however slow the reader: the record holds what the reader has not read yet.
- * A body that grows too long to be recorded goes on at the reader's pace. Once the whole body is there, no upstream timeout covers the
- * reader any more: a reader that reads nothing for a minute is given up here.
+ * A body that is too long to be recorded continues at the reader's pace. Once the whole body is received, no upstream timeout covers the
+ * reader any more: a reader that reads nothing for a minute is dropped here.
  */
 import { Readable } from "node:stream";
 import type { Clock, Timer } from "../../base/clock.ts";
@@ -12,15 +12,15 @@ import type { CacheStore } from "./store.ts";
 
 export interface RecorderOptions {
   readonly clock: Clock;
-  /** Most bytes of a record. */
+  /** Maximum bytes of a record. */
   readonly most: number;
-  /** Content-Length; null where there is none. */
+  /** Content-Length; null without one. */
   readonly expected: number | null;
-  /** Whose memory is used, as long as the body is recorded. */
+  /** Accounts for the memory while the body is recorded. */
   readonly store: Pick<CacheStore, "reserve" | "release">;
-  /** Called once: with the whole body, or why there is no record. The reserved memory is given back separately. */
+  /** Called once: with the whole body, or the reason why there is no record. The reserved memory is released separately. */
   readonly recorded: (body: Buffer | "too much" | "broken") => void;
-  /** The reader is gone. Returns whether to go on without it. */
+  /** The reader disconnected. Returns whether to continue without it. */
   readonly readerLeft: () => boolean;
 }
 
@@ -29,7 +29,7 @@ export class Recorder extends Readable {
   readonly #options: RecorderOptions;
   #record: Buffer = NOTHING;
   #filled = 0;
-  /** Bytes of the record that the reader has. */
+  /** Bytes of the record that were sent to the reader. */
   #given = 0;
   #reserved = 0;
   #state: "recording" | "passing" | "whole" | "broken" = "recording";
@@ -41,7 +41,7 @@ export class Recorder extends Readable {
     super();
     this.#source = source;
     this.#options = options;
-    // Its reader may have stopped listening.
+    // Its reader may have removed its listeners.
     this.on("error", ignore);
     if (source.destroyed || source.readableEnded) this.#broken(source.errored);
     else source.on("data", this.#onData).on("end", this.#onEnd).on("error", this.#broken).on("close", this.#onClose);
@@ -141,7 +141,7 @@ export class Recorder extends Readable {
   #stopRecording(next: "passing" | "broken"): void {
     const wasRecording = this.#state === "recording";
     this.#state = next;
-    // What the reader has yet to read is still held: that memory is given back when it asks for more.
+    // Bytes the reader has not read stay in memory, which is released when it asks for more.
     if (next === "broken" || this.#given === this.#filled || this.destroyed) this.#releaseAll();
     this.#record = NOTHING;
     if (wasRecording) this.#options.recorded(next === "passing" ? "too much" : "broken");
@@ -156,17 +156,17 @@ export class Recorder extends Readable {
 const NOTHING = Buffer.alloc(0);
 const MOST_UNREAD_MS = 60_000;
 const LEAST_ROOM = 16 * 1024;
-/** Most bytes that the reader gets in one piece. */
+/** Maximum bytes that the reader gets at once. */
 const MOST_AT_ONCE = 64 * 1024;
 
-/** A copy in memory of its own: a slice of one of Node's read buffers would keep the whole buffer alive. */
+/** A copy: a slice of one of Node's read buffers would keep the whole buffer alive. */
 function copied(bytes: Buffer, length: number): Buffer {
   const copy = Buffer.allocUnsafeSlow(length);
   bytes.copy(copy);
   return copy;
 }
 
-/** A body in memory of its own. */
+/** A copy of the body. */
 export function recordOf(body: Buffer): Buffer {
   return body.buffer.byteLength === body.length ? body : copied(body, body.length);
 }

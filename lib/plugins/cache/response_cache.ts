@@ -1,17 +1,17 @@
 /**
- * The plugin kind `response_cache`: a shared cache in memory (RFC 9111), which answers GET and HEAD from stored replies and reports what it
- * did in Cache-Status (RFC 9211).
+ * The plugin kind `response_cache`: a shared cache in memory (RFC 9111), which answers GET and HEAD from stored replies and reports hits and
+ * misses in Cache-Status (RFC 9211).
  *
- * Reads of a request: the target, what Vary names, Cache-Control, Pragma, If-None-Match, If-Modified-Since, whether there are
- * credentials. Answers: a stored reply with its Age, 304 to a client that has it, 504 to `only-if-cached` where nothing is stored, else
- * the upstream's reply. Also from RFC 5861: stale-while-revalidate, stale-if-error.
+ * Evaluates the target, the headers in Vary, Cache-Control, Pragma, If-None-Match, If-Modified-Since and credentials of a request. Answers
+ * with a stored reply and its Age, 304 to a client that has it, 504 to `only-if-cached` if nothing is stored, else with the upstream's
+ * reply. Also from RFC 5861: stale-while-revalidate, stale-if-error.
  */
 import type { Readable } from "node:stream";
 import type { Clock } from "../../base/clock.ts";
 import { integer, object, withDefault } from "../../config/schema.ts";
 import { Exchange, type CacheResult, type Call } from "../../http/exchange.ts";
 import type { Handler } from "../../http/handler.ts";
-import { endToEnd, hasHeader, headerValue, quotedString, withHeader, withoutHeader, type HeaderList } from "../../http/headers.ts";
+import { endToEnd, hasHeader, headerValue, quotedString, withHeader, withoutHeader, withoutHeaders, type HeaderList } from "../../http/headers.ts";
 import { discard, problem, problemReply, type Reply } from "../../http/reply.ts";
 import { definePlugin, type KeptState } from "../plugin.ts";
 import { Fetch, Fetches } from "./fetches.ts";
@@ -28,7 +28,7 @@ const schema = object(
     max_bytes: withDefault(integer({ min: 65_536, describe: "Memory for all stored replies, bodies and headers, in bytes." }), 64 * MIB),
     max_object_bytes: withDefault(integer({ min: 1, describe: "The longest body that is stored, in bytes." }), MIB),
     default_ttl_s: withDefault(
-      integer({ min: 0, max: 31_536_000, describe: "How long replies are fresh that do not say it; 0: a tenth of their age since Last-Modified." }),
+      integer({ min: 0, max: 31_536_000, describe: "Freshness lifetime of replies without one; 0: a tenth of their age since Last-Modified." }),
       0,
     ),
   },
@@ -55,7 +55,7 @@ export const responseCache = definePlugin({
   },
 });
 
-/** What is kept over reloads. */
+/** The state that survives reloads. */
 function stateOf(maxBytes: number): KeptState & { readonly store: CacheStore; readonly fetches: Fetches } {
   const store = new CacheStore(maxBytes);
   const fetches = new Fetches();
@@ -75,20 +75,20 @@ interface Settings {
   readonly defaultTtl: number;
 }
 
-/** A request that may be answered from the store, and what the look-up there found. */
+/** A request that may be answered from the store, and the result of the look-up. */
 interface Lookup {
   readonly exchange: Exchange;
   readonly key: string;
   readonly request: CacheRequest;
-  /** A stored reply that cannot be used as it is. */
+  /** A stored reply that needs validation. */
   readonly entry: Entry | null;
-  /** Why the upstream is asked (RFC 9211 §2.2). */
+  /** Why the request is forwarded (RFC 9211 §2.2). */
   readonly fwd: "uri-miss" | "vary-miss" | "stale" | "request";
 }
 
-/** How long requests for a target do not wait for one another after some have waited in vain. */
+/** After requests waited without result, how long requests for the target do not wait for one another. */
 const NO_WAIT_MS = 60_000;
-/** How long requests wait for a body that has begun. */
+/** How long requests wait for a body that has started. */
 const MOST_BODY_WAIT_MS = 5_000;
 /** Shorter bodies are in the socket's buffer at once. */
 const LONG_BODY = 16 * 1024;
@@ -150,7 +150,7 @@ class Cache {
     const name = this.#awaitedName(key, exchange);
     const other = mayWait ? this.#fetches.awaited(name) : undefined;
     if (other !== undefined) return this.#waitFor(other, lookup);
-    // With conditions of the client's own, the reply may be a 304 that is of use to nobody else.
+    // With the client's own conditions, the reply may be a 304, which other clients cannot use.
     const isShared = mayWait && (!request.conditional || (entry !== null && rules.isValidatable(entry.headers)));
     return this.#fetch(lookup, isShared ? name : null, false);
   }
@@ -165,7 +165,7 @@ class Cache {
     return reply instanceof Promise ? reply.then(finish) : finish(reply);
   }
 
-  /** Collapses requests: this one gets the reply that another one is about to get, unless that turns out not to be for it. */
+  /** Collapses requests: waits for the reply to an identical request, unless it turns out that it cannot be shared. */
   async #waitFor(other: Fetch, lookup: Lookup): Promise<Reply> {
     const { exchange, key, request, fwd } = lookup;
     const outcome = await other.wait(exchange.call);
@@ -183,12 +183,12 @@ class Cache {
   #renew(lookup: Lookup): void {
     const name = this.#awaitedName(lookup.key, lookup.exchange);
     if (this.#store.closed || this.#fetches.awaited(name) !== undefined) return;
-    const exchange = lookup.exchange.with({ method: "GET", headers: rules.without(lookup.exchange.headers, rules.CONDITIONS) });
-    // A failure is logged where it happens; the next request tries again.
+    const exchange = lookup.exchange.with({ method: "GET", headers: withoutHeaders(lookup.exchange.headers, rules.CONDITIONS) });
+    // A failure is logged where it happens; the next request retries.
     this.#fetch({ ...lookup, exchange }, name, true).then(discard, () => {});
   }
 
-  /** Asks the upstream, by validation where the stored reply allows it. */
+  /** Forwards the request, as a validation if the stored reply allows it. */
   async #fetch(lookup: Lookup, awaitedAs: string | null, isBackground: boolean): Promise<Reply> {
     const { exchange, entry, key } = lookup;
     let askedAt = this.#clock.now();
@@ -211,7 +211,7 @@ class Cache {
     }
   }
 
-  /** A 304: the stored reply is valid, and as new as this one (RFC 9111 §4.3.4). */
+  /** Handles a 304: the stored reply is valid and as fresh as the 304 (RFC 9111 §4.3.4). */
   #confirmed(lookup: Lookup, entry: Entry, fetch: Fetch, reply: Reply, timing: Timing): Reply {
     const { exchange, request } = lookup;
     fetch.copyNotes("answered");
@@ -220,20 +220,20 @@ class Cache {
     const kept = rules.storable(entry.status, headers, request.authorised || isPersonal(fetch.call), timing, this.#settings.defaultTtl);
     const status = `fwd=${lookup.fwd}; fwd-status=304`;
     if (kept === null) {
-      // With credentials the 304 says nothing of what others may get.
+      // A 304 to a request with credentials does not apply to other clients.
       if (!request.authorised) this.#store.remove(entry);
       this.#unshared(fetch);
       const once = { ...entry, headers: withoutHeader(headers, "age"), terms: { ...entry.terms, ageThen: 0 }, cameAt: timing.cameAt };
       return this.#answer(once, exchange, request, status);
     }
     const renewed = entryOf(lookup, kept, timing, entry, entry.body);
-    // An entry that was stored in the meantime is newer than the one that was validated.
+    // An entry that was stored in the meantime is newer than the validated entry.
     const stored = !fetch.isOutdated && this.#store.holds(entry) && this.#store.put(renewed, exchange.headers);
     this.#settle(fetch, stored && isShareable(kept));
     return this.#answer(renewed, exchange, request, stored ? `${status}; stored` : status);
   }
 
-  /** A whole reply: stored if it may be, and passed on as it comes. */
+  /** Handles a full reply: stores it if allowed, and forwards it while it arrives. */
   #received(lookup: Lookup, fetch: Fetch, reply: Reply, timing: Timing): Reply {
     const { exchange, request, entry } = lookup;
     const isOwnError = fetch.call.notes.code !== null || fetch.call.aborted;
@@ -268,7 +268,7 @@ class Cache {
     return { ...passed, body: this.#recording(body, fetch, exchange, expected, put) };
   }
 
-  /** Passes a body on to its client and stores it once all of it is there. */
+  /** Forwards a body to its client and stores it once it is complete. */
   #recording(body: Readable, fetch: Fetch, exchange: Exchange, expected: number | null, put: (whole: Buffer) => boolean): Recorder {
     const patience = this.#clock.after(MOST_BODY_WAIT_MS, () => fetch.announce("unshared"));
     fetch.call.onAbort(() => body.destroy());
@@ -295,7 +295,7 @@ class Cache {
     else this.#unshared(fetch);
   }
 
-  /** The requests that waited go on by themselves; and for a while none waits, or they would wait for one another in turn. */
+  /** The waiting requests are forwarded; for a while no request waits, otherwise they would wait for one another in turn. */
   #unshared(fetch: Fetch, then: "announce" | "end" = "end"): void {
     if (fetch.isShared) this.#store.markUnshared(fetch.options.key, this.#clock.now() + NO_WAIT_MS);
     fetch[then]("unshared");
@@ -313,7 +313,7 @@ class Cache {
     else this.#store.put(entryOf(lookup, kept, timing, entry, entry.body), exchange.headers);
   }
 
-  /** Drops what an unsafe request may have changed (RFC 9111 §4.4). */
+  /** Drops entries that an unsafe request may have changed (RFC 9111 §4.4). */
   #invalidate(exchange: Exchange, { status, headers }: Reply): void {
     if (status < 200 || status > 399) return;
     const references = ["location", "content-location"].map((name) => keyOfReference(exchange, headerValue(headers, name)));
@@ -333,7 +333,7 @@ class Cache {
   /** The stored reply, or 304 to a client that has it. */
   #answer(entry: Entry, exchange: Exchange, request: CacheRequest, status: string): Reply {
     const { notes } = exchange.call;
-    // A renewal in the background and a cache further in must not change what was noted for this request.
+    // A background renewal or a later cache must not change the notes of this request.
     if (notes.cache === null || notes.cache === "miss") notes.cache = resultOf(status);
     const age = rules.ageOf(entry, this.#clock.now());
     const ttl = Math.floor((entry.terms.lifetime - age) / 1_000);
@@ -352,7 +352,7 @@ class Cache {
     return { status: entry.status, ...reason, headers: [...headers, ...added], body };
   }
 
-  /** Counts a body while a slow client reads it, also when it is no longer stored. */
+  /** Counts a body while a slow client reads it, even if it is no longer stored. */
   #hold(body: Buffer | null, { call }: Exchange): void {
     if (body !== null && body.length > LONG_BODY) call.onEnd(this.#store.hold(body));
   }
@@ -361,7 +361,7 @@ class Cache {
     return { ...reply, headers: [...reply.headers, "Cache-Status", `${this.#settings.name}; ${status}`] };
   }
 
-  /** Requests that will probably get the same reply, by the Vary of the last one, have one name. */
+  /** Requests that will probably get the same reply, by the Vary of the last reply, share one key. */
   #awaitedName(key: string, exchange: Exchange): string {
     const audience = audienceOf(exchange);
     return `${key}\n${audience}\n${variantOf(this.#store.varyOf(key, audience) ?? [], exchange.headers)}`;
@@ -372,7 +372,7 @@ class Cache {
   }
 }
 
-/** For metrics and logs, by what Cache-Status says of a stored reply. */
+/** Result for metrics and logs, by the verdict on a stored reply. */
 function resultOf(status: string): CacheResult {
   if (status === "hit") return "hit";
   if (status.endsWith("collapsed")) return "collapsed";
@@ -383,7 +383,7 @@ function missOf({ fwd, exchange }: Lookup): string {
   return `fwd=${fwd}; key=${keyShown(exchange)}`;
 }
 
-/** Whether requests that wait could use it. */
+/** Whether waiting requests could use the reply. */
 function isShareable({ terms }: Storable): boolean {
   return !terms.noCache && terms.lifetime > terms.ageThen;
 }
@@ -394,7 +394,7 @@ function entryOf({ exchange, key }: Lookup, kept: Storable, { cameAt }: Timing, 
   return { ...kept, key, audience: audienceOf(exchange), variant: variantOf(kept.vary, exchange.headers), status, reason, body, cameAt };
 }
 
-/** Whether an auth plugin, further out or further in, knows the caller. */
+/** Whether any auth plugin, earlier or later, has identified the caller. */
 function isPersonal({ notes, personal }: Call): boolean {
   return personal || notes.identity !== null;
 }

@@ -1,15 +1,15 @@
 /**
- * What RFC 9111 lets a shared cache do: which replies may be stored and on what terms, when a stored one may answer a request, and what
- * a validation changes.
+ * The rules of RFC 9111 for a shared cache: which replies may be stored, when a stored reply may answer a request, and what a validation
+ * changes.
  */
 import { httpDate } from "../../http/date.ts";
-import { hasHeader, headerValue, headerValues, tokens, type HeaderList } from "../../http/headers.ts";
+import { hasHeader, headerValue, headerValues, tokens, withoutHeaders, type HeaderList } from "../../http/headers.ts";
 import type { Reply } from "../../http/reply.ts";
 import { deltaSeconds, directives, fieldNames, milliseconds, type Directives } from "./cache_control.ts";
 import type { Entry, Terms } from "./store.ts";
 
 /**
- * What a request says that concerns a cache (§5.2.1): its directives, in milliseconds, and whether it has credentials (`known`: an auth
+ * The cache-related parts of a request (§5.2.1): its directives, in milliseconds, and whether it has credentials (`known`: an auth
  * plugin knows the caller), conditions that a stored reply can answer, or a header that only the origin can evaluate.
  */
 export function cacheRequestOf(headers: HeaderList, known: boolean) {
@@ -35,7 +35,7 @@ const RELEVANT = new Map<string, "authorised" | "conditional" | "bypass" | "dire
 const BYPASSING = ["range", "if-range", "if-match", "if-unmodified-since"];
 const OVERRIDING = ["x-http-method", "x-http-method-override", "x-method-override", "x-original-url", "x-rewrite-url"];
 for (const name of [...BYPASSING, ...OVERRIDING]) RELEVANT.set(name, "bypass");
-/** Most other headers are told apart by their length alone. */
+/** Excludes most other headers by their length alone. */
 const RELEVANT_LENGTHS = new Set([...RELEVANT.keys()].map((name) => name.length));
 
 const NO_DIRECTIVES = { noStore: false, noCache: false, onlyIfCached: false, maxAge: Infinity, minFresh: 0, maxStale: 0, staleIfError: 0 };
@@ -48,7 +48,7 @@ function requestDirectives(headers: HeaderList): typeof NO_DIRECTIVES {
   const maxAge = milliseconds(all, "max-age") ?? Infinity;
   return {
     noStore: all.has("no-store"),
-    // By the letter, a reply of age 0 would satisfy max-age=0; clients that send it want a validation.
+    // Literally, a reply of age 0 satisfies max-age=0; but clients that send it want a validation.
     noCache: all.has("no-cache") || !(maxAge > 0),
     onlyIfCached: all.has("only-if-cached"),
     maxAge,
@@ -58,36 +58,36 @@ function requestDirectives(headers: HeaderList): typeof NO_DIRECTIVES {
   };
 }
 
-/** When a reply was asked for and when its head came: `now` of the monotonic clock, and the wall clock at the end. */
+/** When the request was sent and the head of the reply received (monotonic clock), and the wall clock at that moment. */
 export interface Timing {
   readonly askedAt: number;
   readonly cameAt: number;
   readonly wall: number;
 }
 
-/** What is stored of a reply's head. */
+/** The stored parts of the head of a reply. */
 export type Storable = Pick<Entry, "terms" | "headers" | "vary">;
 
-/** Whether a body can be stored, as far as its head shows: not too long, and as long as Content-Length says. */
+/** Whether a body can be stored according to its head: not too long, and matching Content-Length. */
 export function fits({ headers, body }: Reply, expected: number | null, most: number): boolean {
   if (body === null) return expected === null || expected === 0;
   if (Buffer.isBuffer(body)) return body.length <= most && (expected === null || expected === body.length);
-  // Events have no end that other requests could wait for.
+  // Event streams do not end.
   return (expected ?? 0) <= most && !EVENTS.test(headerValue(headers, "content-type") ?? "");
 }
 
 const EVENTS = /^text\/event-stream/i;
 
-/** How a reply to GET may be stored; null where it may not (§3), or where that would be of no use to anybody. */
+/** How a reply to GET may be stored; null if it may not (§3) or could never be used. */
 export function storable(status: number, given: HeaderList, authorised: boolean, timing: Timing, defaultTtl: number): Storable | null {
   const all = directives(given, "cache-control");
   if (status < 200 || status === 206 || status === 304) return null;
-  // must-understand takes the place of no-store where the status is understood (§5.2.2.3).
+  // must-understand overrides no-store if the status is understood (§5.2.2.3).
   if (all.has("must-understand") ? !UNDERSTOOD.has(status) : all.has("no-store")) return null;
   if (all.get("private") === null) return null;
   const forAuthorised = all.has("public") || all.has("must-revalidate") || all.has("s-maxage");
   if (authorised && !forAuthorised) return null;
-  // Whatever it says: the next client would get the session of the first one.
+  // Never, even if declared public: the next client would get the session of the first one.
   if (hasHeader(given, "set-cookie")) return null;
   const headers = keptHeaders(given, all, timing.wall);
   const vary = tokens(headers, "vary");
@@ -118,28 +118,20 @@ function isUseful(terms: Terms, headers: HeaderList): boolean {
   return terms.lifetime > terms.ageThen || (!terms.neverStale && (terms.staleWhileRevalidate > 0 || terms.staleIfError > 0));
 }
 
-/** Without what concerns one hop, or may not be used unvalidated (§3.1, §5.2.2.4, §5.2.2.7); with a Date (RFC 9110 §6.6.1). */
+/** Removes headers that must not be stored (§3.1, §5.2.2.4, §5.2.2.7), and adds a Date (RFC 9110 §6.6.1). */
 function keptHeaders(given: HeaderList, all: Directives, wall: number): HeaderList {
-  const named = [...fieldNames(all.get("no-cache") ?? ""), ...fieldNames(all.get("private") ?? "")];
-  const kept: string[] = [];
-  let dated = false;
-  for (let i = 0; i < given.length; i += 2) {
-    const lower = given[i]!.toLowerCase();
-    if (NEVER_KEPT.has(lower) || named.includes(lower)) continue;
-    dated ||= lower === "date";
-    kept.push(given[i]!, given[i + 1]!);
-  }
-  if (!dated) kept.push("Date", new Date(wall).toUTCString());
+  const kept = withoutHeaders(given, new Set([...NEVER_KEPT, ...fieldNames(all.get("no-cache") ?? ""), ...fieldNames(all.get("private") ?? "")]));
+  if (!hasHeader(kept, "date")) kept.push("Date", new Date(wall).toUTCString());
   return kept;
 }
 
-/** Trailers are not stored; Age is computed for each reply; rate limits are those of one caller. */
+/** Trailers are not stored; Age is computed for each reply; rate limits belong to one caller. */
 const NEVER_KEPT = new Set([
   ...["age", "trailer", "proxy-authenticate", "proxy-authentication-info", "proxy-authorization", "authentication-info", "x-request-id"],
   ...["ratelimit", "ratelimit-policy"],
 ]);
 
-/** What the origin says, in milliseconds, 0 where it is no number; undefined where it says nothing (§4.2.1). */
+/** The lifetime set by the origin in milliseconds, 0 if it is invalid; undefined if there is none (§4.2.1). */
 function explicitLifetime(given: HeaderList, all: Directives, wall: number): number | undefined {
   const lifetime = milliseconds(all, "s-maxage") ?? milliseconds(all, "max-age");
   if (lifetime !== undefined) return lifetime || 0;
@@ -149,7 +141,7 @@ function explicitLifetime(given: HeaderList, all: Directives, wall: number): num
   return Math.max(0, httpDate(expires[0]!, wall) - dateOf(given, wall)) || 0;
 }
 
-/** A tenth of the time for which it has not changed (§4.2.2). */
+/** A tenth of the time since the last change (§4.2.2). */
 function heuristicLifetime(headers: HeaderList, wall: number): number {
   return Math.max(0, (dateOf(headers, wall) - dateIn(headers, "last-modified", wall)) / 10) || 0;
 }
@@ -159,12 +151,12 @@ function dateOf(headers: HeaderList, wall: number): number {
   return Number.isNaN(date) ? wall : date;
 }
 
-/** NaN where there is no such header, or no date in it. */
+/** NaN if the header is missing or not a date. */
 function dateIn(headers: HeaderList, lower: string, wall: number): number {
   return httpDate(headerValue(headers, lower) ?? "", wall);
 }
 
-/** §4.2.3, `corrected_initial_age`; of several members of Age the first counts, one that is no number does not (§5.1). */
+/** §4.2.3, `corrected_initial_age`; only the first member of Age counts; an invalid number is ignored (§5.1). */
 function ageThen(given: HeaderList, { askedAt, cameAt, wall }: Timing): number {
   const seconds = deltaSeconds(headerValue(given, "age")?.split(",", 1)[0]!.trim() ?? null) || 0;
   return Math.max(0, wall - dateOf(given, wall), seconds * 1_000 + cameAt - askedAt);
@@ -174,7 +166,7 @@ export function ageOf({ terms, cameAt }: Entry, now: number): number {
   return terms.ageThen + now - cameAt;
 }
 
-/** How a stored reply may be used; "stale" and "request" say why it may not (RFC 9211 §2.2). */
+/** How a stored reply may be used; "stale" and "request" are reasons why it may not (RFC 9211 §2.2). */
 export type Verdict = "use" | "use stale" | "use and renew" | "stale" | "request";
 
 /** §4, §5.2.1. */
@@ -197,7 +189,7 @@ export function replacesErrors(entry: Entry, request: CacheRequest, now: number)
   return isWithin(ageOf(entry, now) - terms.lifetime, Math.max(terms.staleIfError, request.staleIfError));
 }
 
-/** An allowance of 0 does not cover the first moment either. */
+/** An allowance of 0 does not even cover a staleness of 0. */
 function isWithin(staleness: number, allowed: number): boolean {
   return allowed > 0 && staleness <= allowed;
 }
@@ -206,7 +198,7 @@ export function isServerError(status: number): boolean {
   return status === 500 || (status >= 502 && status <= 504);
 }
 
-/** Whether this status means that the stored reply is outdated. A refusal of one request (401, 429) says nothing about others. */
+/** Whether this status means that the stored reply is outdated. A refusal of one request (401, 429) does not affect other requests. */
 export function supersedes(status: number): boolean {
   return (status < 400 && status !== 206 && status !== 304) || status === 404 || status === 410;
 }
@@ -218,7 +210,7 @@ export function isValidatable(stored: HeaderList): boolean {
 
 /** The request's headers with the validators of a stored reply instead of its own conditions. */
 export function validating(headers: HeaderList, stored: HeaderList): HeaderList {
-  const result = without(headers, CONDITIONS);
+  const result = withoutHeaders(headers, CONDITIONS);
   const etag = headerValue(stored, "etag");
   const modified = headerValue(stored, "last-modified");
   if (etag !== undefined) result.push("If-None-Match", etag);
@@ -228,26 +220,19 @@ export function validating(headers: HeaderList, stored: HeaderList): HeaderList 
 
 export const CONDITIONS: ReadonlySet<string> = new Set(["if-none-match", "if-modified-since"]);
 
-/** A copy without the headers of these names. */
-export function without(list: HeaderList, names: ReadonlySet<string>): string[] {
-  const kept: string[] = [];
-  for (let i = 0; i < list.length; i += 2) if (!names.has(list[i]!.toLowerCase())) kept.push(list[i]!, list[i + 1]!);
-  return kept;
-}
-
 /** Whether a 304 is about this reply (§4.3.4): it names no entity tag, or the same one. */
 export function confirms(given: HeaderList, stored: HeaderList): boolean {
   const etag = headerValue(given, "etag");
   return etag === undefined || opaque(etag) === opaque(headerValue(stored, "etag") ?? "");
 }
 
-/** The stored headers with those of a 304 in place of them (§3.2), except what belongs to the body that is kept. */
+/** The stored headers updated with the headers of a 304 (§3.2), except headers of the stored body. */
 export function updated(stored: HeaderList, given: HeaderList): HeaderList {
-  const fresh = without(given, OF_THE_BODY);
+  const fresh = withoutHeaders(given, OF_THE_BODY);
   // An old Date would make the reply look as old as before.
   const replaced = new Set(["date"]);
   for (let i = 0; i < fresh.length; i += 2) replaced.add(fresh[i]!.toLowerCase());
-  return [...without(stored, replaced), ...fresh];
+  return [...withoutHeaders(stored, replaced), ...fresh];
 }
 
 /** The stored entity tag stays: it may differ in strength, which depends on how the stored body was encoded. */
@@ -261,7 +246,7 @@ export function describes(given: HeaderList, stored: HeaderList, bytes: number):
   return same("etag") && same("last-modified");
 }
 
-/** Whether the client has the stored reply already (§4.3.2, RFC 9110 §13.1.2, §13.1.3). */
+/** Whether the client already has the stored reply (§4.3.2, RFC 9110 §13.1.2, §13.1.3). */
 export function isNotModified(headers: HeaderList, { status, headers: stored }: Entry, wall: number): boolean {
   if (status !== 200) return false;
   const tags = headerValues(headers, "if-none-match");
@@ -280,9 +265,9 @@ function opaque(etag: string): string {
   return etag.startsWith("W/") ? etag.slice(2) : etag;
 }
 
-/** The headers of a 304 (RFC 9110 §15.4.5): without those that describe a body that does not come. */
+/** The headers of a 304 (RFC 9110 §15.4.5): without headers that describe the missing body. */
 export function notModifiedHeaders(stored: HeaderList): HeaderList {
-  return without(stored, headerValue(stored, "etag") === undefined ? DESCRIBES_BODY : NEEDLESS_WITH_TAG);
+  return withoutHeaders(stored, headerValue(stored, "etag") === undefined ? DESCRIBES_BODY : NEEDLESS_WITH_TAG);
 }
 
 const DESCRIBES_BODY: ReadonlySet<string> = new Set(["content-type", "content-length", "content-encoding", "content-language", "content-range"]);

@@ -1,30 +1,30 @@
 /**
- * Keeps replies by target and by what their Vary names, within a bound of bytes: the least recently used goes first.
+ * Stores replies by target and Vary within a limit of bytes: the least recently used is dropped first.
  */
 import { headerValues, type HeaderList } from "../../http/headers.ts";
 
-/** On what terms a stored reply may be used (sections of RFC 9111); milliseconds throughout. */
+/** The conditions for using a stored reply (sections of RFC 9111); times in milliseconds. */
 export interface Terms {
   /** How old a reply may become before it is stale (§4.2.1). */
   readonly lifetime: number;
   /** How old it was when it was received (§4.2.3). */
   readonly ageThen: number;
-  /** Never without validation. */
+  /** Must be validated before each use. */
   readonly noCache: boolean;
-  /** Never once it is stale: must-revalidate, proxy-revalidate, s-maxage (§4.2.4). */
+  /** Must not be used once it is stale: must-revalidate, proxy-revalidate, s-maxage (§4.2.4). */
   readonly neverStale: boolean;
   readonly staleWhileRevalidate: number;
   readonly staleIfError: number;
-  /** Also for requests with credentials (§3.5). */
+  /** May answer requests with credentials (§3.5). */
   readonly forAuthorised: boolean;
 }
 
-/** A stored reply. Never changed; replaced by another. */
+/** A stored reply. Immutable; replaced by another entry. */
 export interface Entry {
   readonly key: string;
-  /** Of the route that it was requested by: it answers no request of another one. */
+  /** The route and its guards: it answers no request of another audience. */
   readonly audience: string;
-  /** Names in Vary, in lower case, and what the request had for each. */
+  /** The names in Vary, in lower case, and the values of the request. */
   readonly vary: readonly string[];
   readonly variant: string;
   readonly status: number;
@@ -36,13 +36,13 @@ export interface Entry {
   readonly cameAt: number;
 }
 
-/** An entry, or the note that a target's replies cannot be shared. */
+/** An entry, or a note that the replies of a target cannot be shared. */
 interface Item {
   readonly key: string;
   /** Without the body. */
   readonly bytes: number;
   readonly entry: Entry | null;
-  /** For notes: until when. */
+  /** For notes: when the note expires. */
   readonly until: number;
 }
 
@@ -51,11 +51,11 @@ export class CacheStore {
   #used = 0;
   /** Bytes of `#used` that dropping entries would not free. */
   #fixed = 0;
-  /** Each body counts once, however many entries hold it and clients are being sent it. */
+  /** Each body counts once, even if several entries and clients use it. */
   readonly #bodies = new Map<Buffer, { entries: number; readers: number }>();
-  /** By key; the newest first. */
+  /** Entries by key, the newest first. */
   readonly #groups = new Map<string, Item[]>();
-  /** The least recently used first. */
+  /** All entries, the least recently used first. */
   readonly #order = new Set<Item>();
   #closed = false;
 
@@ -72,7 +72,7 @@ export class CacheStore {
     return this.#closed;
   }
 
-  /** The newest entry of a target that was made for such a request (RFC 9111 §4.1), under the same audience. */
+  /** The newest entry of a target that matches the request (RFC 9111 §4.1) and audience. */
   find(key: string, audience: string, headers: HeaderList): Entry | null {
     const group = this.#groups.get(key);
     if (group === undefined) return null;
@@ -90,13 +90,13 @@ export class CacheStore {
     return this.#group(key).find(({ entry }) => entry?.audience === audience)?.entry?.vary ?? null;
   }
 
-  /** Replaces the entries that a request with these headers would have got. False when there is no room. */
+  /** Replaces the entries that match these request headers. False if there is no room. */
   put(entry: Entry, headers: HeaderList): boolean {
     this.#dropWhere(entry.key, (other) => other === null || (other.audience === entry.audience && isFor(other, headers)));
     return this.#add({ key: entry.key, bytes: bytesOf(entry) - (entry.body?.length ?? 0), entry, until: 0 });
   }
 
-  /** Whether it is neither replaced nor dropped. */
+  /** Whether the entry is still stored. */
   holds(entry: Entry): boolean {
     return this.#group(entry.key).some((item) => item.entry === entry);
   }
@@ -105,12 +105,12 @@ export class CacheStore {
     this.#dropWhere(entry.key, (other) => other === entry);
   }
 
-  /** Everything that is known of a target. */
+  /** All entries and notes of a target. */
   removeAll(key: string): void {
     this.#dropWhere(key, () => true);
   }
 
-  /** Notes that nobody should wait for another request's reply from this target. */
+  /** Notes that requests for this target should not wait for one another. */
   markUnshared(key: string, until: number): void {
     this.#dropWhere(key, (entry) => entry === null);
     this.#add({ key, bytes: OVERHEAD + key.length, entry: null, until });
@@ -120,7 +120,7 @@ export class CacheStore {
     return this.#group(key).some(({ entry, until }) => entry === null && now < until);
   }
 
-  /** Sets bytes aside for a body that is being received, and drops entries for it. False when that is not enough. */
+  /** Reserves bytes for a body that is being received, dropping entries if needed. False if that is not enough. */
   reserve(bytes: number): boolean {
     if (!this.#makeRoom(bytes)) return false;
     this.#used += bytes;
@@ -133,13 +133,13 @@ export class CacheStore {
     this.#fixed -= bytes;
   }
 
-  /** A client is being sent this body: it counts until the returned function is called, whether it is still stored or not. */
+  /** Counts a body that is being sent to a client until the returned function is called, even if it is no longer stored. */
   hold(body: Buffer): () => void {
     this.#count(body, "readers", 1);
     return () => this.#count(body, "readers", -1);
   }
 
-  /** Drops everything, and stores nothing any more. */
+  /** Drops everything and stores nothing from now on. */
   close(): void {
     this.#closed = true;
     for (const item of this.#order) this.#drop(item);
@@ -156,7 +156,7 @@ export class CacheStore {
   #add(item: Item): boolean {
     const body = item.entry?.body ?? null;
     const isRead = body !== null && (this.#bodies.get(body)?.readers ?? 0) > 0;
-    // A body that a client is being sent is counted already.
+    // A body that is being sent to a client is already counted.
     if (!this.#makeRoom(item.bytes + (isRead ? 0 : (body?.length ?? 0)))) return false;
     this.#used += item.bytes;
     if (body !== null) this.#count(body, "entries", 1);
@@ -205,10 +205,10 @@ export class CacheStore {
 
 const NOTHING: readonly Item[] = [];
 
-/** Of one target. A look-up compares with each: a Vary on a header that differs for every client must not make that slow. */
+/** Entries per target. A look-up compares with each: a Vary on a header with many values must not make it slow. */
 const MOST_VARIANTS = 32;
 
-/** Bytes that an entry takes beside its text and body, and a header line beside its text: generous estimates. */
+/** Generous estimates of the overhead in bytes of an entry and of a header line. */
 const OVERHEAD = 512;
 const LINE_OVERHEAD = 64;
 
@@ -218,12 +218,12 @@ export function bytesOf({ key, variant, headers, body }: Pick<Entry, "key" | "va
   return bytes;
 }
 
-/** Whether the request that it answered had the same values of the headers in its Vary (§4.1). */
+/** Whether the request has the same values for the headers in Vary as the original request (§4.1). */
 function isFor({ vary, variant }: Entry, headers: HeaderList): boolean {
   return variantOf(vary, headers) === variant;
 }
 
-/** A request's values of the named headers: lines joined, space around commas left out. A missing header differs from an empty one. */
+/** The values of the named headers: lines joined, space around commas removed. A missing header differs from an empty one. */
 export function variantOf(vary: readonly string[], headers: HeaderList): string {
   let variant = "";
   for (const name of vary) {

@@ -1,5 +1,5 @@
 /**
- * Names what a request asks for, as a key of the cache (RFC 9111 §2).
+ * Computes the cache key of a request (RFC 9111 §2).
  */
 import { hash } from "node:crypto";
 import type { Exchange } from "../../http/exchange.ts";
@@ -10,7 +10,7 @@ export function keyOf(exchange: Exchange): string {
   return originOf(exchange) + exchange.path + exchange.query + forwardedAs(exchange);
 }
 
-/** What a trusted proxy says about the target as its client asked for it: upstreams write links by it. */
+/** The target as reported by a trusted proxy: upstreams use it in links. */
 function forwardedAs({ call, headers }: Exchange): string {
   if (!call.trustedRemote) return "";
   let text = "";
@@ -38,13 +38,13 @@ export function keyOfReference(exchange: Exchange, reference: string | undefined
   return origin + url.pathname.replace(/\/{2,}/g, "/").replace(/%[0-9a-f]{2}/gi, normalised) + url.search + forwardedAs(exchange);
 }
 
-/** As the paths of requests are normalised. */
+/** Normalised like the path of a request. */
 function normalised(encoded: string): string {
   const character = String.fromCharCode(parseInt(encoded.slice(1), 16));
   return /[A-Za-z0-9._~-]/.test(character) ? character : encoded.toUpperCase();
 }
 
-/** The key for Cache-Status. Of the query only a digest: the header may be logged, and queries hold API keys. */
+/** The key for Cache-Status. The query is hashed: the header may be logged, and queries may contain API keys. */
 export function keyShown(exchange: Exchange): string {
   const { path, query } = exchange;
   return quotedString(originOf(exchange) + path + (query === "" ? "" : `?${hash("sha256", query, "hex").slice(0, 12)}`));

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Point, Stats, StatsWithHistory } from "../../../lib/manager/assets/api.ts";
-import { errorSamples, joined, requestSamples, timeSamples, withPoint } from "../../../lib/manager/assets/history.ts";
+import { errorSamples, mergedHistory, requestSamples, timeSamples, withPoint } from "../../../lib/manager/assets/history.ts";
 
 const T = Date.parse("2026-11-21T12:00:00Z");
 const FIGURES = { requests_per_s: 0, errors_per_s: 0, limited_per_s: 0, p50_ms: null, p95_ms: null, p99_ms: null, in_flight: 0 };
@@ -30,13 +30,13 @@ describe("the history", () => {
 
   it("of an answer goes on with what the stream has brought since", () => {
     const answer: StatsWithHistory = { ...statsOf(12, point(10, { requests: 2 })), step_s: 5, history: [point(0), point(5)] };
-    expect(joined(answer, [point(5, { requests: 9 }), point(10), point(15)])).toEqual([point(0), point(5), point(10, { requests: 2 }), point(15)]);
+    expect(mergedHistory(answer, [point(5, { requests: 9 }), point(10), point(15)])).toEqual([point(0), point(5), point(10, { requests: 2 }), point(15)]);
   });
 
   it("of a gateway that was started anew goes on behind what was known of the one before, without its unfinished step", () => {
     const answer: StatsWithHistory = { ...statsOf(63, point(62)), step_s: 5, history: [point(57)] };
-    expect(joined(answer, [point(0), point(5, { requests: 9 }), point(10, { requests: 1 })])).toEqual([point(0), point(5, { requests: 9 }), point(57), point(62)]);
-    expect(joined({ ...answer, history: [] }, [point(-900), point(5), point(10)])).toEqual([point(5), point(62)]);
+    expect(mergedHistory(answer, [point(0), point(5, { requests: 9 }), point(10, { requests: 1 })])).toEqual([point(0), point(5, { requests: 9 }), point(57), point(62)]);
+    expect(mergedHistory({ ...answer, history: [] }, [point(-900), point(5), point(10)])).toEqual([point(5), point(62)]);
   });
 });
 

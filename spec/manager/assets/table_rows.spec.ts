@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { arranged, countText, matches, viewIn, withView, type SortValue } from "../../../lib/manager/assets/rows.ts";
+import { sorted, countText, matches, viewIn, withView, type SortValue } from "../../../lib/manager/assets/table_rows.ts";
 
 describe("a search", () => {
   it("finds rows that have every word somewhere, whatever the case", () => {
@@ -16,7 +16,7 @@ describe("a search", () => {
 });
 
 describe("an order", () => {
-  const order = (values: readonly SortValue[], descending = false) => arranged(values, (value) => value, descending);
+  const order = (values: readonly SortValue[], descending = false) => sorted(values, (value) => value, descending);
 
   it("takes numbers within names as numbers", () => expect(order(["r10", "r9", "R1"])).toEqual(["R1", "r9", "r10"]));
 
@@ -35,8 +35,8 @@ describe("an order", () => {
       { name: "b", value: 1 },
       { name: "a", value: 1 },
     ];
-    expect(arranged(given, ({ value }) => value, true)).toEqual(given);
-    expect(arranged(given, ({ name }) => name, false)).not.toBe(given);
+    expect(sorted(given, ({ value }) => value, true)).toEqual(given);
+    expect(sorted(given, ({ name }) => name, false)).not.toBe(given);
   });
 });
 

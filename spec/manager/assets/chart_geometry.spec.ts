@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Sample } from "../../../lib/manager/assets/history.ts";
-import { areaOf, byMinute, lineOf, marks, minuteMarks, nearest, peaks } from "../../../lib/manager/assets/scale.ts";
+import { areaPath, groupedByMinute, linePath, axisMarks, minuteMarks, nearestIndex, maximums } from "../../../lib/manager/assets/chart_geometry.ts";
 
 const sample = (at: number, ...values: (number | null)[]): Sample => ({ at, values });
 const PLANE = { x: (at: number) => at, y: (value: number) => 100 - value, gapMs: 10 };
@@ -15,16 +15,16 @@ describe("marks of an axis", () => {
     [0.01, [0, 0.002, 0.004, 0.006, 0.008, 0.01]],
     [12_345_678, [0, 2.5e6, 5e6, 7.5e6, 1e7, 1.25e7]],
   ])("up to %d are round", (most, expected) => {
-    expect(marks(most)).toEqual(expected);
+    expect(axisMarks(most)).toEqual(expected);
   });
 
   it("reach what they are for with at most six lines, whatever it is", () => {
     for (let most = 1e-6; most < 1e12; most *= 1.37) {
-      const made = marks(most);
+      const made = axisMarks(most);
       expect(made.at(-1)!).toBeGreaterThanOrEqual(most * (1 - 1e-9));
       expect(made.length).toBeLessThanOrEqual(6);
     }
-    for (const odd of [0, -1, Number.NaN, Number.POSITIVE_INFINITY]) expect(marks(odd).length).toBeGreaterThan(1);
+    for (const odd of [0, -1, Number.NaN, Number.POSITIVE_INFINITY]) expect(axisMarks(odd).length).toBeGreaterThan(1);
   });
 
   it("of time are whole minutes by the clock", () => {
@@ -37,27 +37,27 @@ describe("marks of an axis", () => {
 describe("a line", () => {
   it("has a gap where nothing is known, and where samples are far apart; one alone becomes a dot", () => {
     const samples = [sample(0, 1), sample(5, 2), sample(10, null), sample(15, 3), sample(40, 4), sample(45, 5)];
-    expect(lineOf(samples, 0, PLANE)).toBe("M0 99L5 98M15 97L15 97M40 96L45 95");
-    expect(areaOf(samples, 0, PLANE)).toBe("M0 100L0 99L5 98L5 100ZM40 100L40 96L45 95L45 100Z");
+    expect(linePath(samples, 0, PLANE)).toBe("M0 99L5 98M15 97L15 97M40 96L45 95");
+    expect(areaPath(samples, 0, PLANE)).toBe("M0 100L0 99L5 98L5 100ZM40 100L40 96L45 95L45 100Z");
   });
 
   it("is none without samples", () => {
-    expect([lineOf([], 0, PLANE), lineOf([sample(0, null)], 0, PLANE), lineOf([sample(0, 1)], 2, PLANE)]).toEqual(["", "", ""]);
+    expect([linePath([], 0, PLANE), linePath([sample(0, null)], 0, PLANE), linePath([sample(0, 1)], 2, PLANE)]).toEqual(["", "", ""]);
   });
 });
 
 describe("samples", () => {
-  it("are found by the moment nearest to them", () => {
+  it("are found by the moment nearestIndex to them", () => {
     const samples = [sample(0), sample(10), sample(20), sample(40)];
-    expect([-5, 4, 6, 15, 29, 31, 99].map((at) => nearest(samples, at))).toEqual([0, 0, 1, 1, 2, 3, 3]);
-    expect(nearest([], 3)).toBe(-1);
-    expect(nearest([sample(7)], 3)).toBe(0);
+    expect([-5, 4, 6, 15, 29, 31, 99].map((at) => nearestIndex(samples, at))).toEqual([0, 0, 1, 1, 2, 3, 3]);
+    expect(nearestIndex([], 3)).toBe(-1);
+    expect(nearestIndex([sample(7)], 3)).toBe(0);
   });
 
   it("are summed up by their highest values, minute by minute, the last first", () => {
     const samples = [sample(0, 1, null), sample(59_999, 3, null), sample(60_000, 2, 9)];
-    expect(peaks(samples, 2)).toEqual([3, 9]);
-    expect(byMinute(samples).map((minute) => [minute.at, peaks(minute.samples, 2)])).toEqual([
+    expect(maximums(samples, 2)).toEqual([3, 9]);
+    expect(groupedByMinute(samples).map((minute) => [minute.at, maximums(minute.samples, 2)])).toEqual([
       [60_000, [2, 9]],
       [0, [3, null]],
     ]);

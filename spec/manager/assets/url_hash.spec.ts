@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { hashOf, hashOfWarning, loginHash, placeOf } from "../../../lib/manager/assets/hash.ts";
+import { hashFor, linkForWarning, loginHash, parseHash } from "../../../lib/manager/assets/url_hash.ts";
 
 describe("an address", () => {
   it.each([
@@ -11,30 +11,30 @@ describe("an address", () => {
     ["#/services/%E2%98%83/", "services", ["☃"]],
     ["#/services/100%", "services", ["100%"]],
     ["#/services/a?b=c", "services", ["a"]],
-  ])("%s names a page and its words", (hash, page, words) => {
-    expect(placeOf(hash)).toEqual({ page, words, back: "#/" });
+  ])("%s names a page and its parameters", (hash, page, segments) => {
+    expect(parseHash(hash)).toEqual({ page, segments, returnTo: "#/" });
   });
 
   it.each(["a/b ?#%\"", "<script>", "..", "100%", "%uD800", "\u2603 \ud83d\ude80", "half \ud83d of a pair", "\ude80 the other", "\ud800"])("holds %j as it is", (name) => {
-    expect(placeOf(hashOf("routes", name, name))).toMatchObject({ page: "routes", words: [name, name] });
-    expect(hashOf(name)).toMatch(/^#\/[!-~]+$/);
+    expect(parseHash(hashFor("routes", name, name))).toMatchObject({ page: "routes", segments: [name, name] });
+    expect(hashFor(name)).toMatch(/^#\/[!-~]+$/);
   });
 
   it("of the login leads back to where one was", () => {
     const hash = loginHash("#/routes/shop/list%20all");
     expect(hash).toBe("#/login?back=%23%2Froutes%2Fshop%2Flist%2520all");
-    expect(placeOf(hash)).toEqual({ page: "login", words: [], back: "#/routes/shop/list%20all" });
+    expect(parseHash(hash)).toEqual({ page: "login", segments: [], returnTo: "#/routes/shop/list%20all" });
     expect(loginHash("")).toBe("#/login");
   });
 
   it.each(["https://evil.example", "//evil.example", "javascript:alert(1)", "#/login", "#/login?back=x", "#//login", ""])("never leads back to %s", (back) => {
-    expect(placeOf(`#/login?back=${encodeURIComponent(back)}`).back).toBe("#/");
+    expect(parseHash(`#/login?back=${encodeURIComponent(back)}`).returnTo).toBe("#/");
     expect(loginHash(back)).toBe("#/login");
   });
 });
 
 describe("a warning", () => {
-  const warning = (code: string, service: string | null = null, route: string | null = null) => hashOfWarning({ code, message: "", service, route })?.hash;
+  const warning = (code: string, service: string | null = null, route: string | null = null) => linkForWarning({ code, message: "", service, route })?.hash;
 
   it("leads to the page that knows more", () => {
     expect(warning("reload_refused")).toBe("#/config");

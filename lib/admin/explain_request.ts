@@ -1,5 +1,5 @@
 /**
- * Reads the question of `POST /gateway/explain` from the body of its request, or says what is wrong with it.
+ * Reads the request to explain from the body of `POST /gateway/explain`, or reports what is wrong.
  */
 import { Fault, type ErrorCode } from "../base/errors.ts";
 import type { Question } from "../gateway/explain.ts";
@@ -14,17 +14,17 @@ export interface Unreadable {
   readonly detail: string;
 }
 
-export async function readQuestion(inbound: Inbound): Promise<Question | Unreadable> {
-  if (!JSON_TYPE.test(headerValue(inbound.headers, "content-type") ?? "")) return malformed("Send the question as application/json.");
+export async function readExplainRequest(inbound: Inbound): Promise<Question | Unreadable> {
+  if (!JSON_TYPE.test(headerValue(inbound.headers, "content-type") ?? "")) return malformed("Send the request to explain as application/json.");
   let body: Buffer;
   try {
     body = await readBody(inbound, MAX_BYTES);
   } catch (error) {
     if (!(error instanceof Fault)) return malformed("The body ended before its announced end.");
-    return { code: "body_too_large", detail: `A question may have ${MAX_BYTES} bytes.` };
+    return { code: "body_too_large", detail: `The body may have at most ${MAX_BYTES} bytes.` };
   }
   try {
-    return questionOf(JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(body)));
+    return explainRequestOf(JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(body)));
   } catch (error) {
     return malformed(error instanceof SyntaxError ? `The body is not JSON: ${error.message}.` : "The body is not UTF-8.");
   }
@@ -33,17 +33,17 @@ export async function readQuestion(inbound: Inbound): Promise<Question | Unreada
 const JSON_TYPE = /^application\/json[ \t]*(?:;|$)/i;
 
 /** Reports every field that is wrong, in one sentence each. */
-function questionOf(value: unknown): Question | Unreadable {
-  if (!isObject(value)) return invalid(['The question is an object: {"method":"GET","url":"/shop/items","headers":{}}.']);
+function explainRequestOf(value: unknown): Question | Unreadable {
+  if (!isObject(value)) return invalid(['The body must be an object: {"method":"GET","url":"/shop/items","headers":{}}.']);
   const { method, url, headers = {}, ...others } = value;
   const wrong: string[] = [];
-  if (typeof method !== "string" || method === "") wrong.push('"method" is missing, or not a text like "GET".');
-  if (typeof url !== "string" || url === "") wrong.push('"url" is missing, or not a text like "/shop/items?x=1".');
+  if (typeof method !== "string" || method === "") wrong.push('"method" is missing, or not a string such as "GET".');
+  if (typeof url !== "string" || url === "") wrong.push('"url" is missing, or not a string such as "/shop/items?x=1".');
   if (!isObject(headers) || !Object.values(headers).every((each) => typeof each === "string")) {
-    wrong.push('"headers" is not an object of texts like {"Host":"shop.example.com"}.');
+    wrong.push('"headers" is not an object of strings such as {"Host":"shop.example.com"}.');
   }
   for (const name of Object.keys(others).slice(0, MAX_NAMED)) {
-    wrong.push(`${JSON.stringify(name)} is no field of a question: there are "method", "url" and "headers".`);
+    wrong.push(`${JSON.stringify(name)} is not a known field: the fields are "method", "url" and "headers".`);
   }
   if (wrong.length > 0) return invalid(wrong);
   return { method: method as string, url: url as string, headers: headers as Record<string, string> };

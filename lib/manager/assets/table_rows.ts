@@ -1,5 +1,5 @@
 /**
- * Filters and sorts the rows of a table, and keeps search and order in an entry of the browser's history.
+ * Filters and sorts the rows of a table, and saves search and order in an entry of the browser's history.
  */
 import { number } from "./format.ts";
 
@@ -10,7 +10,7 @@ export interface Sort {
   readonly descending: boolean;
 }
 
-/** The state kept when the user leaves the page and comes back. */
+/** The state that is restored when the user comes back to the page. */
 export interface View {
   readonly query: string;
   readonly sort: Sort | null;
@@ -18,17 +18,17 @@ export interface View {
 }
 
 /** Whether every word of the query is in the text, which is in lower case. */
-export function matches(haystack: string, query: string): boolean {
+export function matches(searchText: string, query: string): boolean {
   return query
     .toLowerCase()
     .split(/\s+/)
-    .every((word) => haystack.includes(word));
+    .every((word) => searchText.includes(word));
 }
 
 const collator = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
 
 /** A sorted copy. Rows without a value come last in both directions; equal rows keep their order. */
-export function arranged<Item>(items: readonly Item[], valueOf: (item: Item) => SortValue, descending: boolean): readonly Item[] {
+export function sorted<Item>(items: readonly Item[], valueOf: (item: Item) => SortValue, descending: boolean): readonly Item[] {
   const sign = descending ? -1 : 1;
   const valued = items.map((item) => ({ item, value: valueOf(item) }));
   valued.sort((a, b) => {

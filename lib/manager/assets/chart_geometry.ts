@@ -1,18 +1,18 @@
 /**
- * The geometry of line charts: round marks on an axis, paths with gaps, and the sample nearest to a moment.
+ * The geometry of line charts: round axisMarks on an axis, paths with gaps, and the sample nearestIndex to a moment.
  */
 import type { Sample } from "./history.ts";
 
 const MINUTE = 60_000;
 const ROUND = [1, 2, 2.5, 5, 10] as const;
 
-/** Marks from 0 to the first round one not below `most`, in at most five steps: 87 → [0, 20, 40, 60, 80, 100]. */
-export function marks(most: number): readonly number[] {
-  const rough = (Number.isFinite(most) && most > 0 ? most : 1) / 5;
+/** Round marks from 0 to the first that is at least `max`, in at most five steps: 87 → [0, 20, 40, 60, 80, 100]. */
+export function axisMarks(max: number): readonly number[] {
+  const rough = (Number.isFinite(max) && max > 0 ? max : 1) / 5;
   const magnitude = 10 ** Math.floor(Math.log10(rough));
   // Without the tolerance 0.3 / 5 would be above 0.06, and 0.1 be chosen.
   const step = magnitude * ROUND.find((each) => each * magnitude >= rough * (1 - 1e-9))!;
-  const count = Math.max(Math.ceil((most / step) * (1 - 1e-9)), 1);
+  const count = Math.max(Math.ceil((max / step) * (1 - 1e-9)), 1);
   return Array.from({ length: Number.isFinite(count) ? count + 1 : 2 }, (_, i) => Number((i * step).toPrecision(12)));
 }
 
@@ -23,7 +23,7 @@ export function minuteMarks(from: number, to: number, every: number): readonly n
   return Array.from({ length: Math.max(Math.floor((to - first) / step) + 1, 0) }, (_, i) => first + i * step);
 }
 
-export interface Plane {
+export interface ChartArea {
   x(at: number): number;
   y(value: number): number;
   /** Samples further apart than this (ms) are not connected. */
@@ -31,8 +31,8 @@ export interface Plane {
 }
 
 /** The `d` of one series' line. A single sample becomes a line of no length, which round ends show as a dot. */
-export function lineOf(samples: readonly Sample[], series: number, plane: Plane): string {
-  return runs(samples, series, plane.gapMs)
+export function linePath(samples: readonly Sample[], series: number, plane: ChartArea): string {
+  return segments(samples, series, plane.gapMs)
     .map((run) => {
       const points = run.map(([at, value]) => `${short(plane.x(at))} ${short(plane.y(value))}`);
       return `M${points.join("L")}${run.length === 1 ? `L${points[0]!}` : ""}`;
@@ -41,9 +41,9 @@ export function lineOf(samples: readonly Sample[], series: number, plane: Plane)
 }
 
 /** The `d` of the area between the line and zero. */
-export function areaOf(samples: readonly Sample[], series: number, plane: Plane): string {
+export function areaPath(samples: readonly Sample[], series: number, plane: ChartArea): string {
   const ground = short(plane.y(0));
-  return runs(samples, series, plane.gapMs)
+  return segments(samples, series, plane.gapMs)
     .filter((run) => run.length > 1)
     .map((run) => {
       const points = run.map(([at, value]) => `${short(plane.x(at))} ${short(plane.y(value))}`);
@@ -52,8 +52,8 @@ export function areaOf(samples: readonly Sample[], series: number, plane: Plane)
     .join("");
 }
 
-/** The index of the sample nearest to `at`; -1 where there is none. */
-export function nearest(samples: readonly Sample[], at: number): number {
+/** The index of the sample nearestIndex to `at`; -1 where there is none. */
+export function nearestIndex(samples: readonly Sample[], at: number): number {
   let low = 0;
   let high = samples.length - 1;
   if (high < 0) return -1;
@@ -66,19 +66,19 @@ export function nearest(samples: readonly Sample[], at: number): number {
 }
 
 /** The highest value of each series; null where it has none. */
-export function peaks(samples: readonly Sample[], count: number): readonly (number | null)[] {
+export function maximums(samples: readonly Sample[], count: number): readonly (number | null)[] {
   return Array.from({ length: count }, (_, series) => {
-    let most: number | null = null;
+    let max: number | null = null;
     for (const { values } of samples) {
       const value = values[series] ?? null;
-      if (value !== null && (most === null || value > most)) most = value;
+      if (value !== null && (max === null || value > max)) max = value;
     }
-    return most;
+    return max;
   });
 }
 
 /** Samples of each minute by the clock, the last one first. */
-export function byMinute(samples: readonly Sample[]): readonly { readonly at: number; readonly samples: readonly Sample[] }[] {
+export function groupedByMinute(samples: readonly Sample[]): readonly { readonly at: number; readonly samples: readonly Sample[] }[] {
   const minutes = new Map<number, Sample[]>();
   for (const sample of samples) {
     const at = Math.floor(sample.at / MINUTE) * MINUTE;
@@ -89,7 +89,7 @@ export function byMinute(samples: readonly Sample[]): readonly { readonly at: nu
   return [...minutes].map(([at, list]) => ({ at, samples: list })).sort((a, b) => b.at - a.at);
 }
 
-function runs(samples: readonly Sample[], series: number, gapMs: number): readonly (readonly (readonly [number, number])[])[] {
+function segments(samples: readonly Sample[], series: number, gapMs: number): readonly (readonly (readonly [number, number])[])[] {
   const all: (readonly [number, number])[][] = [];
   let run: (readonly [number, number])[] | null = null;
   for (const { at, values } of samples) {

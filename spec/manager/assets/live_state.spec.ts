@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { ApiError, type Point, type ProxyConfig, type StatsWithHistory, type Status } from "../../../lib/manager/assets/api.ts";
-import { createLive, type EventStream, type Live } from "../../../lib/manager/assets/live.ts";
+import { LiveState, type EventStream } from "../../../lib/manager/assets/live_state.ts";
 
 const STEP_MS = 5000;
 
@@ -47,7 +47,7 @@ function start(first: { fails?: ApiError | null } = {}) {
   const gateway = { fails: first.fails ?? null, digest: "a", stats: statsAt(100_000, [pointAt(95_000)]), silent: false };
   let now = 100_000;
   let ended = 0;
-  const live: Live = createLive({
+  const live: LiveState = new LiveState({
     ask<T>(_method: string, path: string): Promise<T> {
       asked.push(path);
       if (gateway.silent) return new Promise<T>(() => {});
@@ -105,14 +105,14 @@ describe("what is known of the gateway", () => {
   it("is asked for once, and then told by the stream", async () => {
     const { live, last, settle } = start();
     live.start();
-    expect(live.known().connection).toBe("connecting");
+    expect(live.known.connection).toBe("connecting");
     await settle();
-    expect(live.known()).toMatchObject({ config: CONFIG, status: { digest: "a" }, health: { services: [] }, stepS: 5 });
-    expect(live.known().connection).toBe("connecting");
+    expect(live.known).toMatchObject({ config: CONFIG, status: { digest: "a" }, health: { services: [] }, stepS: 5 });
+    expect(live.known.connection).toBe("connecting");
     last().send("stats", statsAt(105_000));
     last().send("health", { services: [{ name: "shop", circuit_breaker: null, upstreams: [] }] });
-    expect(live.known()).toMatchObject({ connection: "live", health: { services: [{ name: "shop" }] } });
-    expect(live.known().history.map(({ at }) => Date.parse(at))).toEqual([95_000, 100_000, 105_000]);
+    expect(live.known).toMatchObject({ connection: "live", health: { services: [{ name: "shop" }] } });
+    expect(live.known.history.map(({ at }) => Date.parse(at))).toEqual([95_000, 100_000, 105_000]);
   });
 
   it("keeps what the stream has told when the answer to a question comes later", async () => {
@@ -122,18 +122,18 @@ describe("what is known of the gateway", () => {
     await Promise.resolve();
     last().send("stats", statsAt(105_000));
     await settle();
-    expect(live.known().history.map(({ at }) => Date.parse(at))).toEqual([95_000, 100_000, 105_000]);
+    expect(live.known.history.map(({ at }) => Date.parse(at))).toEqual([95_000, 100_000, 105_000]);
   });
 
   it("has how long the gateway is up move on with each figure that comes, and with nothing else", async () => {
     const { live, last, pass } = await connected();
-    expect(live.known().uptimeS).toBe(1);
+    expect(live.known.uptimeS).toBe(1);
     pass(5_000);
-    expect(live.known().uptimeS).toBe(1);
+    expect(live.known.uptimeS).toBe(1);
     last().send("stats", statsAt(106_000));
-    expect(live.known().uptimeS).toBe(6);
+    expect(live.known.uptimeS).toBe(6);
     last().send("status", { ...statusOf("a"), uptime_s: 0 });
-    expect(live.known().uptimeS).toBe(0);
+    expect(live.known.uptimeS).toBe(0);
   });
 
   it("is read anew when the configuration has become another", async () => {
@@ -143,14 +143,14 @@ describe("what is known of the gateway", () => {
     last().send("status", statusOf("b"));
     await settle();
     expect(asked.filter((path) => path === "/gateway").length).toBe(before + 1);
-    expect(live.loss()).toBeNull();
+    expect(live.loss).toBeNull();
   });
 
   it("is not changed by an event that is no JSON", async () => {
     const { live, last } = await connected();
-    const before = live.known();
+    const before = live.known;
     last().send("stats", "{");
-    expect(live.known()).toBe(before);
+    expect(live.known).toBe(before);
   });
 
   it("is forgotten when somebody signs out, and no answer that is still under way brings it back", async () => {
@@ -161,7 +161,7 @@ describe("what is known of the gateway", () => {
     await refreshed;
     await settle();
     expect([stream.closed, timers.size]).toEqual([true, 0]);
-    expect(live.known()).toMatchObject({ config: null, status: null, health: null, stats: null, history: [] });
+    expect(live.known).toMatchObject({ config: null, status: null, health: null, stats: null, history: [] });
   });
 });
 
@@ -169,12 +169,12 @@ describe("a lost connection", () => {
   it("is tried again at once, and heals without a word", async () => {
     const { live, streams, last, settle } = await connected();
     last().send("error");
-    expect(live.known().connection).toBe("lost");
-    expect(live.loss()).toBeNull();
+    expect(live.known.connection).toBe("lost");
+    expect(live.loss).toBeNull();
     await settle();
     expect([streams.length, streams[0]!.closed]).toEqual([2, true]);
     last().send("stats", statsAt(106_000));
-    expect(live.known().connection).toBe("live");
+    expect(live.known.connection).toBe("live");
   });
 
   it("is told with its reason and the next attempt; the pauses grow to 15 s", async () => {
@@ -185,15 +185,15 @@ describe("a lost connection", () => {
     let now = 100_000;
     for (let i = 0; i < 7; i++) {
       await settle();
-      const loss = live.loss()!;
+      const loss = live.loss!;
       expect(loss.why).toBe("The admin interface does not answer.");
       pauses.push(loss.retryAt! - now);
       now = loss.retryAt!;
       pass(pauses.at(-1)!);
-      expect(live.loss()).toMatchObject({ retryAt: null });
+      expect(live.loss).toMatchObject({ retryAt: null });
     }
     expect(pauses).toEqual([1000, 2000, 4000, 8000, 15_000, 15_000, 15_000]);
-    expect(live.known().config).toEqual(CONFIG);
+    expect(live.known.config).toEqual(CONFIG);
   });
 
   it("begins its pauses anew when it has healed, and only then", async () => {
@@ -202,19 +202,19 @@ describe("a lost connection", () => {
     await settle();
     // The stream opens and breaks off before it has told anything: that is no recovery.
     last().send("error");
-    expect(live.loss()!.retryAt).toBe(101_000);
+    expect(live.loss!.retryAt).toBe(101_000);
     pass(1000);
     await settle();
     last().send("error");
-    expect(live.loss()!.retryAt).toBe(103_000);
+    expect(live.loss!.retryAt).toBe(103_000);
     pass(2000);
     await settle();
     last().send("stats", statsAt(107_000));
-    expect(live.loss()).toBeNull();
+    expect(live.loss).toBeNull();
     gateway.fails = DOWN;
     last().send("error");
     await settle();
-    expect(live.loss()!.retryAt).toBe(104_000);
+    expect(live.loss!.retryAt).toBe(104_000);
     expect(streams.length).toBe(4);
   });
 
@@ -223,12 +223,12 @@ describe("a lost connection", () => {
     gateway.silent = true;
     const stream = last();
     pass(9999);
-    expect(live.known().connection).toBe("live");
+    expect(live.known.connection).toBe("live");
     pass(1);
-    expect([live.known().connection, stream.closed]).toEqual(["lost", true]);
+    expect([live.known.connection, stream.closed]).toEqual(["lost", true]);
     await settle();
     pass(12_000);
-    expect(live.loss()!.why).toContain("takes too long");
+    expect(live.loss!.why).toContain("takes too long");
   });
 
   it("is tried again when somebody asks for it", async () => {
@@ -240,15 +240,15 @@ describe("a lost connection", () => {
     live.start();
     await settle();
     last().send("stats", statsAt(106_000));
-    expect([live.known().connection, live.loss()]).toEqual(["live", null]);
+    expect([live.known.connection, live.loss]).toEqual(["live", null]);
   });
 
   it("at the start is none: nothing has been known", async () => {
     const { live, settle } = start({ fails: DOWN });
     live.start();
     await settle();
-    expect(live.known()).toMatchObject({ status: null, connection: "lost" });
-    expect(live.loss()).toEqual({ why: "The admin interface does not answer.", retryAt: 101_000 });
+    expect(live.known).toMatchObject({ status: null, connection: "lost" });
+    expect(live.loss).toEqual({ why: "The admin interface does not answer.", retryAt: 101_000 });
   });
 });
 
@@ -265,7 +265,7 @@ describe("a session", () => {
     gateway.fails = NO_SESSION;
     last().send("error");
     await settle();
-    expect([ended(), timers.size, live.known().status]).toEqual([1, 0, null]);
+    expect([ended(), timers.size, live.known.status]).toEqual([1, 0, null]);
   });
 
   it("that ends at a question is told as ended, and the question fails", async () => {
@@ -279,7 +279,7 @@ describe("a session", () => {
 it("A page nobody looks at has no stream and no timer, keeps what is known, and goes on where it is looked at again", async () => {
   const { live, last, timers, settle } = await connected();
   live.pause();
-  expect([last().closed, timers.size, live.known().connection]).toEqual([true, 0, "live"]);
+  expect([last().closed, timers.size, live.known.connection]).toEqual([true, 0, "live"]);
   live.start();
   await settle();
   expect(last().closed).toBe(false);

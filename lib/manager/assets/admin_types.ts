@@ -1,5 +1,5 @@
 /**
- * The types of the admin interface's JSON, without anything of a browser, so that specs can check both ends against them.
+ * The types of the JSON of the admin interface, free of browser types, so that specs can check both ends against them.
  */
 
 /** A plugin instance as configured. */
@@ -129,7 +129,7 @@ export interface TryFigures {
   readonly p50_ms: number | null;
   readonly p95_ms: number | null;
   readonly p99_ms: number | null;
-  /** Now. */
+  /** At this moment. */
   readonly in_flight: number;
 }
 
@@ -158,7 +158,7 @@ export interface Stats {
   readonly services: readonly {
     readonly name: string;
     readonly routes: readonly (Figures & { readonly name: string })[];
-    /** Times and errors of tries: to the head of the response, or to the failure. */
+    /** Times and errors of attempts: to the head of the response, or to the failure. */
     readonly upstreams: readonly (TryFigures & { readonly id: string })[];
   }[];
   /** The current, incomplete step; replaces one with the same `at`. */
@@ -173,7 +173,7 @@ export interface StatsWithHistory extends Stats {
 }
 
 /** The request of POST /gateway/explain. */
-export interface Question {
+export interface ExplainRequest {
   readonly method: string;
   /** "/shop/items?x=1", or with scheme and host. */
   readonly url: string;
@@ -199,7 +199,7 @@ export interface Explanation {
   /** In the order in which they run. */
   readonly plugins: readonly { readonly level: "global" | "service" | "route"; readonly name: string; readonly id: string | null; readonly config: Readonly<Record<string, unknown>> }[];
   readonly strategy: string | null;
-  readonly upstreams: readonly (UpstreamHealth & { /** Of the requests, 0 to 1, as things stand. */ readonly share: number })[];
+  readonly upstreams: readonly (UpstreamHealth & { /** Share of the requests, 0 to 1. */ readonly share: number })[];
 }
 
 /** POST /gateway/reload */

@@ -1,24 +1,23 @@
 /**
- * Parts that detail pages share: breadcrumbs, statistics, facts, settings with hidden secrets, the state of an upstream, empty states.
+ * Elements that pages share: breadcrumbs, statistics, lists of names and values, hidden secrets, ages, badges, empty states.
  */
 import type { Figures, TryFigures } from "./api.ts";
-import type { Mark } from "./conditions.ts";
+import type { Label } from "./state_labels.ts";
 import { el, replace, setText, type Child } from "./dom.ts";
-import { milliseconds, number, percent, perSecond } from "./format.ts";
+import { ago, milliseconds, moment, number, percent, perSecond } from "./format.ts";
 import { errorShare } from "./inventory.ts";
-import { secretText } from "./pairs.ts";
-import { settingLines } from "./secrets.ts";
+import { MASK, settingLines } from "./secrets.ts";
 
-export { circuitCondition, conditionOf } from "./conditions.ts";
+export { circuitLabel, upstreamLabel } from "./state_labels.ts";
 
 export function link(href: string, ...children: readonly Child[]): HTMLAnchorElement {
   return el("a", { href, class: "link" }, ...children);
 }
 
 /** Breadcrumbs; the last name is the page's own, without a link. */
-export function crumbs(ways: readonly (readonly [string, string])[], here: string): HTMLElement {
-  const items = ways.map(([href, text]) => el("li", {}, link(href, text)));
-  return el("nav", { class: "crumbs", "aria-label": "Where this page stands" }, el("ol", {}, ...items, el("li", { "aria-current": "page" }, here)));
+export function breadcrumbs(path: readonly (readonly [string, string])[], current: string): HTMLElement {
+  const items = path.map(([href, text]) => el("li", {}, link(href, text)));
+  return el("nav", { class: "crumbs", "aria-label": "Breadcrumbs" }, el("ol", {}, ...items, el("li", { "aria-current": "page" }, current)));
 }
 
 export function section(title: string, ...children: readonly Child[]): HTMLElement {
@@ -74,12 +73,12 @@ export function figureStrip({ limited }: { readonly limited: boolean }): FigureS
 }
 
 /** A list of names and values; null omits an entry. */
-export function facts(entries: readonly (readonly [string, Child] | null)[]): HTMLElement {
-  return el("dl", { class: "pairs" }, ...entries.flatMap((entry) => (entry === null ? [] : [el("dt", {}, entry[0]), el("dd", {}, entry[1])])));
+export function factList(entries: readonly (readonly [string, Child] | null)[]): HTMLElement {
+  return el("dl", { class: "pairs" }, ...entries.flatMap((entry) => (entry === null ? [] : pair(...entry))));
 }
 
 /** Settings line by line, with hidden secrets. */
-export function settingsList(settings: unknown, empty = "No settings of its own."): HTMLElement {
+export function settingsList(settings: unknown, empty = "No settings."): HTMLElement {
   const lines = settingLines(settings);
   if (lines.length === 0) return el("p", { class: "muted" }, empty);
   return el(
@@ -98,20 +97,26 @@ export function breakable(name: string): readonly Child[] {
 
 export interface Badge {
   readonly node: HTMLElement;
-  set(condition: Mark): void;
+  set(label: Label): void;
 }
 
 export function stateBadge(): Badge {
   const node = el("span", { class: "badge" });
   return {
     node,
-    set({ word, tone }) {
-      setText(node, word);
+    set({ text, tone }) {
+      setText(node, text);
       if (node.dataset.tone === tone) return;
       node.dataset.tone = tone;
       node.className = `badge badge--${tone}`;
     },
   };
+}
+
+/** Hides the badge without a label. */
+export function setOptional(badge: Badge, label: Label | null): void {
+  badge.node.hidden = label === null;
+  if (label !== null) badge.set(label);
 }
 
 /** Shows one element at a time; showing the same one again changes nothing. */
@@ -123,4 +128,56 @@ export function slot(className: string | null = null): { readonly node: HTMLElem
       if (node.firstChild !== child || node.childNodes.length !== 1) replace(node, child);
     },
   };
+}
+
+/** For `dl.pairs`. */
+export function pair(name: string, value: Child): readonly HTMLElement[] {
+  return [el("dt", {}, name), el("dd", {}, value)];
+}
+
+/** A text that is masked until its button is pressed; `name` is in the label of the button. */
+export function secretText(name: string, text: string): HTMLElement {
+  const value = el("span", { class: "mono" }, MASK);
+  const button = el("button", { type: "button", class: "button button--quiet button--small", "aria-label": `Show ${name}`, onclick: toggle }, "Show");
+  return el("span", { class: "secret" }, value, " ", button);
+
+  function toggle(): void {
+    const shown = value.textContent === MASK;
+    setText(value, shown ? text : MASK);
+    setText(button, shown ? "Hide" : "Show");
+    button.setAttribute("aria-label", `${shown ? "Hide" : "Show"} ${name}`);
+  }
+}
+
+export interface Ages {
+  /** "3 min ago", with the exact time as its title. */
+  of(iso: string): HTMLElement;
+  /** `now` in ms since 1970. */
+  update(now: number): void;
+  /** Forgets the elements created so far, after they were removed from the document. */
+  forget(): void;
+}
+
+export function createAges(): Ages {
+  let all: (readonly [HTMLElement, string])[] = [];
+  return {
+    of(iso) {
+      const node = el("time", { datetime: iso, title: moment(iso) });
+      all.push([node, iso]);
+      return node;
+    },
+    update(now) {
+      for (const [node, iso] of all) setText(node, ago(iso, now));
+    },
+    forget() {
+      all = [];
+    },
+  };
+}
+
+/** "3 services, 1 route" */
+export function countsText(counts: Readonly<Record<string, number>>): string {
+  return Object.entries(counts)
+    .map(([what, count]) => `${number(count)} ${(count === 1 ? what.replace(/s$/, "") : what).replaceAll("_", " ")}`)
+    .join(", ");
 }

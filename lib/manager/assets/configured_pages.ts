@@ -1,0 +1,80 @@
+/**
+ * The two kinds of pages about configured items: all items in a table, and the details of one item.
+ */
+import type { ProxyConfig } from "./api.ts";
+import { loading, missing, slot } from "./components.ts";
+import { el } from "./dom.ts";
+import type { Known, Page } from "./page.ts";
+import type { DataTable } from "./tables.ts";
+
+interface ListOptions<Row> {
+  readonly title: string;
+  readonly table: DataTable<Row>;
+  readonly rowsOf: (config: ProxyConfig) => readonly Row[];
+  /** Shown while there are rows. */
+  readonly above?: HTMLElement;
+  readonly below?: HTMLElement;
+  /** Called before the rows are refreshed. */
+  readonly update: (known: Known) => void;
+}
+
+export function listPage<Row>({ title, table, rowsOf, above, below, update }: ListOptions<Row>): Page {
+  const node = el("div", { class: "stack" }, above ?? null, el("div", { class: "card" }, table.node), below ?? null);
+  const content = slot();
+  content.put(loading("the configuration"));
+  let config: ProxyConfig | null = null;
+  let rows: readonly Row[] = [];
+  return {
+    title,
+    node: content.node,
+    update(known) {
+      update(known);
+      if (known.config === null) return;
+      if (known.config !== config) {
+        config = known.config;
+        rows = rowsOf(config);
+      }
+      for (const note of [above, below]) if (note !== undefined) note.hidden = rows.length === 0;
+      content.put(node);
+      table.show(rows);
+    },
+    close: () => table.close(),
+  };
+}
+
+export type Detail = Pick<Page, "node" | "update" | "close">;
+
+interface DetailOptions<Item> {
+  readonly title: string;
+  /** Null: not in the configuration. */
+  readonly find: (config: ProxyConfig) => Item | null;
+  /** What is missing then, and the list that users can go to. */
+  readonly missing: { readonly what: string; readonly href: string; readonly back: string };
+  /** The configuration that the details show: they are created again when it has changed. */
+  readonly shown: (item: Item, config: ProxyConfig) => unknown;
+  readonly create: (item: Item, config: ProxyConfig) => Detail;
+}
+
+export function detailPage<Item>({ title, find, missing: { what, href, back }, shown, create }: DetailOptions<Item>): Page {
+  const content = slot();
+  content.put(loading("the configuration"));
+  const notFound = missing(what, href, back);
+  let detail: (Detail & { readonly key: string }) | null = null;
+  return {
+    title,
+    node: content.node,
+    update(known) {
+      if (known.config === null) return;
+      const item = find(known.config);
+      if (item === null) return content.put(notFound);
+      const key = JSON.stringify(shown(item, known.config));
+      if (detail?.key !== key) {
+        detail?.close?.();
+        detail = { key, ...create(item, known.config) };
+      }
+      content.put(detail.node);
+      detail.update(known);
+    },
+    close: () => detail?.close?.(),
+  };
+}

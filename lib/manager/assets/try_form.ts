@@ -1,0 +1,65 @@
+/**
+ * Parses the form of the "Try it" page into the request for the gateway, or reports what is wrong.
+ */
+import type { ExplainRequest } from "./api.ts";
+
+export type TryForm = { readonly request: ExplainRequest } | { readonly errors: readonly FieldError[] };
+
+export interface FieldError {
+  readonly field: "method" | "url" | "headers";
+  readonly message: string;
+}
+
+/** RFC 9110 §5.6.2 */
+const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
+/** RFC 9110 §5.5: no control characters except the tab. */
+const FIELD_VALUE = /^[^\u0000-\u0008\u000a-\u001f\u007f]*$/;
+
+/** `headers` has one header per line: "Name: value". Several lines of one name are mergedHistory (RFC 9110 §5.3). */
+export function readTryForm(form: { readonly method: string; readonly url: string; readonly headers: string }): TryForm {
+  const errors: FieldError[] = [];
+  const method = form.method.trim();
+  const url = form.url.trim();
+  if (!TOKEN.test(method))
+    errors.push({
+      field: "method",
+      message: method === "" ? "Enter a method, such as GET." : `“${method}” is not a method: letters, digits and some punctuation, no spaces.`,
+    });
+  const problem = urlError(url);
+  if (problem !== null) errors.push({ field: "url", message: problem });
+  const headers = readHeaderLines(form.headers, errors);
+  return errors.length > 0 ? { errors } : { request: { method, url, headers } };
+}
+
+function urlError(url: string): string | null {
+  if (url === "") return "Enter a path, such as /shop/items/7.";
+  if (/\s/.test(url)) return "A path contains no spaces: write %20 instead.";
+  if (!url.startsWith("/") && !/^https?:\/\/[^/?#]/i.test(url))
+    return "A path starts with “/”; a full URL starts with http:// or https:// and names a host.";
+  return url.includes("#") ? "The fragment after “#” is never sent to a server: leave it out." : null;
+}
+
+function readHeaderLines(text: string, errors: FieldError[]): Readonly<Record<string, string>> {
+  const headers = new Map<string, { readonly name: string; value: string }>();
+  for (const [i, line] of text.split(/\r?\n/).entries()) {
+    if (line.trim() === "") continue;
+    const colon = line.indexOf(":");
+    const name = line.slice(0, Math.max(colon, 0)).trim();
+    const value = line.slice(colon + 1).trim();
+    if (colon < 0) errors.push({ field: "headers", message: `Line ${i + 1}: write “Name: value”, with a colon.` });
+    else if (!TOKEN.test(name))
+      errors.push({
+        field: "headers",
+        message: name === "" ? `Line ${i + 1}: the name before the colon is missing.` : `Line ${i + 1}: “${name}” is not a header name.`,
+      });
+    else if (!FIELD_VALUE.test(value)) errors.push({ field: "headers", message: `Line ${i + 1}: the value of ${name} contains a control character.` });
+    else {
+      const key = name.toLowerCase();
+      const before = headers.get(key);
+      // Cookies are mergedHistory with a semicolon (RFC 6265 §5.4).
+      if (before === undefined) headers.set(key, { name, value });
+      else before.value += `${key === "cookie" ? "; " : ", "}${value}`;
+    }
+  }
+  return Object.fromEntries([...headers.values()].map(({ name, value }) => [name, value]));
+}

@@ -1,0 +1,59 @@
+/**
+ * Reads and writes the fragment of the URL (after "#"): the page, its parameters, and the page to open after a login.
+ */
+import type { Warning } from "./api.ts";
+
+export interface PageAddress {
+  /** "" is the overview. */
+  readonly page: string;
+  /** Decoded: "#/routes/shop/list%20all" has ["shop", "list all"]. */
+  readonly segments: readonly string[];
+  /** The hash to open after a login. */
+  readonly returnTo: string;
+}
+
+/** "#/", "" and anything else without "#/" is the overview. A part that is not valid UTF-8 stays encoded. */
+export function parseHash(hash: string): PageAddress {
+  const [path = "", query = ""] = hash.replace(/^#\/?/, "").split("?", 2);
+  const [page = "", ...segments] = path.split("/").filter((part) => part !== "").map(decoded);
+  return { page, segments, returnTo: safeReturn(new URLSearchParams(query).get("back")) };
+}
+
+/** "#/routes/shop/a%2Fb": names may contain any character. */
+export function hashFor(...segments: readonly string[]): string {
+  return `#/${segments.map(encoded).join("/")}`;
+}
+
+/** "#/login?back=%23%2Froutes" */
+export function loginHash(from: string): string {
+  const returnTo = safeReturn(from);
+  return returnTo === "#/" ? "#/login" : `#/login?back=${encodeURIComponent(returnTo)}`;
+}
+
+/** The page for a warning, and the text of the link; null: there is none. */
+export function linkForWarning({ code, service, route }: Warning): { readonly hash: string; readonly text: string } | null {
+  if (code.startsWith("reload") || code.startsWith("config")) return { hash: "#/config", text: "Configuration" };
+  if (service !== null && route !== null) return { hash: hashFor("routes", service, route), text: `Route ${route}` };
+  if (service !== null) return { hash: hashFor("services", service), text: `Service ${service}` };
+  if (code.startsWith("plugin")) return { hash: "#/plugins", text: "Plugins" };
+  if (code.startsWith("upstream") || code.startsWith("circuit")) return { hash: "#/upstreams", text: "Upstreams" };
+  return null;
+}
+
+/** Only a page of this application, and not the login page: a crafted URL must not redirect to another site. */
+function safeReturn(hash: string | null): string {
+  return hash === null || !hash.startsWith("#/") || /^#\/+login\b/.test(hash) ? "#/" : hash;
+}
+
+/** JSON can hold half of a surrogate pair, for which `encodeURIComponent` throws: it becomes "%uD800", which is otherwise invalid. */
+function encoded(segment: string): string {
+  return segment.split(/(\p{Cs})/u).map((part, i) => (i % 2 === 0 ? encodeURIComponent(part) : `%u${part.charCodeAt(0).toString(16).toUpperCase()}`)).join("");
+}
+
+function decoded(part: string): string {
+  try {
+    return part.split(/%u(D[89A-F][0-9A-F]{2})/).map((each, i) => (i % 2 === 0 ? decodeURIComponent(each) : String.fromCharCode(Number.parseInt(each, 16)))).join("");
+  } catch {
+    return part;
+  }
+}

@@ -1,0 +1,51 @@
+import { describe, expect, it } from "vitest";
+import { readTryForm } from "../../../lib/manager/assets/try_form.ts";
+
+const read = (form: Partial<Record<"method" | "url" | "headers", string>>) => readTryForm({ method: "GET", url: "/shop", headers: "", ...form });
+const errorsOf = (form: Parameters<typeof read>[0]) => {
+  const answer = read(form);
+  return "errors" in answer ? answer.errors.map(({ field, message }) => `${field}: ${message}`) : [];
+};
+
+describe("what somebody enters", () => {
+  it("is a question, without the spaces around", () => {
+    expect(read({ method: " POST ", url: " /shop/items?x=1 ", headers: "Host: api.example.com\r\n\n  X-Tenant :  a:b  " })).toEqual({
+      request: { method: "POST", url: "/shop/items?x=1", headers: { Host: "api.example.com", "X-Tenant": "a:b" } },
+    });
+  });
+
+  it("may be a whole address", () => expect(errorsOf({ url: "https://api.example.com:8443/v1" })).toEqual([]));
+
+  it("joins lines of one name, whatever its case, and cookies by semicolons", () => {
+    expect(read({ headers: "Accept: a\naccept: b\nCookie: x=1\ncookie: y=2" })).toMatchObject({
+      request: { headers: { Accept: "a, b", Cookie: "x=1; y=2" } },
+    });
+  });
+
+  it("takes no name of a header for more than a name", () => {
+    const answer = read({ headers: "__proto__: x\nconstructor: y" });
+    expect("request" in answer && Object.entries(answer.request.headers)).toEqual([
+      ["__proto__", "x"],
+      ["constructor", "y"],
+    ]);
+  });
+
+  it.each([
+    [{ method: "" }, /^method: Enter a method/],
+    [{ method: "GE T" }, /^method: “GE T” is not a method/],
+    [{ url: "" }, /^url: Enter a path/],
+    [{ url: "shop" }, /^url: A path starts with “\/”/],
+    [{ url: "ftp://x/" }, /^url: A path starts with “\/”/],
+    [{ url: "http:///x" }, /^url: A path starts with “\/”/],
+    [{ url: "/a b" }, /^url: A path contains no spaces: write %20/],
+    [{ url: "/a#b" }, /^url: The fragment after “#”/],
+    [{ headers: "Host: a\nbroken" }, /^headers: Line 2: write “Name: value”/],
+    [{ headers: ": x" }, /^headers: Line 1: the name before the colon is missing/],
+    [{ headers: "a b: x" }, /^headers: Line 1: “a b” is not a header name/],
+    [{ headers: "X: a\u0001b" }, /^headers: Line 1: the value of X contains a control character/],
+  ])("%j is told what is wrong with it, and where", (form, message) => {
+    expect(errorsOf(form)).toEqual([expect.stringMatching(message)]);
+  });
+
+  it("is told all that is wrong at once", () => expect(errorsOf({ method: "", url: "x", headers: "a\nb" })).toHaveLength(4));
+});
