@@ -27,6 +27,7 @@ export interface Document {
 /** Every document that ships or that contributors read; the changelog is not among them. */
 export const documents: readonly Document[] = [
   "README.md",
+  "ARCHITECTURE.md",
   "CONTRIBUTING.md",
   "SECURITY.md",
   ...readdirSync(`${root}/docs`, { recursive: true, encoding: "utf8" })
