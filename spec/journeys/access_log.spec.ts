@@ -6,7 +6,7 @@ import http2 from "node:http2";
 import https from "node:https";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { createLog } from "../../lib/base/log.ts";
 import { ConfigError, createGateway } from "../../lib/index.ts";
 import { CA, SERVER } from "../support/certs.ts";
@@ -20,7 +20,7 @@ const paths = (file: string) => logLines(existsSync(file) ? readFileSync(file, "
 const logged = (port: number, accessLog: object, more: object = {}) => oneService(port, {}, { access_log: { ...accessLog }, ...more });
 
 describe("a program with global.access_log.file", () => {
-  test("writes there and not to standard output, opens it anew on SIGUSR1, and writes the rest when it ends", async () => {
+  it("writes there and not to standard output, opens it anew on SIGUSR1, and writes the rest when it ends", async () => {
     const origin = await backend();
     const file = join(emptyFolder(), "access.log");
     const { port, child, says, ended } = await runningProgram(logged(origin.port, { file }));
@@ -40,7 +40,7 @@ describe("a program with global.access_log.file", () => {
     expect(stderr).not.toContain("Debugger");
   });
 
-  test("a file that cannot be opened keeps it from starting: exit 2, and the place is named", async () => {
+  it("a file that cannot be opened keeps it from starting: exit 2, and the place is named", async () => {
     const folder = emptyFolder();
     const { code, stderr } = await program(["--config", fileWith(logged(9, { file: folder })), "--http-port", "0"]).ended;
     expect(code).toBe(2);
@@ -48,7 +48,7 @@ describe("a program with global.access_log.file", () => {
     expect(stderr).toContain(`cannot write to ${folder}: it is a folder`);
   });
 
-  test("SIGUSR1 without a file does nothing", async () => {
+  it("SIGUSR1 without a file does nothing", async () => {
     const origin = await backend();
     const { port, child, stdout, stderr } = await runningProgram(oneService(origin.port));
     child.kill("SIGUSR1");
@@ -58,7 +58,7 @@ describe("a program with global.access_log.file", () => {
     expect(stderr()).not.toContain("Debugger");
   });
 
-  test.skipIf(!existsSync("/dev/full"))("a full disk behind standard output is said once, and breaks no request", async () => {
+  it.skipIf(!existsSync("/dev/full"))("a full disk behind standard output is said once, and breaks no request", async () => {
     const origin = await backend();
     const full = openSync("/dev/full", "w");
     onTestFinished(() => closeSync(full));
@@ -86,7 +86,7 @@ describe("a program with global.access_log.file", () => {
 });
 
 describe("a reload of global.access_log", () => {
-  test("takes another file, and standard output again; all lines of before are in the old one", async () => {
+  it("takes another file, and standard output again; all lines of before are in the old one", async () => {
     const origin = await backend();
     const folder = emptyFolder();
     const [one, two] = [join(folder, "one.log"), join(folder, "two.log")];
@@ -102,7 +102,7 @@ describe("a reload of global.access_log", () => {
     expect([paths(one), paths(two), logLines(said).map(({ path }) => path)]).toEqual([["/a/1", "/a/5"], ["/a/2"], ["/a/3"]]);
   });
 
-  test("with a file that cannot be opened is refused, and the old file written on", async () => {
+  it("with a file that cannot be opened is refused, and the old file written on", async () => {
     const origin = await backend();
     const folder = emptyFolder();
     const file = join(folder, "access.log");
@@ -115,11 +115,11 @@ describe("a reload of global.access_log", () => {
     await eventually(() => paths(file).length === 1);
   });
 
-  test("at the start such a file is a ConfigError", () => {
+  it("at the start such a file is a ConfigError", () => {
     expect(() => createGateway({ config: logged(9, { file: "/" }) })).toThrow(/cannot write to \/: it is a folder/);
   });
 
-  test("creates the file when the gateway listens or gets its first request, and not before", async () => {
+  it("creates the file when the gateway listens or gets its first request, and not before", async () => {
     const one = join(emptyFolder(), "access.log");
     const listening = createGateway({ config: logged(9, { file: one }) });
     onTestFinished(async () => void (await listening.close(0)));
@@ -129,7 +129,7 @@ describe("a reload of global.access_log", () => {
     expect([existsSync(one), existsSync(`${one}.2`)]).toEqual([false, true]);
   });
 
-  test("answers all the same, and logs why, when the file of a gateway that does not listen cannot be opened any more", async () => {
+  it("answers all the same, and logs why, when the file of a gateway that does not listen cannot be opened any more", async () => {
     const folder = join(emptyFolder(), "logs");
     mkdirSync(folder);
     const lines: string[] = [];
@@ -147,7 +147,7 @@ describe("a reload of global.access_log", () => {
     expect(paths(join(folder, "access.log"))).toEqual(["/none"]);
   });
 
-  test("listens nowhere when the file cannot be opened any more", async () => {
+  it("listens nowhere when the file cannot be opened any more", async () => {
     const folder = join(emptyFolder(), "logs");
     mkdirSync(folder);
     const gateway = createGateway({ config: logged(9, { file: join(folder, "access.log") }) });
@@ -155,7 +155,7 @@ describe("a reload of global.access_log", () => {
     await expect(gateway.listen({ port: 0 })).rejects.toThrow(/cannot write to .*: there is no such folder/);
   });
 
-  test("counts a relative name from the folder of the configuration file", async () => {
+  it("counts a relative name from the folder of the configuration file", async () => {
     const folder = emptyFolder();
     mkdirSync(join(folder, "logs"));
     const configFile = join(folder, "gw.json");
@@ -166,13 +166,13 @@ describe("a reload of global.access_log", () => {
     expect(paths(join(folder, "logs", "access.log"))).toEqual(["/none"]);
   });
 
-  test("opens nothing for one that is not enabled", () => {
+  it("opens nothing for one that is not enabled", () => {
     expect(() => createGateway({ config: logged(9, { enabled: false, file: "/" }) })).not.toThrow();
   });
 });
 
 describe("the access log", () => {
-  test("names host, scheme and TLS version of a request over HTTP/1.1 and over HTTP/2, and none of what is not there", async () => {
+  it("names host, scheme and TLS version of a request over HTTP/1.1 and over HTTP/2, and none of what is not there", async () => {
     const origin = await backend();
     const said: Record<string, unknown>[] = [];
     const { gateway, port } = await running(oneService(origin.port, {}, { h2c: true, trusted_proxies: ["127.0.0.2"] }), { accessLog: (text) => void said.push(...logLines(text)) });
@@ -203,7 +203,7 @@ describe("the access log", () => {
 });
 
 describe("bytes in the access log", () => {
-  test("of HTTP/2 are those of DATA, both ways", async () => {
+  it("of HTTP/2 are those of DATA, both ways", async () => {
     const origin = await backend((_request, response) => void response.end("12345"));
     let said = "";
     const { port, gateway } = await running(logged(origin.port, {}, { h2c: true }), { accessLog: (text) => void (said += text) });
@@ -217,7 +217,7 @@ describe("bytes in the access log", () => {
     expect(logLines(said)).toMatchObject([{ protocol: "HTTP/2.0", bytes_received: 4, bytes_sent: 5 }]);
   });
 
-  test("of a WebSocket are those of its frames, both ways, what came behind the head included", async () => {
+  it("of a WebSocket are those of its frames, both ways, what came behind the head included", async () => {
     const upstream = await headBackend(({ socket }) => {
       socket.write("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n12");
       socket.on("data", () => socket.end("345"));

@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { oneService, running } from "../support/gateway.ts";
 import { ask, eventually, type RawConnection } from "../support/raw_client.ts";
 import { backend, byteBackend, client, gate, get, headBackend, rawBackend } from "./harness.ts";
@@ -13,7 +13,7 @@ const ways: [string, (talk: RawConnection) => void][] = [
 ];
 
 describe.each(ways)("a client that %s", (_way, leave) => {
-  test("before the response cancels the upstream's request", async () => {
+  it("before the response cancels the upstream's request", async () => {
     const upstream = await headBackend(({ socket, text }) => {
       if (text.includes("/next")) socket.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
     });
@@ -27,7 +27,7 @@ describe.each(ways)("a client that %s", (_way, leave) => {
     expect(await gateway.close(5_000)).toBe("drained");
   });
 
-  test("in the middle of the response cancels it", async () => {
+  it("in the middle of the response cancels it", async () => {
     const upstream = await headBackend(({ socket, text }) => {
       if (text.includes("/next")) return void socket.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
       socket.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nbegun\r\n");
@@ -42,7 +42,7 @@ describe.each(ways)("a client that %s", (_way, leave) => {
     expect(await gateway.close(5_000)).toBe("drained");
   });
 
-  test("in the middle of an upload cancels it: the upstream never sees a whole request", async () => {
+  it("in the middle of an upload cancels it: the upstream never sees a whole request", async () => {
     let whole = false;
     let got = 0;
     const upstream = await rawBackend((request, response) => {
@@ -62,7 +62,7 @@ describe.each(ways)("a client that %s", (_way, leave) => {
     expect(await gateway.close(5_000)).toBe("drained");
   });
 
-  test("while its upload is stopped by the upstream cancels it", async () => {
+  it("while its upload is stopped by the upstream cancels it", async () => {
     const upstream = await byteBackend((socket) => void socket.pause());
     const { port, gateway } = await running(oneService(upstream.port, one));
     const talk = await client(port);
@@ -78,7 +78,7 @@ describe.each(ways)("a client that %s", (_way, leave) => {
     }
   });
 
-  test("while it waits for a pooled connection is forgotten", async () => {
+  it("while it waits for a pooled connection is forgotten", async () => {
     const hold = gate();
     const urls: string[] = [];
     const upstream = await rawBackend(async (request, response) => {
@@ -103,7 +103,7 @@ describe.each(ways)("a client that %s", (_way, leave) => {
     expect(urls).toEqual(["/first", "/third"]);
   });
 
-  test("after an early answer, with its upload unfinished, gives the connection back", async () => {
+  it("after an early answer, with its upload unfinished, gives the connection back", async () => {
     const upstream = await headBackend(({ socket, text }) => {
       socket.write(`HTTP/1.1 ${text.startsWith("POST") ? "413 Too Large" : "200 OK"}\r\nContent-Length: 2\r\n\r\nok`);
     });
@@ -118,7 +118,7 @@ describe.each(ways)("a client that %s", (_way, leave) => {
   });
 });
 
-test("a client that goes while a plugin is thinking costs no request to the upstream", async () => {
+it("a client that goes while a plugin is thinking costs no request to the upstream", async () => {
   const { definePlugin, schema } = await import("../../lib/index.ts");
   const thinking = gate();
   const done = gate();

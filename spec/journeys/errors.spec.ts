@@ -1,5 +1,5 @@
 import { Readable } from "node:stream";
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { definePlugin, ERRORS, schema, type Reply } from "../../lib/index.ts";
 import type { ErrorCode } from "../../lib/base/errors.ts";
 import { closedPort } from "../support/origin.ts";
@@ -19,7 +19,7 @@ function expectProblem(answer: Answer, code: ErrorCode): void {
 }
 
 describe("problem documents", () => {
-  test("have one shape for every code, and tell nothing of the inside", async () => {
+  it("have one shape for every code, and tell nothing of the inside", async () => {
     const upstream = await headBackend(({ socket, text }) => {
       if (text.includes("/reset")) socket.destroy();
       else if (text.includes("/invalid")) socket.write("nonsense\r\n\r\n");
@@ -45,7 +45,7 @@ describe("problem documents", () => {
     expectProblem(await ask(narrow, { path: "/a/x" }), "upstream_saturated");
   });
 
-  test("are left out of answers to HEAD, their length stays", async () => {
+  it("are left out of answers to HEAD, their length stays", async () => {
     const { port } = await running(oneService(await closedPort()));
     for (const [path, status] of [["/none", 404], ["/a/%zz", 400], ["/a/x", 502]] as const) {
       const talk = await client(port);
@@ -57,7 +57,7 @@ describe("problem documents", () => {
     }
   });
 
-  test("405 names the methods there are", async () => {
+  it("405 names the methods there are", async () => {
     const { port } = await running(oneService(1, { routes: [{ path: "/x", methods: ["GET", "PUT"] }] }));
     expect((await ask(port, { method: "DELETE", path: "/a/x" })).headers.allow).toBe("GET, HEAD, PUT");
   });
@@ -77,7 +77,7 @@ async function withPlugin(act: () => unknown) {
 
 describe("a plugin that fails is a 500, and others are unharmed", () => {
   const reply = (parts: object) => () => ({ status: 200, headers: [], body: Buffer.from("body"), ...parts });
-  test.each<[string, () => unknown]>([
+  it.each<[string, () => unknown]>([
     ["throws", () => { throw new Error("secret reason at 10.0.0.1"); }],
     ["throws what is no error", () => { throw "secret reason"; }],
     ["rejects", () => Promise.reject(new Error("secret reason"))],
@@ -96,7 +96,7 @@ describe("a plugin that fails is a 500, and others are unharmed", () => {
     expect((await ask(port, { path: "/a/good" })).status).toBe(200);
   });
 
-  test.each([undefined, null, 42, "text", {}])("one that answers with %j does not end the process", async (value) => {
+  it.each([undefined, null, 42, "text", {}])("one that answers with %j does not end the process", async (value) => {
     const { port } = await withPlugin(() => value);
     await ask(port, { path: "/a/bad" }).then(
       (answer) => expect(answer.status).toBe(500),
@@ -105,7 +105,7 @@ describe("a plugin that fails is a 500, and others are unharmed", () => {
     expect((await ask(port, { path: "/a/good" })).status).toBe(200);
   });
 
-  test("the same on an upgrade: no header is split, the connection ends", async () => {
+  it("the same on an upgrade: no header is split, the connection ends", async () => {
     const { port } = await withPlugin(reply({ headers: ["X-A", "b\r\nSet-Cookie: secret=1"] }));
     const talk = await client(port);
     talk.send(get("/a/bad", "Connection: Upgrade", "Upgrade: websocket"));
@@ -114,7 +114,7 @@ describe("a plugin that fails is a 500, and others are unharmed", () => {
     expect(received).not.toContain("secret");
   });
 
-  test("a line break in what goes to the upstream reaches nobody: 500", async () => {
+  it("a line break in what goes to the upstream reaches nobody: 500", async () => {
     const upstream = await backend();
     const kind = definePlugin({
       name: "splitting",
@@ -126,14 +126,14 @@ describe("a plugin that fails is a 500, and others are unharmed", () => {
     expect(upstream.connections.total).toBe(0);
   });
 
-  test("a trailer that HTTP cannot carry is left out", async () => {
+  it("a trailer that HTTP cannot carry is left out", async () => {
     const { port } = await withPlugin(reply({ body: Readable.from([Buffer.from("body")]), trailers: () => ["X-A", "b\r\nX-Evil: 1"] }));
     const answer = await ask(port, { path: "/a/bad" });
     expect(answer.body.toString()).toBe("body");
     expect(answer.trailers).toEqual([]);
   });
 
-  test("a body that had been read, or broke off, before it was sent is an error, not a silence", async () => {
+  it("a body that had been read, or broke off, before it was sent is an error, not a silence", async () => {
     const read = Readable.from([]);
     read.resume();
     await new Promise((resolve) => read.once("end", resolve));

@@ -1,5 +1,5 @@
 import type { Http2ServerResponse } from "node:http2";
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
 import { manualClock } from "../support/clock.ts";
 import { oneService, running } from "../support/gateway.ts";
@@ -29,7 +29,7 @@ async function three(parts: Parts = {}, protocol: Protocol = "http") {
 }
 
 describe("one of three backends, under load", () => {
-  test.each(PROTOCOLS)("over %s: killed costs no request, is ejected, and gets requests again when it is back", async (protocol) => {
+  it.each(PROTOCOLS)("over %s: killed costs no request, is ejected, and gets requests again when it is back", async (protocol) => {
     const { clock, told, backends, port } = await three({}, protocol);
     const mortal = backends[1];
     const load = closedLoop(port);
@@ -50,7 +50,7 @@ describe("one of three backends, under load", () => {
     expect(told.upstreams("upstream back")).toEqual([mortal.id]);
   });
 
-  test("each restarted in turn costs no request", async () => {
+  it("each restarted in turn costs no request", async () => {
     const { clock, backends, port } = await three();
     const load = closedLoop(port);
     for (const mortal of backends) {
@@ -66,7 +66,7 @@ describe("one of three backends, under load", () => {
     expect(load.outcomes).toHaveLength(load.asked);
   });
 
-  test("that stays dead costs no request at its returns either, and stays out longer each time", async () => {
+  it("that stays dead costs no request at its returns either, and stays out longer each time", async () => {
     const { clock, told, backends, port } = await three();
     const load = closedLoop(port);
     await backends[1].kill();
@@ -80,7 +80,7 @@ describe("one of three backends, under load", () => {
     expect(ejections.slice(0, 3).map(({ for_ms }) => for_ms)).toEqual([EJECT_MS, 2 * EJECT_MS, 4 * EJECT_MS]);
   });
 
-  test.each<Protocol>(["http", "h2c"])("over %s: hung costs no request, and is ejected", async (protocol) => {
+  it.each<Protocol>(["http", "h2c"])("over %s: hung costs no request, and is ejected", async (protocol) => {
     const told = readableLog();
     const backends = [await mortalBackend(protocol), await mortalBackend(protocol), await mortalBackend(protocol)] as const;
     const config = oneService(
@@ -104,7 +104,7 @@ describe("one of three backends, under load", () => {
     expect(hung.asked).toBe(asked);
   });
 
-  test("slow gets fewer of them by least_connections, and none fails", async () => {
+  it("slow gets fewer of them by least_connections, and none fails", async () => {
     const { told, backends, port } = await three({ load_balancing_strategy: "least_connections" });
     const [slow, ...quick] = backends;
     const held: (() => void)[] = [];
@@ -129,7 +129,7 @@ describe("one of three backends, under load", () => {
 });
 
 describe("without retries", () => {
-  test("only the failures that eject it reach clients", async () => {
+  it("only the failures that eject it reach clients", async () => {
     const { backends, told, port } = await three({ retries: { attempts: 0 } });
     const load = closedLoop(port, 1);
     await load.more(10);
@@ -142,7 +142,7 @@ describe("without retries", () => {
   });
 });
 
-test.each(["GET", "POST"])("an upstream over HTTP/2 that refuses a %s unread costs no request", async (method) => {
+it.each(["GET", "POST"])("an upstream over HTTP/2 that refuses a %s unread costs no request", async (method) => {
   const { backends, port } = await three({}, "h2c");
   const REFUSED_STREAM = 7;
   backends[1].answer = (_request, response) => (response as unknown as Http2ServerResponse).stream.close(REFUSED_STREAM);
@@ -152,7 +152,7 @@ test.each(["GET", "POST"])("an upstream over HTTP/2 that refuses a %s unread cos
 });
 
 describe("the last usable one", () => {
-  test("is asked however it fails: the service is back with it, not when an ejection ends", async () => {
+  it("is asked however it fails: the service is back with it, not when an ejection ends", async () => {
     const { backends, told, port } = await three();
     for (const each of backends) await each.kill();
     for (let i = 0; i < 20; i++) expect((await ask(port, { path: "/a/x" })).status).toBe(502);
@@ -165,7 +165,7 @@ describe("the last usable one", () => {
 });
 
 describe("an upstream that is back", () => {
-  test("gets its share little by little within slow_start_ms", async () => {
+  it("gets its share little by little within slow_start_ms", async () => {
     const { clock, backends, shares } = await three({ health: { passive: { ...passive, slow_start_ms: 10_000 } } });
     expect(await shares(30)).toEqual([10, 10, 10]);
     await backends[1].kill();
@@ -182,7 +182,7 @@ describe("an upstream that is back", () => {
 });
 
 describe("an upstream that answers, but badly", () => {
-  test("is ejected for the statuses listed", async () => {
+  it("is ejected for the statuses listed", async () => {
     const { backends, told, port } = await three({ health: { passive: { ...passive, statuses: [500] } } });
     backends[1].answer = (_request, response) => void response.writeHead(500).end();
     const statuses = [];
@@ -193,7 +193,7 @@ describe("an upstream that answers, but badly", () => {
 
   /** Codes of the RST_STREAM that breaks it off; null: the connection does. */
   const breaks: [Protocol, number | null][] = [...PROTOCOLS.map((protocol): [Protocol, null] => [protocol, null]), ["h2c", 2], ["h2c", 8], ["h2", 0]];
-  test.each(breaks)("over %s (RST_STREAM %s): is ejected for responses that break off in the middle", async (protocol, code) => {
+  it.each(breaks)("over %s (RST_STREAM %s): is ejected for responses that break off in the middle", async (protocol, code) => {
     const { backends, told, port } = await three({}, protocol);
     backends[1].answer = (request, response) => {
       response.writeHead(200, { "Content-Length": "10" });
@@ -210,7 +210,7 @@ describe("an upstream that answers, but badly", () => {
   });
 });
 
-test.each(PROTOCOLS)("an upstream over %s whose clients leave in the middle of its responses is not ejected for it", async (protocol) => {
+it.each(PROTOCOLS)("an upstream over %s whose clients leave in the middle of its responses is not ejected for it", async (protocol) => {
   const { backends, told, port } = await three({}, protocol);
   let open = 0;
   for (const each of backends) {
@@ -231,7 +231,7 @@ test.each(PROTOCOLS)("an upstream over %s whose clients leave in the middle of i
 });
 
 describe("an upstream that is to go", () => {
-  test("gets no new requests from a reload with weight 0 on, and what it is sending goes on to its end", async () => {
+  it("gets no new requests from a reload with weight 0 on, and what it is sending goes on to its end", async () => {
     const { backends, config, port, gateway, shares } = await three();
     let streaming: ((text: string) => void) | null = null;
     for (const each of backends) {
@@ -256,7 +256,7 @@ describe("an upstream that is to go", () => {
     expect(await shares(30)).toEqual([10, 10, 10]);
   });
 
-  test("is taken out, and others come in, by reloads under load that cost no request", async () => {
+  it("is taken out, and others come in, by reloads under load that cost no request", async () => {
     const { backends, config, port, gateway } = await three();
     const service = config.services[0]!;
     const only = (...which: number[]) =>

@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import type { ClientHttp2Session, OutgoingHttpHeaders } from "node:http2";
 import type { Socket } from "node:net";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import type { AnyPlugin } from "../../lib/plugins/plugin.ts";
 import * as s from "../../lib/config/schema.ts";
 import { oneService, running } from "../support/gateway.ts";
@@ -75,7 +75,7 @@ describe("a request that is not valid HTTP/2 is refused and never reaches the up
     ["a Content-Length without a body", [...POST, ["content-length", "2"]]],
   ];
 
-  test.each(RESET)("%s: the stream is reset, the connection goes on", async (_what, fields) => {
+  it.each(RESET)("%s: the stream is reset, the connection goes on", async (_what, fields) => {
     const origin = await backend();
     const { port, gateway } = await running(oneService(origin.port, {}, h2c));
     const talk = await raw(port);
@@ -87,7 +87,7 @@ describe("a request that is not valid HTTP/2 is refused and never reaches the up
     expect(origin.seen).toHaveLength(1);
   });
 
-  test.each<[string, Fields, string]>([
+  it.each<[string, Fields, string]>([
     ["an empty :authority beside another Host", [...changed(":authority", "gw.example"), ["host", "elsewhere"]], "bad_request"],
     ["a scheme nobody knows, with an absolute target", changed(":scheme", "x", changed(":path", "http://elsewhere/a/x")), "bad_request"],
     ["CONNECT", [[":method", "CONNECT"], [":authority", "elsewhere:443"]], "bad_request"],
@@ -110,7 +110,7 @@ describe("a request that is not valid HTTP/2 is refused and never reaches the up
     expect(origin.seen).toEqual([]);
   });
 
-  test("userinfo in :authority: a problem document says why, or the stream is reset", async () => {
+  it("userinfo in :authority: a problem document says why, or the stream is reset", async () => {
     const origin = await backend();
     const { port } = await running(oneService(origin.port, {}, h2c));
     const talk = await raw(port);
@@ -123,7 +123,7 @@ describe("a request that is not valid HTTP/2 is refused and never reaches the up
     expect(origin.seen).toHaveLength(1);
   });
 
-  test.each(["a\r\nx-b: c", "a\nb", "a\0b", " a", "a "])("a header whose value is %j is left out: no line break passes", async (value) => {
+  it.each(["a\r\nx-b: c", "a\nb", "a\0b", " a", "a "])("a header whose value is %j is left out: no line break passes", async (value) => {
     const origin = await backend();
     const { port } = await running(oneService(origin.port, {}, h2c));
     const talk = await raw(port);
@@ -133,7 +133,7 @@ describe("a request that is not valid HTTP/2 is refused and never reaches the up
     expect(origin.seen[0]!.headers.join("\n")).not.toMatch(/evil|x-b/);
   });
 
-  test.each([
+  it.each([
     ["longer", "2"],
     ["shorter", "5"],
   ])("a body %s than its Content-Length: the stream is reset or the connection ended, and the upstream's request is broken off", async (how, length) => {
@@ -175,7 +175,7 @@ describe("a connection that asks for too much is ended by a GOAWAY", () => {
     await talk.until(({ type }) => type === GOAWAY || talk.frames.filter((each) => each.type === PING).length > before);
   };
 
-  test("requests taken back as fast as they are made (CVE-2023-44487): ENHANCE_YOUR_CALM; other connections go on", async () => {
+  it("requests taken back as fast as they are made (CVE-2023-44487): ENHANCE_YOUR_CALM; other connections go on", async () => {
     const { port, gateway, talk } = await start();
     for (let i = 0; i < 3_000 && !talk.frames.some(({ type }) => type === GOAWAY); i += 100) {
       takeBack(talk, i, 100);
@@ -187,7 +187,7 @@ describe("a connection that asks for too much is ended by a GOAWAY", () => {
     expect((await ask(h2Session(port), { ":path": "/a/x" })).status).toBe(200);
   });
 
-  test("also when they come by the thousand at once, with that code or nghttp2's own", async () => {
+  it("also when they come by the thousand at once, with that code or nghttp2's own", async () => {
     const { port, gateway, talk } = await start();
     takeBack(talk, 0, 3_000);
     expect([CODES.ENHANCE_YOUR_CALM, CODES.INTERNAL_ERROR]).toContain(await talk.goaway());
@@ -196,7 +196,7 @@ describe("a connection that asks for too much is ended by a GOAWAY", () => {
     expect((await ask(h2Session(port), { ":path": "/a/x" })).status).toBe(200);
   });
 
-  test("but a page left with all its streams, some times over, is not", async () => {
+  it("but a page left with all its streams, some times over, is not", async () => {
     const { talk } = await start();
     for (let i = 0; i < 400; i += 100) {
       takeBack(talk, i, 100);
@@ -206,7 +206,7 @@ describe("a connection that asks for too much is ended by a GOAWAY", () => {
     await talk.until(({ type, stream }) => type === HEADERS && stream === 801);
   });
 
-  test("nor one on which all that at once is more than fits", async () => {
+  it("nor one on which all that at once is more than fits", async () => {
     const { talk } = await start();
     takeBack(talk, 0, 400);
     await lookedAt(talk);
@@ -214,7 +214,7 @@ describe("a connection that asks for too much is ended by a GOAWAY", () => {
     await talk.until(({ type, stream }) => type === HEADERS && stream === 801);
   });
 
-  test("nor is one whose upstream breaks off every reply", async () => {
+  it("nor is one whose upstream breaks off every reply", async () => {
     const origin = await byteBackend((socket) => {
       socket.on("data", () => socket.write("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\npart", () => socket.destroy()));
     });
@@ -227,7 +227,7 @@ describe("a connection that asks for too much is ended by a GOAWAY", () => {
     expect(talk.frames.some(({ type }) => type === GOAWAY)).toBe(false);
   });
 
-  test("streams that the gateway has to reset for the client's faults count as well (CVE-2025-8671)", async () => {
+  it("streams that the gateway has to reset for the client's faults count as well (CVE-2025-8671)", async () => {
     const { talk } = await start();
     let next = 1;
     const some = () => {
@@ -240,14 +240,14 @@ describe("a connection that asks for too much is ended by a GOAWAY", () => {
     expect([CODES.ENHANCE_YOUR_CALM, CODES.PROTOCOL_ERROR, CODES.INTERNAL_ERROR]).toContain(await talk.goaway());
   });
 
-  test("SETTINGS: ENHANCE_YOUR_CALM", async () => {
+  it("SETTINGS: ENHANCE_YOUR_CALM", async () => {
     const { talk } = await start();
     talk.send(...Array.from({ length: 200 }, () => frame(SETTINGS, 0, 0)));
     expect(await talk.goaway()).toBe(CODES.ENHANCE_YOUR_CALM);
     await talk.closed();
   });
 
-  test("PING: ENHANCE_YOUR_CALM", async () => {
+  it("PING: ENHANCE_YOUR_CALM", async () => {
     const { talk } = await start();
     // In portions, each answered: more than 1000 at a time are too many by nghttp2's own count.
     const pings = Array.from({ length: 500 }, () => frame(PING, 0, 0, Buffer.alloc(8)));
@@ -260,7 +260,7 @@ describe("a connection that asks for too much is ended by a GOAWAY", () => {
     expect(await talk.goaway()).toBe(CODES.ENHANCE_YOUR_CALM);
   });
 
-  test.each<[string, (talk: RawSession) => void]>([
+  it.each<[string, (talk: RawSession) => void]>([
     ["CONTINUATION frames without end (CVE-2024-28182)", (talk) => talk.send(frame(HEADERS, END_STREAM, 1, block(GET)), ...Array.from({ length: 20 }, () => frame(CONTINUATION, 0, 1)))],
     [
       "empty DATA frames (CVE-2019-9518)",
@@ -281,7 +281,7 @@ describe("a connection that asks for too much is ended by a GOAWAY", () => {
     expect((await ask(h2Session(port), { ":path": "/a/x" })).status).toBe(200);
   });
 
-  test("window updates by the ten thousand and priorities by the thousand only cost what they weigh: requests between them are served", async () => {
+  it("window updates by the ten thousand and priorities by the thousand only cost what they weigh: requests between them are served", async () => {
     const { talk } = await start();
     talk.send(...Array.from({ length: 20_000 }, () => frame(WINDOW_UPDATE, 0, 0, number32(1))));
     talk.send(...Array.from({ length: 5_000 }, (_, i) => frame(PRIORITY, 0, 1 + 2 * i, Buffer.from([0, 0, 0, 0, 1]))));
@@ -289,7 +289,7 @@ describe("a connection that asks for too much is ended by a GOAWAY", () => {
     await talk.until(({ type, stream }) => type === HEADERS && stream === 11_001);
   });
 
-  test("128 streams at a time are served; a client that knows better is ended", async () => {
+  it("128 streams at a time are served; a client that knows better is ended", async () => {
     const hold = gate();
     const origin = await backend((_request, response) => void hold.opened.then(() => response.end("ok")));
     const { port } = await running(oneService(origin.port, {}, h2c));
@@ -303,7 +303,7 @@ describe("a connection that asks for too much is ended by a GOAWAY", () => {
     expect(await more.goaway()).not.toBe(CODES.NO_ERROR);
   });
 
-  test("heads so large that no answer is given, in a flood: the connection is ended, and others go on", async () => {
+  it("heads so large that no answer is given, in a flood: the connection is ended, and others go on", async () => {
     const { port, talk } = await start();
     const table = Buffer.concat([Buffer.from([0x40]), block([["x", "y".repeat(3_900)]]).subarray(1)]);
     const huge = Buffer.concat([block(GET), Buffer.alloc(30, 0xbe)]);
@@ -318,7 +318,7 @@ describe("a connection that asks for too much is ended by a GOAWAY", () => {
     expect((await ask(h2Session(port), { ":path": "/a/x" })).status).toBe(200);
   });
 
-  test("a header list far larger than max_header_bytes: that stream is reset, also where one byte says four thousand", async () => {
+  it("a header list far larger than max_header_bytes: that stream is reset, also where one byte says four thousand", async () => {
     const { talk, origin } = await start();
     const indexed = Buffer.concat([Buffer.from([0x40]), block([["x", "y".repeat(3_900)]]).subarray(1), Buffer.alloc(4_000, 0xbe)]);
     talk.send(frame(HEADERS, END_HEADERS | END_STREAM, 1, Buffer.concat([block(GET), indexed])));
@@ -328,7 +328,7 @@ describe("a connection that asks for too much is ended by a GOAWAY", () => {
 });
 
 describe("a client that takes its request back", () => {
-  test.each([
+  it.each([
     ["GET", GET, END_STREAM, CODES.CANCEL],
     ["GET, without an error", GET, END_STREAM, CODES.NO_ERROR],
     ["HEAD", changed(":method", "HEAD"), END_STREAM, CODES.CANCEL],
@@ -352,7 +352,7 @@ describe("a client that takes its request back", () => {
     expect(JSON.parse(lines.join(""))).toMatchObject({ status: null });
   });
 
-  test("in the middle of its body: the upstream does not get half of it for the whole", async () => {
+  it("in the middle of its body: the upstream does not get half of it for the whole", async () => {
     let whole = 0;
     let parts = 0;
     const origin = await rawBackend((request, response) => {
@@ -373,7 +373,7 @@ describe("a client that takes its request back", () => {
     expect(whole).toBe(0);
   });
 
-  test("in the middle of a response: the upstream's connection is closed", async () => {
+  it("in the middle of a response: the upstream's connection is closed", async () => {
     const origin = await rawBackend((_request, response) => {
       response.on("error", () => {});
       response.write("begun");
@@ -388,7 +388,7 @@ describe("a client that takes its request back", () => {
 });
 
 describe("translation", () => {
-  test("cookie crumbs become one line, other duplicates stay, trailers pass both ways", async () => {
+  it("cookie crumbs become one line, other duplicates stay, trailers pass both ways", async () => {
     const origin = await backend((_request, response) => {
       response.writeHead(200, [["Set-Cookie", "a=1"], ["Set-Cookie", "b=2"], ["Trailer", "X-Sum"], ["X-Two", "1"], ["X-Two", "2"]].flat());
       response.write("body");
@@ -407,7 +407,7 @@ describe("translation", () => {
     expect([seen!.body.toString(), seen!.trailers]).toEqual(["sent", ["x-after", "yes"]]);
   });
 
-  test("100 and 103 go ahead of the reply, as many as are hints and no more", async () => {
+  it("100 and 103 go ahead of the reply, as many as are hints and no more", async () => {
     const origin = await rawBackend((request, response) => {
       for (let i = 0; i < 50; i++) response.writeEarlyHints({ link: `</${i}.css>; rel=preload` });
       request.resume().on("end", () => response.end("ok"));
@@ -419,14 +419,14 @@ describe("translation", () => {
     expect(got.informed.length).toBeLessThan(20);
   });
 
-  test("HEAD has the length and no body", async () => {
+  it("HEAD has the length and no body", async () => {
     const origin = await backend((_request, response) => response.writeHead(200, { "Content-Length": "5" }).end());
     const { port } = await running(oneService(origin.port, {}, h2c));
     const got = await ask(h2Session(port), { ":method": "HEAD", ":path": "/a/x" });
     expect(got).toMatchObject({ status: 200, body: "", headers: { "content-length": "5" } });
   });
 
-  test("an answered GET is not reset behind its end", async () => {
+  it("an answered GET is not reset behind its end", async () => {
     const { port } = await running(oneService((await backend()).port, {}, h2c));
     const talk = await raw(port);
     talk.headers(1, GET);
@@ -436,7 +436,7 @@ describe("translation", () => {
     expect(talk.frames.filter(({ type }) => type === RST_STREAM)).toEqual([]);
   });
 
-  test("a reply that comes before the body is whole ends the upload without an error", async () => {
+  it("a reply that comes before the body is whole ends the upload without an error", async () => {
     const origin = await rawBackend((_request, response) => response.writeHead(413, { Connection: "close" }).end("too much"));
     const { port } = await running(oneService(origin.port, {}, h2c));
     const talk = await raw(port);
@@ -445,7 +445,7 @@ describe("translation", () => {
     expect(await talk.reset(1)).toBe(CODES.NO_ERROR);
   });
 
-  test("an upstream that breaks its body off: INTERNAL_ERROR, never a clean end", async () => {
+  it("an upstream that breaks its body off: INTERNAL_ERROR, never a clean end", async () => {
     const origin = await byteBackend((socket: Socket) => {
       socket.once("data", () => socket.write("HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\npart", () => socket.destroy()));
     });
@@ -456,7 +456,7 @@ describe("translation", () => {
     expect(talk.frames.some(({ type, flags }) => type === DATA && (flags & END_STREAM) !== 0)).toBe(false);
   });
 
-  test("a head of a plugin that HTTP cannot carry is a 500, and nothing of it is sent", async () => {
+  it("a head of a plugin that HTTP cannot carry is a 500, and nothing of it is sent", async () => {
     const plugin: AnyPlugin = {
       name: "spoiler",
       schema: s.object({ value: s.string({}) }),
@@ -472,7 +472,7 @@ describe("translation", () => {
     }
   });
 
-  test("a client that does not read holds the upstream back", async () => {
+  it("a client that does not read holds the upstream back", async () => {
     let written = 0;
     const origin = await rawBackend((_request, response) => {
       const piece = Buffer.alloc(64 * 1024);
@@ -495,7 +495,7 @@ describe("translation", () => {
 });
 
 describe("drain", () => {
-  test("streams under way finish; one that was on its way is not touched, and the GOAWAY says so; then the connection ends", async () => {
+  it("streams under way finish; one that was on its way is not touched, and the GOAWAY says so; then the connection ends", async () => {
     const hold = gate();
     const origin = await backend((_request, response) => void hold.opened.then(() => response.end("finished")));
     const { port, gateway } = await running(oneService(origin.port, {}, h2c));
@@ -513,7 +513,7 @@ describe("drain", () => {
     expect(origin.seen).toHaveLength(1);
   });
 
-  test("idle connections end at once", async () => {
+  it("idle connections end at once", async () => {
     const { port, gateway } = await running(oneService((await backend()).port, {}, h2c));
     const over = h2Session(port);
     await ask(over, { ":path": "/a/x" });

@@ -1,12 +1,12 @@
 import http2, { type ServerHttp2Stream } from "node:http2";
 import type { AddressInfo } from "node:net";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { oneService, running } from "../support/gateway.ts";
 import { h2Ask, h2Session } from "../support/h2_client.ts";
 import { backend, byteBackend, client, get, statusesIn } from "./harness.ts";
 
 describe("heads over HTTP/2", () => {
-  test("trailers follow a body of no bytes, also when its Content-Length says so", async () => {
+  it("trailers follow a body of no bytes, also when its Content-Length says so", async () => {
     const server = http2.createServer();
     server.on("stream", (stream: ServerHttp2Stream) => {
       stream.respond({ ":status": 200, "content-type": "application/grpc", "content-length": "0" }, { waitForTrailers: true });
@@ -20,7 +20,7 @@ describe("heads over HTTP/2", () => {
     expect((await h2Ask(h2Session(port))).trailers).toMatchObject({ "grpc-status": "5" });
   });
 
-  test("several Content-Encoding and Content-Language lines are one list, none lost", async () => {
+  it("several Content-Encoding and Content-Language lines are one list, none lost", async () => {
     const { port: upstream } = await backend((_request, response) => {
       response.writeHead(200, ["Content-Encoding", "deflate", "Content-Encoding", "gzip", "Content-Language", "de", "Content-Language", "en"]);
       response.end("ok");
@@ -29,7 +29,7 @@ describe("heads over HTTP/2", () => {
     expect((await h2Ask(h2Session(port))).headers).toMatchObject({ "content-encoding": "deflate, gzip", "content-language": "de, en" });
   });
 
-  test("a status that HTTP/2 cannot carry is a 502", async () => {
+  it("a status that HTTP/2 cannot carry is a 502", async () => {
     const { port: upstream } = await backend((_request, response) => {
       response.writeHead(799, "Own Idea");
       response.end("ok");
@@ -40,7 +40,7 @@ describe("heads over HTTP/2", () => {
   });
 });
 
-test("the connection of a refused WebSocket upgrade is not used again", async () => {
+it("the connection of a refused WebSocket upgrade is not used again", async () => {
   let connections = 0;
   const upstream = await byteBackend((socket) => {
     connections++;

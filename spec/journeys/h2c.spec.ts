@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { manualClock } from "../support/clock.ts";
 import { oneService, running } from "../support/gateway.ts";
 import { h2Open, h2Session } from "../support/h2_client.ts";
@@ -12,14 +12,14 @@ const on = { h2c: true };
 const speaksHttp2 = async (port: number) => (await h2Open(h2Session(port), {}, true).reply).status > 0;
 
 describe("a plain port with global.h2c", () => {
-  test("takes HTTP/2 by prior knowledge, and says http to the upstream", async () => {
+  it("takes HTTP/2 by prior knowledge, and says http to the upstream", async () => {
     const origin = await backend();
     const { port } = await running(oneService(origin.port, {}, on));
     expect(await speaksHttp2(port)).toBe(true);
     expect(origin.seen[0]!.headers.join("\n")).toMatch(/X-Forwarded-Proto\nhttp\n/);
   });
 
-  test("takes HTTP/1.1 as before: bodies, pipelining, a method that begins like the preface", async () => {
+  it("takes HTTP/1.1 as before: bodies, pipelining, a method that begins like the preface", async () => {
     const origin = await backend((request, response, body) => response.end(`${request.method} ${body.toString()}`));
     const { port } = await running(oneService(origin.port, {}, on));
     expect((await ask(port, { path: "/a/x", method: "POST", body: "b".repeat(200_000) })).body).toHaveLength(200_005);
@@ -29,7 +29,7 @@ describe("a plain port with global.h2c", () => {
     expect(statusesIn(await talk.closed())).toEqual([200, 404, 200]);
   });
 
-  test("reads the first bytes one by one, of either protocol", async () => {
+  it("reads the first bytes one by one, of either protocol", async () => {
     const { port } = await running(oneService((await backend()).port, {}, on));
     const one = await client(port);
     for (const letter of get("/a/x", "Connection: close")) {
@@ -46,7 +46,7 @@ describe("a plain port with global.h2c", () => {
     await two.until(({ type, stream }: Frame) => type === HEADERS && stream === 1);
   });
 
-  test("passes a WebSocket and an upgrade it does not know", async () => {
+  it("passes a WebSocket and an upgrade it does not know", async () => {
     const upstream = await byteBackend((socket) => {
       socket.once("data", (head: Buffer) => {
         if (!/upgrade: websocket/i.test(head.toString())) return void socket.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
@@ -65,7 +65,7 @@ describe("a plain port with global.h2c", () => {
     expect(await other.until("ok")).toMatch(/^HTTP\/1\.1 200 /);
   });
 
-  test.each([
+  it.each([
     ["sends nothing", ""],
     ["sends the beginning of a preface", "PRI * HT"],
   ])("a connection that %s is closed with 408 after headers_timeout_ms, not before", async (_how, bytes) => {
@@ -81,7 +81,7 @@ describe("a plain port with global.h2c", () => {
     expect(statusesIn(await talk.until("request_timeout"))).toEqual([408]);
   });
 
-  test("a connection that ends before it has said what it speaks leaves nothing behind", async () => {
+  it("a connection that ends before it has said what it speaks leaves nothing behind", async () => {
     const clock = manualClock();
     const { port, gateway } = await running(oneService(9, {}, on), { clock });
     const idle = clock.pending;
@@ -93,14 +93,14 @@ describe("a plain port with global.h2c", () => {
     expect(await gateway.close(5_000)).toBe("drained");
   });
 
-  test("a preface that turns out to be none is ended", async () => {
+  it("a preface that turns out to be none is ended", async () => {
     const { port } = await running(oneService(9, {}, on));
     const talk = await client(port);
     talk.send("PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n" + "x".repeat(100));
     await talk.closed();
   });
 
-  test("a connection that was opened and not used does not hold up a drain", async () => {
+  it("a connection that was opened and not used does not hold up a drain", async () => {
     const { port, gateway } = await running(oneService(9, {}, on));
     const talk = await client(port);
     await ask(port, { path: "/none" });
@@ -109,14 +109,14 @@ describe("a plain port with global.h2c", () => {
   });
 });
 
-test("without global.h2c a preface is a 400", async () => {
+it("without global.h2c a preface is a 400", async () => {
   const { port } = await running(oneService(9));
   const talk = await client(port);
   talk.send(PREFACE);
   expect(statusesIn(await talk.closed())).toEqual([400]);
 });
 
-test("a reload switches it on and off for new connections", async () => {
+it("a reload switches it on and off for new connections", async () => {
   const origin = await backend();
   const { port, gateway } = await running(oneService(origin.port));
   expect(await speaksHttp2(port)).toBe(false);
@@ -149,7 +149,7 @@ describe("a reload under open HTTP/2 connections", () => {
     return { told: () => told, body: () => body };
   }
 
-  test.each([
+  it.each([
     ["the limits of a head", {}, { limits: { max_headers: 50 } }],
     ["h2c, switched off", {}, { h2c: false }],
   ])("changing %s sends clients to new ones with a GOAWAY, and the request under way is answered", async (_what, before, after) => {
@@ -158,7 +158,7 @@ describe("a reload under open HTTP/2 connections", () => {
     await eventually(told, "the GOAWAY");
   });
 
-  test("changing anything else leaves them alone", async () => {
+  it("changing anything else leaves them alone", async () => {
     const { told, body } = await reloaded({}, { limits: { max_body_bytes: 5 }, name: "other" });
     expect(body()).toBe("whole");
     expect(told()).toBe(false);

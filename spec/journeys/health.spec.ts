@@ -1,5 +1,5 @@
 import http from "node:http";
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import type { LogFields } from "../../lib/base/log.ts";
 import { createGateway } from "../../lib/index.ts";
 import { LOOPBACK, NOBODY, site } from "../support/addresses.ts";
@@ -60,7 +60,7 @@ describe("active checks", () => {
     return { clock, said, one, two, config, gateway, until, answers };
   }
 
-  test("take an upstream out, and back again, each said once", async () => {
+  it("take an upstream out, and back again, each said once", async () => {
     const { one, said, clock, until, answers } = await bench();
     await until("upstream healthy: its checks pass [one]");
     one.status = 500;
@@ -77,7 +77,7 @@ describe("active checks", () => {
     expect(said().filter((line) => line.includes("[one]"))).toHaveLength(3);
   });
 
-  test("with all of them unhealthy the client is told 503 upstream_unavailable", async () => {
+  it("with all of them unhealthy the client is told 503 upstream_unavailable", async () => {
     const { one, two, until, answers } = await bench();
     one.status = two.status = 503;
     await until("upstream unhealthy: its checks fail [one]");
@@ -85,7 +85,7 @@ describe("active checks", () => {
     expect(JSON.parse(await answers(1))).toMatchObject({ status: 503, code: "upstream_unavailable" });
   });
 
-  test("what they found stays over a reload; without them it counts no more", async () => {
+  it("what they found stays over a reload; without them it counts no more", async () => {
     const { one, config, gateway, clock, until, answers } = await bench();
     one.status = 500;
     await until("upstream unhealthy: its checks fail [one]");
@@ -98,7 +98,7 @@ describe("active checks", () => {
     expect(clock.pending).toBe(codec === "wire" ? 2 : 1);
   });
 
-  test("end with the gateway, and leave no timer", async () => {
+  it("end with the gateway, and leave no timer", async () => {
     const { gateway, clock } = await bench();
     await gateway.close(0);
     clock.advance(100_000);
@@ -107,7 +107,7 @@ describe("active checks", () => {
 });
 
 describe("names of upstreams", () => {
-  test("all addresses are used, over IPv4 and IPv6, and a new answer is taken", async () => {
+  it("all addresses are used, over IPv4 and IPv6, and a new answer is taken", async () => {
     const clock = manualClock();
     const made = await site(LOOPBACK, () => http.createServer((request, response) => void response.end(request.socket.localAddress)));
     let addresses = LOOPBACK.map((address) => ({ address, family: address.includes(":") ? 6 : 4 }));
@@ -126,7 +126,7 @@ describe("names of upstreams", () => {
     expect(asked).toEqual(["backend.test", "backend.test"]);
   });
 
-  test("are looked up only by a gateway that serves: nothing goes out for one that only checks its configuration", async () => {
+  it("are looked up only by a gateway that serves: nothing goes out for one that only checks its configuration", async () => {
     const origin = await patient("1");
     const asked: string[] = [];
     const config = oneService([], { upstreams: [{ host: "backend.test", port: origin.port }], health: HEALTH });
@@ -141,7 +141,7 @@ describe("names of upstreams", () => {
     await gateway.close(0);
   });
 
-  test("a look-up that fails keeps the last answer, and is said once", async () => {
+  it("a look-up that fails keeps the last answer, and is said once", async () => {
     const clock = manualClock();
     const { log, said } = listening();
     const origin = await backend();
@@ -167,7 +167,7 @@ describe("names of upstreams", () => {
     expect(said()).toEqual(["a name could not be looked up: its last addresses stay in use [backend.test]"]);
   });
 
-  test("an address nobody listens on costs no request", async () => {
+  it("an address nobody listens on costs no request", async () => {
     const made = await site(["127.0.0.1"], () => http.createServer((_request, response) => void response.end("ok")));
     const { port } = await running(oneService([], { upstreams: [{ host: "backend.test", port: made.port }] }), {
       lookup: async () => [NOBODY, "127.0.0.1"].map((address) => ({ address, family: 4 })),
@@ -175,7 +175,7 @@ describe("names of upstreams", () => {
     for (let i = 0; i < 6; i++) expect((await ask(port, { path: "/a/x" })).body.toString()).toBe("ok");
   });
 
-  test("a name that nobody knows is 502, and the upstream goes out for it beside a good one", async () => {
+  it("a name that nobody knows is 502, and the upstream goes out for it beside a good one", async () => {
     const origin = await backend();
     const { log, said } = listening();
     const upstreams = [

@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import net from "node:net";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { SERVER } from "../support/certs.ts";
 import { oneService, running } from "../support/gateway.ts";
 import { codec } from "../support/codec.ts";
@@ -117,7 +117,7 @@ const refused: Case[] = [
 ];
 
 describe("a request that could be read in two ways is refused, and its connection closed", () => {
-  test.each(refused)("$title", async ({ bytes, status = 400, code = "bad_request" }) => {
+  it.each(refused)("$title", async ({ bytes, status = 400, code = "bad_request" }) => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     const talk = await client(port);
@@ -132,7 +132,7 @@ describe("a request that could be read in two ways is refused, and its connectio
     expect((await ask(port, { path: "/a/still" })).status).toBe(200);
   });
 
-  test("200 header lines are served", async () => {
+  it("200 header lines are served", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     const talk = await client(port);
@@ -141,7 +141,7 @@ describe("a request that could be read in two ways is refused, and its connectio
     expect(upstream.seen[0]!.headers.filter((_, i) => i % 2 === 0 && /^X-\d+$/.test(upstream.seen[0]!.headers[i]!))).toHaveLength(199);
   });
 
-  test.runIf(codec === "node")("more than one space in the request line is read as one, and one is forwarded", async () => {
+  it.runIf(codec === "node")("more than one space in the request line is read as one, and one is forwarded", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     const talk = await client(port);
@@ -150,7 +150,7 @@ describe("a request that could be read in two ways is refused, and its connectio
     expect(upstream.seen[0]!.url).toBe("/x");
   });
 
-  test("a target of 8 KiB is served", async () => {
+  it("a target of 8 KiB is served", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     expect((await ask(port, { path: "/a/" + "x".repeat(8189) })).status).toBe(200);
@@ -192,7 +192,7 @@ describe("a body that breaks its framing breaks its request", () => {
     { title: "a NUL in a chunk extension", bytes: chunked("1;a\0\r\na\r\n0\r\n\r\n") },
     { title: "a trailer with a space before its colon", bytes: chunked("0\r\nX : y\r\n\r\n") },
   ];
-  test.each(broken)("$title", async ({ bytes, status = 400, code = "bad_request" }) => {
+  it.each(broken)("$title", async ({ bytes, status = 400, code = "bad_request" }) => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     const talk = await client(port);
@@ -204,7 +204,7 @@ describe("a body that breaks its framing breaks its request", () => {
     await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
   });
 
-  test.each<[title: string, body: string, got: string]>([
+  it.each<[title: string, body: string, got: string]>([
     ["a last chunk of several zeros", "1\r\na\r\n000\r\n\r\n", "a"],
     ["an extension", '1;name="a\\"b"\r\na\r\n0;last\r\n\r\n', "a"],
     ...(codec === "wire" ? [] : readByNode),
@@ -225,7 +225,7 @@ describe("a body that breaks its framing breaks its request", () => {
     expect(sent.replace(/[^a]/g, "")).toBe(got);
   });
 
-  test("chunk extensions are read over, and not forwarded", async () => {
+  it("chunk extensions are read over, and not forwarded", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     const talk = await client(port);
@@ -234,7 +234,7 @@ describe("a body that breaks its framing breaks its request", () => {
     expect(upstream.seen[0]!.body.toString()).toBe("abc");
   });
 
-  test("a broken chunk behind a reply that has begun ends the connection without another reply", async () => {
+  it("a broken chunk behind a reply that has begun ends the connection without another reply", async () => {
     const upstream = await rawBackend((_request, response) => {
       response.writeHead(200);
       response.write("begun");
@@ -251,7 +251,7 @@ describe("a body that breaks its framing breaks its request", () => {
     await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
   });
 
-  test("a client that ends in the middle of a body gets no clean reply, and the upstream no whole request", async () => {
+  it("a client that ends in the middle of a body gets no clean reply, and the upstream no whole request", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     const talk = await client(port);
@@ -263,7 +263,7 @@ describe("a body that breaks its framing breaks its request", () => {
     await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
   });
 
-  test("half a head and then the end is refused", async () => {
+  it("half a head and then the end is refused", async () => {
     const { port } = await running(oneService((await backend()).port));
     const talk = await client(port);
     talk.send("GET /a/x HTTP/1.1\r\nHos");
@@ -271,7 +271,7 @@ describe("a body that breaks its framing breaks its request", () => {
     expect(codeIn(await talk.closed())).toBe("bad_request");
   });
 
-  test("a connection that says nothing and goes is closed without a word", async () => {
+  it("a connection that says nothing and goes is closed without a word", async () => {
     const { port } = await running(oneService((await backend()).port));
     const talk = await client(port);
     talk.socket.end();
@@ -280,14 +280,14 @@ describe("a body that breaks its framing breaks its request", () => {
 });
 
 describe("targets", () => {
-  test("asterisk-form is refused", async () => {
+  it("asterisk-form is refused", async () => {
     const { port } = await running(oneService((await backend()).port));
     const answer = await ask(port, { method: "OPTIONS", path: "*" });
     expect(answer.status).toBe(400);
     expect(codeIn(answer.body.toString())).toBe("bad_request");
   });
 
-  test("the authority of an absolute-form target wins over Host", async () => {
+  it("the authority of an absolute-form target wins over Host", async () => {
     const named = await backend();
     const other = await backend((_request, response) => void response.end("other"));
     const config = oneService(named.port, { hosts: ["named.example"] });
@@ -305,7 +305,7 @@ describe("targets", () => {
     expect(other.seen).toHaveLength(0);
   });
 
-  test("HTTP/1.0 without Host is served, and the connection closed", async () => {
+  it("HTTP/1.0 without Host is served, and the connection closed", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     const talk = await client(port);
@@ -320,7 +320,7 @@ describe("a path that a guarded route could be taken for", () => {
     routes: [{ path: "/admin", plugins: [{ name: "key_auth", config: { key: "hush" } }] }, { path: "/{rest*}" }, { path: "/", name: "root" }],
   };
 
-  test.each<[target: string, code: string]>([
+  it.each<[target: string, code: string]>([
     ["/a//admin", "key_missing"],
     ["//a/admin", "key_missing"],
     ["/a/admin/", "key_missing"],
@@ -361,7 +361,7 @@ describe("a path that a guarded route could be taken for", () => {
 });
 
 describe("pipelined requests", () => {
-  test("are answered in order, though the later ones would be ready first", async () => {
+  it("are answered in order, though the later ones would be ready first", async () => {
     const upstream = await rawBackend((request, response) => {
       setTimeout(() => response.end(`<${request.url}>`), request.url === "/1" ? 40 : 0);
     });
@@ -373,7 +373,7 @@ describe("pipelined requests", () => {
     expect(received.replace(/[^]*?(<\/\d>|route_not_found)/g, "$1,")).toMatch(/^<\/1>,<\/2>,route_not_found,<\/3>/);
   });
 
-  test("begin only when the one before is over", async () => {
+  it("begin only when the one before is over", async () => {
     let under = 0;
     let most = 0;
     const upstream = await rawBackend((_request, response) => {
@@ -390,7 +390,7 @@ describe("pipelined requests", () => {
     expect(most).toBe(1);
   });
 
-  test("a refused one in the middle ends the connection after its own answer: those behind it are not served", async () => {
+  it("a refused one in the middle ends the connection after its own answer: those behind it are not served", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     const talk = await client(port);
@@ -399,7 +399,7 @@ describe("pipelined requests", () => {
     expect(upstream.seen.map(({ url }) => url)).toEqual(["/1"]);
   });
 
-  test("what cannot be parsed is refused after the answers before it", async () => {
+  it("what cannot be parsed is refused after the answers before it", async () => {
     const upstream = await rawBackend((_request, response) => void setTimeout(() => response.end("ok"), 30));
     const { port } = await running(oneService(upstream.port));
     const talk = await client(port);
@@ -408,7 +408,7 @@ describe("pipelined requests", () => {
     expect(statusesIn(received)).toEqual([200, 200, 400]);
   });
 
-  test("a broken body in the middle is refused in its place", async () => {
+  it("a broken body in the middle is refused in its place", async () => {
     const upstream = await rawBackend((request, response) => {
       request.resume();
       setTimeout(() => response.end("ok"), 30);
@@ -419,7 +419,7 @@ describe("pipelined requests", () => {
     expect(statusesIn(await talk.closed())).toEqual([200, 400]);
   });
 
-  test("CONNECT and upgrades wait for the answers before them", async () => {
+  it("CONNECT and upgrades wait for the answers before them", async () => {
     for (const last of ["CONNECT h:1 HTTP/1.1\r\nHost: h:1\r\n\r\n", get("/none", "Connection: Upgrade", "Upgrade: websocket")]) {
       const upstream = await rawBackend((_request, response) => void setTimeout(() => response.end("ok"), 30));
       const { port } = await running(oneService(upstream.port));
@@ -429,7 +429,7 @@ describe("pipelined requests", () => {
     }
   });
 
-  test("an ordinary request with Upgrade: h2c between others is served in its turn", async () => {
+  it("an ordinary request with Upgrade: h2c between others is served in its turn", async () => {
     const upstream = await rawBackend((request, response) => void setTimeout(() => response.end(`<${request.url}>`), 10));
     const { port } = await running(oneService(upstream.port));
     const talk = await client(port);
@@ -438,7 +438,7 @@ describe("pipelined requests", () => {
     expect([...received.matchAll(/<\/\d>/g)].join("")).toBe("</1></2></3>");
   });
 
-  test("a client that goes away takes what waits with it", async () => {
+  it("a client that goes away takes what waits with it", async () => {
     const seen: string[] = [];
     const upstream = await rawBackend((request) => void seen.push(request.url!));
     const { port, gateway } = await running(oneService(upstream.port));
@@ -451,7 +451,7 @@ describe("pipelined requests", () => {
     expect(await gateway.close(5_000)).toBe("drained");
   });
 
-  test("a thousand at once are read bit by bit and all answered", async () => {
+  it("a thousand at once are read bit by bit and all answered", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     const talk = await client(port);
@@ -463,7 +463,7 @@ describe("pipelined requests", () => {
 describe("Upgrade that is not for us", () => {
   const h2c = ["Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABk"];
 
-  test("is ignored: the request is served as an ordinary one, many times on one connection", async () => {
+  it("is ignored: the request is served as an ordinary one, many times on one connection", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     const talk = await client(port);
@@ -475,7 +475,7 @@ describe("Upgrade that is not for us", () => {
     expect(upstream.seen[0]!.headers.join("\n")).not.toMatch(/upgrade|http2-settings/i);
   });
 
-  test("a body stays with its request", async () => {
+  it("a body stays with its request", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     const talk = await client(port);
@@ -500,7 +500,7 @@ describe("Upgrade that is not for us", () => {
     expect(upstream.seen.map(({ url, body }) => `${url} ${body}`)).toEqual(["/1 hello", "/2 abc", "/3 "]);
   });
 
-  test("what else Connection says still holds", async () => {
+  it("what else Connection says still holds", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     const talk = await client(port);
@@ -509,7 +509,7 @@ describe("Upgrade that is not for us", () => {
     expect(upstream.seen[0]!.headers.join("\n")).not.toContain("secret");
   });
 
-  test("a target with $ signs is put back as it was", async () => {
+  it("a target with $ signs is put back as it was", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     const talk = await client(port);
@@ -518,7 +518,7 @@ describe("Upgrade that is not for us", () => {
     expect(upstream.seen[0]!.url).toBe("/x?q=$'$&$`$$");
   });
 
-  test("websocket with POST, or with HTTP/1.0, is an ordinary request", async () => {
+  it("websocket with POST, or with HTTP/1.0, is an ordinary request", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     for (const line of ["POST /a/x HTTP/1.1", "GET /a/x HTTP/1.0"]) {
@@ -532,7 +532,7 @@ describe("Upgrade that is not for us", () => {
 });
 
 describe("a body nobody wants", () => {
-  test("is read over when it is small, and the connection goes on", async () => {
+  it("is read over when it is small, and the connection goes on", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     const talk = await client(port);
@@ -542,7 +542,7 @@ describe("a body nobody wants", () => {
     expect(statusesIn(await talk.until("ok"))).toEqual([404, 200]);
   });
 
-  test("is cut off beyond a bound, after the client has its answer", async () => {
+  it("is cut off beyond a bound, after the client has its answer", async () => {
     const { port } = await running(oneService((await backend()).port));
     const talk = await client(port);
     talk.send(lines("POST /none HTTP/1.1", "Host: h", "Content-Length: 1000000000"));
@@ -561,7 +561,7 @@ describe("a body nobody wants", () => {
     expect(talk.socket.bytesWritten).toBeLessThan(100_000_000);
   });
 
-  test("does not keep a refused client from reading its refusal", async () => {
+  it("does not keep a refused client from reading its refusal", async () => {
     const { port } = await running(oneService((await backend()).port));
     for (let i = 0; i < 20; i++) {
       const talk = await client(port);
@@ -570,7 +570,7 @@ describe("a body nobody wants", () => {
     }
   });
 
-  test("nor one that talks garbage at length", async () => {
+  it("nor one that talks garbage at length", async () => {
     const { port } = await running(oneService((await backend()).port));
     for (let i = 0; i < 20; i++) {
       const talk = await client(port);
@@ -580,7 +580,7 @@ describe("a body nobody wants", () => {
   });
 });
 
-test("clients that reset at any moment leave nothing behind", async () => {
+it("clients that reset at any moment leave nothing behind", async () => {
   const upstream = await rawBackend((request, response) => {
     request.resume();
     setTimeout(() => response.end("x".repeat(200_000)), 2);
@@ -608,7 +608,7 @@ describe("HTTP/2 clients", () => {
     return { gateway, over };
   }
 
-  test("that go with answers under way take their streams and upstream connections with them", async () => {
+  it("that go with answers under way take their streams and upstream connections with them", async () => {
     const upstream = await rawBackend((request, response) => {
       if (request.url === "/begun") response.write("begun");
     });
@@ -620,7 +620,7 @@ describe("HTTP/2 clients", () => {
     await eventually(() => upstream.connections.open === 0, "the upstream's connections closing");
   });
 
-  test.each([10, 16_000, 60_000, 100_000])("whose body of %d bytes nobody wants leave no stream behind", async (size) => {
+  it.each([10, 16_000, 60_000, 100_000])("whose body of %d bytes nobody wants leave no stream behind", async (size) => {
     const { gateway, over } = await session(await closedPort());
     for (let i = 0; i < 5; i++) {
       const stream = over.request({ ":method": "POST", ":path": "/a/x" });
@@ -634,7 +634,7 @@ describe("HTTP/2 clients", () => {
   });
 });
 
-test("two hundred connections that say nothing do not keep others from being served", async () => {
+it("two hundred connections that say nothing do not keep others from being served", async () => {
   const { port } = await running(oneService((await backend()).port));
   const idle = await Promise.all(
     Array.from({ length: 200 }, () => new Promise<net.Socket>((resolve) => {

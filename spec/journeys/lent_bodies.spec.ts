@@ -3,7 +3,7 @@ import http, { type ServerResponse } from "node:http";
 import type { IncomingHttpHeaders } from "node:http2";
 import net from "node:net";
 import { Duplex } from "node:stream";
-import { onTestFinished, expect, test } from "vitest";
+import { expect, it, onTestFinished } from "vitest";
 import { createGateway, definePlugin, schema, type Reply } from "../../lib/index.ts";
 import { hosted, oneService, running } from "../support/gateway.ts";
 import { h2Session } from "../support/h2_client.ts";
@@ -46,7 +46,7 @@ async function stalled(port: number, letter: string) {
   };
 }
 
-test("a response that a client does not read is written over by nobody else's", async () => {
+it("a response that a client does not read is written over by nobody else's", async () => {
   const upstream = await letters();
   const { port } = await running(oneService(upstream.port));
   const slow = await Promise.all(SLOW.map((letter) => stalled(port, letter)));
@@ -59,7 +59,7 @@ test("a response that a client does not read is written over by nobody else's", 
   for (const { read } of slow) expect(await read()).toEqual({ bytes: MANY * BYTES, isPure: true });
 });
 
-test("nor is one whose memory was in use when another's client went", async () => {
+it("nor is one whose memory was in use when another's client went", async () => {
   const upstream = await letters();
   const { port } = await running(oneService(upstream.port));
   const slow = await Promise.all(SLOW.map((letter) => stalled(port, letter)));
@@ -73,7 +73,7 @@ test("nor is one whose memory was in use when another's client went", async () =
   for (const { read } of slow.slice(2)) expect(await read()).toEqual({ bytes: MANY * BYTES, isPure: true });
 });
 
-test("what a plugin keeps of a response stays what it was", async () => {
+it("what a plugin keeps of a response stays what it was", async () => {
   const upstream = await letters();
   const kept: Buffer[] = [];
   const keeper = definePlugin({
@@ -101,7 +101,7 @@ async function hosting(upstreamPort: number, mount: (response: ServerResponse) =
   return { host, port: await hosted(gateway, host) };
 }
 
-test("what a host's own `end` keeps of a response stays what it was", async () => {
+it("what a host's own `end` keeps of a response stays what it was", async () => {
   const upstream = await letters();
   const kept: Buffer[] = [];
   const { port } = await hosting(upstream.port, (response) => {
@@ -113,7 +113,7 @@ test("what a host's own `end` keeps of a response stays what it was", async () =
   expect(Buffer.concat(kept).toString()).toBe(FAST.map((letter) => letter.repeat(BYTES)).join(""));
 });
 
-test("and what a stream keeps that a host gives its server for a socket", async () => {
+it("and what a stream keeps that a host gives its server for a socket", async () => {
   const upstream = await letters();
   const { host } = await hosting(upstream.port, () => {});
   const kept: Buffer[] = [];
@@ -133,7 +133,7 @@ test("and what a stream keeps that a host gives its server for a socket", async 
   expect(bodies).toBe(FAST.map((letter) => letter.repeat(BYTES)).join(""));
 });
 
-test.each(["1.1", "2.0"])("a reply that a plugin gives to two clients is sent to one: the other's is a 500, and the next in its place (HTTP/%s)", async (version) => {
+it.each(["1.1", "2.0"])("a reply that a plugin gives to two clients is sent to one: the other's is a 500, and the next in its place (HTTP/%s)", async (version) => {
   const upstream = await letters();
   let shared: Reply | null = null;
   const sharer = definePlugin({
@@ -157,7 +157,7 @@ test.each(["1.1", "2.0"])("a reply that a plugin gives to two clients is sent to
   expect(head[":status"]).toBe(500);
 });
 
-test("a response that comes in several pieces is whole, too", async () => {
+it("a response that comes in several pieces is whole, too", async () => {
   const upstream = await headBackend(({ socket }) => {
     socket.write(`HTTP/1.1 200 OK\r\nContent-Length: ${BYTES}\r\n\r\n`);
     let left = BYTES;

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import type { ClientHttp2Session } from "node:http2";
 import type { Socket } from "node:net";
 import tls from "node:tls";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
 import { definePlugin, schema } from "../../lib/index.ts";
 import { CA, SERVER } from "../support/certs.ts";
@@ -60,7 +60,7 @@ function ask2(over: ClientHttp2Session, headers: Record<string, string>, endStre
 describe("max_uri_bytes, max_headers, max_header_bytes", () => {
   const limits = { max_uri_bytes: 100, max_headers: 4, max_header_bytes: 1024 };
 
-  test.each<[title: string, bytes: string, status: number, code: string | undefined]>([
+  it.each<[title: string, bytes: string, status: number, code: string | undefined]>([
     ["a target of the bound", get("/a/" + "x".repeat(97)), 200, undefined],
     ["a target beyond it", get("/a/" + "x".repeat(98)), 414, "uri_too_long"],
     ["a target beyond the whole head", get("/a/" + "x".repeat(2000)), 414, "uri_too_long"],
@@ -79,7 +79,7 @@ describe("max_uri_bytes, max_headers, max_header_bytes", () => {
     expect(upstream.seen).toHaveLength(status === 200 ? 1 : 0);
   });
 
-  test("hold for HTTP/2", async () => {
+  it("hold for HTTP/2", async () => {
     const upstream = await backend();
     const { gateway } = await running(limited(upstream.port, limits));
     const over = await session(gateway);
@@ -95,7 +95,7 @@ describe("max_uri_bytes, max_headers, max_header_bytes", () => {
 });
 
 describe("headers_timeout_ms", () => {
-  test.each([
+  it.each([
     ["that stops in the middle", "GET /a/x HTTP/1.1\r\nHos"],
     ["of which nothing comes", ""],
   ])("a head %s is 408, and the connection closed", async (_title, bytes) => {
@@ -109,7 +109,7 @@ describe("headers_timeout_ms", () => {
     expect(upstream.connections.total).toBe(0);
   });
 
-  test("does not limit the time between requests, nor that of an answer", async () => {
+  it("does not limit the time between requests, nor that of an answer", async () => {
     const go = gate();
     const upstream = await rawBackend((_request, response) => void go.opened.then(() => response.end("ok")));
     const { port } = await running(limited(upstream.port, { headers_timeout_ms: 50 }));
@@ -129,7 +129,7 @@ describe("headers_timeout_ms", () => {
 });
 
 describe("request_timeout_ms", () => {
-  test("a request that is not whole in time is 408, its upstream's request cancelled, its connection closed", async () => {
+  it("a request that is not whole in time is 408, its upstream's request cancelled, its connection closed", async () => {
     const upstream = await rawBackend(() => {});
     const { port } = await running(limited(upstream.port, { request_timeout_ms: 100 }));
     const talk = await client(port);
@@ -140,7 +140,7 @@ describe("request_timeout_ms", () => {
     await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
   });
 
-  test("stands in the access log as what it is, for the request id that the client was told", async () => {
+  it("stands in the access log as what it is, for the request id that the client was told", async () => {
     const upstream = await rawBackend(() => {});
     const { accessLog, until } = accessLines();
     const { port } = await running(limited(upstream.port, { request_timeout_ms: 100 }), { accessLog });
@@ -150,7 +150,7 @@ describe("request_timeout_ms", () => {
     expect((await until(1))[0]).toMatchObject({ status: 408, code: "request_timeout", request_id: id, upstream: `127.0.0.1:${upstream.port}` });
   });
 
-  test("after the head of the answer the connection breaks, and the access log says why", async () => {
+  it("after the head of the answer the connection breaks, and the access log says why", async () => {
     const upstream = await rawBackend((request, response) => {
       request.on("error", () => {});
       response.on("error", () => {}).write("begun");
@@ -163,7 +163,7 @@ describe("request_timeout_ms", () => {
     expect((await until(1))[0]).toMatchObject({ status: 200, code: "request_timeout" });
   });
 
-  test("holds for HTTP/2: 408, the rest of the upload stopped, the upstream's request cancelled, other streams untouched", async () => {
+  it("holds for HTTP/2: 408, the rest of the upload stopped, the upstream's request cancelled, other streams untouched", async () => {
     const clock = manualClock();
     let whole = 0;
     const upstream = await rawBackend((request) => void request.on("error", () => {}).on("end", () => whole++).resume());
@@ -184,7 +184,7 @@ describe("request_timeout_ms", () => {
     expect((await until(1))[0]).toMatchObject({ protocol: "HTTP/2.0", status: 408, code: "request_timeout" });
   });
 
-  test("and where the answer has begun, the stream is reset", async () => {
+  it("and where the answer has begun, the stream is reset", async () => {
     const clock = manualClock();
     const upstream = await rawBackend((request, response) => {
       request.on("error", () => {}).resume();
@@ -203,7 +203,7 @@ describe("request_timeout_ms", () => {
     expect(talk.isClosed()).toBe(false);
   });
 
-  test("does not limit the answer to a request that is whole", async () => {
+  it("does not limit the answer to a request that is whole", async () => {
     const go = gate();
     const upstream = await rawBackend((request, response) => {
       request.resume();
@@ -243,7 +243,7 @@ describe("min_body_bytes_per_s", () => {
     return { clock, upstream, talk, port, pass };
   }
 
-  test.each<[what: string, head: string, sent: string]>([
+  it.each<[what: string, head: string, sent: string]>([
     ["of stated length", post("Content-Length: 100000"), "x".repeat(900)],
     ["in chunks", post("Transfer-Encoding: chunked"), chunk("x".repeat(900))],
   ])("a body %s that trickles is 408 after ten seconds, and its connection to the upstream is free for others", async (_what, head, sent) => {
@@ -258,7 +258,7 @@ describe("min_body_bytes_per_s", () => {
     expect((await other).status).toBe(200);
   });
 
-  test("a body in chunks whose reply has begun may go on as slowly as it likes, one of stated length may not", async () => {
+  it("a body in chunks whose reply has begun may go on as slowly as it likes, one of stated length may not", async () => {
     const live = await uploading(post("X-Live: 1", "Transfer-Encoding: chunked"), chunk("x"));
     const counted = await uploading(post("X-Live: 1", "Content-Length: 100000"), "x");
     for (const { talk, pass } of [live, counted]) {
@@ -270,7 +270,7 @@ describe("min_body_bytes_per_s", () => {
     expect([live.talk.socket.destroyed, live.upstream.connections.open]).toEqual([false, 1]);
   });
 
-  test("0 lets any body stream as slowly as it likes", async () => {
+  it("0 lets any body stream as slowly as it likes", async () => {
     for (const [head, sent] of [[post("Content-Length: 100000"), "x"], [post("Transfer-Encoding: chunked"), chunk("x")]] as const) {
       const { talk, pass, port, upstream } = await uploading(head, sent, { min_body_bytes_per_s: 0 });
       pass(600);
@@ -280,7 +280,7 @@ describe("min_body_bytes_per_s", () => {
     }
   });
 
-  test("is logged as 408 request_timeout", async () => {
+  it("is logged as 408 request_timeout", async () => {
     const clock = manualClock();
     const upstream = await rawBackend((request) => void request.on("error", () => {}).resume());
     const { accessLog, until } = accessLines();
@@ -335,7 +335,7 @@ describe("min_body_bytes_per_s", () => {
     }
     const length: Fields = [...POST, ["content-length", "100000"]];
 
-    test.each<[what: string, fields: Fields]>([
+    it.each<[what: string, fields: Fields]>([
       ["of stated length", length],
       ["without a length", POST],
     ])("a body %s that trickles is 408 after ten seconds, and stopped; the connection goes on", async (_what, fields) => {
@@ -351,7 +351,7 @@ describe("min_body_bytes_per_s", () => {
       expect((await until(1))[0]).toMatchObject({ status: 408, code: "request_timeout" });
     });
 
-    test("one without a length whose reply has begun, and any with 0, may go on as slowly as it likes", async () => {
+    it("one without a length whose reply has begun, and any with 0, may go on as slowly as it likes", async () => {
       const live: Fields = [...POST, ["x-live", "1"]];
       for (const [limits, fields] of [[{}, live], [{ min_body_bytes_per_s: 0 }, length], [{ min_body_bytes_per_s: 0 }, POST]] as const) {
         const { gateway, talk, begin, pass, roundTrip } = await streaming(limits);
@@ -363,7 +363,7 @@ describe("min_body_bytes_per_s", () => {
       }
     });
 
-    test("the same while others on its connection are not read: they do not hold it back", async () => {
+    it("the same while others on its connection are not read: they do not hold it back", async () => {
       const { talk, begin, pass, roundTrip } = await streaming({ min_body_bytes_per_s: 10_000 });
       await begin(1, [...POST, ["content-length", "100000"]], "x");
       const held = POST.map(([name, value]) => [name, name === ":path" ? "/a/held" : value] as const);
@@ -379,7 +379,7 @@ describe("min_body_bytes_per_s", () => {
     });
   });
 
-  test("no timer outlives the uploads", async () => {
+  it("no timer outlives the uploads", async () => {
     const clock = manualClock();
     const upstream = await backend();
     const { port } = await running(limited(upstream.port, {}), { clock });
@@ -390,7 +390,7 @@ describe("min_body_bytes_per_s", () => {
 });
 
 describe("max_body_bytes", () => {
-  test("a longer Content-Length is 413 at once: neither 100 nor upstream, and the connection closed", async () => {
+  it("a longer Content-Length is 413 at once: neither 100 nor upstream, and the connection closed", async () => {
     const upstream = await backend();
     const { port } = await running(limited(upstream.port, { max_body_bytes: 10 }));
     const talk = await client(port);
@@ -400,7 +400,7 @@ describe("max_body_bytes", () => {
     expect(upstream.connections.total).toBe(0);
   });
 
-  test("a body of the bound passes, whatever its framing", async () => {
+  it("a body of the bound passes, whatever its framing", async () => {
     const upstream = await backend();
     const { port, gateway } = await running(limited(upstream.port, { max_body_bytes: 10 }));
     for (const headers of [{}, { "Transfer-Encoding": "chunked" }]) {
@@ -412,7 +412,7 @@ describe("max_body_bytes", () => {
     expect(upstream.seen.map(({ body }) => body.toString())).toEqual(["0123456789", "0123456789", "0123456789"]);
   });
 
-  test("a chunked body is cut where it passes the bound: 413, and the upstream's request cancelled", async () => {
+  it("a chunked body is cut where it passes the bound: 413, and the upstream's request cancelled", async () => {
     const got: string[] = [];
     const upstream = await rawBackend((request) => {
       request.on("error", () => {});
@@ -429,7 +429,7 @@ describe("max_body_bytes", () => {
     expect(got.join("")).toBe("fits");
   });
 
-  test("also when all of it comes at once, and behind a plugin that takes its time", async () => {
+  it("also when all of it comes at once, and behind a plugin that takes its time", async () => {
     const upstream = await backend();
     const slow = definePlugin({
       name: "slow",
@@ -453,7 +453,7 @@ describe("max_body_bytes", () => {
     expect(upstream.seen.map(({ method }) => method)).toEqual(["GET", "GET"]);
   });
 
-  test.each([10, 20_000, 60_000, 200_000, 900_000])("a body of %d bytes that nobody wants keeps neither its connection nor its stream", async (size) => {
+  it.each([10, 20_000, 60_000, 200_000, 900_000])("a body of %d bytes that nobody wants keeps neither its connection nor its stream", async (size) => {
     const config = limited(await closedPort(), { max_body_bytes: 1_000_000 });
     const { port, gateway } = await running(config);
     const talk = await client(port);
@@ -472,7 +472,7 @@ describe("max_body_bytes", () => {
     await eventually(() => gateway.inFlight === 0, "the streams ending");
   });
 
-  test("a plugin that reads the body is not blamed: 413", async () => {
+  it("a plugin that reads the body is not blamed: 413", async () => {
     const upstream = await backend();
     const reader = definePlugin({
       name: "reader",
@@ -488,7 +488,7 @@ describe("max_body_bytes", () => {
     expect(`${answer.status} ${codeIn(answer.body.toString())}`).toBe("413 body_too_large");
   });
 
-  test("holds for HTTP/2, by its Content-Length and as it streams", async () => {
+  it("holds for HTTP/2, by its Content-Length and as it streams", async () => {
     const got: string[] = [];
     const upstream = await rawBackend((request) => {
       request.on("error", () => {});
@@ -506,7 +506,7 @@ describe("max_body_bytes", () => {
     await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
   });
 
-  test("an answer under way when the bound is passed breaks off", async () => {
+  it("an answer under way when the bound is passed breaks off", async () => {
     const upstream = await rawBackend((request, response) => {
       request.on("error", () => {});
       response.on("error", () => {});
@@ -535,7 +535,7 @@ describe("max_connections, max_connections_per_ip", () => {
     return Promise.race([talk.until("route_not_found").then(() => "served", () => reset), reset]);
   }
 
-  test.each<[string, Limits]>([
+  it.each<[string, Limits]>([
     ["in all", { max_connections: 2 }],
     ["of one address, loopback too", { max_connections_per_ip: 2 }],
   ])("the surplus connection is reset, %s; the others go on, and make room as they go", async (_title, limits) => {
@@ -551,14 +551,14 @@ describe("max_connections, max_connections_per_ip", () => {
     while (outcome !== "served") outcome = await tried(port);
   });
 
-  test("a trusted proxy may have more than one client may", async () => {
+  it("a trusted proxy may have more than one client may", async () => {
     const config = oneService((await backend()).port, {}, { trusted_proxies: ["127.0.0.1"], limits: { max_connections_per_ip: 1 } });
     const { port } = await running(config);
     await client(port);
     expect(await tried(port)).toBe("served");
   });
 
-  test("plain and TLS count together, and a surplus one gets no handshake", async () => {
+  it("plain and TLS count together, and a surplus one gets no handshake", async () => {
     const { port, gateway } = await running(limited((await backend()).port, { max_connections: 1 }));
     const secure = await gateway.listen({ port: 0, tls: FILES });
     const plain = await client(port);
@@ -584,7 +584,7 @@ describe("max_connections, max_connections_per_ip", () => {
 });
 
 describe("max_requests_in_flight", () => {
-  test("beyond it 503 overloaded, at once and before anything is matched; those under way go on", async () => {
+  it("beyond it 503 overloaded, at once and before anything is matched; those under way go on", async () => {
     const go = gate();
     const upstream = await rawBackend((_request, response) => void go.opened.then(() => response.end("ok")));
     const { port } = await running(limited(upstream.port, { max_requests_in_flight: 2 }));
@@ -602,7 +602,7 @@ describe("max_requests_in_flight", () => {
     expect(upstream.connections.total).toBe(2);
   });
 
-  test("counts HTTP/2 streams one by one", async () => {
+  it("counts HTTP/2 streams one by one", async () => {
     const go = gate();
     const upstream = await rawBackend((_request, response) => void go.opened.then(() => response.end("ok")));
     const { gateway } = await running(limited(upstream.port, { max_requests_in_flight: 2 }));
@@ -614,7 +614,7 @@ describe("max_requests_in_flight", () => {
     expect(await Promise.all(under.map(({ answered }) => answered))).toEqual(["200 ok", "200 ok"]);
   });
 
-  test("a refused request takes no place, though its client does not read the refusal", async () => {
+  it("a refused request takes no place, though its client does not read the refusal", async () => {
     const go = gate();
     const upstream = await rawBackend((_request, response) => void go.opened.then(() => response.end("ok")));
     const { port, gateway } = await running(limited(upstream.port, { max_requests_in_flight: 1 }));
@@ -631,7 +631,7 @@ describe("max_requests_in_flight", () => {
   });
 });
 
-test("a reload changes the limits for what comes after it", async () => {
+it("a reload changes the limits for what comes after it", async () => {
   const upstream = await backend();
   const config = (limits: Limits) => limited(upstream.port, limits);
   const { port, gateway } = await running(config({}));

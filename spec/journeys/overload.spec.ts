@@ -1,5 +1,5 @@
 import type { ServerResponse } from "node:http";
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
 import { oneService, running } from "../support/gateway.ts";
 import { h2Session } from "../support/h2_client.ts";
@@ -27,7 +27,7 @@ async function full(global: NonNullable<ConfigInput["global"]> = {}, parts: Para
 }
 
 describe("a gateway with max_requests_in_flight under way", () => {
-  test("refuses many more at once, without their upstream, and finishes every one it has accepted", async () => {
+  it("refuses many more at once, without their upstream, and finishes every one it has accepted", async () => {
     const { backend, port, gateway, accepted, release } = await full();
     const load = closedLoop(port, 20);
     await load.more(500);
@@ -43,7 +43,7 @@ describe("a gateway with max_requests_in_flight under way", () => {
     expect(gateway.inFlight).toBe(0);
   });
 
-  test("keeps the connection of whom it refuses: the next request on it may have a place", async () => {
+  it("keeps the connection of whom it refuses: the next request on it may have a place", async () => {
     const { port, release, accepted } = await full();
     const talk = await client(port);
     talk.send(get() + get());
@@ -54,7 +54,7 @@ describe("a gateway with max_requests_in_flight under way", () => {
     expect(statusesIn(await talk.closed())).toEqual([503, 503, 200]);
   });
 
-  test("refuses an upload without reading it to its end", async () => {
+  it("refuses an upload without reading it to its end", async () => {
     const { backend, port, accepted, release } = await full();
     const talk = await client(port);
     talk.send("POST /a/x HTTP/1.1\r\nHost: h\r\nContent-Length: 100000000\r\n\r\nbeginning");
@@ -64,7 +64,7 @@ describe("a gateway with max_requests_in_flight under way", () => {
     await Promise.all(accepted);
   });
 
-  test("refuses streams of HTTP/2 one by one, and gives the places of those that end to the next", async () => {
+  it("refuses streams of HTTP/2 one by one, and gives the places of those that end to the next", async () => {
     const { port, accepted, release } = await full({ h2c: true });
     const session = h2Session(port);
     const status = () =>
@@ -80,7 +80,7 @@ describe("a gateway with max_requests_in_flight under way", () => {
     expect(await status()).toBe(200);
   });
 
-  test("counts a request that is tried again once", async () => {
+  it("counts a request that is tried again once", async () => {
     const { backend, config, port, gateway, accepted, release } = await full();
     const dead = await mortalBackend();
     await dead.kill();
@@ -95,7 +95,7 @@ describe("a gateway with max_requests_in_flight under way", () => {
     expect(load.lost).toEqual([]);
   });
 
-  test("refuses no fewer for a reload, and takes more when that allows more", async () => {
+  it("refuses no fewer for a reload, and takes more when that allows more", async () => {
     const { backend, config, port, gateway, accepted, release } = await full();
     gateway.reload(config);
     expect((await ask(port, { path: "/a/x" })).status).toBe(503);

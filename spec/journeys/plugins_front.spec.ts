@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import http2, { type ClientHttp2Session, type IncomingHttpHeaders, type IncomingHttpStatusHeader } from "node:http2";
 import type { Duplex } from "node:stream";
 import { gunzipSync } from "node:zlib";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
 import { HANDSHAKE } from "../gateway/plugins.ts";
 import { oneService, running } from "../support/gateway.ts";
@@ -33,7 +33,7 @@ function session(port: number): ClientHttp2Session {
   return opened;
 }
 
-/** A request over HTTP/2 whose body, if any, is written by the test. */
+/** A request over HTTP/2 whose body, if any, is written by the it. */
 function open2(over: ClientHttp2Session, { method = "GET", path = "/a/x", headers = {} }: Asking, endStream: boolean) {
   const stream = over.request({ ":method": method, ":path": path, ...headers }, { endStream });
   stream.on("error", () => {});
@@ -96,7 +96,7 @@ const post = (...lines: string[]) => ["POST /a/x HTTP/1.1", "Host: h", ...lines,
 describe("basic_auth", () => {
   const plugin = { name: "basic_auth", config: { username: "ada", password: QUICK, users: [{ username: "bob", password: "plain" }] } };
 
-  test("lets those pass who know a password, over HTTP/1.1, HTTP/2 and for WebSockets", async () => {
+  it("lets those pass who know a password, over HTTP/1.1, HTTP/2 and for WebSockets", async () => {
     const origin = await socketBackend();
     const { port } = await running(plugged(origin.port, [plugin]));
     for (const [user, password, expected] of [["ada", "quick", "200 ok"], ["bob", "plain", "200 ok"], ["ada", "plain", "401 credentials_invalid"]] as const) {
@@ -110,7 +110,7 @@ describe("basic_auth", () => {
     expect(origin.seen).toHaveLength(4);
   });
 
-  test("names the caller for rate limits and the log, which hold no password, and hides it from the upstream", async () => {
+  it("names the caller for rate limits and the log, which hold no password, and hides it from the upstream", async () => {
     const origin = await backend();
     const lines: string[] = [];
     const limit = { name: "rate_limit", config: { limit_hour: 2, limit_by: "credential" } };
@@ -129,7 +129,7 @@ describe("basic_auth", () => {
 });
 
 describe("acl", () => {
-  test("goes by the client's address, which only a trusted proxy can tell", async () => {
+  it("goes by the client's address, which only a trusted proxy can tell", async () => {
     const origin = await socketBackend();
     const only = (address: string) => [{ name: "acl", config: { whitelist: [address] } }];
     const from = (address: string) => ({ headers: { "x-forwarded-for": `203.0.113.1, ${address}` } });
@@ -147,7 +147,7 @@ describe("acl", () => {
 });
 
 describe("bot_protection", () => {
-  test("keeps out who says that it is one, on every level", async () => {
+  it("keeps out who says that it is one, on every level", async () => {
     const origin = await socketBackend();
     const plugin = (part: string) => [{ name: "bot_protection", config: { blacklist: [part] } }];
     const routes = [{ path: "/{rest*}" }, { path: "/guarded", plugins: plugin("route-bot") }];
@@ -174,7 +174,7 @@ describe("request_size_limit", () => {
     return { upstream, got };
   }
 
-  test("a longer Content-Length is 413 at once, and the upstream not asked", async () => {
+  it("a longer Content-Length is 413 at once, and the upstream not asked", async () => {
     const origin = await socketBackend();
     const { port } = await running(plugged(origin.port, plugins(10)));
     expect(await outcomes(port, { method: "POST", body: "0123456789", headers: { "content-length": "10" } })).toEqual(twice("200 ok"));
@@ -183,7 +183,7 @@ describe("request_size_limit", () => {
     expect(await knock(port)).toEqual(["101", "200"]);
   });
 
-  test("a client that asks first is not told to go on, and one that has sent it all may ask again", async () => {
+  it("a client that asks first is not told to go on, and one that has sent it all may ask again", async () => {
     const origin = await backend();
     const { port } = await running(plugged(origin.port, plugins(10)));
     const first = await client(port);
@@ -200,7 +200,7 @@ describe("request_size_limit", () => {
     expect(origin.seen.map(({ method }) => method)).toEqual(["GET"]);
   });
 
-  test("any other body is cut where it passes the bound: 413, and the upstream's request cancelled", async () => {
+  it("any other body is cut where it passes the bound: 413, and the upstream's request cancelled", async () => {
     const { upstream, got } = await gathering();
     const { port, gateway } = await running(plugged(upstream.port, plugins(10)));
     const talk = await client(port);
@@ -220,7 +220,7 @@ describe("request_size_limit", () => {
     await eventually(() => gateway.inFlight === 0);
   });
 
-  test("the smaller of two bounds holds, whichever is the gateway's, with retries and without", async () => {
+  it("the smaller of two bounds holds, whichever is the gateway's, with retries and without", async () => {
     for (const [own, whole] of [[10, 1000], [1000, 10]] as const) {
       for (const parts of [{}, { retries: { attempts: 2 } }]) {
         const { upstream, got } = await gathering();
@@ -235,7 +235,7 @@ describe("request_size_limit", () => {
     }
   });
 
-  test("a reply under way when the bound is passed breaks off", async () => {
+  it("a reply under way when the bound is passed breaks off", async () => {
     const upstream = await rawBackend((request, response) => {
       request.on("error", () => {});
       response.on("error", () => {});
@@ -252,7 +252,7 @@ describe("request_size_limit", () => {
     await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
   });
 
-  test.each<[string, Parts]>([
+  it.each<[string, Parts]>([
     ["with the plugin", { plugins: plugins(1e9) }],
     ["with retries too", { plugins: plugins(1e9), retries: { attempts: 2, max_replay_bytes: 1024 } }],
     ["without either", {}],
@@ -282,7 +282,7 @@ describe("request_size_limit", () => {
 });
 
 describe("request_termination", () => {
-  test("answers in the upstream's place, on a connection that goes on", async () => {
+  it("answers in the upstream's place, on a connection that goes on", async () => {
     const origin = await backend();
     const config = { status: 503, body: "back soon\n", headers: { "Retry-After": "3600" } };
     const { port, gateway } = await running(plugged(origin.port, [{ name: "request_termination", config }]));
@@ -314,7 +314,7 @@ describe("cors", () => {
       response.end("ok");
     });
 
-  test("answers the preflight of a route that does not list OPTIONS, whatever guards the route", async () => {
+  it("answers the preflight of a route that does not list OPTIONS, whatever guards the route", async () => {
     const upstream = await origin();
     const routes = [{ path: "/x", methods: ["PUT"], plugins: [auth] }];
     const { port } = await running(plugged(upstream.port, [cors({ allow_credentials: true, max_age: 60 })], { routes }));
@@ -335,7 +335,7 @@ describe("cors", () => {
     expect(upstream.seen).toEqual([]);
   });
 
-  test("lets a page read the refusal of a plugin behind it, and replies in its own words", async () => {
+  it("lets a page read the refusal of a plugin behind it, and replies in its own words", async () => {
     const upstream = await origin();
     const { port } = await running(plugged(upstream.port, [cors(), auth]));
     for (const { status, headers, body } of await both(port, { headers: { origin: APP } })) {
@@ -349,7 +349,7 @@ describe("cors", () => {
     }
   });
 
-  test.each<[string, Record<string, unknown>, number, string]>([
+  it.each<[string, Record<string, unknown>, number, string]>([
     ["basic_auth", { username: "ada", password: QUICK }, 401, "credentials_missing"],
     ["jwt", { alg: "HS256", secret: "0123456789abcdef0123456789abcdef" }, 401, "token_missing"],
     ["mtls", {}, 401, "client_certificate_missing"],
@@ -368,7 +368,7 @@ describe("cors", () => {
     expect(upstream.seen).toEqual([]);
   });
 
-  test("before request_size_limit, the 413 for a body that turns out too long under way can be read too", async () => {
+  it("before request_size_limit, the 413 for a body that turns out too long under way can be read too", async () => {
     const { port } = await running(plugged((await origin()).port, [cors(), { name: "request_size_limit", config: { max_payload_size: 3 } }]));
     const asking = { method: "POST", path: "/a/x", headers: { origin: APP } };
     const first = await ask(port, { ...asking, headers: { ...asking.headers, "transfer-encoding": "chunked" }, body: "four" });
@@ -377,7 +377,7 @@ describe("cors", () => {
     for (const { status, headers } of [first, await answered]) expect([status, headers["access-control-allow-origin"]]).toEqual([413, APP]);
   });
 
-  test("of two, the outer one has the last word", async () => {
+  it("of two, the outer one has the last word", async () => {
     const upstream = await origin();
     const strict = [cors()];
     const open = [cors({ allow_origins: ["*"] })];
@@ -388,14 +388,14 @@ describe("cors", () => {
     for (const method of ["GET", "OPTIONS"]) expect(await allowed(method)).toEqual(twice("*"));
   });
 
-  test("the other way round, neither the preflight nor the refusal can be read", async () => {
+  it("the other way round, neither the preflight nor the refusal can be read", async () => {
     const { port } = await running(plugged((await origin()).port, [auth, cors()]));
     for (const { status, headers } of await both(port, { method: "OPTIONS", headers: asked })) {
       expect([status, headers["access-control-allow-origin"]]).toEqual([401, undefined]);
     }
   });
 
-  test("preflight_continue asks the upstream, on every level, and errors of the upstream can be read", async () => {
+  it("preflight_continue asks the upstream, on every level, and errors of the upstream can be read", async () => {
     const upstream = await origin();
     const plugin = cors({ preflight_continue: true });
     const config = plugged(upstream.port, [], { routes: [{ path: "/x", methods: ["PUT"], plugins: [plugin] }] });
@@ -411,7 +411,7 @@ describe("cors", () => {
     for (const { status, headers } of await both(port, { method: "PUT", headers: { origin: APP } })) expect([status, headers["access-control-allow-origin"]]).toEqual([502, APP]);
   });
 
-  test("leaves the opening of WebSockets as it is, from any origin", async () => {
+  it("leaves the opening of WebSockets as it is, from any origin", async () => {
     const { port } = await running(plugged((await socketBackend()).port, [cors()]));
     const headers = { origin: "https://evil.example" };
     expect(await knock(port, headers)).toEqual(["101", "200"]);
@@ -422,7 +422,7 @@ describe("cors", () => {
 });
 
 describe("redirect", () => {
-  test("leads elsewhere with what the path says, on every level, without a word to the upstream", async () => {
+  it("leads elsewhere with what the path says, on every level, without a word to the upstream", async () => {
     const origin = await backend();
     const to = (location: string) => [{ name: "redirect", config: { location } }];
     const routes = [{ path: "/old/{id}", plugins: to("https://new.example/items/{id}?from=old") }, { path: "/{rest*}" }];
@@ -446,7 +446,7 @@ describe("redirect", () => {
 describe("request_headers and response_headers", () => {
   const seenBy = (headers: readonly string[], name: string) => headers.filter((_, i) => i % 2 === 1 && headers[i - 1]!.toLowerCase() === name);
 
-  test("change what is asked and answered, level after level, errors and WebSockets included", async () => {
+  it("change what is asked and answered, level after level, errors and WebSockets included", async () => {
     const origin = await socketBackend();
     const asks = { name: "request_headers", config: { set: { "X-User": "${caller.id}", "X-Rest": "{rest}" }, remove: ["Authorization"] } };
     const answers = (level: string) => ({ name: "response_headers", config: { add: { "X-Level": level }, set: { "X-Last": level } } });
@@ -490,7 +490,7 @@ describe("compress", () => {
     return [decoded(first.body, first.headers["content-encoding"]), decoded(Buffer.concat(pieces), coding)];
   }
 
-  test("for those that accept it; HEAD and 304 say the same as GET; around a cache and within", async () => {
+  it("for those that accept it; HEAD and 304 say the same as GET; around a cache and within", async () => {
     const origin = await upstream();
     const pair = [{ name: "compress" }, { name: "response_cache" }];
     for (const plugins of [[{ name: "compress" }], pair, [...pair].reverse()]) {
@@ -507,7 +507,7 @@ describe("compress", () => {
     }
   });
 
-  test("what breaks off behind it breaks off, and does not look whole", async () => {
+  it("what breaks off behind it breaks off, and does not look whole", async () => {
     const origin = await upstream();
     const { port, gateway } = await running(plugged(origin.port, [{ name: "compress" }]));
     await expect(ask(port, { path: "/a/broken", headers: ACCEPT })).rejects.toThrow();
@@ -517,7 +517,7 @@ describe("compress", () => {
     await eventually(() => gateway.inFlight === 0);
   });
 
-  test("leaves WebSockets alone", async () => {
+  it("leaves WebSockets alone", async () => {
     const { port } = await running(plugged((await socketBackend()).port, [{ name: "compress", config: { min_bytes: 0 } }]));
     expect(await knock(port, ACCEPT)).toEqual(["101", "200"]);
   });

@@ -1,5 +1,5 @@
 import { createHmac } from "node:crypto";
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import type { PluginInput } from "../../lib/config/model.ts";
 import { definePlugin, headerValues, schema, withHeader } from "../../lib/index.ts";
 import { madeUpTools } from "../support/exercise.ts";
@@ -10,7 +10,7 @@ const KEYS = { name: "key_auth", config: { keys: [{ id: "ann", key: "k-ann" }, {
 const limit = (config: object) => ({ name: "rate_limit", config: { limit_hour: 2, ...config } });
 
 describe("what one plugin does for the next", () => {
-  test("a limit by credential counts each caller that authentication has named, wherever the two stand", async () => {
+  it("a limit by credential counts each caller that authentication has named, wherever the two stand", async () => {
     const origin = await backend();
     const { port } = await running(oneService(origin.port, { routes: [{ path: "/{rest*}", plugins: [limit({ limit_by: "credential" })] }] }, { plugins: [KEYS] }));
     const statuses = async (apiKey: string, times: number) => {
@@ -25,7 +25,7 @@ describe("what one plugin does for the next", () => {
     expect(origin.seen).toHaveLength(4);
   });
 
-  test("a limit in shadow mode looks and tells, and neither refuses nor takes from the one beside it", async () => {
+  it("a limit in shadow mode looks and tells, and neither refuses nor takes from the one beside it", async () => {
     const origin = await backend();
     const { log, lines } = madeUpTools();
     const shadow = { ...limit({ limit_hour: 1, mode: "shadow" }), id: "trial" };
@@ -37,7 +37,7 @@ describe("what one plugin does for the next", () => {
     expect(lines.filter(({ message }) => message.includes("shadow") || message.includes("would")).length).toBeGreaterThan(0);
   });
 
-  test("global, service, route on the way in, the reverse on the way out", async () => {
+  it("global, service, route on the way in, the reverse on the way out", async () => {
     const origin = await backend();
     const adding = (name: string, value: string) => ({ name, config: { add: { "X-Way": value } } });
     const both = (level: string) => [adding("request_headers", level), adding("response_headers", level)];
@@ -68,7 +68,7 @@ describe("what plugins say of a request", () => {
     ["forward_auth", (auth) => ({ name: "forward_auth", config: { url: auth, response_headers: ["X-User"] } })],
   ];
 
-  test.each(saying.flatMap(([name, plugin]) => ["x-user", "close, X-User", "X-USER ,keep-alive", "Upgrade, X-User"].map((option) => [name, option, plugin] as const)))(
+  it.each(saying.flatMap(([name, plugin]) => ["x-user", "close, X-User", "X-USER ,keep-alive", "Upgrade, X-User"].map((option) => [name, option, plugin] as const)))(
     "by %s cannot be taken away by its client with Connection: %s",
     async (name, Connection, plugin) => {
       const origin = await backend();

@@ -1,6 +1,6 @@
 /** A plugin's reply whose body is not as long as it says: the client's connection stays in step, or ends. */
 import { Readable } from "node:stream";
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import type { Reply } from "../../lib/index.ts";
 import { behaving, HANDSHAKE } from "../gateway/plugins.ts";
 import { oneService, running } from "../support/gateway.ts";
@@ -18,7 +18,7 @@ const parts = (...texts: string[]) => Readable.from(texts.map((text) => Buffer.f
 const FINE = get("/a/fine");
 
 describe("a stream", () => {
-  test.each<[string, string, string]>([
+  it.each<[string, string, string]>([
     ["longer", "4", "four"],
     ["shorter", "12", "fourmore"],
   ])("that is %s than its Content-Length ends the connection, and not a byte behind that length is sent", async (_how, length, body) => {
@@ -31,7 +31,7 @@ describe("a stream", () => {
     expect(gateway.inFlight).toBe(0);
   });
 
-  test.each<[string, string]>([
+  it.each<[string, string]>([
     ["longer", "4"],
     ["shorter", "12"],
   ])("that is %s than its Content-Length, in answer to an upgrade, ends the connection without a byte behind that length", async (_how, length) => {
@@ -41,7 +41,7 @@ describe("a stream", () => {
     expect("fourmore".slice(0, Number(length)).startsWith((await talk.closed()).split("\r\n\r\n")[1] ?? "")).toBe(true);
   });
 
-  test.each(["HEAD", "GET"])("that yields no bytes costs its own request: %s", async (method) => {
+  it.each(["HEAD", "GET"])("that yields no bytes costs its own request: %s", async (method) => {
     const { port } = await answering(() => ({ body: Readable.from([{}]) }));
     const talk = await client(port);
     talk.send(get().replace("GET", method));
@@ -55,7 +55,7 @@ describe("a stream", () => {
 });
 
 describe("on the same connection comes the next reply behind", () => {
-  test.each<[string, Partial<Reply>, string]>([
+  it.each<[string, Partial<Reply>, string]>([
     ["a reply to HEAD that says a length", { headers: ["Content-Length", "12"], body: null }, "HEAD"],
     ["a reply to HEAD that has a body all the same", { headers: ["Content-Length", "4"], body: parts("four", "more") }, "HEAD"],
     ["a 204 with a length and a body", { status: 204, headers: ["Content-Length", "8"], body: parts("four", "more") }, "GET"],
@@ -76,7 +76,7 @@ describe("on the same connection comes the next reply behind", () => {
   });
 });
 
-test.each([
+it.each([
   [["Content-Length", "4", "content-length", "4"]],
   [["Content-Length", "4, 4"]],
   [["Content-Length", "-4"]],
@@ -89,7 +89,7 @@ test.each([
   expect(statusesIn(await talk.until(/fine$/))).toEqual([500, 200]);
 });
 
-test.each<[string, (call: { inform(status: number, headers: readonly string[]): void }) => void]>([
+it.each<[string, (call: { inform(status: number, headers: readonly string[]): void }) => void]>([
   ["a final status", (call) => call.inform(200, [])],
   ["a 101", (call) => call.inform(101, [])],
   ["a line break", (call) => call.inform(103, ["Link", "a\r\n\r\nHTTP/1.1 200 OK"])],

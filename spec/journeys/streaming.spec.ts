@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { existsSync, readFileSync } from "node:fs";
 import http from "node:http";
 import { Readable } from "node:stream";
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { definePlugin, schema } from "../../lib/index.ts";
 import { SERVER } from "../support/certs.ts";
 import { oneService, running } from "../support/gateway.ts";
@@ -18,7 +18,7 @@ const MB = 1024 * 1024;
 const FILES = { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: null, requireClientCert: false };
 
 describe("bodies stream", () => {
-  test("to the upstream while the client is still sending", async () => {
+  it("to the upstream while the client is still sending", async () => {
     const pieces: string[] = [];
     const upstream = await rawBackend((request, response) => {
       request.on("data", (chunk: Buffer) => pieces.push(chunk.toString()));
@@ -36,7 +36,7 @@ describe("bodies stream", () => {
     await talk.until("\r\nok");
   });
 
-  test("to the client while the upstream is still sending", async () => {
+  it("to the client while the upstream is still sending", async () => {
     const step = [gate(), gate()];
     const upstream = await rawBackend(async (_request, response) => {
       response.write("one");
@@ -55,7 +55,7 @@ describe("bodies stream", () => {
     await talk.until("0\r\n\r\n");
   });
 
-  test("the head of a response goes out before its body comes", async () => {
+  it("the head of a response goes out before its body comes", async () => {
     const upstream = await rawBackend((_request, response) => void response.writeHead(200, { "X-Early": "1" }).flushHeaders());
     const { port } = await running(oneService(upstream.port));
     const talk = await client(port);
@@ -63,7 +63,7 @@ describe("bodies stream", () => {
     await talk.until("X-Early: 1");
   });
 
-  test("whole, byte for byte, both ways at once", async () => {
+  it("whole, byte for byte, both ways at once", async () => {
     const upstream = await rawBackend((request, response) => void request.pipe(response));
     const { port } = await running(oneService(upstream.port));
     const body = Buffer.alloc(5 * MB, "0123456789abcdef-");
@@ -87,7 +87,7 @@ describe("server-sent events", () => {
     return { upstream, port, gateway, send: (event: string) => send(event) };
   }
 
-  test("arrive as sent, each before the next is sent, over HTTP/1.1", async () => {
+  it("arrive as sent, each before the next is sent, over HTTP/1.1", async () => {
     const { port, send, upstream } = await events();
     const talk = await client(port);
     talk.send(get("/a/x", "Accept: text/event-stream"));
@@ -102,7 +102,7 @@ describe("server-sent events", () => {
     await eventually(() => upstream.connections.open === 0, "the upstream hearing of the end");
   });
 
-  test("arrive as sent, each before the next is sent, over HTTP/2", async () => {
+  it("arrive as sent, each before the next is sent, over HTTP/2", async () => {
     const { gateway, send, upstream } = await events();
     const { port } = await gateway.listen({ port: 0, tls: FILES });
     const session = await h2TlsSession(port);
@@ -123,7 +123,7 @@ describe("server-sent events", () => {
 });
 
 describe("back-pressure", () => {
-  test("a gibibyte to a client that does not read takes less than 32 MiB of memory", async () => {
+  it("a gibibyte to a client that does not read takes less than 32 MiB of memory", async () => {
     const zeros = Buffer.alloc(64 * 1024);
     let written = 0;
     const upstream = await headBackend(({ socket, text }) => {
@@ -168,7 +168,7 @@ describe("back-pressure", () => {
     await eventually(() => stalled.got() > seen + 32 * MB, "going on once it reads");
   });
 
-  test("a client that does not read stops the upstream: what lies between is bounded", async () => {
+  it("a client that does not read stops the upstream: what lies between is bounded", async () => {
     let written = 0;
     let full = false;
     const piece = Buffer.alloc(64 * 1024);
@@ -202,7 +202,7 @@ describe("back-pressure", () => {
     await eventually(() => written > before + 10 * MB, "going on once it reads");
   });
 
-  test("an upstream that does not read stops the client's upload", async () => {
+  it("an upstream that does not read stops the client's upload", async () => {
     const go = gate();
     const upstream = await byteBackend((socket) => {
       socket.pause();
@@ -263,7 +263,7 @@ describe("framing of requests", () => {
     ["GET with a chunked body", "GET /a/x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", /\r\nTransfer-Encoding: chunked\r\n/, /content-length/i],
     ["POST from HTTP/1.0", "POST /a/x HTTP/1.0\r\nContent-Length: 2\r\n\r\nhi", /HTTP\/1\.1\r\n[^]*\r\nContent-Length: 2\r\n[^]*hi$/, /transfer-encoding/i],
   ];
-  test.each(cases)("%s", async (_title, sent, framed, not) => {
+  it.each(cases)("%s", async (_title, sent, framed, not) => {
     let received = "";
     const upstream = await byteBackend((socket) =>
       socket.on("data", (chunk: Buffer) => {
@@ -292,36 +292,36 @@ describe("framing of responses", () => {
     return request.includes("HTTP/1.0") ? talk.closed() : talk.until("route_not_found");
   }
 
-  test("a Content-Length stays", async () => {
+  it("a Content-Length stays", async () => {
     const all = await received("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
     expect(all).toMatch(/\r\ncontent-length: 2\r\n[^]*\r\n\r\nokHTTP/);
     expect(all.split("HTTP/1.1 404")[0]).not.toMatch(/transfer-encoding/i);
   });
 
-  test("chunks are chunked anew", async () => {
+  it("chunks are chunked anew", async () => {
     const all = await received("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;ext=1\r\no\r\n1\r\nk\r\n0\r\n\r\n");
     expect(all).toMatch(/\r\nTransfer-Encoding: chunked\r\n/i);
     expect(all).not.toContain("ext=1");
     expect(all).toMatch(/0\r\n\r\nHTTP\/1\.1 404/);
   });
 
-  test("a body that lasts until the connection closes is chunked, and the client's connection goes on", async () => {
+  it("a body that lasts until the connection closes is chunked, and the client's connection goes on", async () => {
     const all = await received("HTTP/1.1 200 OK\r\n\r\nuntil the end", get(), "end");
     expect(all).toMatch(/\r\nTransfer-Encoding: chunked\r\n[^]*until the end\r\n0\r\n\r\nHTTP\/1\.1 404/i);
   });
 
-  test("HTTP/1.0 clients get no chunks: the body ends with the connection", async () => {
+  it("HTTP/1.0 clients get no chunks: the body ends with the connection", async () => {
     const all = await received("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", "GET /a/x HTTP/1.0\r\n\r\n");
     expect(all).toMatch(/\r\nConnection: close\r\n/i);
     expect(all).toMatch(/\r\n\r\nok$/);
     expect(all).not.toMatch(/transfer-encoding/i);
   });
 
-  test("an HTTP/1.0 upstream is served on as HTTP/1.1", async () => {
+  it("an HTTP/1.0 upstream is served on as HTTP/1.1", async () => {
     expect(await received("HTTP/1.0 200 OK\r\n\r\nold", get(), "end")).toMatch(/^HTTP\/1\.1 200 OK\r\n[^]*old/);
   });
 
-  test.each([
+  it.each([
     ["HEAD with Content-Length", "HEAD", "200 OK", "Content-Length: 9000", /Content-Length: 9000\r\n/],
     ["HEAD with Transfer-Encoding", "HEAD", "200 OK", "Transfer-Encoding: chunked", /200 OK/],
     ["HEAD with Trailer", "HEAD", "200 OK", "Trailer: X-Sum\r\nTransfer-Encoding: chunked", /200 OK/],
@@ -341,7 +341,7 @@ describe("framing of responses", () => {
     expect(statusesIn(all)).toEqual([Number(status.slice(0, 3)), 404]);
   });
 
-  test("Trailer beside a Content-Length is left out, and does no harm", async () => {
+  it("Trailer beside a Content-Length is left out, and does no harm", async () => {
     const all = await received("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTrailer: X-Sum\r\n\r\nok");
     expect(all).toMatch(/\r\n\r\nokHTTP/);
     expect(all).not.toContain("X-Sum");
@@ -349,7 +349,7 @@ describe("framing of responses", () => {
 });
 
 describe("trailers", () => {
-  test("pass to the upstream and to the client", async () => {
+  it("pass to the upstream and to the client", async () => {
     const upstream = await backend((_request, response) => {
       response.writeHead(200, { Trailer: "X-Sum, X-Two" });
       response.write("body");
@@ -366,7 +366,7 @@ describe("trailers", () => {
     expect(upstream.seen[0]!.headers).toContain("X-Check");
   });
 
-  test("that would rewrite what was checked in the headers are dropped, both ways", async () => {
+  it("that would rewrite what was checked in the headers are dropped, both ways", async () => {
     const upstream = await headBackend(({ socket }) => {
       socket.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nVia: x\r\nSet-Cookie: a=b\r\nX-Sum: 1\r\n\r\n");
     });
@@ -383,7 +383,7 @@ describe("trailers", () => {
     expect(other.seen[0]!.trailers).toEqual(["X-Sum", "1"]);
   });
 
-  test("are dropped for an HTTP/1.0 client", async () => {
+  it("are dropped for an HTTP/1.0 client", async () => {
     const upstream = await headBackend(({ socket }) => {
       socket.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 1\r\n\r\n");
     });
@@ -395,7 +395,7 @@ describe("trailers", () => {
 });
 
 describe("Expect: 100-continue", () => {
-  test("the 100 is the upstream's, and the body comes after it", async () => {
+  it("the 100 is the upstream's, and the body comes after it", async () => {
     const upstream = await byteBackend((socket) => {
       let received = "";
       socket.on("data", (chunk: Buffer) => {
@@ -418,7 +418,7 @@ describe("Expect: 100-continue", () => {
     await talk.until("route_not_found");
   });
 
-  test.each([
+  it.each([
     ["by the gateway", "/none", 404],
     ["by a plugin", "/a/x", 401],
   ])("a request refused %s gets no 100, and the connection ends: a body sent all the same is not read as a request", async (_by, path, status) => {
@@ -432,7 +432,7 @@ describe("Expect: 100-continue", () => {
     expect(upstream.seen).toEqual([]);
   });
 
-  test("an upstream that refuses at once is passed on without a 100, and the connection ends", async () => {
+  it("an upstream that refuses at once is passed on without a 100, and the connection ends", async () => {
     const upstream = await headBackend(({ socket }) => void socket.write("HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno"));
     const { port } = await running(oneService(upstream.port, one));
     for (let i = 0; i < 2; i++) {
@@ -442,7 +442,7 @@ describe("Expect: 100-continue", () => {
     }
   });
 
-  test("a client that does not wait is served all the same", async () => {
+  it("a client that does not wait is served all the same", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     const talk = await client(port);
@@ -451,7 +451,7 @@ describe("Expect: 100-continue", () => {
     expect(upstream.seen[0]!.body.toString()).toBe("hello");
   });
 
-  test("HTTP/1.0 clients get no 100", async () => {
+  it("HTTP/1.0 clients get no 100", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     const talk = await client(port);
@@ -459,7 +459,7 @@ describe("Expect: 100-continue", () => {
     expect(statusesIn(await talk.closed())).toEqual([200]);
   });
 
-  test("another expectation is 417, and the upstream hears nothing of it", async () => {
+  it("another expectation is 417, and the upstream hears nothing of it", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     const answer = await ask(port, { path: "/a/x", headers: { Expect: "tea" } });
@@ -468,7 +468,7 @@ describe("Expect: 100-continue", () => {
     expect(upstream.seen).toEqual([]);
   });
 
-  test("a 100 nobody asked for is not passed on", async () => {
+  it("a 100 nobody asked for is not passed on", async () => {
     const upstream = await headBackend(({ socket }) => void socket.write("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"));
     const { port } = await running(oneService(upstream.port));
     const answer = await ask(port, { path: "/a/x" });
@@ -484,7 +484,7 @@ describe("informational responses", () => {
       socket.write("HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
     });
 
-  test("103 and 102 pass, with their end-to-end headers", async () => {
+  it("103 and 102 pass, with their end-to-end headers", async () => {
     const upstream = await hinting();
     const { port } = await running(oneService(upstream.port));
     const talk = await client(port);
@@ -494,7 +494,7 @@ describe("informational responses", () => {
     expect(received).not.toContain("secret");
   });
 
-  test("none pass to HTTP/1.0", async () => {
+  it("none pass to HTTP/1.0", async () => {
     const upstream = await hinting();
     const { port } = await running(oneService(upstream.port));
     const talk = await client(port);
@@ -502,7 +502,7 @@ describe("informational responses", () => {
     expect(statusesIn(await talk.closed())).toEqual([200]);
   });
 
-  test("without end they end in 504, and are not heaped up for a client that does not read", async () => {
+  it("without end they end in 504, and are not heaped up for a client that does not read", async () => {
     const upstream = await byteBackend((socket) => {
       const hint = `HTTP/1.1 103 Early Hints\r\nLink: ${"x".repeat(8000)}\r\n\r\n`.repeat(8);
       const push = () => {
@@ -525,7 +525,7 @@ describe("informational responses", () => {
 });
 
 describe("a response that comes before the request is whole", () => {
-  test("passes at once, and the upload goes on", async () => {
+  it("passes at once, and the upload goes on", async () => {
     let received = 0;
     const ended = gate();
     const upstream = await rawBackend((request, response) => {
@@ -546,7 +546,7 @@ describe("a response that comes before the request is whole", () => {
     await talk.until("late");
   });
 
-  test("a refusal by an upstream that then closes reaches the client whole, and the rest of the upload is read over", async () => {
+  it("a refusal by an upstream that then closes reaches the client whole, and the rest of the upload is read over", async () => {
     const upstream = await byteBackend((socket) => {
       socket.once("data", () => {
         socket.write("HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 8\r\n\r\ntoo much");
@@ -565,7 +565,7 @@ describe("a response that comes before the request is whole", () => {
     expect((await ask(port, { path: "/none" })).status).toBe(404);
   });
 
-  test("a complete answer before the upload leaves the pool usable", async () => {
+  it("a complete answer before the upload leaves the pool usable", async () => {
     const upstream = await headBackend(({ socket, text }) => {
       if (/(POST|GET) /.test(text)) socket.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
     });
@@ -582,7 +582,7 @@ describe("plugins and bodies", () => {
   const replying = (make: () => object) =>
     definePlugin({ name: "replying", schema: schema.object({}), create: () => () => () => make() as never });
 
-  test("a body longer or shorter than its stated length goes out with its own", async () => {
+  it("a body longer or shorter than its stated length goes out with its own", async () => {
     for (const stated of ["1", "100"]) {
       const plugin = replying(() => ({ status: 200, headers: ["Content-Length", stated], body: Buffer.from("four") }));
       const { port } = await running(oneService(1, { plugins: [{ name: "replying" }] }), { plugins: [plugin] });
@@ -593,7 +593,7 @@ describe("plugins and bodies", () => {
     }
   });
 
-  test("an empty chunk in the middle of a body ends nothing", async () => {
+  it("an empty chunk in the middle of a body ends nothing", async () => {
     const plugin = replying(() => ({ status: 200, headers: [], body: Readable.from([Buffer.from("be"), Buffer.alloc(0), Buffer.from("gun")]) }));
     const { port } = await running(oneService(1, { plugins: [{ name: "replying" }] }), { plugins: [plugin] });
     const talk = await client(port);
@@ -601,7 +601,7 @@ describe("plugins and bodies", () => {
     expect(await talk.until("route_not_found")).toMatch(/\r\n\r\n(2\r\nbe\r\n3\r\ngun|5\r\nbegun)\r\n0\r\n\r\nHTTP\/1\.1 404/);
   });
 
-  test("an unread upload is disposed of when a plugin answers by itself", async () => {
+  it("an unread upload is disposed of when a plugin answers by itself", async () => {
     const plugin = replying(() => ({ status: 200, headers: [], body: Buffer.from("four") }));
     const { port } = await running(oneService(1, { plugins: [{ name: "replying" }] }), { plugins: [plugin] });
     const talk = await client(port);
@@ -610,7 +610,7 @@ describe("plugins and bodies", () => {
   });
 });
 
-test("many requests on one connection leave no listeners behind, on either side", async () => {
+it("many requests on one connection leave no listeners behind, on either side", async () => {
   const warnings: Error[] = [];
   const note = (warning: Error) => void warnings.push(warning);
   process.on("warning", note);

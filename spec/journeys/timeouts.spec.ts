@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { manualClock } from "../support/clock.ts";
 import { oneService, running } from "../support/gateway.ts";
 import { ask, eventually } from "../support/raw_client.ts";
@@ -7,7 +7,7 @@ import { backend, byteBackend, client, codeIn, gate, get, headBackend, rawBacken
 const ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 describe("response_ms", () => {
-  test("without a response in time: 504, the upstream's connection closed, the pool free", async () => {
+  it("without a response in time: 504, the upstream's connection closed, the pool free", async () => {
     const clock = manualClock();
     const upstream = await headBackend(({ socket, text }) => {
       if (text.includes("/next")) socket.write(ok);
@@ -26,7 +26,7 @@ describe("response_ms", () => {
     expect((await ask(port, { path: "/a/next" })).status).toBe(200);
   });
 
-  test("is counted from the end of the request", async () => {
+  it("is counted from the end of the request", async () => {
     const clock = manualClock();
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port, { timeouts: { response_ms: 500 } }), { clock });
@@ -38,7 +38,7 @@ describe("response_ms", () => {
     expect(statusesIn(await talk.until("\r\nok"))).toEqual([200]);
   });
 
-  test("ends with the head: a body may take longer", async () => {
+  it("ends with the head: a body may take longer", async () => {
     const clock = manualClock();
     const more = gate();
     const upstream = await rawBackend(async (_request, response) => {
@@ -55,7 +55,7 @@ describe("response_ms", () => {
     await talk.until("ended");
   });
 
-  test("no timer outlives its exchange", async () => {
+  it("no timer outlives its exchange", async () => {
     const clock = manualClock();
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port), { clock });
@@ -69,7 +69,7 @@ describe("response_ms", () => {
 });
 
 describe("connect_ms", () => {
-  test("covers the TLS handshake: an upstream that accepts and says nothing is a 504", async () => {
+  it("covers the TLS handshake: an upstream that accepts and says nothing is a 504", async () => {
     const clock = manualClock();
     const upstream = await byteBackend((socket) => void socket.resume());
     const parts = { protocol: "https", pool: { max_connections: 1 }, timeouts: { connect_ms: 400 } } as const;
@@ -84,7 +84,7 @@ describe("connect_ms", () => {
     }
   });
 
-  test("an upstream that answers a handshake with anything else is a 502", async () => {
+  it("an upstream that answers a handshake with anything else is a 502", async () => {
     const upstream = await byteBackend((socket) => void socket.once("data", () => socket.write("HTTP/1.1 400 Bad Request\r\n\r\n")));
     const { port } = await running(oneService(upstream.port, { protocol: "https", pool: { max_connections: 1 } }));
     for (let i = 0; i < 2; i++) {
@@ -97,7 +97,7 @@ describe("connect_ms", () => {
 describe("idle_ms", () => {
   const idle = { pool: { max_connections: 1 }, timeouts: { idle_ms: 60 } };
 
-  test("an upstream that falls silent within a body breaks the response off", async () => {
+  it("an upstream that falls silent within a body breaks the response off", async () => {
     const upstream = await headBackend(({ socket, text }) => {
       socket.write(text.includes("/next") ? ok : "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nbegun");
     });
@@ -107,7 +107,7 @@ describe("idle_ms", () => {
     expect((await ask(port, { path: "/a/next" })).status).toBe(200);
   });
 
-  test("a client that stops in the middle of its upload gets 408, and the upstream's request is cancelled", async () => {
+  it("a client that stops in the middle of its upload gets 408, and the upstream's request is cancelled", async () => {
     const upstream = await headBackend(({ socket, text }) => {
       if (text.includes("/next")) socket.write(ok);
     });
@@ -119,7 +119,7 @@ describe("idle_ms", () => {
     expect((await ask(port, { path: "/a/next" })).status).toBe(200);
   });
 
-  test("an upstream that stops reading an upload gets the client a 504", async () => {
+  it("an upstream that stops reading an upload gets the client a 504", async () => {
     const upstream = await byteBackend((socket) => void socket.pause());
     const { port } = await running(oneService(upstream.port, idle));
     const talk = await client(port);
@@ -133,7 +133,7 @@ describe("idle_ms", () => {
     expect(await talk.until("upstream_timeout")).toContain("HTTP/1.1 504");
   });
 
-  test("an upstream that never asks for an awaited body is to blame: 504", async () => {
+  it("an upstream that never asks for an awaited body is to blame: 504", async () => {
     const upstream = await headBackend(() => {});
     const { port } = await running(oneService(upstream.port, idle));
     const talk = await client(port);
@@ -143,13 +143,13 @@ describe("idle_ms", () => {
     expect(codeIn(received)).toBe("upstream_timeout");
   });
 
-  test("does not limit the wait for the response", async () => {
+  it("does not limit the wait for the response", async () => {
     const upstream = await rawBackend((_request, response) => void setTimeout(() => response.end("ok"), 200));
     const { port } = await running(oneService(upstream.port, idle));
     expect((await ask(port, { path: "/a/x" })).status).toBe(200);
   });
 
-  test("bytes now and then keep a body alive", async () => {
+  it("bytes now and then keep a body alive", async () => {
     const upstream = await rawBackend((_request, response) => {
       let left = 13;
       const tick = setInterval(() => {
@@ -165,7 +165,7 @@ describe("idle_ms", () => {
 });
 
 describe("the pool", () => {
-  test("max_connections: the next waits, and 503 upstream_saturated after connect_ms", async () => {
+  it("max_connections: the next waits, and 503 upstream_saturated after connect_ms", async () => {
     const clock = manualClock();
     const hold = gate();
     const upstream = await rawBackend(async (request, response) => {
@@ -188,7 +188,7 @@ describe("the pool", () => {
     expect(upstream.connections.total).toBe(1);
   });
 
-  test("who waits gets the connection as soon as it is free, in order, and it is the same one", async () => {
+  it("who waits gets the connection as soon as it is free, in order, and it is the same one", async () => {
     const order: string[] = [];
     const hold = gate();
     const upstream = await rawBackend(async (request, response) => {
@@ -211,7 +211,7 @@ describe("the pool", () => {
     expect(upstream.connections.total).toBe(1);
   });
 
-  test("an idle connection serves the next request within keepalive_idle_ms", async () => {
+  it("an idle connection serves the next request within keepalive_idle_ms", async () => {
     const upstream = await headBackend(({ socket }) => void socket.write(ok));
     const { port } = await running(oneService(upstream.port, { pool: { keepalive_idle_ms: 60_000 } }));
     await ask(port, { path: "/a/x" });
@@ -219,7 +219,7 @@ describe("the pool", () => {
     expect(upstream.connections).toBe(1);
   });
 
-  test("an idle connection is closed after keepalive_idle_ms, and the next request gets a new one", async () => {
+  it("an idle connection is closed after keepalive_idle_ms, and the next request gets a new one", async () => {
     const upstream = await headBackend(({ socket }) => void socket.write(ok));
     const { port } = await running(oneService(upstream.port, { pool: { keepalive_idle_ms: 1 } }));
     await ask(port, { path: "/a/x" });
@@ -228,7 +228,7 @@ describe("the pool", () => {
     expect(upstream.connections).toBe(2);
   });
 
-  test("never more connections than allowed, whatever comes", async () => {
+  it("never more connections than allowed, whatever comes", async () => {
     let most = 0;
     const upstream = await rawBackend((request, response) => {
       most = Math.max(most, upstream.connections.open);

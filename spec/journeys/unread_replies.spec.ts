@@ -2,7 +2,7 @@
 import http2 from "node:http2";
 import type { AddressInfo } from "node:net";
 import { Readable } from "node:stream";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { discard, withoutHeader, type Reply } from "../../lib/index.ts";
 import { behaving, HANDSHAKE } from "../gateway/plugins.ts";
 import { manualClock } from "../support/clock.ts";
@@ -62,7 +62,7 @@ const BODIES: readonly [string, () => Reply["body"]][] = [
 ];
 
 describe.each(BODIES)("a client of HTTP/1.1 that reads nothing of %s", (_what, body) => {
-  test("is cut off after a minute, whatever it sends meanwhile, and the log says why", async () => {
+  it("is cut off after a minute, whatever it sends meanwhile, and the log says why", async () => {
     const { gateway, clock, stalled, lines } = await long(body);
     const talk = await stalled();
     for (let at = 0; at < 50_000; at += 10_000) {
@@ -80,7 +80,7 @@ describe.each(BODIES)("a client of HTTP/1.1 that reads nothing of %s", (_what, b
     expect(JSON.parse(lines[0]!)).toMatchObject({ status: 200, code: "request_timeout", fault: "the client read nothing of the reply for 60000 ms" });
   });
 
-  test("is cut off at total_ms", async () => {
+  it("is cut off at total_ms", async () => {
     const { gateway, clock, stalled } = await long(body, { total_ms: 5_000 });
     await stalled();
     clock.advance(4_999);
@@ -90,7 +90,7 @@ describe.each(BODIES)("a client of HTTP/1.1 that reads nothing of %s", (_what, b
   });
 });
 
-test("a client that is refused a WebSocket with a long body, and reads nothing of it, is cut off", async () => {
+it("a client that is refused a WebSocket with a long body, and reads nothing of it, is cut off", async () => {
   const { gateway, clock, stalled } = await long(endless);
   await stalled(HANDSHAKE);
   clock.advance(59_000);
@@ -102,7 +102,7 @@ test("a client that is refused a WebSocket with a long body, and reads nothing o
   expect(gateway.inFlight).toBe(0);
 });
 
-test("a client of HTTP/2 with a window of 0 gives its place up after a minute, whatever PINGs it sends", async () => {
+it("a client of HTTP/2 with a window of 0 gives its place up after a minute, whatever PINGs it sends", async () => {
   const clock = manualClock();
   const upstream = await rawBackend((_request, response) => void response.end(Buffer.alloc(60_000)));
   const config = oneService(upstream.port, {}, { h2c: true, limits: { max_requests_in_flight: 1 } });
@@ -127,7 +127,7 @@ test("a client of HTTP/2 with a window of 0 gives its place up after a minute, w
   await eventually(() => gateway.inFlight === 0, "the place");
 });
 
-test.each([
+it.each([
   ["http", "wire"],
   ["http", "node"],
   ["h2c", "wire"],
@@ -159,7 +159,7 @@ describe("an upload that goes on behind its whole reply", () => {
     });
   }
 
-  test.each([
+  it.each([
     ["http", "wire"],
     ["http", "node"],
     ["h2c", "wire"],

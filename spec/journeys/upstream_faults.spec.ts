@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { upstreamFaults } from "../contracts/upstream_faults.ts";
 import { oneService, running } from "../support/gateway.ts";
 import { ask } from "../support/raw_client.ts";
@@ -6,7 +6,7 @@ import { headBackend } from "./harness.ts";
 
 describe.each(["wire", "node"] as const)("by the client %s:", upstreamFaults);
 
-test("upstream_client says which of them asks, a reload changes it, and what is in force is shown", async () => {
+it("upstream_client says which of them asks, a reload changes it, and what is in force is shown", async () => {
   // A blank line before a response is nothing to node.
   const upstream = await headBackend(({ socket }) => void socket.write("\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"));
   const config = oneService(upstream.port);

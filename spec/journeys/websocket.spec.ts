@@ -1,5 +1,5 @@
 import type { Socket } from "node:net";
-import { describe, expect, test } from "vitest";
+import { describe, expect, it } from "vitest";
 import { closedPort } from "../support/origin.ts";
 import { oneService, running } from "../support/gateway.ts";
 import { ask, eventually } from "../support/raw_client.ts";
@@ -31,7 +31,7 @@ async function upperCase(behindHead = "") {
 }
 
 describe("a WebSocket upgrade", () => {
-  test("becomes a tunnel: bytes pass both ways", async () => {
+  it("becomes a tunnel: bytes pass both ways", async () => {
     const echo = await upperCase();
     const { port } = await running(oneService(echo.port));
     const talk = await client(port);
@@ -51,7 +51,7 @@ describe("a WebSocket upgrade", () => {
     }
   });
 
-  test("bytes behind the head, on either side, are part of the tunnel", async () => {
+  it("bytes behind the head, on either side, are part of the tunnel", async () => {
     const echo = await upperCase("<first>");
     const { port } = await running(oneService(echo.port));
     const talk = await client(port);
@@ -59,7 +59,7 @@ describe("a WebSocket upgrade", () => {
     expect(await talk.until("EARLY")).toMatch(/\r\n\r\n<first>EARLY$/);
   });
 
-  test("what the client sends while the upstream is thinking is kept for it, in order", async () => {
+  it("what the client sends while the upstream is thinking is kept for it, in order", async () => {
     const answer = gate();
     let received = "";
     const upstream = await byteBackend((socket) => {
@@ -83,7 +83,7 @@ describe("a WebSocket upgrade", () => {
     expect(received).toBe(`one,two,${piece},end`);
   });
 
-  test("megabytes pass whole, both ways", async () => {
+  it("megabytes pass whole, both ways", async () => {
     const echo = await byteBackend((socket) => {
       socket.once("data", () => {
         socket.write(yes);
@@ -100,7 +100,7 @@ describe("a WebSocket upgrade", () => {
     expect(talk.text().slice(head)).toBe(sent.toString("latin1"));
   });
 
-  test("passes half-closes on: each side may go on alone", async () => {
+  it("passes half-closes on: each side may go on alone", async () => {
     let upstreamEnd: Socket | null = null;
     const upstream = await byteBackend((socket) => {
       // allowHalfOpen is the server's choice; this one answers after the client's end.
@@ -142,7 +142,7 @@ describe("a WebSocket upgrade", () => {
     await eventually(() => other.sockets.size === 0);
   });
 
-  test.each([
+  it.each([
     ["client closes", (talk: Socket) => talk.destroy()],
     ["client resets", (talk: Socket) => talk.resetAndDestroy()],
   ])("a %s: the upstream's connection closes and the lease is free", async (_who, leave) => {
@@ -157,7 +157,7 @@ describe("a WebSocket upgrade", () => {
     expect(await gateway.close(5_000)).toBe("drained");
   });
 
-  test("an upstream that breaks the tunnel off ends the client's connection", async () => {
+  it("an upstream that breaks the tunnel off ends the client's connection", async () => {
     for (const end of ["destroy", "resetAndDestroy"] as const) {
       const echo = await upperCase();
       const { port } = await running(oneService(echo.port, one));
@@ -170,7 +170,7 @@ describe("a WebSocket upgrade", () => {
     }
   });
 
-  test("the tunnel holds its lease", async () => {
+  it("the tunnel holds its lease", async () => {
     const echo = await upperCase();
     const { port } = await running(oneService(echo.port, { ...one, timeouts: { connect_ms: 50 } }));
     const talk = await client(port);
@@ -183,7 +183,7 @@ describe("a WebSocket upgrade", () => {
     expect((await ask(port, { path: "/a/next" })).status).toBe(200);
   });
 
-  test("idle_ms without a byte either way ends the tunnel, bytes keep it", async () => {
+  it("idle_ms without a byte either way ends the tunnel, bytes keep it", async () => {
     const echo = await upperCase();
     const { port } = await running(oneService(echo.port, { ...one, timeouts: { idle_ms: 100 } }));
     const talk = await client(port);
@@ -203,7 +203,7 @@ describe("a WebSocket upgrade", () => {
     expect((await ask(port, { path: "/a/next" })).status).toBe(200);
   });
 
-  test("a tunnel in which one side is stuck is idle too", async () => {
+  it("a tunnel in which one side is stuck is idle too", async () => {
     const upstream = await byteBackend((socket) => {
       socket.once("data", () => {
         socket.write(yes);
@@ -224,7 +224,7 @@ describe("a WebSocket upgrade", () => {
 describe("an upgrade goes through the plugins", () => {
   const guarded = { ...one, plugins: [{ name: "key_auth", config: { key: "secret" } }] };
 
-  test("key_auth refuses it without a key: 401 with a readable body, and the upstream hears nothing", async () => {
+  it("key_auth refuses it without a key: 401 with a readable body, and the upstream hears nothing", async () => {
     const echo = await upperCase();
     const { port } = await running(oneService(echo.port, guarded));
     const talk = await client(port);
@@ -238,7 +238,7 @@ describe("an upgrade goes through the plugins", () => {
     expect(echo.heads).toEqual([]);
   });
 
-  test("and lets it pass with the key, from query or header", async () => {
+  it("and lets it pass with the key, from query or header", async () => {
     for (const [path, lines] of [["/a/x?apiKey=secret", []], ["/a/x", ["apiKey: secret"]]] as const) {
       const echo = await upperCase();
       const { port } = await running(oneService(echo.port, guarded));
@@ -250,14 +250,14 @@ describe("an upgrade goes through the plugins", () => {
     }
   });
 
-  test("a path without a route is a 404", async () => {
+  it("a path without a route is a 404", async () => {
     const { port } = await running(oneService((await upperCase()).port));
     const talk = await client(port);
     talk.send(get("/none", ...asks));
     expect(codeIn(await talk.closed())).toBe("route_not_found");
   });
 
-  test("a method that the route does not take is a 405", async () => {
+  it("a method that the route does not take is a 405", async () => {
     const { port } = await running(oneService(1, { routes: [{ path: "/x", methods: ["POST"] }] }));
     const talk = await client(port);
     talk.send(get("/a/x", ...asks));
@@ -266,7 +266,7 @@ describe("an upgrade goes through the plugins", () => {
 });
 
 describe("an upstream that does not switch", () => {
-  test("is passed on as the ordinary response it is, with its body", async () => {
+  it("is passed on as the ordinary response it is, with its body", async () => {
     const upstream = await backend((_request, response) => {
       response.writeHead(426, { "X-Why": "old", Trailer: "X-Sum" });
       response.write("please ");
@@ -285,7 +285,7 @@ describe("an upstream that does not switch", () => {
     expect(upstream.seen).toEqual([]);
   });
 
-  test("and breaks its body off: the client is told by a reset where no length does", async () => {
+  it("and breaks its body off: the client is told by a reset where no length does", async () => {
     const begun = gate();
     const upstream = await headBackend(({ socket }) => {
       socket.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nbegun\r\n");
@@ -302,7 +302,7 @@ describe("an upstream that does not switch", () => {
     expect(end).toBe("ECONNRESET");
   });
 
-  test.each([
+  it.each([
     ["is down", null, 502, "upstream_connect_failed"],
     ["closes", (socket: Socket) => socket.destroy(), 502, "upstream_reset"],
     ["talks garbage", (socket: Socket) => void socket.write("garbage\r\n\r\n"), 502, "upstream_invalid"],
@@ -326,7 +326,7 @@ describe("an upstream that does not switch", () => {
     if (upstream !== null) await eventually(() => upstream.sockets.size === 0);
   });
 
-  test.each([
+  it.each([
     ["closes", (socket: Socket) => socket.destroy()],
     ["resets", (socket: Socket) => socket.resetAndDestroy()],
     ["ends its side", (socket: Socket) => void socket.end()],

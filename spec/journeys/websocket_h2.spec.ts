@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { createHash } from "node:crypto";
 import http2, { type ClientHttp2Session, type ClientHttp2Stream, type IncomingHttpHeaders, type OutgoingHttpHeaders } from "node:http2";
 import type { Socket } from "node:net";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { SERVER } from "../support/certs.ts";
 import { oneService, running } from "../support/gateway.ts";
 import { CODES, DATA, END_STREAM, frame, HEADERS, number32, rawSession, RST_STREAM, SETTINGS } from "../support/h2_raw.ts";
@@ -63,7 +63,7 @@ async function open(port: number, more: OutgoingHttpHeaders = {}, over?: ClientH
 }
 
 describe("a WebSocket over HTTP/2 (RFC 8441)", () => {
-  test("is an ordinary upgrade to the upstream, with a key of ours, and a 200 to the client", async () => {
+  it("is an ordinary upgrade to the upstream, with a key of ours, and a 200 to the client", async () => {
     const origin = await echo("Sec-WebSocket-Protocol: chat", "Sec-WebSocket-Extensions: permessage-deflate");
     const { port } = await running(oneService(origin.port, {}, on));
     const wishes = { "sec-websocket-protocol": "chat, old", "sec-websocket-extensions": "permessage-deflate", "sec-websocket-key": "of the client" };
@@ -81,7 +81,7 @@ describe("a WebSocket over HTTP/2 (RFC 8441)", () => {
     await eventually(() => text() === "hello");
   });
 
-  test("passes over TLS, beside other streams of its connection", async () => {
+  it("passes over TLS, beside other streams of its connection", async () => {
     const origin = await echo();
     const { gateway } = await running(oneService(origin.port));
     const { port } = await gateway.listen({ port: 0, tls: { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: null, requireClientCert: false } });
@@ -91,7 +91,7 @@ describe("a WebSocket over HTTP/2 (RFC 8441)", () => {
     await eventually(() => both.every(({ text }, i) => text() === `to ${i}`));
   });
 
-  test("what the client sends before the answer, and the upstream behind its head, arrives", async () => {
+  it("what the client sends before the answer, and the upstream behind its head, arrives", async () => {
     const answer = gate();
     const origin = await upstream((socket, head) => {
       void answer.opened.then(() => {
@@ -109,7 +109,7 @@ describe("a WebSocket over HTTP/2 (RFC 8441)", () => {
     await eventually(() => text === "<first>early");
   });
 
-  test("a wrong Sec-WebSocket-Accept is a 502, and the upstream's connection is closed", async () => {
+  it("a wrong Sec-WebSocket-Accept is a 502, and the upstream's connection is closed", async () => {
     const origin = await upstream((socket) => void socket.write(yes("")));
     const { port } = await running(oneService(origin.port, {}, on));
     const { headers, text, stream } = await open(port);
@@ -119,7 +119,7 @@ describe("a WebSocket over HTTP/2 (RFC 8441)", () => {
     await eventually(() => origin.sockets.size === 0);
   });
 
-  test("a refused upgrade passes as the ordinary response it is", async () => {
+  it("a refused upgrade passes as the ordinary response it is", async () => {
     const origin = await upstream((socket) => void socket.write("HTTP/1.1 426 Upgrade Required\r\nX-Why: old\r\nContent-Length: 4\r\n\r\nno\r\n"));
     const { port, gateway } = await running(oneService(origin.port, {}, on));
     const { headers, text, stream } = await open(port);
@@ -129,7 +129,7 @@ describe("a WebSocket over HTTP/2 (RFC 8441)", () => {
     await eventually(() => gateway.inFlight === 0);
   });
 
-  test("goes through the plugins, as a GET", async () => {
+  it("goes through the plugins, as a GET", async () => {
     const origin = await echo();
     const guarded = { routes: [{ path: "/{rest*}", methods: ["GET"] }], plugins: [{ name: "key_auth", config: { key: "secret" } }] };
     const { port } = await running(oneService(origin.port, guarded, on));
@@ -138,7 +138,7 @@ describe("a WebSocket over HTTP/2 (RFC 8441)", () => {
     expect((await open(port, { apikey: "secret" })).headers[":status"]).toBe(200);
   });
 
-  test.each<[string, OutgoingHttpHeaders, boolean]>([
+  it.each<[string, OutgoingHttpHeaders, boolean]>([
     ["another protocol", { ":protocol": "connect-udp" }, false],
     ["a Content-Length", { "content-length": "5" }, false],
     ["an end before the beginning", {}, true],
@@ -156,7 +156,7 @@ describe("a WebSocket over HTTP/2 (RFC 8441)", () => {
     expect(origin.heads).toEqual([]);
   });
 
-  test("the settings say that CONNECT can be extended", async () => {
+  it("the settings say that CONNECT can be extended", async () => {
     const { port } = await running(oneService(9, {}, on));
     const talk = await rawSession(port);
     onTestFinished(() => void talk.socket.destroy());
@@ -182,7 +182,7 @@ describe("the ends of a WebSocket over HTTP/2", () => {
     return { gateway, origin, stream, text, far: socket as unknown as Socket, how, received: () => received };
   }
 
-  test("END_STREAM becomes FIN, and FIN becomes END_STREAM; either side may go on alone", async () => {
+  it("END_STREAM becomes FIN, and FIN becomes END_STREAM; either side may go on alone", async () => {
     const { stream, text, far, how, received, gateway, origin } = await joined();
     far.allowHalfOpen = true;
     stream.end("over");
@@ -197,7 +197,7 @@ describe("the ends of a WebSocket over HTTP/2", () => {
     expect(how).toEqual(["end"]);
   });
 
-  test("a stream that is reset resets the upstream's connection", async () => {
+  it("a stream that is reset resets the upstream's connection", async () => {
     // By frames: close() of node's own client says END_STREAM before RST_STREAM.
     const how: string[] = [];
     const origin = await upstream((socket, head) => {
@@ -214,7 +214,7 @@ describe("the ends of a WebSocket over HTTP/2", () => {
     expect(how).toEqual(["ECONNRESET"]);
   });
 
-  test("an upstream that resets resets the stream: CANCEL", async () => {
+  it("an upstream that resets resets the stream: CANCEL", async () => {
     const origin = await upstream((socket, head) => void socket.write(yes(head)));
     const { port } = await running(oneService(origin.port, {}, on));
     const talk = await rawSession(port);
@@ -226,13 +226,13 @@ describe("the ends of a WebSocket over HTTP/2", () => {
     expect(talk.frames.filter(({ type, flags }) => type === DATA && (flags & END_STREAM) !== 0)).toEqual([]);
   });
 
-  test("silence for idle_ms ends both: CANCEL", async () => {
+  it("silence for idle_ms ends both: CANCEL", async () => {
     const { stream, far } = await joined({ timeouts: { idle_ms: 80 } });
     await eventually(() => stream.closed && far.destroyed);
     expect(stream.rstCode).toBe(CODES.CANCEL);
   });
 
-  test("a side that does not read holds the other back, either way", async () => {
+  it("a side that does not read holds the other back, either way", async () => {
     const piece = Buffer.alloc(64 * 1024);
     const { stream, far } = await joined();
     far.pause();
@@ -262,7 +262,7 @@ describe("the ends of a WebSocket over HTTP/2", () => {
     expect(written).toBeLessThan(60_000_000);
   });
 
-  test("drain: it lasts until the grace ends and is cut then", async () => {
+  it("drain: it lasts until the grace ends and is cut then", async () => {
     const { stream, text, far, gateway } = await joined();
     const closing = gateway.close(150);
     far.write("meanwhile");
@@ -272,7 +272,7 @@ describe("the ends of a WebSocket over HTTP/2", () => {
     expect(gateway.inFlight).toBe(0);
   });
 
-  test("drain: over HTTP/1.1 the same; one that ends by itself before is no cut", async () => {
+  it("drain: over HTTP/1.1 the same; one that ends by itself before is no cut", async () => {
     const origin = await echo();
     const { port, gateway } = await running(oneService(origin.port, {}, on));
     const talk = await client(port);

@@ -11,7 +11,7 @@ import http2, {
 } from "node:http2";
 import type { AddressInfo, Socket } from "node:net";
 import type { Duplex } from "node:stream";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { CA, SERVER } from "../support/certs.ts";
 import { oneService, running, type Running } from "../support/gateway.ts";
 import { h2Session } from "../support/h2_client.ts";
@@ -150,7 +150,7 @@ const KINDS: [string, Open][] = [
 ];
 
 describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)", (kind, open) => {
-  test("is an extended CONNECT there, without a key", async () => {
+  it("is an extended CONNECT there, without a key", async () => {
     const to = await upstream((stream) => stream.respond({ ":status": 200, "sec-websocket-protocol": "chat", "sec-websocket-accept": "of the upstream" }));
     const { port } = await before(to);
     const { status, headers } = await open(port);
@@ -175,7 +175,7 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     }
   });
 
-  test("megabytes pass byte for byte, both ways at once", async () => {
+  it("megabytes pass byte for byte, both ways at once", async () => {
     const { port } = await before(await upstream(echo));
     const { side, received } = await open(port);
     const sent = randomBytes(5 * 1024 * 1024 + 1);
@@ -184,7 +184,7 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     expect(received().equals(sent)).toBe(true);
   });
 
-  test("shares its connection with other requests, and gives its place back once when it ends", async () => {
+  it("shares its connection with other requests, and gives its place back once when it ends", async () => {
     const to = await upstream(echo, { enableConnectProtocol: true, maxConcurrentStreams: 1 });
     const { port, gateway } = await before(to, { timeouts: { connect_ms: 300 } });
     const { side, received } = await open(port);
@@ -198,7 +198,7 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     expect(to.sessions.size).toBe(1);
   });
 
-  test("either side may end alone: END_STREAM stands for FIN", async () => {
+  it("either side may end alone: END_STREAM stands for FIN", async () => {
     let far = "";
     const to = await upstream((stream) => {
       accept(stream);
@@ -227,7 +227,7 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     expect([...to.streams.map(({ rstCode }) => rstCode), first.broken(), second.broken()]).toEqual([NGHTTP2_NO_ERROR, NGHTTP2_NO_ERROR, false, false]);
   });
 
-  test("a client that breaks off resets the stream with CANCEL", async () => {
+  it("a client that breaks off resets the stream with CANCEL", async () => {
     const to = await upstream(echo);
     const { port, gateway } = await before(to);
     const { abort, side, received } = await open(port);
@@ -241,7 +241,7 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     expect(to.sessions.size).toBe(1);
   });
 
-  test.each<[string, (to: Upstream) => void]>([
+  it.each<[string, (to: Upstream) => void]>([
     [
       "resets the stream",
       ({ streams: [stream] }) => {
@@ -261,7 +261,7 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     expect((await ask(port, { path: "/a/x" })).status).toBe(200);
   });
 
-  test("bytes keep it, silence for idle_ms ends both", async () => {
+  it("bytes keep it, silence for idle_ms ends both", async () => {
     const to = await upstream(echo);
     const { port, gateway } = await before(to, { timeouts: { idle_ms: 400 } });
     const { side, received } = await open(port);
@@ -274,7 +274,7 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     expect(to.streams[0]!.rstCode).toBe(NGHTTP2_CANCEL);
   });
 
-  test("a side that does not read holds the other back, either way", async () => {
+  it("a side that does not read holds the other back, either way", async () => {
     const to = await upstream(accept);
     const { port } = await before(to);
     const piece = Buffer.alloc(64 * 1024);
@@ -302,7 +302,7 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     for (const { bytes } of written) expect(bytes).toBeLessThan(60_000_000);
   });
 
-  test("a refusal passes as the ordinary response it is, and the place is free", async () => {
+  it("a refusal passes as the ordinary response it is, and the place is free", async () => {
     const to = await upstream((stream) => {
       stream.respond({ ":status": 403, "x-why": "members only", "content-length": 3 });
       stream.end("no\n");
@@ -314,7 +314,7 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     expect((await ask(port, { path: "/a/x" })).status).toBe(200);
   });
 
-  test("an upstream whose settings do not allow it: 502, and it hears nothing", async () => {
+  it("an upstream whose settings do not allow it: 502, and it hears nothing", async () => {
     const to = await upstream(echo, {});
     const { port } = await before(to);
     const { status, received } = await open(port);
@@ -324,7 +324,7 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     expect(to.heads).toEqual([]);
   });
 
-  test("a drain waits for it, and cuts it off when the grace is over", async () => {
+  it("a drain waits for it, and cuts it off when the grace is over", async () => {
     const to = await upstream(echo);
     const first = await before(to);
     const ended = await open(first.port);
@@ -340,7 +340,7 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     await eventually(() => isGone(cut.side) && to.streams[1]!.closed && to.sessions.size === 0);
   });
 
-  test("a reload that drops the service leaves it alone", async () => {
+  it("a reload that drops the service leaves it alone", async () => {
     const to = await upstream(echo);
     const { port, gateway } = await before(to);
     const { side, received } = await open(port);
@@ -352,7 +352,7 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
   });
 });
 
-test("a WebSocket passes over TLS on both sides", async () => {
+it("a WebSocket passes over TLS on both sides", async () => {
   const to = await upstream(echo, { enableConnectProtocol: true }, (settings) => http2.createSecureServer({ cert: SERVER.cert, key: SERVER.key, settings }));
   const { port } = await before(to, { protocol: "h2", tls: { ca: fileWith(CA.cert, "ca.pem") } });
   const { side, received } = await overHttp1(port);
@@ -361,7 +361,7 @@ test("a WebSocket passes over TLS on both sides", async () => {
   expect(to.heads[0]).toMatchObject({ ":scheme": "https", ":protocol": "websocket" });
 });
 
-test("an HTTP/1.1 client without a key is refused with 400: nobody else would look at it", async () => {
+it("an HTTP/1.1 client without a key is refused with 400: nobody else would look at it", async () => {
   const to = await upstream(echo);
   const { port } = await before(to);
   const { status } = await overHttp1(port, { "Sec-WebSocket-Key": "short" });
@@ -369,7 +369,7 @@ test("an HTTP/1.1 client without a key is refused with 400: nobody else would lo
   expect(to.heads).toEqual([]);
 });
 
-test("what clients send before the upstream has answered is kept for it", async () => {
+it("what clients send before the upstream has answered is kept for it", async () => {
   const to = await upstream(() => {});
   const { port } = await before(to);
   const first = await client(port);
@@ -387,7 +387,7 @@ test("what clients send before the upstream has answered is kept for it", async 
   await eventually(() => received().toString() === "early");
 });
 
-test.each(KINDS)("a client over %s that goes while the upstream is thinking: its request is taken back", async (_kind, open) => {
+it.each(KINDS)("a client over %s that goes while the upstream is thinking: its request is taken back", async (_kind, open) => {
   const to = await upstream(() => {});
   const { port, gateway } = await before(to);
   if (open === overHttp1) {
