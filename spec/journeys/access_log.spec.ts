@@ -19,8 +19,8 @@ import { client, get, headBackend } from "./harness.ts";
 const paths = (file: string) => logLines(existsSync(file) ? readFileSync(file, "utf8") : "").map(({ path }) => path);
 const logged = (port: number, accessLog: object, more: object = {}) => oneService(port, {}, { access_log: { ...accessLog }, ...more });
 
-describe("a program with global.access_log.file", () => {
-  it("writes there and not to standard output, opens it anew on SIGUSR1, and writes the rest when it ends", async () => {
+describe("the program with global.access_log.file", () => {
+  it("writes the access log to that file instead of standard output, reopens it on SIGUSR1, and flushes it on exit", async () => {
     const origin = await backend();
     const file = join(emptyFolder(), "access.log");
     const { port, child, says, ended } = await runningProgram(logged(origin.port, { file }));
@@ -40,7 +40,7 @@ describe("a program with global.access_log.file", () => {
     expect(stderr).not.toContain("Debugger");
   });
 
-  it("a file that cannot be opened keeps it from starting: exit 2, and the place is named", async () => {
+  it("does not start when the access log file cannot be opened: exit status 2, and the error names its place in the configuration", async () => {
     const folder = emptyFolder();
     const { code, stderr } = await program(["--config", fileWith(logged(9, { file: folder })), "--http-port", "0"]).ended;
     expect(code).toBe(2);
@@ -48,7 +48,7 @@ describe("a program with global.access_log.file", () => {
     expect(stderr).toContain(`cannot write to ${folder}: it is a folder`);
   });
 
-  it("SIGUSR1 without a file does nothing", async () => {
+  it("ignores SIGUSR1 when no access log file is configured", async () => {
     const origin = await backend();
     const { port, child, stdout, stderr } = await runningProgram(oneService(origin.port));
     child.kill("SIGUSR1");
@@ -58,7 +58,7 @@ describe("a program with global.access_log.file", () => {
     expect(stderr()).not.toContain("Debugger");
   });
 
-  it.skipIf(!existsSync("/dev/full"))("a full disk behind standard output is said once, and breaks no request", async () => {
+  it.skipIf(!existsSync("/dev/full"))("reports a full disk behind standard output once, and answers every request", async () => {
     const origin = await backend();
     const full = openSync("/dev/full", "w");
     onTestFinished(() => closeSync(full));
@@ -86,7 +86,7 @@ describe("a program with global.access_log.file", () => {
 });
 
 describe("a reload of global.access_log", () => {
-  it("takes another file, and standard output again; all lines of before are in the old one", async () => {
+  it("switches to another file and back to standard output, and leaves every earlier line in the old file", async () => {
     const origin = await backend();
     const folder = emptyFolder();
     const [one, two] = [join(folder, "one.log"), join(folder, "two.log")];
@@ -102,7 +102,7 @@ describe("a reload of global.access_log", () => {
     expect([paths(one), paths(two), logLines(said).map(({ path }) => path)]).toEqual([["/a/1", "/a/5"], ["/a/2"], ["/a/3"]]);
   });
 
-  it("with a file that cannot be opened is refused, and the old file written on", async () => {
+  it("is refused when the new access log file cannot be opened, and the old file is still written", async () => {
     const origin = await backend();
     const folder = emptyFolder();
     const file = join(folder, "access.log");
@@ -115,11 +115,11 @@ describe("a reload of global.access_log", () => {
     await eventually(() => paths(file).length === 1);
   });
 
-  it("at the start such a file is a ConfigError", () => {
+  it("createGateway throws a ConfigError when the access log file cannot be opened", () => {
     expect(() => createGateway({ config: logged(9, { file: "/" }) })).toThrow(/cannot write to \/: it is a folder/);
   });
 
-  it("creates the file when the gateway listens or gets its first request, and not before", async () => {
+  it("creates the access log file when the gateway listens or gets its first request, not earlier", async () => {
     const one = join(emptyFolder(), "access.log");
     const listening = createGateway({ config: logged(9, { file: one }) });
     onTestFinished(async () => void (await listening.close(0)));
@@ -129,7 +129,7 @@ describe("a reload of global.access_log", () => {
     expect([existsSync(one), existsSync(`${one}.2`)]).toEqual([false, true]);
   });
 
-  it("answers all the same, and logs why, when the file of a gateway that does not listen cannot be opened any more", async () => {
+  it("answers requests and logs the reason when the access log file of a gateway that does not listen can no longer be opened", async () => {
     const folder = join(emptyFolder(), "logs");
     mkdirSync(folder);
     const lines: string[] = [];
@@ -147,7 +147,7 @@ describe("a reload of global.access_log", () => {
     expect(paths(join(folder, "access.log"))).toEqual(["/none"]);
   });
 
-  it("listens nowhere when the file cannot be opened any more", async () => {
+  it("refuses to listen when the access log file can no longer be opened", async () => {
     const folder = join(emptyFolder(), "logs");
     mkdirSync(folder);
     const gateway = createGateway({ config: logged(9, { file: join(folder, "access.log") }) });
@@ -155,7 +155,7 @@ describe("a reload of global.access_log", () => {
     await expect(gateway.listen({ port: 0 })).rejects.toThrow(/cannot write to .*: there is no such folder/);
   });
 
-  it("counts a relative name from the folder of the configuration file", async () => {
+  it("resolves a relative access log path against the folder of the configuration file", async () => {
     const folder = emptyFolder();
     mkdirSync(join(folder, "logs"));
     const configFile = join(folder, "gw.json");
@@ -166,13 +166,13 @@ describe("a reload of global.access_log", () => {
     expect(paths(join(folder, "logs", "access.log"))).toEqual(["/none"]);
   });
 
-  it("opens nothing for one that is not enabled", () => {
+  it("opens no file for an access log that is not enabled", () => {
     expect(() => createGateway({ config: logged(9, { enabled: false, file: "/" }) })).not.toThrow();
   });
 });
 
-describe("the access log", () => {
-  it("names host, scheme and TLS version of a request over HTTP/1.1 and over HTTP/2, and none of what is not there", async () => {
+describe("fields of the access log", () => {
+  it("log host, scheme and TLS version of a request over HTTP/1.1 and HTTP/2, and leave out what does not apply", async () => {
     const origin = await backend();
     const said: Record<string, unknown>[] = [];
     const { gateway, port } = await running(oneService(origin.port, {}, { h2c: true, trusted_proxies: ["127.0.0.2"] }), { accessLog: (text) => void said.push(...logLines(text)) });
@@ -202,8 +202,8 @@ describe("the access log", () => {
   });
 });
 
-describe("bytes in the access log", () => {
-  it("of HTTP/2 are those of DATA, both ways", async () => {
+describe("byte counts in the access log", () => {
+  it("count the payload of DATA frames both ways for a request over HTTP/2", async () => {
     const origin = await backend((_request, response) => void response.end("12345"));
     let said = "";
     const { port, gateway } = await running(logged(origin.port, {}, { h2c: true }), { accessLog: (text) => void (said += text) });
@@ -217,7 +217,7 @@ describe("bytes in the access log", () => {
     expect(logLines(said)).toMatchObject([{ protocol: "HTTP/2.0", bytes_received: 4, bytes_sent: 5 }]);
   });
 
-  it("of a WebSocket are those of its frames, both ways, what came behind the head included", async () => {
+  it("count both directions of a WebSocket, including bytes that arrive with the head", async () => {
     const upstream = await headBackend(({ socket }) => {
       socket.write("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n12");
       socket.on("data", () => socket.end("345"));

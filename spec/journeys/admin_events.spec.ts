@@ -5,7 +5,7 @@ import { runningProgram } from "../support/process.ts";
 import { ask, eventually } from "../support/raw_client.ts";
 
 describe("edge-gateway run with an admin interface", () => {
-  it("tells a page of requests as they come, explains one, and ends the stream and itself on SIGTERM", async () => {
+  it("streams requests to a page as they happen, explains one, and ends the stream and itself on SIGTERM", async () => {
     const origin = await backend();
     const running = await runningProgram(oneService(origin.port), [], { ADMIN_USER: "admin", ADMIN_PASSWORD: "the password" });
     const admin = Number(new URL(running.started.admin as string).port);

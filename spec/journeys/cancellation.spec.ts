@@ -9,11 +9,11 @@ const upload = "POST /a/x HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n
 const ways: [string, (talk: RawConnection) => void][] = [
   ["closes", (talk) => talk.socket.destroy()],
   ["resets", (talk) => talk.socket.resetAndDestroy()],
-  ["ends its side", (talk) => talk.socket.end()],
+  ["half-closes", (talk) => talk.socket.end()],
 ];
 
 describe.each(ways)("a client that %s", (_way, leave) => {
-  it("before the response cancels the upstream's request", async () => {
+  it("cancels the upstream request when the client disconnects before the response", async () => {
     const upstream = await headBackend(({ socket, text }) => {
       if (text.includes("/next")) socket.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
     });
@@ -27,7 +27,7 @@ describe.each(ways)("a client that %s", (_way, leave) => {
     expect(await gateway.close(5_000)).toBe("drained");
   });
 
-  it("in the middle of the response cancels it", async () => {
+  it("cancels the upstream request when the client disconnects in the middle of the response", async () => {
     const upstream = await headBackend(({ socket, text }) => {
       if (text.includes("/next")) return void socket.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
       socket.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nbegun\r\n");
@@ -42,7 +42,7 @@ describe.each(ways)("a client that %s", (_way, leave) => {
     expect(await gateway.close(5_000)).toBe("drained");
   });
 
-  it("in the middle of an upload cancels it: the upstream never sees a whole request", async () => {
+  it("cancels the upstream request when the client disconnects during its upload: the upstream never sees a complete request", async () => {
     let whole = false;
     let got = 0;
     const upstream = await rawBackend((request, response) => {
@@ -62,7 +62,7 @@ describe.each(ways)("a client that %s", (_way, leave) => {
     expect(await gateway.close(5_000)).toBe("drained");
   });
 
-  it("while its upload is stopped by the upstream cancels it", async () => {
+  it("cancels the upstream request when the client disconnects while the upstream holds its upload back", async () => {
     const upstream = await byteBackend((socket) => void socket.pause());
     const { port, gateway } = await running(oneService(upstream.port, one));
     const talk = await client(port);
@@ -78,7 +78,7 @@ describe.each(ways)("a client that %s", (_way, leave) => {
     }
   });
 
-  it("while it waits for a pooled connection is forgotten", async () => {
+  it("drops the request when the client disconnects while it waits for a pooled connection", async () => {
     const hold = gate();
     const urls: string[] = [];
     const upstream = await rawBackend(async (request, response) => {
@@ -103,7 +103,7 @@ describe.each(ways)("a client that %s", (_way, leave) => {
     expect(urls).toEqual(["/first", "/third"]);
   });
 
-  it("after an early answer, with its upload unfinished, gives the connection back", async () => {
+  it("returns the pooled connection when the client disconnects after an early response, with its upload unfinished", async () => {
     const upstream = await headBackend(({ socket, text }) => {
       socket.write(`HTTP/1.1 ${text.startsWith("POST") ? "413 Too Large" : "200 OK"}\r\nContent-Length: 2\r\n\r\nok`);
     });
@@ -118,7 +118,7 @@ describe.each(ways)("a client that %s", (_way, leave) => {
   });
 });
 
-it("a client that goes while a plugin is thinking costs no request to the upstream", async () => {
+it("sends the upstream no request when the client disconnects while a plugin is still deciding", async () => {
   const { definePlugin, schema } = await import("../../lib/index.ts");
   const thinking = gate();
   const done = gate();

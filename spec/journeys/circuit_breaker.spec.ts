@@ -41,7 +41,7 @@ const OPENED = "circuit opened: requests are refused";
 const CLOSED = "circuit closed: requests pass again";
 
 describe("a circuit breaker", () => {
-  it.each(PROTOCOLS)("over %s opens when the upstream is gone, and refuses without a connection to it", async (protocol) => {
+  it.each(PROTOCOLS)("opens over %s when the upstream is gone, and then refuses requests without connecting to it", async (protocol) => {
     const { backend, several, port, circuit } = await bench({ protocol });
     await backend.kill();
     expect(await several(5)).toEqual([...Array<string>(4).fill("502 upstream_connect_failed"), "503 circuit_open"]);
@@ -54,7 +54,7 @@ describe("a circuit breaker", () => {
     expect(circuit()).toEqual([OPENED]);
   });
 
-  it("opens at error_ratio, not below it nor before min_requests", async () => {
+  it("opens when failures reach error_ratio, neither below it nor before min_requests", async () => {
     const { backend, fails, works, several } = await bench();
     await several(3);
     backend.answer = fails;
@@ -65,7 +65,7 @@ describe("a circuit breaker", () => {
     expect(await several(3)).toEqual(["500", "500", "503 circuit_open"]);
   });
 
-  it("says in Retry-After how long it is still open", async () => {
+  it("states in Retry-After how long it stays open", async () => {
     const { clock, open, port } = await bench();
     await open();
     clock.advance(2_000);
@@ -74,7 +74,7 @@ describe("a circuit breaker", () => {
     expect((await ask(port, { path: "/a/x" })).headers["retry-after"]).toBe("1");
   });
 
-  it("refuses an upload unread", async () => {
+  it("refuses an upload without reading it", async () => {
     const { open, port, backend } = await bench();
     await open();
     const { status } = await ask(port, { method: "POST", path: "/a/x", body: "x".repeat(1_000_000) });
@@ -82,7 +82,7 @@ describe("a circuit breaker", () => {
     expect(backend.asked).toBe(0);
   });
 
-  it("lets a probe through after open_ms, and closes when it passes", async () => {
+  it("lets a probe through after open_ms, and closes when the probe succeeds", async () => {
     const { clock, backend, works, open, several, circuit } = await bench();
     await open();
     backend.answer = works;
@@ -93,7 +93,7 @@ describe("a circuit breaker", () => {
     expect(circuit()).toEqual([OPENED, CLOSED]);
   });
 
-  it("opens again when the probe fails, for open_ms from then on", async () => {
+  it("opens again for open_ms when the probe fails", async () => {
     const { clock, open, several, backend, circuit } = await bench();
     await open();
     clock.advance(OPEN_MS);
@@ -104,7 +104,7 @@ describe("a circuit breaker", () => {
     expect(circuit()).toEqual([OPENED, OPENED]);
   });
 
-  it.each([1, 3])("lets no more than %i probes through at a time, however many ask at once", async (probes) => {
+  it.each([1, 3])("lets at most %i probes through at a time, however many requests arrive at once", async (probes) => {
     const { clock, backend, open, one, circuit } = await bench({ probes });
     await open();
     clock.advance(OPEN_MS);
@@ -120,7 +120,7 @@ describe("a circuit breaker", () => {
     expect(circuit()).toEqual([OPENED, CLOSED]);
   });
 
-  it("gives the place of a probe whose client has gone to the next", async () => {
+  it("gives the slot of a probe whose client has disconnected to the next request", async () => {
     const { clock, backend, works, open, one, port, gateway } = await bench();
     await open();
     clock.advance(OPEN_MS);
@@ -135,7 +135,7 @@ describe("a circuit breaker", () => {
     expect(await one()).toBe("200");
   });
 
-  it("stays as it is over a reload, and is gone with one that does not ask for it", async () => {
+  it("keeps its state over a reload, and is removed by a reload that no longer configures it", async () => {
     const { clock, backend, works, config, gateway, open, several } = await bench();
     await open();
     backend.answer = works;
@@ -148,7 +148,7 @@ describe("a circuit breaker", () => {
     expect(await several(2)).toEqual(["200", "200"]);
   });
 
-  it("judges a request by what came of it in the end: one that a retry has saved has passed", async () => {
+  it("judges a request by its final outcome: one that a retry has saved counts as a success", async () => {
     const good = await mortalBackend();
     const bad = await mortalBackend();
     bad.answer = (request) => void request.socket.destroy();
@@ -157,7 +157,7 @@ describe("a circuit breaker", () => {
     expect(bad.asked).toBe(6);
   });
 
-  it("is its service's own: others go on", async () => {
+  it("affects its own service only", async () => {
     const { backend, config, gateway, open, one, port } = await bench();
     const other = await mortalBackend();
     const service = config.services[0]!;

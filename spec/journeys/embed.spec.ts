@@ -44,7 +44,7 @@ const configFor = (port: number) =>
   });
 
 describe("a host that embeds the gateway", () => {
-  it("from a value and a plugin of its own to answers: inject, its own server, a listener, a reload, the end", async () => {
+  it("configures a gateway with a value and its own plugin, uses inject, its own server and a listener, reloads it and closes it", async () => {
     const origin = await backend((request, response) => response.end(`order ${request.url}`));
     const events: string[] = [];
     const log = edge.createLog({ format: "json", write: (line) => void events.push((JSON.parse(line) as { message: string }).message) });
@@ -88,7 +88,7 @@ describe("a host that embeds the gateway", () => {
     }
   });
 
-  it("loses the one reply for which its own server's `end` throws, and no other", async () => {
+  it("loses only the reply for which its own server's `end` throws", async () => {
     const ends: string[] = [];
     const service = { name: "s", base_path: "/a", upstreams: [{ host: "127.0.0.1", port: 1 }], routes: [{ path: "/{rest*}" }] };
     const plugins = [{ name: "request_termination", config: { status: 200, body: "here" } }];
@@ -112,7 +112,7 @@ describe("a host that embeds the gateway", () => {
     expect(answers.map((answer) => (answer.status === "fulfilled" ? answer.value.status : answer.status))).toEqual([200, "rejected", 200]);
   });
 
-  it("its mistakes in the configuration are TypeScript's errors, too", () => {
+  it("gets TypeScript errors for mistakes in the configuration", () => {
     defineConfig({ services: [] });
     // @ts-expect-error a mistyped optional key
     defineConfig({ services: [], gobal: {} });

@@ -29,7 +29,7 @@ async function three(parts: Parts = {}, protocol: Protocol = "http") {
 }
 
 describe("one of three backends, under load", () => {
-  it.each(PROTOCOLS)("over %s: killed costs no request, is ejected, and gets requests again when it is back", async (protocol) => {
+  it.each(PROTOCOLS)("is killed over %s without costing a request, is ejected, and gets requests again when it is back", async (protocol) => {
     const { clock, told, backends, port } = await three({}, protocol);
     const mortal = backends[1];
     const load = closedLoop(port);
@@ -50,7 +50,7 @@ describe("one of three backends, under load", () => {
     expect(told.upstreams("upstream back")).toEqual([mortal.id]);
   });
 
-  it("each restarted in turn costs no request", async () => {
+  it("is restarted, each in turn, without costing a request", async () => {
     const { clock, backends, port } = await three();
     const load = closedLoop(port);
     for (const mortal of backends) {
@@ -66,7 +66,7 @@ describe("one of three backends, under load", () => {
     expect(load.outcomes).toHaveLength(load.asked);
   });
 
-  it("that stays dead costs no request at its returns either, and stays out longer each time", async () => {
+  it("stays down without costing a request when an ejection ends, and is ejected for longer each time", async () => {
     const { clock, told, backends, port } = await three();
     const load = closedLoop(port);
     await backends[1].kill();
@@ -80,7 +80,7 @@ describe("one of three backends, under load", () => {
     expect(ejections.slice(0, 3).map(({ for_ms }) => for_ms)).toEqual([EJECT_MS, 2 * EJECT_MS, 4 * EJECT_MS]);
   });
 
-  it.each<Protocol>(["http", "h2c"])("over %s: hung costs no request, and is ejected", async (protocol) => {
+  it.each<Protocol>(["http", "h2c"])("hangs over %s without costing a request, and is ejected", async (protocol) => {
     const told = readableLog();
     const backends = [await mortalBackend(protocol), await mortalBackend(protocol), await mortalBackend(protocol)] as const;
     const config = oneService(
@@ -104,7 +104,7 @@ describe("one of three backends, under load", () => {
     expect(hung.asked).toBe(asked);
   });
 
-  it("slow gets fewer of them by least_connections, and none fails", async () => {
+  it("gets fewer requests by least_connections when it is slow, and no request fails", async () => {
     const { told, backends, port } = await three({ load_balancing_strategy: "least_connections" });
     const [slow, ...quick] = backends;
     const held: (() => void)[] = [];
@@ -128,8 +128,8 @@ describe("one of three backends, under load", () => {
   });
 });
 
-describe("without retries", () => {
-  it("only the failures that eject it reach clients", async () => {
+describe("a service without retries", () => {
+  it("shows clients only the failures that eject an upstream", async () => {
     const { backends, told, port } = await three({ retries: { attempts: 0 } });
     const load = closedLoop(port, 1);
     await load.more(10);
@@ -142,7 +142,7 @@ describe("without retries", () => {
   });
 });
 
-it.each(["GET", "POST"])("an upstream over HTTP/2 that refuses a %s unread costs no request", async (method) => {
+it.each(["GET", "POST"])("answers every %s although an upstream over HTTP/2 refuses its stream unread", async (method) => {
   const { backends, port } = await three({}, "h2c");
   const REFUSED_STREAM = 7;
   backends[1].answer = (_request, response) => (response as unknown as Http2ServerResponse).stream.close(REFUSED_STREAM);
@@ -151,8 +151,8 @@ it.each(["GET", "POST"])("an upstream over HTTP/2 that refuses a %s unread costs
   expect(backends[1].asked).toBeGreaterThan(0);
 });
 
-describe("the last usable one", () => {
-  it("is asked however it fails: the service is back with it, not when an ejection ends", async () => {
+describe("the last upstream that is not ejected", () => {
+  it("still gets requests however often it fails, so the service is back as soon as it is", async () => {
     const { backends, told, port } = await three();
     for (const each of backends) await each.kill();
     for (let i = 0; i < 20; i++) expect((await ask(port, { path: "/a/x" })).status).toBe(502);
@@ -164,8 +164,8 @@ describe("the last usable one", () => {
   });
 });
 
-describe("an upstream that is back", () => {
-  it("gets its share little by little within slow_start_ms", async () => {
+describe("an upstream that has recovered", () => {
+  it("gets its share of requests gradually within slow_start_ms", async () => {
     const { clock, backends, shares } = await three({ health: { passive: { ...passive, slow_start_ms: 10_000 } } });
     expect(await shares(30)).toEqual([10, 10, 10]);
     await backends[1].kill();
@@ -181,7 +181,7 @@ describe("an upstream that is back", () => {
   });
 });
 
-describe("an upstream that answers, but badly", () => {
+describe("an upstream that answers with errors", () => {
   it("is ejected for the statuses listed", async () => {
     const { backends, told, port } = await three({ health: { passive: { ...passive, statuses: [500] } } });
     backends[1].answer = (_request, response) => void response.writeHead(500).end();
@@ -193,7 +193,7 @@ describe("an upstream that answers, but badly", () => {
 
   /** Codes of the RST_STREAM that breaks it off; null: the connection does. */
   const breaks: [Protocol, number | null][] = [...PROTOCOLS.map((protocol): [Protocol, null] => [protocol, null]), ["h2c", 2], ["h2c", 8], ["h2", 0]];
-  it.each(breaks)("over %s (RST_STREAM %s): is ejected for responses that break off in the middle", async (protocol, code) => {
+  it.each(breaks)("is ejected over %s for responses that break off in the middle (RST_STREAM code: %s)", async (protocol, code) => {
     const { backends, told, port } = await three({}, protocol);
     backends[1].answer = (request, response) => {
       response.writeHead(200, { "Content-Length": "10" });
@@ -210,7 +210,7 @@ describe("an upstream that answers, but badly", () => {
   });
 });
 
-it.each(PROTOCOLS)("an upstream over %s whose clients leave in the middle of its responses is not ejected for it", async (protocol) => {
+it.each(PROTOCOLS)("does not eject an upstream over %s whose clients disconnect in the middle of its responses", async (protocol) => {
   const { backends, told, port } = await three({}, protocol);
   let open = 0;
   for (const each of backends) {
@@ -230,8 +230,8 @@ it.each(PROTOCOLS)("an upstream over %s whose clients leave in the middle of its
   expect(told.upstreams("upstream ejected")).toEqual([]);
 });
 
-describe("an upstream that is to go", () => {
-  it("gets no new requests from a reload with weight 0 on, and what it is sending goes on to its end", async () => {
+describe("an upstream that a reload removes or drains", () => {
+  it("gets no new requests once a reload sets its weight to 0, and finishes the response under way", async () => {
     const { backends, config, port, gateway, shares } = await three();
     let streaming: ((text: string) => void) | null = null;
     for (const each of backends) {
@@ -256,7 +256,7 @@ describe("an upstream that is to go", () => {
     expect(await shares(30)).toEqual([10, 10, 10]);
   });
 
-  it("is taken out, and others come in, by reloads under load that cost no request", async () => {
+  it("is replaced by reloads under load that cost no request", async () => {
     const { backends, config, port, gateway } = await three();
     const service = config.services[0]!;
     const only = (...which: number[]) =>

@@ -46,20 +46,20 @@ const ask = (over: ClientHttp2Session, headers: OutgoingHttpHeaders, body?: stri
 const without = (name: string): Fields => GET.filter(([each]) => each !== name);
 const changed = (name: string, value: string, fields: Fields = GET): Fields => fields.map(([each, old]) => [each, each === name ? value : old]);
 
-describe("a request that is not valid HTTP/2 is refused and never reaches the upstream", () => {
+describe("an HTTP/2 request that is not valid", () => {
   const RESET: readonly [string, Fields][] = [
-    ["a name in upper case", [...GET, ["X-Up", "1"]]],
-    ["Connection", [...GET, ["connection", "close"]]],
-    ["Keep-Alive", [...GET, ["keep-alive", "1"]]],
-    ["Proxy-Connection", [...GET, ["proxy-connection", "x"]]],
-    ["Transfer-Encoding", [...GET, ["transfer-encoding", "chunked"]]],
-    ["Upgrade", [...GET, ["upgrade", "websocket"]]],
-    ["TE beside trailers", [...GET, ["te", "gzip"]]],
+    ["a header name in upper case", [...GET, ["X-Up", "1"]]],
+    ["a Connection header", [...GET, ["connection", "close"]]],
+    ["a Keep-Alive header", [...GET, ["keep-alive", "1"]]],
+    ["a Proxy-Connection header", [...GET, ["proxy-connection", "x"]]],
+    ["a Transfer-Encoding header", [...GET, ["transfer-encoding", "chunked"]]],
+    ["an Upgrade header", [...GET, ["upgrade", "websocket"]]],
+    ["a TE header other than trailers", [...GET, ["te", "gzip"]]],
     ["no :method", without(":method")],
     ["no :path", without(":path")],
     ["no :scheme", without(":scheme")],
     ["no :authority and no Host", without(":authority")],
-    ["two :path", [...GET, [":path", "/a/y"]]],
+    ["two :path pseudo-headers", [...GET, [":path", "/a/y"]]],
     ["an unknown pseudo-header", [...GET, [":foo", "1"]]],
     ["a pseudo-header of responses", [...GET, [":status", "200"]]],
     ["a pseudo-header behind a header", [["x", "1"], ...GET]],
@@ -67,7 +67,7 @@ describe("a request that is not valid HTTP/2 is refused and never reaches the up
     ["a path without a slash", changed(":path", "a/x")],
     ["an empty path", changed(":path", "")],
     ["an absolute target as path", changed(":path", "http://elsewhere/a/x")],
-    ["a blank in the path", changed(":path", "/a/x y")],
+    ["a space in the path", changed(":path", "/a/x y")],
     ["a method that is no token", changed(":method", "GE T")],
     ["two Host headers", [...GET, ["host", "gw.example"], ["host", "gw.example"]]],
     ["two Content-Length headers", [...POST, ["content-length", "1"], ["content-length", "1"]]],
@@ -75,7 +75,7 @@ describe("a request that is not valid HTTP/2 is refused and never reaches the up
     ["a Content-Length without a body", [...POST, ["content-length", "2"]]],
   ];
 
-  it.each(RESET)("%s: the stream is reset, the connection goes on", async (_what, fields) => {
+  it.each(RESET)("resets the stream for %s, forwards nothing, and keeps the connection open", async (_what, fields) => {
     const origin = await backend();
     const { port, gateway } = await running(oneService(origin.port, {}, h2c));
     const talk = await raw(port);
@@ -89,18 +89,18 @@ describe("a request that is not valid HTTP/2 is refused and never reaches the up
 
   it.each<[string, Fields, string]>([
     ["an empty :authority beside another Host", [...changed(":authority", "gw.example"), ["host", "elsewhere"]], "bad_request"],
-    ["a scheme nobody knows, with an absolute target", changed(":scheme", "x", changed(":path", "http://elsewhere/a/x")), "bad_request"],
+    ["an unknown scheme with an absolute target", changed(":scheme", "x", changed(":path", "http://elsewhere/a/x")), "bad_request"],
     ["CONNECT", [[":method", "CONNECT"], [":authority", "elsewhere:443"]], "bad_request"],
-    ["an extended CONNECT to what is no WebSocket", [...changed(":method", "CONNECT"), [":protocol", "connect-udp"]], "bad_request"],
+    ["an extended CONNECT for another protocol than websocket", [...changed(":method", "CONNECT"), [":protocol", "connect-udp"]], "bad_request"],
     ["a path with an encoded slash", changed(":path", "/a/%2fx"), "path_ambiguous"],
     ["a path with dots", changed(":path", "/a/../x"), "path_ambiguous"],
     ["a path with dots and parameters", changed(":path", "/a/..;/x"), "path_ambiguous"],
-    ["a method nobody knows", changed(":method", "GETS"), "bad_request"],
+    ["an unknown method", changed(":method", "GETS"), "bad_request"],
     ["a method in lower case", changed(":method", "get"), "bad_request"],
     ["an expectation other than 100-continue", [...GET, ["expect", "200-ok"]], "expectation_failed"],
-    ["a longer target than allowed", changed(":path", `/a/${"x".repeat(9000)}`), "uri_too_long"],
-    ["more headers than allowed", [...GET, ...Array.from({ length: 220 }, (_, i) => ["x", String(i)] as const)], "headers_too_large"],
-  ])("%s: a problem document says why", async (_what, fields, code) => {
+    ["a target longer than max_uri_bytes", changed(":path", `/a/${"x".repeat(9000)}`), "uri_too_long"],
+    ["more headers than max_headers", [...GET, ...Array.from({ length: 220 }, (_, i) => ["x", String(i)] as const)], "headers_too_large"],
+  ])("answers with a problem document for %s, and forwards nothing", async (_what, fields, code) => {
     const origin = await backend();
     const { port } = await running(oneService(origin.port, {}, h2c));
     const talk = await raw(port);
@@ -110,7 +110,7 @@ describe("a request that is not valid HTTP/2 is refused and never reaches the up
     expect(origin.seen).toEqual([]);
   });
 
-  it("userinfo in :authority: a problem document says why, or the stream is reset", async () => {
+  it("answers with a problem document or resets the stream for userinfo in :authority", async () => {
     const origin = await backend();
     const { port } = await running(oneService(origin.port, {}, h2c));
     const talk = await raw(port);
@@ -123,7 +123,7 @@ describe("a request that is not valid HTTP/2 is refused and never reaches the up
     expect(origin.seen).toHaveLength(1);
   });
 
-  it.each(["a\r\nx-b: c", "a\nb", "a\0b", " a", "a "])("a header whose value is %j is left out: no line break passes", async (value) => {
+  it.each(["a\r\nx-b: c", "a\nb", "a\0b", " a", "a "])("drops a header whose value is %j, so that no line break reaches the upstream", async (value) => {
     const origin = await backend();
     const { port } = await running(oneService(origin.port, {}, h2c));
     const talk = await raw(port);
@@ -136,7 +136,7 @@ describe("a request that is not valid HTTP/2 is refused and never reaches the up
   it.each([
     ["longer", "2"],
     ["shorter", "5"],
-  ])("a body %s than its Content-Length: the stream is reset or the connection ended, and the upstream's request is broken off", async (how, length) => {
+  ])("resets the stream or closes the connection for a body %s than its Content-Length, and aborts the upstream request", async (how, length) => {
     let aborted = 0;
     let whole = 0;
     const origin = await rawBackend((request, response) => {
@@ -156,7 +156,7 @@ describe("a request that is not valid HTTP/2 is refused and never reaches the up
   });
 });
 
-describe("a connection that asks for too much is ended by a GOAWAY", () => {
+describe("an HTTP/2 connection that misbehaves", () => {
   const start = async (global = {}) => {
     const origin = await backend();
     const started = await running(oneService(origin.port, {}, { ...h2c, ...global }));
@@ -175,7 +175,7 @@ describe("a connection that asks for too much is ended by a GOAWAY", () => {
     await talk.until(({ type }) => type === GOAWAY || talk.frames.filter((each) => each.type === PING).length > before);
   };
 
-  it("requests taken back as fast as they are made (CVE-2023-44487): ENHANCE_YOUR_CALM; other connections go on", async () => {
+  it("sends GOAWAY with ENHANCE_YOUR_CALM to a client that cancels its requests at once (CVE-2023-44487), and serves other connections", async () => {
     const { port, gateway, talk } = await start();
     for (let i = 0; i < 3_000 && !talk.frames.some(({ type }) => type === GOAWAY); i += 100) {
       takeBack(talk, i, 100);
@@ -187,7 +187,7 @@ describe("a connection that asks for too much is ended by a GOAWAY", () => {
     expect((await ask(h2Session(port), { ":path": "/a/x" })).status).toBe(200);
   });
 
-  it("also when they come by the thousand at once, with that code or nghttp2's own", async () => {
+  it("closes a connection that cancels thousands of requests in one burst, with ENHANCE_YOUR_CALM or INTERNAL_ERROR", async () => {
     const { port, gateway, talk } = await start();
     takeBack(talk, 0, 3_000);
     expect([CODES.ENHANCE_YOUR_CALM, CODES.INTERNAL_ERROR]).toContain(await talk.goaway());
@@ -196,7 +196,7 @@ describe("a connection that asks for too much is ended by a GOAWAY", () => {
     expect((await ask(h2Session(port), { ":path": "/a/x" })).status).toBe(200);
   });
 
-  it("but a page left with all its streams, some times over, is not", async () => {
+  it("keeps a connection whose client leaves a page with 100 open streams, four times in a row", async () => {
     const { talk } = await start();
     for (let i = 0; i < 400; i += 100) {
       takeBack(talk, i, 100);
@@ -206,7 +206,7 @@ describe("a connection that asks for too much is ended by a GOAWAY", () => {
     await talk.until(({ type, stream }) => type === HEADERS && stream === 801);
   });
 
-  it("nor one on which all that at once is more than fits", async () => {
+  it("keeps a connection that cancels 400 requests in one burst", async () => {
     const { talk } = await start();
     takeBack(talk, 0, 400);
     await lookedAt(talk);
@@ -214,7 +214,7 @@ describe("a connection that asks for too much is ended by a GOAWAY", () => {
     await talk.until(({ type, stream }) => type === HEADERS && stream === 801);
   });
 
-  it("nor is one whose upstream breaks off every reply", async () => {
+  it("keeps a connection whose upstream breaks off every reply", async () => {
     const origin = await byteBackend((socket) => {
       socket.on("data", () => socket.write("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\npart", () => socket.destroy()));
     });
@@ -227,7 +227,7 @@ describe("a connection that asks for too much is ended by a GOAWAY", () => {
     expect(talk.frames.some(({ type }) => type === GOAWAY)).toBe(false);
   });
 
-  it("streams that the gateway has to reset for the client's faults count as well (CVE-2025-8671)", async () => {
+  it("counts streams that the gateway resets for the client's errors as well (CVE-2025-8671)", async () => {
     const { talk } = await start();
     let next = 1;
     const some = () => {
@@ -240,14 +240,14 @@ describe("a connection that asks for too much is ended by a GOAWAY", () => {
     expect([CODES.ENHANCE_YOUR_CALM, CODES.PROTOCOL_ERROR, CODES.INTERNAL_ERROR]).toContain(await talk.goaway());
   });
 
-  it("SETTINGS: ENHANCE_YOUR_CALM", async () => {
+  it("sends GOAWAY with ENHANCE_YOUR_CALM for a flood of SETTINGS frames", async () => {
     const { talk } = await start();
     talk.send(...Array.from({ length: 200 }, () => frame(SETTINGS, 0, 0)));
     expect(await talk.goaway()).toBe(CODES.ENHANCE_YOUR_CALM);
     await talk.closed();
   });
 
-  it("PING: ENHANCE_YOUR_CALM", async () => {
+  it("sends GOAWAY with ENHANCE_YOUR_CALM for a flood of PING frames", async () => {
     const { talk } = await start();
     // In portions, each answered: more than 1000 at a time are too many by nghttp2's own count.
     const pings = Array.from({ length: 500 }, () => frame(PING, 0, 0, Buffer.alloc(8)));
@@ -269,11 +269,11 @@ describe("a connection that asks for too much is ended by a GOAWAY", () => {
         talk.send(...Array.from({ length: 300 }, () => frame(DATA, 0, 1)));
       },
     ],
-    ["more PINGs than are answered at a time (CVE-2019-9512)", (talk) => talk.send(...Array.from({ length: 3_000 }, () => frame(PING, 0, 0, Buffer.alloc(8))))],
+    ["more PINGs than can be answered at a time (CVE-2019-9512)", (talk) => talk.send(...Array.from({ length: 3_000 }, () => frame(PING, 0, 0, Buffer.alloc(8))))],
     ["a window that overflows", (talk) => talk.send(frame(WINDOW_UPDATE, 0, 0, number32(0x7fffffff)))],
-    ["a WINDOW_UPDATE of nothing", (talk) => talk.send(frame(WINDOW_UPDATE, 0, 0, number32(0)))],
+    ["a WINDOW_UPDATE of 0", (talk) => talk.send(frame(WINDOW_UPDATE, 0, 0, number32(0)))],
     ["a frame that is too large", (talk) => talk.send(frame(PING, 0, 0, Buffer.alloc(20_000)))],
-  ])("%s", async (_what, flood) => {
+  ])("closes the connection for %s, and serves others", async (_what, flood) => {
     const { gateway, port, talk } = await start();
     flood(talk);
     expect(await talk.goaway()).not.toBe(CODES.NO_ERROR);
@@ -281,7 +281,7 @@ describe("a connection that asks for too much is ended by a GOAWAY", () => {
     expect((await ask(h2Session(port), { ":path": "/a/x" })).status).toBe(200);
   });
 
-  it("window updates by the ten thousand and priorities by the thousand only cost what they weigh: requests between them are served", async () => {
+  it("serves requests between 20000 WINDOW_UPDATE and 5000 PRIORITY frames", async () => {
     const { talk } = await start();
     talk.send(...Array.from({ length: 20_000 }, () => frame(WINDOW_UPDATE, 0, 0, number32(1))));
     talk.send(...Array.from({ length: 5_000 }, (_, i) => frame(PRIORITY, 0, 1 + 2 * i, Buffer.from([0, 0, 0, 0, 1]))));
@@ -289,7 +289,7 @@ describe("a connection that asks for too much is ended by a GOAWAY", () => {
     await talk.until(({ type, stream }) => type === HEADERS && stream === 11_001);
   });
 
-  it("128 streams at a time are served; a client that knows better is ended", async () => {
+  it("serves 128 concurrent streams, and closes a connection that opens more", async () => {
     const hold = gate();
     const origin = await backend((_request, response) => void hold.opened.then(() => response.end("ok")));
     const { port } = await running(oneService(origin.port, {}, h2c));
@@ -303,7 +303,7 @@ describe("a connection that asks for too much is ended by a GOAWAY", () => {
     expect(await more.goaway()).not.toBe(CODES.NO_ERROR);
   });
 
-  it("heads so large that no answer is given, in a flood: the connection is ended, and others go on", async () => {
+  it("closes a connection that floods it with header lists too large to answer, and serves others", async () => {
     const { port, talk } = await start();
     const table = Buffer.concat([Buffer.from([0x40]), block([["x", "y".repeat(3_900)]]).subarray(1)]);
     const huge = Buffer.concat([block(GET), Buffer.alloc(30, 0xbe)]);
@@ -318,7 +318,7 @@ describe("a connection that asks for too much is ended by a GOAWAY", () => {
     expect((await ask(h2Session(port), { ":path": "/a/x" })).status).toBe(200);
   });
 
-  it("a header list far larger than max_header_bytes: that stream is reset, also where one byte says four thousand", async () => {
+  it("resets a stream whose header list is far larger than max_header_bytes, even when one byte encodes 4000", async () => {
     const { talk, origin } = await start();
     const indexed = Buffer.concat([Buffer.from([0x40]), block([["x", "y".repeat(3_900)]]).subarray(1), Buffer.alloc(4_000, 0xbe)]);
     talk.send(frame(HEADERS, END_HEADERS | END_STREAM, 1, Buffer.concat([block(GET), indexed])));
@@ -327,13 +327,13 @@ describe("a connection that asks for too much is ended by a GOAWAY", () => {
   });
 });
 
-describe("a client that takes its request back", () => {
+describe("a client that resets its request", () => {
   it.each([
     ["GET", GET, END_STREAM, CODES.CANCEL],
-    ["GET, without an error", GET, END_STREAM, CODES.NO_ERROR],
+    ["GET with NO_ERROR", GET, END_STREAM, CODES.NO_ERROR],
     ["HEAD", changed(":method", "HEAD"), END_STREAM, CODES.CANCEL],
-    ["POST with its body under way", POST, 0, CODES.CANCEL],
-  ])("before a response: %s: the upstream's request is cancelled and the call ends as aborted", async (_what, fields, flags, code) => {
+    ["POST during its body", POST, 0, CODES.CANCEL],
+  ])("cancels the upstream request and the plugin call when the client resets a %s before the response", async (_what, fields, flags, code) => {
     let asked = 0;
     const origin = await rawBackend((request, response) => {
       asked++;
@@ -352,7 +352,7 @@ describe("a client that takes its request back", () => {
     expect(JSON.parse(lines.join(""))).toMatchObject({ status: null });
   });
 
-  it("in the middle of its body: the upstream does not get half of it for the whole", async () => {
+  it("aborts the upstream request when the client resets in the middle of its body, so the upstream never takes half for the whole", async () => {
     let whole = 0;
     let parts = 0;
     const origin = await rawBackend((request, response) => {
@@ -373,7 +373,7 @@ describe("a client that takes its request back", () => {
     expect(whole).toBe(0);
   });
 
-  it("in the middle of a response: the upstream's connection is closed", async () => {
+  it("closes the upstream's connection when the client resets in the middle of a response", async () => {
     const origin = await rawBackend((_request, response) => {
       response.on("error", () => {});
       response.write("begun");
@@ -387,8 +387,8 @@ describe("a client that takes its request back", () => {
   });
 });
 
-describe("translation", () => {
-  it("cookie crumbs become one line, other duplicates stay, trailers pass both ways", async () => {
+describe("translation between HTTP/2 and HTTP/1.1", () => {
+  it("joins split cookies into one line, keeps other duplicates, and passes trailers both ways", async () => {
     const origin = await backend((_request, response) => {
       response.writeHead(200, [["Set-Cookie", "a=1"], ["Set-Cookie", "b=2"], ["Trailer", "X-Sum"], ["X-Two", "1"], ["X-Two", "2"]].flat());
       response.write("body");
@@ -407,7 +407,7 @@ describe("translation", () => {
     expect([seen!.body.toString(), seen!.trailers]).toEqual(["sent", ["x-after", "yes"]]);
   });
 
-  it("100 and 103 go ahead of the reply, as many as are hints and no more", async () => {
+  it("sends 100 and 103 before the reply, and only the first few of 50 early hints", async () => {
     const origin = await rawBackend((request, response) => {
       for (let i = 0; i < 50; i++) response.writeEarlyHints({ link: `</${i}.css>; rel=preload` });
       request.resume().on("end", () => response.end("ok"));
@@ -419,14 +419,14 @@ describe("translation", () => {
     expect(got.informed.length).toBeLessThan(20);
   });
 
-  it("HEAD has the length and no body", async () => {
+  it("answers HEAD with the Content-Length and without a body", async () => {
     const origin = await backend((_request, response) => response.writeHead(200, { "Content-Length": "5" }).end());
     const { port } = await running(oneService(origin.port, {}, h2c));
     const got = await ask(h2Session(port), { ":method": "HEAD", ":path": "/a/x" });
     expect(got).toMatchObject({ status: 200, body: "", headers: { "content-length": "5" } });
   });
 
-  it("an answered GET is not reset behind its end", async () => {
+  it("does not reset the stream of a GET after its reply is complete", async () => {
     const { port } = await running(oneService((await backend()).port, {}, h2c));
     const talk = await raw(port);
     talk.headers(1, GET);
@@ -436,7 +436,7 @@ describe("translation", () => {
     expect(talk.frames.filter(({ type }) => type === RST_STREAM)).toEqual([]);
   });
 
-  it("a reply that comes before the body is whole ends the upload without an error", async () => {
+  it("ends the upload without an error when the reply is complete before the body", async () => {
     const origin = await rawBackend((_request, response) => response.writeHead(413, { Connection: "close" }).end("too much"));
     const { port } = await running(oneService(origin.port, {}, h2c));
     const talk = await raw(port);
@@ -445,7 +445,7 @@ describe("translation", () => {
     expect(await talk.reset(1)).toBe(CODES.NO_ERROR);
   });
 
-  it("an upstream that breaks its body off: INTERNAL_ERROR, never a clean end", async () => {
+  it("resets the stream with INTERNAL_ERROR, never a clean end, when the upstream breaks off its body", async () => {
     const origin = await byteBackend((socket: Socket) => {
       socket.once("data", () => socket.write("HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\npart", () => socket.destroy()));
     });
@@ -456,7 +456,7 @@ describe("translation", () => {
     expect(talk.frames.some(({ type, flags }) => type === DATA && (flags & END_STREAM) !== 0)).toBe(false);
   });
 
-  it("a head of a plugin that HTTP cannot carry is a 500, and nothing of it is sent", async () => {
+  it("answers 500 when a plugin's reply head cannot be sent in HTTP, and sends nothing of it", async () => {
     const plugin: AnyPlugin = {
       name: "spoiler",
       schema: s.object({ value: s.string({}) }),
@@ -472,7 +472,7 @@ describe("translation", () => {
     }
   });
 
-  it("a client that does not read holds the upstream back", async () => {
+  it("applies back-pressure to the upstream when the client does not read", async () => {
     let written = 0;
     const origin = await rawBackend((_request, response) => {
       const piece = Buffer.alloc(64 * 1024);
@@ -494,8 +494,8 @@ describe("translation", () => {
   });
 });
 
-describe("drain", () => {
-  it("streams under way finish; one that was on its way is not touched, and the GOAWAY says so; then the connection ends", async () => {
+describe("a drain of HTTP/2 connections", () => {
+  it("finishes open streams, names the last accepted stream in GOAWAY so a racing request can be sent elsewhere, then closes", async () => {
     const hold = gate();
     const origin = await backend((_request, response) => void hold.opened.then(() => response.end("finished")));
     const { port, gateway } = await running(oneService(origin.port, {}, h2c));
@@ -513,7 +513,7 @@ describe("drain", () => {
     expect(origin.seen).toHaveLength(1);
   });
 
-  it("idle connections end at once", async () => {
+  it("closes idle connections at once", async () => {
     const { port, gateway } = await running(oneService((await backend()).port, {}, h2c));
     const over = h2Session(port);
     await ask(over, { ":path": "/a/x" });

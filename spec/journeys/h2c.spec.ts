@@ -12,14 +12,14 @@ const on = { h2c: true };
 const speaksHttp2 = async (port: number) => (await h2Open(h2Session(port), {}, true).reply).status > 0;
 
 describe("a plain port with global.h2c", () => {
-  it("takes HTTP/2 by prior knowledge, and says http to the upstream", async () => {
+  it("accepts HTTP/2 by prior knowledge, and names http as the scheme to the upstream", async () => {
     const origin = await backend();
     const { port } = await running(oneService(origin.port, {}, on));
     expect(await speaksHttp2(port)).toBe(true);
     expect(origin.seen[0]!.headers.join("\n")).toMatch(/X-Forwarded-Proto\nhttp\n/);
   });
 
-  it("takes HTTP/1.1 as before: bodies, pipelining, a method that begins like the preface", async () => {
+  it("still serves HTTP/1.1: bodies, pipelining, and a method that begins like the preface", async () => {
     const origin = await backend((request, response, body) => response.end(`${request.method} ${body.toString()}`));
     const { port } = await running(oneService(origin.port, {}, on));
     expect((await ask(port, { path: "/a/x", method: "POST", body: "b".repeat(200_000) })).body).toHaveLength(200_005);
@@ -29,7 +29,7 @@ describe("a plain port with global.h2c", () => {
     expect(statusesIn(await talk.closed())).toEqual([200, 404, 200]);
   });
 
-  it("reads the first bytes one by one, of either protocol", async () => {
+  it("recognises either protocol when the first bytes arrive one by one", async () => {
     const { port } = await running(oneService((await backend()).port, {}, on));
     const one = await client(port);
     for (const letter of get("/a/x", "Connection: close")) {
@@ -46,7 +46,7 @@ describe("a plain port with global.h2c", () => {
     await two.until(({ type, stream }: Frame) => type === HEADERS && stream === 1);
   });
 
-  it("passes a WebSocket and an upgrade it does not know", async () => {
+  it("tunnels a WebSocket, and serves an unknown upgrade as an ordinary request", async () => {
     const upstream = await byteBackend((socket) => {
       socket.once("data", (head: Buffer) => {
         if (!/upgrade: websocket/i.test(head.toString())) return void socket.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
@@ -68,7 +68,7 @@ describe("a plain port with global.h2c", () => {
   it.each([
     ["sends nothing", ""],
     ["sends the beginning of a preface", "PRI * HT"],
-  ])("a connection that %s is closed with 408 after headers_timeout_ms, not before", async (_how, bytes) => {
+  ])("closes a connection that %s with 408 after headers_timeout_ms, not earlier", async (_how, bytes) => {
     const clock = manualClock();
     const { port } = await running(oneService(9, {}, { ...on, limits: { headers_timeout_ms: 5_000 } }), { clock });
     const idle = clock.pending;
@@ -81,7 +81,7 @@ describe("a plain port with global.h2c", () => {
     expect(statusesIn(await talk.until("request_timeout"))).toEqual([408]);
   });
 
-  it("a connection that ends before it has said what it speaks leaves nothing behind", async () => {
+  it("releases a connection that ends before its protocol is known", async () => {
     const clock = manualClock();
     const { port, gateway } = await running(oneService(9, {}, on), { clock });
     const idle = clock.pending;
@@ -93,14 +93,14 @@ describe("a plain port with global.h2c", () => {
     expect(await gateway.close(5_000)).toBe("drained");
   });
 
-  it("a preface that turns out to be none is ended", async () => {
+  it("closes a connection whose preface turns out to be invalid", async () => {
     const { port } = await running(oneService(9, {}, on));
     const talk = await client(port);
     talk.send("PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n" + "x".repeat(100));
     await talk.closed();
   });
 
-  it("a connection that was opened and not used does not hold up a drain", async () => {
+  it("is not kept from draining by a connection that was opened and never used", async () => {
     const { port, gateway } = await running(oneService(9, {}, on));
     const talk = await client(port);
     await ask(port, { path: "/none" });
@@ -109,14 +109,14 @@ describe("a plain port with global.h2c", () => {
   });
 });
 
-it("without global.h2c a preface is a 400", async () => {
+it("answers 400 to an HTTP/2 preface without global.h2c", async () => {
   const { port } = await running(oneService(9));
   const talk = await client(port);
   talk.send(PREFACE);
   expect(statusesIn(await talk.closed())).toEqual([400]);
 });
 
-it("a reload switches it on and off for new connections", async () => {
+it("a reload enables and disables global.h2c for new connections", async () => {
   const origin = await backend();
   const { port, gateway } = await running(oneService(origin.port));
   expect(await speaksHttp2(port)).toBe(false);
@@ -128,7 +128,7 @@ it("a reload switches it on and off for new connections", async () => {
   expect(await speaksHttp2(port)).toBe(false);
 });
 
-describe("a reload under open HTTP/2 connections", () => {
+describe("a reload with open HTTP/2 connections", () => {
   /** An open connection with a request under way, and what its reload does to it. */
   async function reloaded(before: object, after: object) {
     const answers: (() => void)[] = [];
@@ -150,15 +150,15 @@ describe("a reload under open HTTP/2 connections", () => {
   }
 
   it.each([
-    ["the limits of a head", {}, { limits: { max_headers: 50 } }],
-    ["h2c, switched off", {}, { h2c: false }],
-  ])("changing %s sends clients to new ones with a GOAWAY, and the request under way is answered", async (_what, before, after) => {
+    ["max_headers", {}, { limits: { max_headers: 50 } }],
+    ["h2c to false", {}, { h2c: false }],
+  ])("sends GOAWAY to open connections when it changes %s, and finishes the request under way", async (_what, before, after) => {
     const { told, body } = await reloaded(before, after);
     expect(body()).toBe("whole");
     await eventually(told, "the GOAWAY");
   });
 
-  it("changing anything else leaves them alone", async () => {
+  it("leaves open connections alone when it changes anything else", async () => {
     const { told, body } = await reloaded({}, { limits: { max_body_bytes: 5 }, name: "other" });
     expect(body()).toBe("whole");
     expect(told()).toBe(false);

@@ -31,7 +31,7 @@ function listening() {
 
 const upstreamOf = (fields: LogFields | undefined) => String(fields?.["upstream"] ?? fields?.["host"]);
 
-describe("active checks", () => {
+describe("active health checks", () => {
   async function bench(parts: object = {}) {
     const clock = manualClock();
     const { log, said } = listening();
@@ -60,7 +60,7 @@ describe("active checks", () => {
     return { clock, said, one, two, config, gateway, until, answers };
   }
 
-  it("take an upstream out, and back again, each said once", async () => {
+  it("eject an upstream and take it back, and log each once", async () => {
     const { one, said, clock, until, answers } = await bench();
     await until("upstream healthy: its checks pass [one]");
     one.status = 500;
@@ -77,7 +77,7 @@ describe("active checks", () => {
     expect(said().filter((line) => line.includes("[one]"))).toHaveLength(3);
   });
 
-  it("with all of them unhealthy the client is told 503 upstream_unavailable", async () => {
+  it("answer 503 upstream_unavailable when all upstreams are unhealthy", async () => {
     const { one, two, until, answers } = await bench();
     one.status = two.status = 503;
     await until("upstream unhealthy: its checks fail [one]");
@@ -85,7 +85,7 @@ describe("active checks", () => {
     expect(JSON.parse(await answers(1))).toMatchObject({ status: 503, code: "upstream_unavailable" });
   });
 
-  it("what they found stays over a reload; without them it counts no more", async () => {
+  it("keep their results over a reload, and a reload that removes them discards the results", async () => {
     const { one, config, gateway, clock, until, answers } = await bench();
     one.status = 500;
     await until("upstream unhealthy: its checks fail [one]");
@@ -98,7 +98,7 @@ describe("active checks", () => {
     expect(clock.pending).toBe(codec === "wire" ? 2 : 1);
   });
 
-  it("end with the gateway, and leave no timer", async () => {
+  it("stop with the gateway, and leave no timer", async () => {
     const { gateway, clock } = await bench();
     await gateway.close(0);
     clock.advance(100_000);
@@ -106,8 +106,8 @@ describe("active checks", () => {
   });
 });
 
-describe("names of upstreams", () => {
-  it("all addresses are used, over IPv4 and IPv6, and a new answer is taken", async () => {
+describe("host names of upstreams", () => {
+  it("resolve to all their addresses, over IPv4 and IPv6, and follow a new DNS answer", async () => {
     const clock = manualClock();
     const made = await site(LOOPBACK, () => http.createServer((request, response) => void response.end(request.socket.localAddress)));
     let addresses = LOOPBACK.map((address) => ({ address, family: address.includes(":") ? 6 : 4 }));
@@ -126,7 +126,7 @@ describe("names of upstreams", () => {
     expect(asked).toEqual(["backend.test", "backend.test"]);
   });
 
-  it("are looked up only by a gateway that serves: nothing goes out for one that only checks its configuration", async () => {
+  it("are looked up only by a gateway that listens, never while a configuration is validated", async () => {
     const origin = await patient("1");
     const asked: string[] = [];
     const config = oneService([], { upstreams: [{ host: "backend.test", port: origin.port }], health: HEALTH });
@@ -141,7 +141,7 @@ describe("names of upstreams", () => {
     await gateway.close(0);
   });
 
-  it("a look-up that fails keeps the last answer, and is said once", async () => {
+  it("keep the last DNS answer when a look-up fails, and log that once", async () => {
     const clock = manualClock();
     const { log, said } = listening();
     const origin = await backend();
@@ -167,7 +167,7 @@ describe("names of upstreams", () => {
     expect(said()).toEqual(["a name could not be looked up: its last addresses stay in use [backend.test]"]);
   });
 
-  it("an address nobody listens on costs no request", async () => {
+  it("cost no request when one of their addresses refuses connections", async () => {
     const made = await site(["127.0.0.1"], () => http.createServer((_request, response) => void response.end("ok")));
     const { port } = await running(oneService([], { upstreams: [{ host: "backend.test", port: made.port }] }), {
       lookup: async () => [NOBODY, "127.0.0.1"].map((address) => ({ address, family: 4 })),
@@ -175,7 +175,7 @@ describe("names of upstreams", () => {
     for (let i = 0; i < 6; i++) expect((await ask(port, { path: "/a/x" })).body.toString()).toBe("ok");
   });
 
-  it("a name that nobody knows is 502, and the upstream goes out for it beside a good one", async () => {
+  it("answer 502 when they cannot be resolved, and the upstream is ejected beside a healthy one", async () => {
     const origin = await backend();
     const { log, said } = listening();
     const upstreams = [

@@ -116,8 +116,8 @@ const refused: Case[] = [
   { title: "a head of many small lines", bytes: get("/a/x", ...Array.from({ length: 8000 }, () => "A: b")), status: 431, code: "headers_too_large" },
 ];
 
-describe("a request that could be read in two ways is refused, and its connection closed", () => {
-  it.each(refused)("$title", async ({ bytes, status = 400, code = "bad_request" }) => {
+describe("a request that could be read in two ways", () => {
+  it.each(refused)("is refused, reaches no upstream and closes its connection: $title", async ({ bytes, status = 400, code = "bad_request" }) => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     const talk = await client(port);
@@ -132,7 +132,7 @@ describe("a request that could be read in two ways is refused, and its connectio
     expect((await ask(port, { path: "/a/still" })).status).toBe(200);
   });
 
-  it("200 header lines are served", async () => {
+  it("serves a request of 200 header lines", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     const talk = await client(port);
@@ -141,7 +141,7 @@ describe("a request that could be read in two ways is refused, and its connectio
     expect(upstream.seen[0]!.headers.filter((_, i) => i % 2 === 0 && /^X-\d+$/.test(upstream.seen[0]!.headers[i]!))).toHaveLength(199);
   });
 
-  it.runIf(codec === "node")("more than one space in the request line is read as one, and one is forwarded", async () => {
+  it.runIf(codec === "node")("reads several spaces in the request line as one, and forwards one", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     const talk = await client(port);
@@ -150,7 +150,7 @@ describe("a request that could be read in two ways is refused, and its connectio
     expect(upstream.seen[0]!.url).toBe("/x");
   });
 
-  it("a target of 8 KiB is served", async () => {
+  it("serves a target of 8 KiB", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     expect((await ask(port, { path: "/a/" + "x".repeat(8189) })).status).toBe(200);
@@ -163,7 +163,7 @@ const readByNode: [title: string, body: string, got: string][] = [
   ["an extension of 15 KB, many times", `1;${"x".repeat(15_000)}\r\na\r\n`.repeat(5) + "0\r\n\r\n", "aaaaa"],
 ];
 
-describe("a body that breaks its framing breaks its request", () => {
+describe("a body with broken framing", () => {
   const chunked = (body: string) => post("Transfer-Encoding: chunked") + body;
   const broken: Case[] = [
     { title: "a chunk size with a minus", bytes: chunked("-1\r\na\r\n0\r\n\r\n") },
@@ -192,7 +192,7 @@ describe("a body that breaks its framing breaks its request", () => {
     { title: "a NUL in a chunk extension", bytes: chunked("1;a\0\r\na\r\n0\r\n\r\n") },
     { title: "a trailer with a space before its colon", bytes: chunked("0\r\nX : y\r\n\r\n") },
   ];
-  it.each(broken)("$title", async ({ bytes, status = 400, code = "bad_request" }) => {
+  it.each(broken)("is refused and never reaches the upstream as a whole request: $title", async ({ bytes, status = 400, code = "bad_request" }) => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     const talk = await client(port);
@@ -208,7 +208,7 @@ describe("a body that breaks its framing breaks its request", () => {
     ["a last chunk of several zeros", "1\r\na\r\n000\r\n\r\n", "a"],
     ["an extension", '1;name="a\\"b"\r\na\r\n0;last\r\n\r\n', "a"],
     ...(codec === "wire" ? [] : readByNode),
-  ])("%s is valid, and chunked anew for the upstream", async (_title, body, got) => {
+  ])("accepts a chunked body with %s, and chunks it anew for the upstream", async (_title, body, got) => {
     let received = "";
     const upstream = await byteBackend((socket) => {
       socket.on("data", (chunk: Buffer) => {
@@ -225,7 +225,7 @@ describe("a body that breaks its framing breaks its request", () => {
     expect(sent.replace(/[^a]/g, "")).toBe(got);
   });
 
-  it("chunk extensions are read over, and not forwarded", async () => {
+  it("drops chunk extensions instead of forwarding them", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     const talk = await client(port);
@@ -234,7 +234,7 @@ describe("a body that breaks its framing breaks its request", () => {
     expect(upstream.seen[0]!.body.toString()).toBe("abc");
   });
 
-  it("a broken chunk behind a reply that has begun ends the connection without another reply", async () => {
+  it("closes the connection without a second reply for a broken chunk after the reply has begun", async () => {
     const upstream = await rawBackend((_request, response) => {
       response.writeHead(200);
       response.write("begun");
@@ -251,7 +251,7 @@ describe("a body that breaks its framing breaks its request", () => {
     await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
   });
 
-  it("a client that ends in the middle of a body gets no clean reply, and the upstream no whole request", async () => {
+  it("sends no complete reply to a client that disconnects during its body, and no complete request to the upstream", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     const talk = await client(port);
@@ -263,7 +263,7 @@ describe("a body that breaks its framing breaks its request", () => {
     await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
   });
 
-  it("half a head and then the end is refused", async () => {
+  it("refuses a request that ends in the middle of its head", async () => {
     const { port } = await running(oneService((await backend()).port));
     const talk = await client(port);
     talk.send("GET /a/x HTTP/1.1\r\nHos");
@@ -271,7 +271,7 @@ describe("a body that breaks its framing breaks its request", () => {
     expect(codeIn(await talk.closed())).toBe("bad_request");
   });
 
-  it("a connection that says nothing and goes is closed without a word", async () => {
+  it("closes a connection without a reply when the client leaves without sending anything", async () => {
     const { port } = await running(oneService((await backend()).port));
     const talk = await client(port);
     talk.socket.end();
@@ -279,15 +279,15 @@ describe("a body that breaks its framing breaks its request", () => {
   });
 });
 
-describe("targets", () => {
-  it("asterisk-form is refused", async () => {
+describe("request targets", () => {
+  it("are refused in asterisk-form", async () => {
     const { port } = await running(oneService((await backend()).port));
     const answer = await ask(port, { method: "OPTIONS", path: "*" });
     expect(answer.status).toBe(400);
     expect(codeIn(answer.body.toString())).toBe("bad_request");
   });
 
-  it("the authority of an absolute-form target wins over Host", async () => {
+  it("in absolute form override Host with their authority", async () => {
     const named = await backend();
     const other = await backend((_request, response) => void response.end("other"));
     const config = oneService(named.port, { hosts: ["named.example"] });
@@ -305,7 +305,7 @@ describe("targets", () => {
     expect(other.seen).toHaveLength(0);
   });
 
-  it("HTTP/1.0 without Host is served, and the connection closed", async () => {
+  it("serves HTTP/1.0 without Host, and closes the connection", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     const talk = await client(port);
@@ -350,7 +350,7 @@ describe("a path that a guarded route could be taken for", () => {
     ["/a/admin%u0061", "path_ambiguous"],
     ["/a/admin%", "path_ambiguous"],
     ["/a/admin#x", "bad_request"],
-  ])("%s reaches its plugins, or nothing", async (target, code) => {
+  ])("runs the guards of the route for %s, or reaches no upstream", async (target, code) => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port, guarded));
     const talk = await client(port);
@@ -361,7 +361,7 @@ describe("a path that a guarded route could be taken for", () => {
 });
 
 describe("pipelined requests", () => {
-  it("are answered in order, though the later ones would be ready first", async () => {
+  it("are answered in order, even when a later reply is ready first", async () => {
     const upstream = await rawBackend((request, response) => {
       setTimeout(() => response.end(`<${request.url}>`), request.url === "/1" ? 40 : 0);
     });
@@ -373,7 +373,7 @@ describe("pipelined requests", () => {
     expect(received.replace(/[^]*?(<\/\d>|route_not_found)/g, "$1,")).toMatch(/^<\/1>,<\/2>,route_not_found,<\/3>/);
   });
 
-  it("begin only when the one before is over", async () => {
+  it("start only when the previous one has ended", async () => {
     let under = 0;
     let most = 0;
     const upstream = await rawBackend((_request, response) => {
@@ -390,7 +390,7 @@ describe("pipelined requests", () => {
     expect(most).toBe(1);
   });
 
-  it("a refused one in the middle ends the connection after its own answer: those behind it are not served", async () => {
+  it("end the connection after the reply to a refused one, and the requests after it are not served", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     const talk = await client(port);
@@ -399,7 +399,7 @@ describe("pipelined requests", () => {
     expect(upstream.seen.map(({ url }) => url)).toEqual(["/1"]);
   });
 
-  it("what cannot be parsed is refused after the answers before it", async () => {
+  it("are answered before a later one that cannot be parsed is refused", async () => {
     const upstream = await rawBackend((_request, response) => void setTimeout(() => response.end("ok"), 30));
     const { port } = await running(oneService(upstream.port));
     const talk = await client(port);
@@ -408,7 +408,7 @@ describe("pipelined requests", () => {
     expect(statusesIn(received)).toEqual([200, 200, 400]);
   });
 
-  it("a broken body in the middle is refused in its place", async () => {
+  it("are answered before a later one with a broken body is refused in its turn", async () => {
     const upstream = await rawBackend((request, response) => {
       request.resume();
       setTimeout(() => response.end("ok"), 30);
@@ -419,7 +419,7 @@ describe("pipelined requests", () => {
     expect(statusesIn(await talk.closed())).toEqual([200, 400]);
   });
 
-  it("CONNECT and upgrades wait for the answers before them", async () => {
+  it("are answered before a later CONNECT or upgrade", async () => {
     for (const last of ["CONNECT h:1 HTTP/1.1\r\nHost: h:1\r\n\r\n", get("/none", "Connection: Upgrade", "Upgrade: websocket")]) {
       const upstream = await rawBackend((_request, response) => void setTimeout(() => response.end("ok"), 30));
       const { port } = await running(oneService(upstream.port));
@@ -429,7 +429,7 @@ describe("pipelined requests", () => {
     }
   });
 
-  it("an ordinary request with Upgrade: h2c between others is served in its turn", async () => {
+  it("are served in order when one of them has Upgrade: h2c", async () => {
     const upstream = await rawBackend((request, response) => void setTimeout(() => response.end(`<${request.url}>`), 10));
     const { port } = await running(oneService(upstream.port));
     const talk = await client(port);
@@ -438,7 +438,7 @@ describe("pipelined requests", () => {
     expect([...received.matchAll(/<\/\d>/g)].join("")).toBe("</1></2></3>");
   });
 
-  it("a client that goes away takes what waits with it", async () => {
+  it("are dropped while they wait when the client disconnects", async () => {
     const seen: string[] = [];
     const upstream = await rawBackend((request) => void seen.push(request.url!));
     const { port, gateway } = await running(oneService(upstream.port));
@@ -451,7 +451,7 @@ describe("pipelined requests", () => {
     expect(await gateway.close(5_000)).toBe("drained");
   });
 
-  it("a thousand at once are read bit by bit and all answered", async () => {
+  it("are read bit by bit and all answered, a thousand at once", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     const talk = await client(port);
@@ -460,7 +460,7 @@ describe("pipelined requests", () => {
   });
 });
 
-describe("Upgrade that is not for us", () => {
+describe("an Upgrade that the gateway does not support", () => {
   const h2c = ["Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABk"];
 
   it("is ignored: the request is served as an ordinary one, many times on one connection", async () => {
@@ -475,7 +475,7 @@ describe("Upgrade that is not for us", () => {
     expect(upstream.seen[0]!.headers.join("\n")).not.toMatch(/upgrade|http2-settings/i);
   });
 
-  it("a body stays with its request", async () => {
+  it("leaves the body with its request", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     const talk = await client(port);
@@ -500,7 +500,7 @@ describe("Upgrade that is not for us", () => {
     expect(upstream.seen.map(({ url, body }) => `${url} ${body}`)).toEqual(["/1 hello", "/2 abc", "/3 "]);
   });
 
-  it("what else Connection says still holds", async () => {
+  it("leaves the other Connection options in force", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     const talk = await client(port);
@@ -509,7 +509,7 @@ describe("Upgrade that is not for us", () => {
     expect(upstream.seen[0]!.headers.join("\n")).not.toContain("secret");
   });
 
-  it("a target with $ signs is put back as it was", async () => {
+  it("leaves a target with $ signs unchanged", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     const talk = await client(port);
@@ -518,7 +518,7 @@ describe("Upgrade that is not for us", () => {
     expect(upstream.seen[0]!.url).toBe("/x?q=$'$&$`$$");
   });
 
-  it("websocket with POST, or with HTTP/1.0, is an ordinary request", async () => {
+  it("is ignored for websocket with POST or HTTP/1.0: the request is served as an ordinary one", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     for (const line of ["POST /a/x HTTP/1.1", "GET /a/x HTTP/1.0"]) {
@@ -531,8 +531,8 @@ describe("Upgrade that is not for us", () => {
   });
 });
 
-describe("a body nobody wants", () => {
-  it("is read over when it is small, and the connection goes on", async () => {
+describe("an unwanted request body", () => {
+  it("is read to its end when it is small, and the connection stays open", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     const talk = await client(port);
@@ -542,7 +542,7 @@ describe("a body nobody wants", () => {
     expect(statusesIn(await talk.until("ok"))).toEqual([404, 200]);
   });
 
-  it("is cut off beyond a bound, after the client has its answer", async () => {
+  it("is cut off beyond a limit, after the client has received its reply", async () => {
     const { port } = await running(oneService((await backend()).port));
     const talk = await client(port);
     talk.send(lines("POST /none HTTP/1.1", "Host: h", "Content-Length: 1000000000"));
@@ -561,7 +561,7 @@ describe("a body nobody wants", () => {
     expect(talk.socket.bytesWritten).toBeLessThan(100_000_000);
   });
 
-  it("does not keep a refused client from reading its refusal", async () => {
+  it("does not keep a refused client from reading its reply", async () => {
     const { port } = await running(oneService((await backend()).port));
     for (let i = 0; i < 20; i++) {
       const talk = await client(port);
@@ -570,7 +570,7 @@ describe("a body nobody wants", () => {
     }
   });
 
-  it("nor one that talks garbage at length", async () => {
+  it("does not keep a client that sends long garbage from reading its reply", async () => {
     const { port } = await running(oneService((await backend()).port));
     for (let i = 0; i < 20; i++) {
       const talk = await client(port);
@@ -580,7 +580,7 @@ describe("a body nobody wants", () => {
   });
 });
 
-it("clients that reset at any moment leave nothing behind", async () => {
+it("leaves no connection or request behind when clients reset at any moment", async () => {
   const upstream = await rawBackend((request, response) => {
     request.resume();
     setTimeout(() => response.end("x".repeat(200_000)), 2);
@@ -599,7 +599,7 @@ it("clients that reset at any moment leave nothing behind", async () => {
   await eventually(() => upstream.connections.open === 0, "the upstream's connections closing");
 });
 
-describe("HTTP/2 clients", () => {
+describe("an HTTP/2 client", () => {
   async function session(upstreamPort: number) {
     const { gateway } = await running(oneService(upstreamPort));
     const files = { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: null, requireClientCert: false };
@@ -608,7 +608,7 @@ describe("HTTP/2 clients", () => {
     return { gateway, over };
   }
 
-  it("that go with answers under way take their streams and upstream connections with them", async () => {
+  it("releases streams and upstream connections when it disconnects with replies under way", async () => {
     const upstream = await rawBackend((request, response) => {
       if (request.url === "/begun") response.write("begun");
     });
@@ -620,7 +620,7 @@ describe("HTTP/2 clients", () => {
     await eventually(() => upstream.connections.open === 0, "the upstream's connections closing");
   });
 
-  it.each([10, 16_000, 60_000, 100_000])("whose body of %d bytes nobody wants leave no stream behind", async (size) => {
+  it.each([10, 16_000, 60_000, 100_000])("leaves no stream behind when its body of %d bytes is unwanted", async (size) => {
     const { gateway, over } = await session(await closedPort());
     for (let i = 0; i < 5; i++) {
       const stream = over.request({ ":method": "POST", ":path": "/a/x" });
@@ -634,7 +634,7 @@ describe("HTTP/2 clients", () => {
   });
 });
 
-it("two hundred connections that say nothing do not keep others from being served", async () => {
+it("serves others beside two hundred connections that send nothing", async () => {
   const { port } = await running(oneService((await backend()).port));
   const idle = await Promise.all(
     Array.from({ length: 200 }, () => new Promise<net.Socket>((resolve) => {

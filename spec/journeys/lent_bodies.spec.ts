@@ -46,7 +46,7 @@ async function stalled(port: number, letter: string) {
   };
 }
 
-it("a response that a client does not read is written over by nobody else's", async () => {
+it("never overwrites a response that one client reads slowly with another client's response", async () => {
   const upstream = await letters();
   const { port } = await running(oneService(upstream.port));
   const slow = await Promise.all(SLOW.map((letter) => stalled(port, letter)));
@@ -59,7 +59,7 @@ it("a response that a client does not read is written over by nobody else's", as
   for (const { read } of slow) expect(await read()).toEqual({ bytes: MANY * BYTES, isPure: true });
 });
 
-it("nor is one whose memory was in use when another's client went", async () => {
+it("keeps responses intact when other clients disconnect while their memory is in use", async () => {
   const upstream = await letters();
   const { port } = await running(oneService(upstream.port));
   const slow = await Promise.all(SLOW.map((letter) => stalled(port, letter)));
@@ -73,7 +73,7 @@ it("nor is one whose memory was in use when another's client went", async () => 
   for (const { read } of slow.slice(2)) expect(await read()).toEqual({ bytes: MANY * BYTES, isPure: true });
 });
 
-it("what a plugin keeps of a response stays what it was", async () => {
+it("never changes bytes of a response that a plugin keeps", async () => {
   const upstream = await letters();
   const kept: Buffer[] = [];
   const keeper = definePlugin({
@@ -101,7 +101,7 @@ async function hosting(upstreamPort: number, mount: (response: ServerResponse) =
   return { host, port: await hosted(gateway, host) };
 }
 
-it("what a host's own `end` keeps of a response stays what it was", async () => {
+it("never changes bytes of a response that a host's own `end` keeps", async () => {
   const upstream = await letters();
   const kept: Buffer[] = [];
   const { port } = await hosting(upstream.port, (response) => {
@@ -113,7 +113,7 @@ it("what a host's own `end` keeps of a response stays what it was", async () => 
   expect(Buffer.concat(kept).toString()).toBe(FAST.map((letter) => letter.repeat(BYTES)).join(""));
 });
 
-it("and what a stream keeps that a host gives its server for a socket", async () => {
+it("never changes bytes of a response that a host's own stream keeps in place of a socket", async () => {
   const upstream = await letters();
   const { host } = await hosting(upstream.port, () => {});
   const kept: Buffer[] = [];
@@ -133,7 +133,7 @@ it("and what a stream keeps that a host gives its server for a socket", async ()
   expect(bodies).toBe(FAST.map((letter) => letter.repeat(BYTES)).join(""));
 });
 
-it.each(["1.1", "2.0"])("a reply that a plugin gives to two clients is sent to one: the other's is a 500, and the next in its place (HTTP/%s)", async (version) => {
+it.each(["1.1", "2.0"])("sends a reply that a plugin returns for two requests once: the second request gets 500, and the next one its own reply (HTTP/%s)", async (version) => {
   const upstream = await letters();
   let shared: Reply | null = null;
   const sharer = definePlugin({
@@ -157,7 +157,7 @@ it.each(["1.1", "2.0"])("a reply that a plugin gives to two clients is sent to o
   expect(head[":status"]).toBe(500);
 });
 
-it("a response that comes in several pieces is whole, too", async () => {
+it("delivers a response whole when it arrives in several pieces", async () => {
   const upstream = await headBackend(({ socket }) => {
     socket.write(`HTTP/1.1 200 OK\r\nContent-Length: ${BYTES}\r\n\r\n`);
     let left = BYTES;

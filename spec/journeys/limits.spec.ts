@@ -57,17 +57,17 @@ function ask2(over: ClientHttp2Session, headers: Record<string, string>, endStre
   return { stream, answered: reply.then(({ status, body }) => `${status || undefined} ${codeIn(body) ?? body}`) };
 }
 
-describe("max_uri_bytes, max_headers, max_header_bytes", () => {
+describe("max_uri_bytes, max_headers and max_header_bytes", () => {
   const limits = { max_uri_bytes: 100, max_headers: 4, max_header_bytes: 1024 };
 
   it.each<[title: string, bytes: string, status: number, code: string | undefined]>([
-    ["a target of the bound", get("/a/" + "x".repeat(97)), 200, undefined],
-    ["a target beyond it", get("/a/" + "x".repeat(98)), 414, "uri_too_long"],
-    ["a target beyond the whole head", get("/a/" + "x".repeat(2000)), 414, "uri_too_long"],
-    ["as many header lines as allowed", get("/a/x", "A: 1", "B: 2", "C: 3"), 200, undefined],
-    ["one more", get("/a/x", "A: 1", "B: 2", "C: 3", "D: 4"), 431, "headers_too_large"],
-    ["a head of nearly the bound", get("/a/x", "A: " + "x".repeat(900)), 200, undefined],
-    ["a head beyond it", get("/a/x", "A: " + "x".repeat(1100)), 431, "headers_too_large"],
+    ["accepts a target of max_uri_bytes", get("/a/" + "x".repeat(97)), 200, undefined],
+    ["answers 414 to a target longer than max_uri_bytes", get("/a/" + "x".repeat(98)), 414, "uri_too_long"],
+    ["answers 414 to a target longer than max_header_bytes", get("/a/" + "x".repeat(2000)), 414, "uri_too_long"],
+    ["accepts max_headers header lines", get("/a/x", "A: 1", "B: 2", "C: 3"), 200, undefined],
+    ["answers 431 to one header line more than max_headers", get("/a/x", "A: 1", "B: 2", "C: 3", "D: 4"), 431, "headers_too_large"],
+    ["accepts a head of nearly max_header_bytes", get("/a/x", "A: " + "x".repeat(900)), 200, undefined],
+    ["answers 431 to a head longer than max_header_bytes", get("/a/x", "A: " + "x".repeat(1100)), 431, "headers_too_large"],
   ])("%s", async (_title, bytes, status, code) => {
     const upstream = await backend();
     const { port } = await running(limited(upstream.port, limits));
@@ -96,9 +96,9 @@ describe("max_uri_bytes, max_headers, max_header_bytes", () => {
 
 describe("headers_timeout_ms", () => {
   it.each([
-    ["that stops in the middle", "GET /a/x HTTP/1.1\r\nHos"],
-    ["of which nothing comes", ""],
-  ])("a head %s is 408, and the connection closed", async (_title, bytes) => {
+    ["a head stops in the middle", "GET /a/x HTTP/1.1\r\nHos"],
+    ["no head arrives", ""],
+  ])("answers 408 and closes the connection when %s", async (_title, bytes) => {
     const upstream = await backend();
     const { port } = await running(limited(upstream.port, { headers_timeout_ms: 100 }));
     const talk = await client(port);
@@ -109,7 +109,7 @@ describe("headers_timeout_ms", () => {
     expect(upstream.connections.total).toBe(0);
   });
 
-  it("does not limit the time between requests, nor that of an answer", async () => {
+  it("does not limit the time between requests, nor the time of a reply", async () => {
     const go = gate();
     const upstream = await rawBackend((_request, response) => void go.opened.then(() => response.end("ok")));
     const { port } = await running(limited(upstream.port, { headers_timeout_ms: 50 }));
@@ -129,7 +129,7 @@ describe("headers_timeout_ms", () => {
 });
 
 describe("request_timeout_ms", () => {
-  it("a request that is not whole in time is 408, its upstream's request cancelled, its connection closed", async () => {
+  it("answers 408 when the request is not complete in time, cancels the upstream request and closes the connection", async () => {
     const upstream = await rawBackend(() => {});
     const { port } = await running(limited(upstream.port, { request_timeout_ms: 100 }));
     const talk = await client(port);
@@ -140,7 +140,7 @@ describe("request_timeout_ms", () => {
     await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
   });
 
-  it("stands in the access log as what it is, for the request id that the client was told", async () => {
+  it("appears in the access log as request_timeout with the request id that the client was sent", async () => {
     const upstream = await rawBackend(() => {});
     const { accessLog, until } = accessLines();
     const { port } = await running(limited(upstream.port, { request_timeout_ms: 100 }), { accessLog });
@@ -150,7 +150,7 @@ describe("request_timeout_ms", () => {
     expect((await until(1))[0]).toMatchObject({ status: 408, code: "request_timeout", request_id: id, upstream: `127.0.0.1:${upstream.port}` });
   });
 
-  it("after the head of the answer the connection breaks, and the access log says why", async () => {
+  it("closes the connection when the reply has begun, and the access log says why", async () => {
     const upstream = await rawBackend((request, response) => {
       request.on("error", () => {});
       response.on("error", () => {}).write("begun");
@@ -163,7 +163,7 @@ describe("request_timeout_ms", () => {
     expect((await until(1))[0]).toMatchObject({ status: 200, code: "request_timeout" });
   });
 
-  it("holds for HTTP/2: 408, the rest of the upload stopped, the upstream's request cancelled, other streams untouched", async () => {
+  it("answers 408 over HTTP/2, stops the upload, cancels the upstream request and leaves other streams alone", async () => {
     const clock = manualClock();
     let whole = 0;
     const upstream = await rawBackend((request) => void request.on("error", () => {}).on("end", () => whole++).resume());
@@ -184,7 +184,7 @@ describe("request_timeout_ms", () => {
     expect((await until(1))[0]).toMatchObject({ protocol: "HTTP/2.0", status: 408, code: "request_timeout" });
   });
 
-  it("and where the answer has begun, the stream is reset", async () => {
+  it("resets the HTTP/2 stream when the reply has begun", async () => {
     const clock = manualClock();
     const upstream = await rawBackend((request, response) => {
       request.on("error", () => {}).resume();
@@ -203,7 +203,7 @@ describe("request_timeout_ms", () => {
     expect(talk.isClosed()).toBe(false);
   });
 
-  it("does not limit the answer to a request that is whole", async () => {
+  it("does not limit the reply to a request that is complete", async () => {
     const go = gate();
     const upstream = await rawBackend((request, response) => {
       request.resume();
@@ -246,7 +246,7 @@ describe("min_body_bytes_per_s", () => {
   it.each<[what: string, head: string, sent: string]>([
     ["of stated length", post("Content-Length: 100000"), "x".repeat(900)],
     ["in chunks", post("Transfer-Encoding: chunked"), chunk("x".repeat(900))],
-  ])("a body %s that trickles is 408 after ten seconds, and its connection to the upstream is free for others", async (_what, head, sent) => {
+  ])("answers 408 to a body %s that arrives too slowly for ten seconds, and frees its upstream connection for others", async (_what, head, sent) => {
     const { talk, pass, port } = await uploading(head, sent);
     const other = ask(port, { path: "/a/x" });
     pass(10);
@@ -258,7 +258,7 @@ describe("min_body_bytes_per_s", () => {
     expect((await other).status).toBe(200);
   });
 
-  it("a body in chunks whose reply has begun may go on as slowly as it likes, one of stated length may not", async () => {
+  it("lets a chunked body be slow once its reply has begun, and still refuses a slow body of known length", async () => {
     const live = await uploading(post("X-Live: 1", "Transfer-Encoding: chunked"), chunk("x"));
     const counted = await uploading(post("X-Live: 1", "Content-Length: 100000"), "x");
     for (const { talk, pass } of [live, counted]) {
@@ -270,7 +270,7 @@ describe("min_body_bytes_per_s", () => {
     expect([live.talk.socket.destroyed, live.upstream.connections.open]).toEqual([false, 1]);
   });
 
-  it("0 lets any body stream as slowly as it likes", async () => {
+  it("does not limit any body when it is 0", async () => {
     for (const [head, sent] of [[post("Content-Length: 100000"), "x"], [post("Transfer-Encoding: chunked"), chunk("x")]] as const) {
       const { talk, pass, port, upstream } = await uploading(head, sent, { min_body_bytes_per_s: 0 });
       pass(600);
@@ -338,7 +338,7 @@ describe("min_body_bytes_per_s", () => {
     it.each<[what: string, fields: Fields]>([
       ["of stated length", length],
       ["without a length", POST],
-    ])("a body %s that trickles is 408 after ten seconds, and stopped; the connection goes on", async (_what, fields) => {
+    ])("answers 408 to a body %s that arrives too slowly for ten seconds, stops the stream and keeps the connection open", async (_what, fields) => {
       const { upstream, gateway, talk, begin, pass, until } = await streaming();
       await begin(1, fields, "x".repeat(900));
       await begin(3, fields, "x".repeat(12_000));
@@ -351,7 +351,7 @@ describe("min_body_bytes_per_s", () => {
       expect((await until(1))[0]).toMatchObject({ status: 408, code: "request_timeout" });
     });
 
-    it("one without a length whose reply has begun, and any with 0, may go on as slowly as it likes", async () => {
+    it("lets a body be slow that has no length and whose reply has begun, and any body when the limit is 0", async () => {
       const live: Fields = [...POST, ["x-live", "1"]];
       for (const [limits, fields] of [[{}, live], [{ min_body_bytes_per_s: 0 }, length], [{ min_body_bytes_per_s: 0 }, POST]] as const) {
         const { gateway, talk, begin, pass, roundTrip } = await streaming(limits);
@@ -363,7 +363,7 @@ describe("min_body_bytes_per_s", () => {
       }
     });
 
-    it("the same while others on its connection are not read: they do not hold it back", async () => {
+    it("lets a body be slow that is held back because other streams of its connection are not read", async () => {
       const { talk, begin, pass, roundTrip } = await streaming({ min_body_bytes_per_s: 10_000 });
       await begin(1, [...POST, ["content-length", "100000"]], "x");
       const held = POST.map(([name, value]) => [name, name === ":path" ? "/a/held" : value] as const);
@@ -379,7 +379,7 @@ describe("min_body_bytes_per_s", () => {
     });
   });
 
-  it("no timer outlives the uploads", async () => {
+  it("leaves no timer behind when the uploads have ended", async () => {
     const clock = manualClock();
     const upstream = await backend();
     const { port } = await running(limited(upstream.port, {}), { clock });
@@ -390,7 +390,7 @@ describe("min_body_bytes_per_s", () => {
 });
 
 describe("max_body_bytes", () => {
-  it("a longer Content-Length is 413 at once: neither 100 nor upstream, and the connection closed", async () => {
+  it("answers 413 to a larger Content-Length at once, without 100 Continue and without the upstream, and closes the connection", async () => {
     const upstream = await backend();
     const { port } = await running(limited(upstream.port, { max_body_bytes: 10 }));
     const talk = await client(port);
@@ -400,7 +400,7 @@ describe("max_body_bytes", () => {
     expect(upstream.connections.total).toBe(0);
   });
 
-  it("a body of the bound passes, whatever its framing", async () => {
+  it("accepts a body of exactly the limit, with a length and chunked", async () => {
     const upstream = await backend();
     const { port, gateway } = await running(limited(upstream.port, { max_body_bytes: 10 }));
     for (const headers of [{}, { "Transfer-Encoding": "chunked" }]) {
@@ -412,7 +412,7 @@ describe("max_body_bytes", () => {
     expect(upstream.seen.map(({ body }) => body.toString())).toEqual(["0123456789", "0123456789", "0123456789"]);
   });
 
-  it("a chunked body is cut where it passes the bound: 413, and the upstream's request cancelled", async () => {
+  it("answers 413 when a chunked body passes the limit, and cancels the upstream request", async () => {
     const got: string[] = [];
     const upstream = await rawBackend((request) => {
       request.on("error", () => {});
@@ -429,7 +429,7 @@ describe("max_body_bytes", () => {
     expect(got.join("")).toBe("fits");
   });
 
-  it("also when all of it comes at once, and behind a plugin that takes its time", async () => {
+  it("answers 413 when the whole chunked body arrives at once, and behind a slow plugin", async () => {
     const upstream = await backend();
     const slow = definePlugin({
       name: "slow",
@@ -453,7 +453,7 @@ describe("max_body_bytes", () => {
     expect(upstream.seen.map(({ method }) => method)).toEqual(["GET", "GET"]);
   });
 
-  it.each([10, 20_000, 60_000, 200_000, 900_000])("a body of %d bytes that nobody wants keeps neither its connection nor its stream", async (size) => {
+  it.each([10, 20_000, 60_000, 200_000, 900_000])("frees connection and stream of an unwanted body of %d bytes", async (size) => {
     const config = limited(await closedPort(), { max_body_bytes: 1_000_000 });
     const { port, gateway } = await running(config);
     const talk = await client(port);
@@ -472,7 +472,7 @@ describe("max_body_bytes", () => {
     await eventually(() => gateway.inFlight === 0, "the streams ending");
   });
 
-  it("a plugin that reads the body is not blamed: 413", async () => {
+  it("answers 413, not 500, when the plugin that reads the body runs into the limit", async () => {
     const upstream = await backend();
     const reader = definePlugin({
       name: "reader",
@@ -488,7 +488,7 @@ describe("max_body_bytes", () => {
     expect(`${answer.status} ${codeIn(answer.body.toString())}`).toBe("413 body_too_large");
   });
 
-  it("holds for HTTP/2, by its Content-Length and as it streams", async () => {
+  it("applies to HTTP/2, by Content-Length and while the body streams", async () => {
     const got: string[] = [];
     const upstream = await rawBackend((request) => {
       request.on("error", () => {});
@@ -506,7 +506,7 @@ describe("max_body_bytes", () => {
     await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
   });
 
-  it("an answer under way when the bound is passed breaks off", async () => {
+  it("breaks off a reply under way when the body passes the limit", async () => {
     const upstream = await rawBackend((request, response) => {
       request.on("error", () => {});
       response.on("error", () => {});
@@ -524,7 +524,7 @@ describe("max_body_bytes", () => {
   });
 });
 
-describe("max_connections, max_connections_per_ip", () => {
+describe("max_connections and max_connections_per_ip", () => {
   /** What a new connection comes to: "served", or the error it ends with. */
   async function tried(port: number): Promise<string> {
     const talk = await connect(port).catch((error: NodeJS.ErrnoException) => error.code!);
@@ -536,9 +536,9 @@ describe("max_connections, max_connections_per_ip", () => {
   }
 
   it.each<[string, Limits]>([
-    ["in all", { max_connections: 2 }],
-    ["of one address, loopback too", { max_connections_per_ip: 2 }],
-  ])("the surplus connection is reset, %s; the others go on, and make room as they go", async (_title, limits) => {
+    ["of all clients", { max_connections: 2 }],
+    ["of one address, loopback included,", { max_connections_per_ip: 2 }],
+  ])("resets the connection beyond the limit %s, serves the others, and accepts a new one when one closes", async (_title, limits) => {
     const { port } = await running(limited((await backend()).port, limits));
     const [one, two] = [await client(port), await client(port)];
     one.send(get());
@@ -551,14 +551,14 @@ describe("max_connections, max_connections_per_ip", () => {
     while (outcome !== "served") outcome = await tried(port);
   });
 
-  it("a trusted proxy may have more than one client may", async () => {
+  it("does not limit the connections of a trusted proxy per address", async () => {
     const config = oneService((await backend()).port, {}, { trusted_proxies: ["127.0.0.1"], limits: { max_connections_per_ip: 1 } });
     const { port } = await running(config);
     await client(port);
     expect(await tried(port)).toBe("served");
   });
 
-  it("plain and TLS count together, and a surplus one gets no handshake", async () => {
+  it("counts plain and TLS connections together, and resets a surplus one before the TLS handshake", async () => {
     const { port, gateway } = await running(limited((await backend()).port, { max_connections: 1 }));
     const secure = await gateway.listen({ port: 0, tls: FILES });
     const plain = await client(port);
@@ -584,7 +584,7 @@ describe("max_connections, max_connections_per_ip", () => {
 });
 
 describe("max_requests_in_flight", () => {
-  it("beyond it 503 overloaded, at once and before anything is matched; those under way go on", async () => {
+  it("answers 503 overloaded beyond the limit, before any matching, and finishes the requests under way", async () => {
     const go = gate();
     const upstream = await rawBackend((_request, response) => void go.opened.then(() => response.end("ok")));
     const { port } = await running(limited(upstream.port, { max_requests_in_flight: 2 }));
@@ -614,7 +614,7 @@ describe("max_requests_in_flight", () => {
     expect(await Promise.all(under.map(({ answered }) => answered))).toEqual(["200 ok", "200 ok"]);
   });
 
-  it("a refused request takes no place, though its client does not read the refusal", async () => {
+  it("does not count a refused request, even while its client does not read the refusal", async () => {
     const go = gate();
     const upstream = await rawBackend((_request, response) => void go.opened.then(() => response.end("ok")));
     const { port, gateway } = await running(limited(upstream.port, { max_requests_in_flight: 1 }));
@@ -631,7 +631,7 @@ describe("max_requests_in_flight", () => {
   });
 });
 
-it("a reload changes the limits for what comes after it", async () => {
+it("a reload changes the limits for later connections and requests", async () => {
   const upstream = await backend();
   const config = (limits: Limits) => limited(upstream.port, limits);
   const { port, gateway } = await running(config({}));

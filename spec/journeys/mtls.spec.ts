@@ -64,7 +64,7 @@ const aliceTold = [
 ];
 
 describe("the plugin mtls", () => {
-  it("lets clients with a certificate pass and tells the upstream whose it is, over HTTP/1.1 and HTTP/2", async () => {
+  it("lets a client with a certificate pass and describes the certificate to the upstream, over HTTP/1.1 and HTTP/2", async () => {
     const origin = await backend();
     const { port } = await secure(oneService(origin.port, { plugins: [MTLS] }));
     expect((await over1(port, ALICE)).status).toBe(200);
@@ -74,11 +74,11 @@ describe("the plugin mtls", () => {
   });
 
   it.each([
-    ["none", {}, "client_certificate_missing"],
-    ["a stranger's", STRANGER, "client_certificate_invalid"],
-    ["one that has expired", LATE, "client_certificate_invalid"],
-    ["a server's", SERVER_ONLY, "client_certificate_invalid"],
-  ])("401 with %s, over HTTP/1.1 and HTTP/2, and the upstream is not asked", async (_what, identity, code) => {
+    ["no certificate", {}, "client_certificate_missing"],
+    ["a certificate of another CA", STRANGER, "client_certificate_invalid"],
+    ["an expired certificate", LATE, "client_certificate_invalid"],
+    ["a certificate for servers", SERVER_ONLY, "client_certificate_invalid"],
+  ])("answers 401 to a client with %s, over HTTP/1.1 and HTTP/2, without asking the upstream", async (_what, identity, code) => {
     const origin = await backend();
     const { port } = await secure(oneService(origin.port, { plugins: [MTLS] }));
     expect(await over1(port, identity)).toEqual({ status: 401, code });
@@ -86,13 +86,13 @@ describe("the plugin mtls", () => {
     expect(origin.seen).toEqual([]);
   });
 
-  it("401 on the plain port, where nobody can show one", async () => {
+  it("answers 401 on a plain port, where no client can present a certificate", async () => {
     const { plain } = await secure(oneService(9, { plugins: [MTLS] }));
     const { status, body } = await ask(plain, { path: "/a/x" });
     expect([status, codeIn(body.toString())]).toEqual([401, "client_certificate_missing"]);
   });
 
-  it("stands at any level, and routes without it ask for nothing", async () => {
+  it("works at any level, and asks for no certificate on other routes", async () => {
     const origin = await backend();
     const allowing = (name: string) => ({ ...MTLS, config: { allow: [name] } });
     const config = oneService(origin.port, { routes: [{ path: "/open" }, { path: "/alice", plugins: [allowing("spiffe://example/alice")] }, { path: "/client", plugins: [allowing("a client")] }] });
@@ -107,7 +107,7 @@ describe("the plugin mtls", () => {
     expect(await statuses(CLIENT)).toEqual([401, 401, 401]);
   });
 
-  it("holds for WebSockets", async () => {
+  it("guards WebSockets", async () => {
     const { port: upstream, server } = await backend();
     const upgrades: (readonly string[])[] = [];
     server.on("upgrade", (request, socket: Duplex) => {
@@ -128,7 +128,7 @@ describe("the plugin mtls", () => {
     await eventually(() => gateway.inFlight === 0);
   });
 
-  it("names the caller for rate limits and for the access log", async () => {
+  it("identifies the client for rate limits and for the access log", async () => {
     const origin = await backend();
     const lines: string[] = [];
     const { port } = await secure(oneService(origin.port, { plugins: [MTLS, { name: "rate_limit", config: { limit_hour: 1, limit_by: "credential" } }] }), lines);
@@ -139,7 +139,7 @@ describe("the plugin mtls", () => {
     expect(lines.join("").trim().split("\n").map((line) => (JSON.parse(line) as { caller: string }).caller)).toEqual(["alice", "alice", "a client"]);
   });
 
-  it.each(["TLSv1.2", "TLSv1.3"] as const)("judges a resumed session of %s as the one it continues", async (version) => {
+  it.each(["TLSv1.2", "TLSv1.3"] as const)("treats a resumed session of %s like the session it resumes", async (version) => {
     const origin = await backend();
     const { port } = await secure(oneService(origin.port, { plugins: [MTLS] }));
     const only = { minVersion: version, maxVersion: version };
@@ -156,8 +156,8 @@ describe("the plugin mtls", () => {
   });
 });
 
-describe("X-Client-Cert-… from a client", () => {
-  it("never gets through, on plain HTTP and on TLS, with the plugin and without", async () => {
+describe("X-Client-Cert-… headers from a client", () => {
+  it("never reach the upstream, on plain HTTP and on TLS, with the plugin and without", async () => {
     const origin = await backend();
     const { plain, port } = await secure(oneService(origin.port, { routes: [{ path: "/open" }, { path: "/guarded", plugins: [MTLS] }] }));
     expect((await ask(plain, { path: "/a/open", headers: ["X-Before", "1", ...FORGED, "X-After", "2"] })).status).toBe(200);
@@ -171,7 +171,7 @@ describe("X-Client-Cert-… from a client", () => {
     expect(origin.seen[0]!.headers).toEqual(expect.arrayContaining(["X-Before", "1", "X-After", "2"]));
   });
 
-  it.each(["X-Client-Cert-Subject", "X-Client-Cert-SAN", "X-Client-Cert-Fingerprint", "x_client_cert_san", "X-Client_Cert-Chain"])("not %s alone either, but its neighbours", async (name) => {
+  it.each(["X-Client-Cert-Subject", "X-Client-Cert-SAN", "X-Client-Cert-Fingerprint", "x_client_cert_san", "X-Client_Cert-Chain"])("drops %s alone too, and keeps the headers beside it", async (name) => {
     const origin = await backend();
     const { plain } = await secure(oneService(origin.port));
     const near = ["X-Client-Certs", "1", "X-Client-Certificate", "2", "X-Client-Cart-Subject", "3"];
@@ -180,7 +180,7 @@ describe("X-Client-Cert-… from a client", () => {
     expect(origin.seen[0]!.headers).toEqual(expect.arrayContaining(near));
   });
 
-  it("not through a trusted proxy either, nor behind a body", async () => {
+  it("are dropped from a trusted proxy too, and in front of a body", async () => {
     const origin = await backend();
     const { plain } = await secure(oneService(origin.port, {}, { trusted_proxies: ["127.0.0.1"] }));
     const talk = await connect(plain);
@@ -192,7 +192,7 @@ describe("X-Client-Cert-… from a client", () => {
     expect(origin.seen[0]!.trailers).toEqual(["X-Sum", "7"]);
   });
 
-  it("cannot be used to be rid of what the gateway says: Connection does not name it away", async () => {
+  it("does not let Connection remove the gateway's own certificate headers", async () => {
     const origin = await backend();
     const { port } = await secure(oneService(origin.port, { plugins: [MTLS] }));
     const talk = overSocket(await handshake(port, ALICE));
@@ -202,7 +202,7 @@ describe("X-Client-Cert-… from a client", () => {
   });
 });
 
-it("inject shows a certificate as a client would, and headers as one may", async () => {
+it("inject presents a certificate, and accepts headers, as a client does", async () => {
   const origin = await backend();
   const { gateway } = await running(oneService(origin.port, { plugins: [MTLS] }));
   const certificate = { verified: true, reason: null, subject: "CN=a", commonName: "a", names: [], fingerprint: "ab".repeat(32), keyUses: [] };

@@ -26,8 +26,8 @@ async function full(global: NonNullable<ConfigInput["global"]> = {}, parts: Para
   return { backend, config, port, gateway, accepted, release };
 }
 
-describe("a gateway with max_requests_in_flight under way", () => {
-  it("refuses many more at once, without their upstream, and finishes every one it has accepted", async () => {
+describe("a gateway at max_requests_in_flight", () => {
+  it("refuses further requests at once without asking the upstream, and finishes every request it has accepted", async () => {
     const { backend, port, gateway, accepted, release } = await full();
     const load = closedLoop(port, 20);
     await load.more(500);
@@ -43,7 +43,7 @@ describe("a gateway with max_requests_in_flight under way", () => {
     expect(gateway.inFlight).toBe(0);
   });
 
-  it("keeps the connection of whom it refuses: the next request on it may have a place", async () => {
+  it("keeps the connection of a refused request open: the next request on it may be accepted", async () => {
     const { port, release, accepted } = await full();
     const talk = await client(port);
     talk.send(get() + get());
@@ -64,7 +64,7 @@ describe("a gateway with max_requests_in_flight under way", () => {
     await Promise.all(accepted);
   });
 
-  it("refuses streams of HTTP/2 one by one, and gives the places of those that end to the next", async () => {
+  it("refuses HTTP/2 streams one by one, and accepts new ones when accepted ones end", async () => {
     const { port, accepted, release } = await full({ h2c: true });
     const session = h2Session(port);
     const status = () =>
@@ -80,7 +80,7 @@ describe("a gateway with max_requests_in_flight under way", () => {
     expect(await status()).toBe(200);
   });
 
-  it("counts a request that is tried again once", async () => {
+  it("counts a retried request once", async () => {
     const { backend, config, port, gateway, accepted, release } = await full();
     const dead = await mortalBackend();
     await dead.kill();
@@ -95,7 +95,7 @@ describe("a gateway with max_requests_in_flight under way", () => {
     expect(load.lost).toEqual([]);
   });
 
-  it("refuses no fewer for a reload, and takes more when that allows more", async () => {
+  it("keeps the limit over a reload, and accepts more when the reload raises it", async () => {
     const { backend, config, port, gateway, accepted, release } = await full();
     gateway.reload(config);
     expect((await ask(port, { path: "/a/x" })).status).toBe(503);

@@ -97,7 +97,7 @@ it("http_log sends its entries to a server whose certificate is signed by the CA
   expect(server.seen).toEqual(["POST /log"]);
 });
 
-describe("a plugin's tls is refused", () => {
+describe("the tls option of a plugin", () => {
   const { cert } = SERVER;
   it.each([
     ["beside an http:// URL", "forward_auth", { url: "http://127.0.0.1/" }, "ca", /tls\s+is for https:\/\/ URLs; this one begins with http:\/\//],
@@ -106,12 +106,12 @@ describe("a plugin's tls is refused", () => {
     ["without jwks_uri", "jwt", { alg: "HS256", secret: "x".repeat(32) }, "ca", /tls\s+is for "jwks_uri"/],
     ["with a certificate and no key", "forward_auth", { url: "https://127.0.0.1/" }, "cert", /tls\s+needs "key" beside "cert"/],
     ["with a file that holds no certificate", "forward_auth", { url: "https://127.0.0.1/" }, "garbage", /tls\.ca\s+.*is not a certificate in PEM form/],
-  ])("%s", (_title, name, config, given, message) => {
+  ])("is refused %s", (_title, name, config, given, message) => {
     const files = pem({ ca: cert, cert, garbage: "garbage" });
     const tls = { [given === "garbage" ? "ca" : given]: files[given] };
     return expect(guarded({ name, config: { ...config, tls } })).rejects.toThrow(message);
   });
 
-  it("with verify: false, for a plugin always verifies the server", () =>
+  it("is refused with verify: false: a plugin always verifies the server", () =>
     expect(guarded({ name: "forward_auth", config: { url: "https://127.0.0.1/", tls: { verify: false } } })).rejects.toThrow(/verify/));
 });

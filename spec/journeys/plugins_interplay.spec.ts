@@ -9,8 +9,8 @@ import { ask } from "../support/raw_client.ts";
 const KEYS = { name: "key_auth", config: { keys: [{ id: "ann", key: "k-ann" }, { id: "bob", key: "k-bob" }] } };
 const limit = (config: object) => ({ name: "rate_limit", config: { limit_hour: 2, ...config } });
 
-describe("what one plugin does for the next", () => {
-  it("a limit by credential counts each caller that authentication has named, wherever the two stand", async () => {
+describe("plugins that work together", () => {
+  it("limit by credential counts each caller that authentication has identified, in either plugin order", async () => {
     const origin = await backend();
     const { port } = await running(oneService(origin.port, { routes: [{ path: "/{rest*}", plugins: [limit({ limit_by: "credential" })] }] }, { plugins: [KEYS] }));
     const statuses = async (apiKey: string, times: number) => {
@@ -25,7 +25,7 @@ describe("what one plugin does for the next", () => {
     expect(origin.seen).toHaveLength(4);
   });
 
-  it("a limit in shadow mode looks and tells, and neither refuses nor takes from the one beside it", async () => {
+  it("limit in shadow mode counts and reports, neither refuses nor changes the limit beside it", async () => {
     const origin = await backend();
     const { log, lines } = madeUpTools();
     const shadow = { ...limit({ limit_hour: 1, mode: "shadow" }), id: "trial" };
@@ -37,7 +37,7 @@ describe("what one plugin does for the next", () => {
     expect(lines.filter(({ message }) => message.includes("shadow") || message.includes("would")).length).toBeGreaterThan(0);
   });
 
-  it("global, service, route on the way in, the reverse on the way out", async () => {
+  it("run from global over service to route on the request, and in reverse on the response", async () => {
     const origin = await backend();
     const adding = (name: string, value: string) => ({ name, config: { add: { "X-Way": value } } });
     const both = (level: string) => [adding("request_headers", level), adding("response_headers", level)];
@@ -49,7 +49,7 @@ describe("what one plugin does for the next", () => {
   });
 });
 
-describe("what plugins say of a request", () => {
+describe("a header that a plugin sets for the upstream", () => {
   const own = definePlugin({
     name: "own",
     schema: schema.object({}),
@@ -69,7 +69,7 @@ describe("what plugins say of a request", () => {
   ];
 
   it.each(saying.flatMap(([name, plugin]) => ["x-user", "close, X-User", "X-USER ,keep-alive", "Upgrade, X-User"].map((option) => [name, option, plugin] as const)))(
-    "by %s cannot be taken away by its client with Connection: %s",
+    "cannot be removed by the client when %s sets it and the client sends Connection: %s",
     async (name, Connection, plugin) => {
       const origin = await backend();
       const auth = await backend((_request, response) => void response.writeHead(200, { "X-User": "forward_auth" }).end());

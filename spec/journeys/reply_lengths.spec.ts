@@ -17,11 +17,11 @@ async function answering(reply: () => Partial<Reply>) {
 const parts = (...texts: string[]) => Readable.from(texts.map((text) => Buffer.from(text)), { objectMode: false });
 const FINE = get("/a/fine");
 
-describe("a stream", () => {
+describe("a reply stream of a plugin", () => {
   it.each<[string, string, string]>([
     ["longer", "4", "four"],
     ["shorter", "12", "fourmore"],
-  ])("that is %s than its Content-Length ends the connection, and not a byte behind that length is sent", async (_how, length, body) => {
+  ])("closes the connection when it is %s than its Content-Length, and sends no byte beyond that length", async (_how, length, body) => {
     const { port, gateway } = await answering(() => ({ headers: ["Content-Length", length], body: parts("four", "more") }));
     const talk = await client(port);
     talk.send(get() + FINE);
@@ -34,14 +34,14 @@ describe("a stream", () => {
   it.each<[string, string]>([
     ["longer", "4"],
     ["shorter", "12"],
-  ])("that is %s than its Content-Length, in answer to an upgrade, ends the connection without a byte behind that length", async (_how, length) => {
+  ])("closes the connection when it answers an upgrade and is %s than its Content-Length, and sends no byte beyond that length", async (_how, length) => {
     const { port } = await answering(() => ({ headers: ["Content-Length", length], body: parts("four", "more") }));
     const talk = await client(port);
     talk.send(HANDSHAKE);
     expect("fourmore".slice(0, Number(length)).startsWith((await talk.closed()).split("\r\n\r\n")[1] ?? "")).toBe(true);
   });
 
-  it.each(["HEAD", "GET"])("that yields no bytes costs its own request: %s", async (method) => {
+  it.each(["HEAD", "GET"])("affects only its own request when it yields no bytes: %s", async (method) => {
     const { port } = await answering(() => ({ body: Readable.from([{}]) }));
     const talk = await client(port);
     talk.send(get().replace("GET", method));
@@ -54,7 +54,7 @@ describe("a stream", () => {
   });
 });
 
-describe("on the same connection comes the next reply behind", () => {
+describe("a connection after an unusual reply of a plugin", () => {
   it.each<[string, Partial<Reply>, string]>([
     ["a reply to HEAD that says a length", { headers: ["Content-Length", "12"], body: null }, "HEAD"],
     ["a reply to HEAD that has a body all the same", { headers: ["Content-Length", "4"], body: parts("four", "more") }, "HEAD"],
@@ -65,7 +65,7 @@ describe("on the same connection comes the next reply behind", () => {
     ["a reply without a body that says a length", { headers: ["Content-Length", "12"], body: null }, "GET"],
     ["bytes of another length", { headers: ["Content-Length", "12"], body: Buffer.from("four") }, "GET"],
     ["a framing of the plugin's own", { headers: ["Transfer-Encoding", "gzip, chunked"], body: parts("four") }, "GET"],
-  ])("%s", async (_what, reply, method) => {
+  ])("serves the next request after %s", async (_what, reply, method) => {
     const { port } = await answering(() => reply);
     const talk = await client(port);
     talk.send(get().replace("GET", method) + FINE);
@@ -82,7 +82,7 @@ it.each([
   [["Content-Length", "-4"]],
   [["Content-Length", "four"]],
   [["Content-Length", "9007199254740993"]],
-])("a reply with %j is a 500", async (headers) => {
+])("answers 500 to a plugin's reply with %j", async (headers) => {
   const { port } = await answering(() => ({ headers, body: parts("four") }));
   const talk = await client(port);
   talk.send(get() + FINE);
@@ -95,7 +95,7 @@ it.each<[string, (call: { inform(status: number, headers: readonly string[]): vo
   ["a line break", (call) => call.inform(103, ["Link", "a\r\n\r\nHTTP/1.1 200 OK"])],
   ["a length", (call) => call.inform(103, ["Content-Length", "5"])],
   ["no list", (call) => call.inform(103, { a: "b" } as never)],
-])("an informational response with %s is not sent", async (_what, inform) => {
+])("does not send an informational response with %s", async (_what, inform) => {
   const plugin = behaving(() => (exchange) => {
     inform(exchange.call);
     exchange.call.inform(103, ["Link", "</a.css>"]);

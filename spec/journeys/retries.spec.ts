@@ -43,8 +43,8 @@ async function breaking() {
 
 const said = ({ status, body }: { status: number; body: Buffer }) => `${status} ${codeIn(body.toString()) ?? body}`;
 
-describe("a request without a body", () => {
-  it.each(["GET", "HEAD", "OPTIONS", "DELETE"])("%s that was read and not answered is answered by the next upstream", async (method) => {
+describe("a retry of a request without a body", () => {
+  it.each(["GET", "HEAD", "OPTIONS", "DELETE"])("sends a %s that the first upstream read and did not answer to the next one", async (method) => {
     const [first, second] = [await breaking(), await backend()];
     const { port } = await inOrder([first.port, second.port]);
     expect((await ask(port, { method, path: "/a/x?q=1" })).status).toBe(200);
@@ -52,7 +52,7 @@ describe("a request without a body", () => {
     expect(second.seen[0]).toMatchObject({ method, url: "/x?q=1" });
   });
 
-  it("of HTTP/2 as well", async () => {
+  it("applies to requests over HTTP/2", async () => {
     const [first, second] = [await breaking(), await backend()];
     const { port } = await inOrder([first.port, second.port], {}, {}, { h2c: true });
     const session = h2Session(port);
@@ -61,14 +61,14 @@ describe("a request without a body", () => {
     expect([first.requests.length, second.seen.length]).toEqual([1, 1]);
   });
 
-  it("is tried attempts times more, each time elsewhere, and then gets the last failure", async () => {
+  it("happens `attempts` times, each on another upstream, and then passes the last failure on", async () => {
     const all = [await breaking(), await breaking(), await breaking(), await breaking()];
     const { port } = await inOrder(all.map((each) => each.port));
     expect(said(await ask(port, { path: "/a/x" }))).toBe("502 upstream_reset");
     expect(all.map(({ requests }) => requests.length)).toEqual([1, 1, 1, 0]);
   });
 
-  it("whose client has gone is not tried again", async () => {
+  it("does not happen when the client has disconnected", async () => {
     const first = await headBackend(() => {});
     const second = await backend();
     const { port, gateway } = await inOrder([first.port, second.port]);
@@ -81,10 +81,10 @@ describe("a request without a body", () => {
   });
 });
 
-describe("a PUT that was read and not answered", () => {
+describe("a retry of a PUT that the upstream read and did not answer", () => {
   const body = bytes(60_000);
 
-  it("is sent again byte for byte, with the length the client stated", async () => {
+  it("sends the same bytes, with the Content-Length of the client", async () => {
     const [first, second] = [await breaking(), await backend()];
     const { port } = await inOrder([first.port, second.port]);
     expect((await ask(port, { method: "PUT", path: "/a/x", body })).status).toBe(200);
@@ -93,7 +93,7 @@ describe("a PUT that was read and not answered", () => {
     expect(second.seen[0]!.headers.join("\n")).toMatch(/content-length\n60000/i);
   });
 
-  it("in chunks is sent again byte for byte, in chunks, with its trailers", async () => {
+  it("sends a chunked body byte for byte, chunked, with its trailers", async () => {
     const [first, second] = [await breaking(), await backend()];
     const { port } = await inOrder([first.port, second.port]);
     const talk = await client(port);
@@ -110,7 +110,7 @@ describe("a PUT that was read and not answered", () => {
     expect(second.seen[0]!.trailers).toEqual(["X-Sum", "42"]);
   });
 
-  it("is sent again while the client is still sending it", async () => {
+  it("begins while the client is still sending the body", async () => {
     const first = await byteBackend((socket) => socket.on("data", (chunk: Buffer) => chunk.includes("one") && socket.destroy()));
     const second = await backend();
     const { port } = await inOrder([first.port, second.port]);
@@ -123,9 +123,9 @@ describe("a PUT that was read and not answered", () => {
   });
 
   it.each<[title: string, length: number, max: number, status: number]>([
-    ["as long as max_replay_bytes is sent again", 64 * KIB, 64 * KIB, 200],
-    ["a byte longer is not", 64 * KIB + 1, 64 * KIB, 502],
-    ["is not with max_replay_bytes 0", 1, 0, 502],
+    ["retries a PUT of exactly max_replay_bytes", 64 * KIB, 64 * KIB, 200],
+    ["does not retry a PUT one byte longer than max_replay_bytes", 64 * KIB + 1, 64 * KIB, 502],
+    ["does not retry a PUT when max_replay_bytes is 0", 1, 0, 502],
   ])("%s", async (_title, length, max, status) => {
     for (const lines of ["Content-Length", "Transfer-Encoding"]) {
       const [first, second] = [await breaking(), await backend()];
@@ -138,15 +138,15 @@ describe("a PUT that was read and not answered", () => {
   });
 });
 
-describe("a POST", () => {
-  it.each(["", "text"])("that was read is never sent twice (body %j)", async (body) => {
+describe("a retry of a POST", () => {
+  it.each(["", "text"])("never sends a POST twice that the upstream has read (body %j)", async (body) => {
     const [first, second] = [await breaking(), await backend()];
     const { port } = await inOrder([first.port, second.port]);
     expect(said(await ask(port, { method: "POST", path: "/a/x", body }))).toBe("502 upstream_reset");
     expect([first.requests.length, second.connections.total]).toEqual([1, 0]);
   });
 
-  it("over a kept connection that breaks is never sent twice", async () => {
+  it("never sends a POST twice when a kept connection breaks", async () => {
     const first = await headBackend(({ socket, nth }) => void (nth === 0 ? socket.write(ok) : socket.destroy()));
     const second = await backend();
     const { port } = await inOrder([first.port, second.port]);
@@ -156,7 +156,7 @@ describe("a POST", () => {
     expect([first.heads.length, second.seen.length]).toEqual([2, 1]);
   });
 
-  it("that ends in per_try_ms is never sent twice", async () => {
+  it("never sends a POST twice that exceeds per_try_ms", async () => {
     const clock = manualClock();
     const [first, second] = [await headBackend(() => {}), await backend()];
     const { port } = await inOrder([first.port, second.port], { retries: { per_try_ms: 100 } }, { clock });
@@ -167,7 +167,7 @@ describe("a POST", () => {
     expect(second.connections.total).toBe(0);
   });
 
-  it("with a listed status is never sent twice", async () => {
+  it("never sends a POST twice for a listed status", async () => {
     const [first, second] = [await backend((_request, response) => void response.writeHead(503).end("no")), await backend()];
     const { port } = await inOrder([first.port, second.port], { retries: { on: [503] } });
     expect(said(await ask(port, { method: "POST", path: "/a/x", body: "" }))).toBe("503 no");
@@ -175,9 +175,9 @@ describe("a POST", () => {
   });
 
   it.each<[title: string, length: number]>([
-    ["that fits max_replay_bytes", 60_000],
-    ["that does not", 1_000_000],
-  ])("that finds no connection is sent elsewhere, with a body %s", async (_title, length) => {
+    ["within max_replay_bytes", 60_000],
+    ["beyond max_replay_bytes", 1_000_000],
+  ])("sends a POST elsewhere when no connection could be made, with a body %s", async (_title, length) => {
     const second = await backend();
     const { port } = await inOrder([await closedPort(), second.port]);
     const body = bytes(length);
@@ -185,7 +185,7 @@ describe("a POST", () => {
     expect(second.seen.map((each) => each.body.equals(body))).toEqual([true]);
   });
 
-  it("to an upstream that breaks its TLS once it has the request is never sent twice", async () => {
+  it("never sends a POST twice when the upstream breaks its TLS connection after it has the request", async () => {
     const [first, second] = [await brokenTls(), await mortalBackend("https")];
     const { port } = await inOrder([first.port, second.port], speaking("https"));
     expect((await ask(port, { method: "POST", path: "/a/x", body: "text" })).status).toBe(502);
@@ -212,8 +212,8 @@ async function brokenTls() {
   };
 }
 
-describe("a response that has begun", () => {
-  it.each(PROTOCOLS)("over %s and breaks off is not asked for again: the client sees it broken", async (protocol) => {
+describe("a response that breaks off after it has begun", () => {
+  it.each(PROTOCOLS)("is not retried over %s: the client sees it broken", async (protocol) => {
     const [first, second] = [await mortalBackend(protocol), await mortalBackend(protocol)];
     first.answer = (request, response) => {
       response.writeHead(200, { "Content-Length": "10" });
@@ -226,7 +226,7 @@ describe("a response that has begun", () => {
 });
 
 describe("per_try_ms", () => {
-  it.each(PROTOCOLS)("over %s: an upstream that takes longer to answer is left for the next, and its answer is not waited for", async (protocol) => {
+  it.each(PROTOCOLS)("gives up an upstream over %s that answers later, and tries the next without waiting for it", async (protocol) => {
     const clock = manualClock();
     const [first, second] = [await mortalBackend(protocol), await mortalBackend(protocol)];
     let closed = false;
@@ -242,7 +242,7 @@ describe("per_try_ms", () => {
     await eventually(() => closed);
   });
 
-  it("ends with the head of the response", async () => {
+  it("stops counting with the head of the response", async () => {
     const clock = manualClock();
     const first = await headBackend(({ socket }) => void socket.write("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nbe"));
     const { port } = await inOrder([first.port, (await backend()).port], { retries: { per_try_ms: 100 } }, { clock });
@@ -254,7 +254,7 @@ describe("per_try_ms", () => {
     await talk.until("begun");
   });
 
-  it("counts the wait for a connection that another request has", async () => {
+  it("includes the wait for a connection that another request holds", async () => {
     const clock = manualClock();
     const [first, second] = [await headBackend(({ socket }) => void socket.write("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nbe")), await backend()];
     const { port, gateway } = await inOrder([first.port, second.port], { pool: { max_connections: 1 }, retries: { per_try_ms: 100 } }, { clock });
@@ -273,7 +273,7 @@ describe("per_try_ms", () => {
 describe("total_ms", () => {
   const hangs = () => headBackend(() => {});
 
-  it("holds over all tries: 504, and no further one", async () => {
+  it("limits all tries together, answers 504 and makes no further try", async () => {
     const clock = manualClock();
     const all = [await hangs(), await hangs(), await backend()] as const;
     const { port } = await inOrder(all.map((each) => each.port), { retries: { per_try_ms: 100 }, timeouts: { total_ms: 150 } }, { clock });
@@ -286,7 +286,7 @@ describe("total_ms", () => {
     expect(all[2].connections.total).toBe(0);
   });
 
-  it.each(PROTOCOLS)("over %s ends a response in its middle: the client sees it broken", async (protocol) => {
+  it.each(PROTOCOLS)("breaks off a response over %s in its middle, so the client sees it broken", async (protocol) => {
     const clock = manualClock();
     const upstream = await mortalBackend(protocol);
     let closed = false;
@@ -307,7 +307,7 @@ describe("total_ms", () => {
     await eventually(() => closed);
   });
 
-  it("holds while a request waits for a connection", async () => {
+  it("limits the wait for a connection", async () => {
     const clock = manualClock();
     const upstream = await hangs();
     const { port, gateway } = await inOrder([upstream.port], { pool: { max_connections: 1 }, timeouts: { total_ms: 150, connect_ms: 5_000, response_ms: 5_000 } }, { clock });
@@ -317,7 +317,7 @@ describe("total_ms", () => {
     expect((await Promise.all(answers)).map(({ status }) => status).sort()).toEqual([503, 504]);
   });
 
-  it.each<Protocol>(["https", "h2", "h2c"])("over %s holds while a connection is made", async (protocol) => {
+  it.each<Protocol>(["https", "h2", "h2c"])("limits the time to connect over %s", async (protocol) => {
     const clock = manualClock();
     // Takes the connection and says nothing: for h2c that is a connection, and what is missing is the response.
     const upstream = await byteBackend(() => {});
@@ -330,7 +330,7 @@ describe("total_ms", () => {
 });
 
 describe("listed statuses", () => {
-  it.each(PROTOCOLS)("over %s are tried elsewhere; the connection that brought a short one stays", async (protocol) => {
+  it.each(PROTOCOLS)("are retried elsewhere over %s, and the connection of a short reply is kept", async (protocol) => {
     const [first, second] = [await mortalBackend(protocol), await mortalBackend(protocol)];
     first.answer = (_request, response) => void response.writeHead(503, { "Content-Length": "4" }).end("busy");
     const { port } = await inOrder([first.port, second.port], { ...speaking(protocol), retries: { on: [503] } });
@@ -338,14 +338,14 @@ describe("listed statuses", () => {
     expect(second.asked).toBe(4);
   });
 
-  it("are passed on whole by the last one left", async () => {
+  it("are passed on whole when no upstream is left", async () => {
     const all = await Promise.all([1, 2].map((nth) => backend((_request, response) => void response.writeHead(503, { "X-Nth": nth }).end(`busy ${nth}`))));
     const { port } = await inOrder(all.map((each) => each.port), { retries: { on: [503] } });
     const answer = await ask(port, { path: "/a/x" });
     expect([said(answer), answer.headers["x-nth"]]).toEqual(["503 busy 2", "2"]);
   });
 
-  it("that come before a PUT is all there are tried elsewhere with the whole body", async () => {
+  it("are retried with the whole body when they arrive before a PUT is complete", async () => {
     const first = await rawBackend((_request, response) => void response.writeHead(503).end("busy"));
     const second = await backend();
     const { port } = await inOrder([first.port, second.port], { retries: { on: [503] } });
@@ -358,8 +358,8 @@ describe("listed statuses", () => {
   });
 });
 
-describe("an upstream over HTTP/2", () => {
-  it.each(["GET", "POST"])("that refuses the stream of a %s has not looked at it: the next one gets it", async (method) => {
+describe("a retry to an upstream over HTTP/2", () => {
+  it.each(["GET", "POST"])("sends a %s elsewhere when the stream was refused unread", async (method) => {
     const [first, second] = [await mortalBackend("h2c"), await mortalBackend("h2c")];
     first.answer = (_request, response) => (response as unknown as Http2ServerResponse).stream.close(CODES.REFUSED_STREAM);
     second.answer = (request, response) => void request.pipe(response);
@@ -369,7 +369,7 @@ describe("an upstream over HTTP/2", () => {
     expect(second.asked).toBe(1);
   });
 
-  it.each(["GET", "POST"])("that says GOAWAY before it has looked at a %s: the next one gets it", async (method) => {
+  it.each(["GET", "POST"])("sends a %s elsewhere when a GOAWAY says it was not processed", async (method) => {
     const first = await goingAway();
     const second = await mortalBackend("h2c");
     const { port } = await inOrder([first.port, second.port], { protocol: "h2c" });
@@ -377,7 +377,7 @@ describe("an upstream over HTTP/2", () => {
     expect(said(await ask(port, { method, path: "/a/x", ...body }))).toBe(`200 from ${second.id}`);
   });
 
-  it("whose connection dies: a GET goes elsewhere, a POST it may have looked at does not", async () => {
+  it("sends a GET elsewhere when the connection dies, and never a POST that the upstream may have read", async () => {
     const [first, second] = [await mortalBackend("h2c"), await mortalBackend("h2c")];
     first.answer = (request) => void request.socket.destroy();
     const { port } = await inOrder([first.port, second.port], { protocol: "h2c" });
@@ -389,7 +389,7 @@ describe("an upstream over HTTP/2", () => {
     expect(second.asked).toBe(asked + 1);
   });
 
-  it("that was idle and is gone costs no request", async () => {
+  it("costs no request when an idle connection has gone", async () => {
     const [first, second] = [await mortalBackend("h2c"), await mortalBackend("h2c")];
     const { port } = await inOrder([first.port, second.port], { protocol: "h2c" });
     for (let i = 0; i < 2; i++) await ask(port, { path: "/a/x" });
@@ -416,8 +416,8 @@ function goingAway() {
   });
 }
 
-describe("an upstream over TLS", () => {
-  it.each(["GET", "POST"])("that fails the handshake has seen nothing: the next one gets the %s", async (method) => {
+describe("a retry to an upstream over TLS", () => {
+  it.each(["GET", "POST"])("sends a %s elsewhere when the handshake fails", async (method) => {
     const first = await byteBackend((socket) => void socket.end("HTTP/1.1 400 Bad Request\r\n\r\n"));
     const second = await mortalBackend("https");
     const { port } = await inOrder([first.port, second.port], speaking("https"));
@@ -425,7 +425,7 @@ describe("an upstream over TLS", () => {
   });
 });
 
-it("an upstream that refuses our client certificate behind the handshake (TLS 1.3) has seen nothing: the next one gets the POST", async () => {
+it("sends a POST elsewhere when the upstream refuses the gateway's client certificate after the handshake (TLS 1.3)", async () => {
   const first = https.createServer({ cert: SERVER.cert, key: SERVER.key, ca: CA.cert, requestCert: true, minVersion: "TLSv1.3" });
   first.listen(0, "127.0.0.1");
   await once(first, "listening");
@@ -435,10 +435,10 @@ it("an upstream that refuses our client certificate behind the handshake (TLS 1.
   expect(said(await ask(port, { method: "POST", path: "/a/x", body: "text" }))).toBe(`200 from ${second.id}`);
 });
 
-describe("Expect: 100-continue", () => {
+describe("a retry with Expect: 100-continue", () => {
   const put = "PUT /a/x HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n";
 
-  it("is asked of the next upstream when the first has no connection: the body is sent once", async () => {
+  it("asks the next upstream when the first has no connection, and sends the body once", async () => {
     const second = await backend();
     const { port } = await inOrder([await closedPort(), second.port]);
     const talk = await client(port);
@@ -450,7 +450,7 @@ describe("Expect: 100-continue", () => {
     expect(second.seen.map((each) => each.body.toString())).toEqual(["body"]);
   });
 
-  it("of an upstream that breaks once it has the body: the next one gets it without another word from the client", async () => {
+  it("sends the body to the next upstream when the first breaks after it has it, without asking the client again", async () => {
     const [first, second] = [await breaking(), await backend()];
     const { port } = await inOrder([first.port, second.port]);
     const talk = await client(port);
@@ -461,7 +461,7 @@ describe("Expect: 100-continue", () => {
     expect([first.requests[0]!.body.toString(), second.seen[0]!.body.toString()]).toEqual(["body", "body"]);
   });
 
-  it("of an upstream that refuses it: what it says is the answer, and the body is not asked for", async () => {
+  it("passes on the refusal of an upstream, and does not ask the client for the body", async () => {
     const first = await headBackend(({ socket }) => void socket.write("HTTP/1.1 417 Expectation Failed\r\nContent-Length: 0\r\n\r\n"));
     const { port } = await inOrder([first.port, (await backend()).port]);
     const talk = await client(port);
@@ -471,7 +471,7 @@ describe("Expect: 100-continue", () => {
   });
 });
 
-describe("a WebSocket", () => {
+describe("a retry of a WebSocket", () => {
   const asks = ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13"];
   const yes = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
   const echo = () =>
@@ -483,10 +483,10 @@ describe("a WebSocket", () => {
     );
   const firsts: [string, () => Promise<number>][] = [
     ["refuses the connection", closedPort],
-    ["breaks it before an answer", async () => (await byteBackend((socket) => socket.once("data", () => socket.destroy()))).port],
+    ["closes it before an answer", async () => (await byteBackend((socket) => socket.once("data", () => socket.destroy()))).port],
   ];
 
-  it.each(firsts)("whose first upstream %s is opened with the second, early bytes and all; total_ms does not end it", async (_how, first) => {
+  it.each(firsts)("opens it at the second upstream, early bytes included, when the first %s, and total_ms does not end it", async (_how, first) => {
     const clock = manualClock();
     const { port } = await inOrder([await first(), (await echo()).port], { timeouts: { total_ms: 1_000, idle_ms: 100_000 } }, { clock });
     const talk = await client(port);
@@ -498,10 +498,10 @@ describe("a WebSocket", () => {
   });
 });
 
-describe("the access log", () => {
+describe("retries in the access log", () => {
   it.each<[title: string, attempts: number]>([
-    ["counts the tries, and names the upstream of the last", 3],
-    ["counts one where nothing went wrong", 1],
+    ["logs the number of tries and the upstream of the last one", 3],
+    ["logs one try when nothing went wrong", 1],
   ])("%s", async (_title, attempts) => {
     let lines = "";
     const last = await backend();
@@ -512,7 +512,7 @@ describe("the access log", () => {
     expect(JSON.parse(lines)).toMatchObject({ status: 200, code: null, attempts, upstream: `127.0.0.1:${last.port}` });
   });
 
-  it("names the upstream of the last try also where that failed", async () => {
+  it("logs the upstream of the last try even when it failed", async () => {
     let lines = "";
     const dead = [await closedPort(), await closedPort()];
     const { port, gateway } = await inOrder(dead, {}, { accessLog: (text) => void (lines += text) }, { access_log: { enabled: true } });
@@ -522,8 +522,8 @@ describe("the access log", () => {
   });
 });
 
-describe("the budget", () => {
-  it("keeps retries under a share of the requests when the whole fleet is dying", async () => {
+describe("the retry budget", () => {
+  it("keeps retries below a share of the requests when every upstream fails", async () => {
     let tries = 0;
     const dying = () => headBackend(({ socket }: Head) => (tries++, socket.destroy()));
     const all = [await dying(), await dying(), await dying()];

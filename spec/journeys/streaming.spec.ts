@@ -17,8 +17,8 @@ const post = (...lines: string[]) => ["POST /a/x HTTP/1.1", "Host: h", ...lines,
 const MB = 1024 * 1024;
 const FILES = { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: null, requireClientCert: false };
 
-describe("bodies stream", () => {
-  it("to the upstream while the client is still sending", async () => {
+describe("streaming of bodies", () => {
+  it("sends an upload to the upstream while the client is still sending it", async () => {
     const pieces: string[] = [];
     const upstream = await rawBackend((request, response) => {
       request.on("data", (chunk: Buffer) => pieces.push(chunk.toString()));
@@ -36,7 +36,7 @@ describe("bodies stream", () => {
     await talk.until("\r\nok");
   });
 
-  it("to the client while the upstream is still sending", async () => {
+  it("sends a response to the client while the upstream is still sending it", async () => {
     const step = [gate(), gate()];
     const upstream = await rawBackend(async (_request, response) => {
       response.write("one");
@@ -55,7 +55,7 @@ describe("bodies stream", () => {
     await talk.until("0\r\n\r\n");
   });
 
-  it("the head of a response goes out before its body comes", async () => {
+  it("sends the head of a response before its body arrives", async () => {
     const upstream = await rawBackend((_request, response) => void response.writeHead(200, { "X-Early": "1" }).flushHeaders());
     const { port } = await running(oneService(upstream.port));
     const talk = await client(port);
@@ -63,7 +63,7 @@ describe("bodies stream", () => {
     await talk.until("X-Early: 1");
   });
 
-  it("whole, byte for byte, both ways at once", async () => {
+  it("passes bodies byte for byte, both ways at once", async () => {
     const upstream = await rawBackend((request, response) => void request.pipe(response));
     const { port } = await running(oneService(upstream.port));
     const body = Buffer.alloc(5 * MB, "0123456789abcdef-");
@@ -87,7 +87,7 @@ describe("server-sent events", () => {
     return { upstream, port, gateway, send: (event: string) => send(event) };
   }
 
-  it("arrive as sent, each before the next is sent, over HTTP/1.1", async () => {
+  it("arrive one by one over HTTP/1.1, each before the next is sent", async () => {
     const { port, send, upstream } = await events();
     const talk = await client(port);
     talk.send(get("/a/x", "Accept: text/event-stream"));
@@ -102,7 +102,7 @@ describe("server-sent events", () => {
     await eventually(() => upstream.connections.open === 0, "the upstream hearing of the end");
   });
 
-  it("arrive as sent, each before the next is sent, over HTTP/2", async () => {
+  it("arrive one by one over HTTP/2, each before the next is sent", async () => {
     const { gateway, send, upstream } = await events();
     const { port } = await gateway.listen({ port: 0, tls: FILES });
     const session = await h2TlsSession(port);
@@ -123,7 +123,7 @@ describe("server-sent events", () => {
 });
 
 describe("back-pressure", () => {
-  it("a gibibyte to a client that does not read takes less than 32 MiB of memory", async () => {
+  it("keeps memory under 32 MiB when a client does not read a response of one gibibyte", async () => {
     const zeros = Buffer.alloc(64 * 1024);
     let written = 0;
     const upstream = await headBackend(({ socket, text }) => {
@@ -168,7 +168,7 @@ describe("back-pressure", () => {
     await eventually(() => stalled.got() > seen + 32 * MB, "going on once it reads");
   });
 
-  it("a client that does not read stops the upstream: what lies between is bounded", async () => {
+  it("stops the upstream when the client does not read, and limits what lies between", async () => {
     let written = 0;
     let full = false;
     const piece = Buffer.alloc(64 * 1024);
@@ -202,7 +202,7 @@ describe("back-pressure", () => {
     await eventually(() => written > before + 10 * MB, "going on once it reads");
   });
 
-  it("an upstream that does not read stops the client's upload", async () => {
+  it("stops the client's upload when the upstream does not read", async () => {
     const go = gate();
     const upstream = await byteBackend((socket) => {
       socket.pause();
@@ -258,12 +258,12 @@ describe("framing of requests", () => {
     ["POST with neither", post(), /\r\nContent-Length: 0\r\n/, /transfer-encoding/i],
     ["PROPFIND with neither", "PROPFIND /a/x HTTP/1.1\r\nHost: h\r\n\r\n", /\r\nContent-Length: 0\r\n/, /transfer-encoding/i],
     ["DELETE with neither", "DELETE /a/x HTTP/1.1\r\nHost: h\r\n\r\n", /^DELETE/, /content-length|transfer-encoding/i],
-    ["chunked is chunked anew", post("Transfer-Encoding: chunked") + "1\r\na\r\n1\r\nb\r\n0\r\n\r\n", /\r\nTransfer-Encoding: chunked\r\n[^]*0\r\n\r\n$/, /content-length/i],
+    ["a chunked body", post("Transfer-Encoding: chunked") + "1\r\na\r\n1\r\nb\r\n0\r\n\r\n", /\r\nTransfer-Encoding: chunked\r\n[^]*0\r\n\r\n$/, /content-length/i],
     ["an empty chunked body", post("Transfer-Encoding: Chunked") + "0\r\n\r\n", /\r\nTransfer-Encoding: chunked\r\n[^]*\r\n0\r\n\r\n$/, /content-length/i],
     ["GET with a chunked body", "GET /a/x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", /\r\nTransfer-Encoding: chunked\r\n/, /content-length/i],
     ["POST from HTTP/1.0", "POST /a/x HTTP/1.0\r\nContent-Length: 2\r\n\r\nhi", /HTTP\/1\.1\r\n[^]*\r\nContent-Length: 2\r\n[^]*hi$/, /transfer-encoding/i],
   ];
-  it.each(cases)("%s", async (_title, sent, framed, not) => {
+  it.each(cases)("forwards %s with the right framing", async (_title, sent, framed, not) => {
     let received = "";
     const upstream = await byteBackend((socket) =>
       socket.on("data", (chunk: Buffer) => {
@@ -292,32 +292,32 @@ describe("framing of responses", () => {
     return request.includes("HTTP/1.0") ? talk.closed() : talk.until("route_not_found");
   }
 
-  it("a Content-Length stays", async () => {
+  it("keeps a Content-Length", async () => {
     const all = await received("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
     expect(all).toMatch(/\r\ncontent-length: 2\r\n[^]*\r\n\r\nokHTTP/);
     expect(all.split("HTTP/1.1 404")[0]).not.toMatch(/transfer-encoding/i);
   });
 
-  it("chunks are chunked anew", async () => {
+  it("chunks a chunked response anew", async () => {
     const all = await received("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;ext=1\r\no\r\n1\r\nk\r\n0\r\n\r\n");
     expect(all).toMatch(/\r\nTransfer-Encoding: chunked\r\n/i);
     expect(all).not.toContain("ext=1");
     expect(all).toMatch(/0\r\n\r\nHTTP\/1\.1 404/);
   });
 
-  it("a body that lasts until the connection closes is chunked, and the client's connection goes on", async () => {
+  it("chunks a body that lasts until the upstream closes, and keeps the client's connection open", async () => {
     const all = await received("HTTP/1.1 200 OK\r\n\r\nuntil the end", get(), "end");
     expect(all).toMatch(/\r\nTransfer-Encoding: chunked\r\n[^]*until the end\r\n0\r\n\r\nHTTP\/1\.1 404/i);
   });
 
-  it("HTTP/1.0 clients get no chunks: the body ends with the connection", async () => {
+  it("sends an HTTP/1.0 client no chunks: the body ends with the connection", async () => {
     const all = await received("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", "GET /a/x HTTP/1.0\r\n\r\n");
     expect(all).toMatch(/\r\nConnection: close\r\n/i);
     expect(all).toMatch(/\r\n\r\nok$/);
     expect(all).not.toMatch(/transfer-encoding/i);
   });
 
-  it("an HTTP/1.0 upstream is served on as HTTP/1.1", async () => {
+  it("forwards the response of an HTTP/1.0 upstream as HTTP/1.1", async () => {
     expect(await received("HTTP/1.0 200 OK\r\n\r\nold", get(), "end")).toMatch(/^HTTP\/1\.1 200 OK\r\n[^]*old/);
   });
 
@@ -328,11 +328,11 @@ describe("framing of responses", () => {
     ["HEAD with nothing", "HEAD", "200 OK", "X-A: b", /X-A: b/],
     ["304 with Content-Length", "GET", "304 Not Modified", "Content-Length: 9000", /Content-Length: 9000\r\n/],
     ["304 with Trailer", "GET", "304 Not Modified", "Trailer: X-Sum", /304/],
-    ["204 with Content-Length loses it", "GET", "204 No Content", "Content-Length: 5", /204 No Content\r\n(?!Content-Length)/],
+    ["204 with Content-Length, which is removed,", "GET", "204 No Content", "Content-Length: 5", /204 No Content\r\n(?!Content-Length)/],
     ["204 with Trailer", "GET", "204 No Content", "Trailer: X-Sum", /204/],
     ["an empty 200 with Trailer", "GET", "200 OK", "Content-Length: 0\r\nTrailer: X-Sum", /Content-Length: 0/],
     ["an empty 200", "GET", "200 OK", "Content-Length: 0", /Content-Length: 0/],
-  ])("%s has no body, and the connection goes on", async (_title, method, status, line, expected) => {
+  ])("sends no body for %s, and keeps the connection open", async (_title, method, status, line, expected) => {
     const all = await received(`HTTP/1.1 ${status}\r\n${line}\r\n\r\n`, get().replace("GET", method));
     const first = all.slice(0, all.indexOf("HTTP/1.1 404"));
     expect(first).toMatch(expected);
@@ -341,7 +341,7 @@ describe("framing of responses", () => {
     expect(statusesIn(all)).toEqual([Number(status.slice(0, 3)), 404]);
   });
 
-  it("Trailer beside a Content-Length is left out, and does no harm", async () => {
+  it("drops Trailer beside a Content-Length, and keeps the connection open", async () => {
     const all = await received("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTrailer: X-Sum\r\n\r\nok");
     expect(all).toMatch(/\r\n\r\nokHTTP/);
     expect(all).not.toContain("X-Sum");
@@ -366,7 +366,7 @@ describe("trailers", () => {
     expect(upstream.seen[0]!.headers).toContain("X-Check");
   });
 
-  it("that would rewrite what was checked in the headers are dropped, both ways", async () => {
+  it("are dropped both ways when they would change a header that was already checked", async () => {
     const upstream = await headBackend(({ socket }) => {
       socket.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nVia: x\r\nSet-Cookie: a=b\r\nX-Sum: 1\r\n\r\n");
     });
@@ -395,7 +395,7 @@ describe("trailers", () => {
 });
 
 describe("Expect: 100-continue", () => {
-  it("the 100 is the upstream's, and the body comes after it", async () => {
+  it("forwards the 100 of the upstream, and then the body", async () => {
     const upstream = await byteBackend((socket) => {
       let received = "";
       socket.on("data", (chunk: Buffer) => {
@@ -421,7 +421,7 @@ describe("Expect: 100-continue", () => {
   it.each([
     ["by the gateway", "/none", 404],
     ["by a plugin", "/a/x", 401],
-  ])("a request refused %s gets no 100, and the connection ends: a body sent all the same is not read as a request", async (_by, path, status) => {
+  ])("refuses a request %s without a 100 and closes the connection, so a body sent anyway is not read as a request", async (_by, path, status) => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port, { plugins: [{ name: "key_auth", config: { key: "k" } }] }));
     const talk = await client(port);
@@ -432,7 +432,7 @@ describe("Expect: 100-continue", () => {
     expect(upstream.seen).toEqual([]);
   });
 
-  it("an upstream that refuses at once is passed on without a 100, and the connection ends", async () => {
+  it("forwards the refusal of an upstream without a 100, and closes the connection", async () => {
     const upstream = await headBackend(({ socket }) => void socket.write("HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno"));
     const { port } = await running(oneService(upstream.port, one));
     for (let i = 0; i < 2; i++) {
@@ -442,7 +442,7 @@ describe("Expect: 100-continue", () => {
     }
   });
 
-  it("a client that does not wait is served all the same", async () => {
+  it("serves a client that does not wait for the 100", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     const talk = await client(port);
@@ -451,7 +451,7 @@ describe("Expect: 100-continue", () => {
     expect(upstream.seen[0]!.body.toString()).toBe("hello");
   });
 
-  it("HTTP/1.0 clients get no 100", async () => {
+  it("sends no 100 to an HTTP/1.0 client", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     const talk = await client(port);
@@ -459,7 +459,7 @@ describe("Expect: 100-continue", () => {
     expect(statusesIn(await talk.closed())).toEqual([200]);
   });
 
-  it("another expectation is 417, and the upstream hears nothing of it", async () => {
+  it("answers 417 to another expectation, and sends the upstream nothing", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     const answer = await ask(port, { path: "/a/x", headers: { Expect: "tea" } });
@@ -468,7 +468,7 @@ describe("Expect: 100-continue", () => {
     expect(upstream.seen).toEqual([]);
   });
 
-  it("a 100 nobody asked for is not passed on", async () => {
+  it("drops a 100 that the client did not ask for", async () => {
     const upstream = await headBackend(({ socket }) => void socket.write("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"));
     const { port } = await running(oneService(upstream.port));
     const answer = await ask(port, { path: "/a/x" });
@@ -484,7 +484,7 @@ describe("informational responses", () => {
       socket.write("HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
     });
 
-  it("103 and 102 pass, with their end-to-end headers", async () => {
+  it("pass 103 and 102 with their end-to-end headers", async () => {
     const upstream = await hinting();
     const { port } = await running(oneService(upstream.port));
     const talk = await client(port);
@@ -494,7 +494,7 @@ describe("informational responses", () => {
     expect(received).not.toContain("secret");
   });
 
-  it("none pass to HTTP/1.0", async () => {
+  it("are not sent to an HTTP/1.0 client", async () => {
     const upstream = await hinting();
     const { port } = await running(oneService(upstream.port));
     const talk = await client(port);
@@ -502,7 +502,7 @@ describe("informational responses", () => {
     expect(statusesIn(await talk.closed())).toEqual([200]);
   });
 
-  it("without end they end in 504, and are not heaped up for a client that does not read", async () => {
+  it("end in 504 when they never stop, and do not pile up for a client that does not read", async () => {
     const upstream = await byteBackend((socket) => {
       const hint = `HTTP/1.1 103 Early Hints\r\nLink: ${"x".repeat(8000)}\r\n\r\n`.repeat(8);
       const push = () => {
@@ -524,8 +524,8 @@ describe("informational responses", () => {
   });
 });
 
-describe("a response that comes before the request is whole", () => {
-  it("passes at once, and the upload goes on", async () => {
+describe("a response that arrives before the request is complete", () => {
+  it("is sent at once while the upload continues", async () => {
     let received = 0;
     const ended = gate();
     const upstream = await rawBackend((request, response) => {
@@ -546,7 +546,7 @@ describe("a response that comes before the request is whole", () => {
     await talk.until("late");
   });
 
-  it("a refusal by an upstream that then closes reaches the client whole, and the rest of the upload is read over", async () => {
+  it("reaches the client whole when the upstream refuses and closes, and the rest of the upload is read and dropped", async () => {
     const upstream = await byteBackend((socket) => {
       socket.once("data", () => {
         socket.write("HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 8\r\n\r\ntoo much");
@@ -565,7 +565,7 @@ describe("a response that comes before the request is whole", () => {
     expect((await ask(port, { path: "/none" })).status).toBe(404);
   });
 
-  it("a complete answer before the upload leaves the pool usable", async () => {
+  it("leaves the connection pool usable when it is complete before the upload", async () => {
     const upstream = await headBackend(({ socket, text }) => {
       if (/(POST|GET) /.test(text)) socket.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
     });
@@ -578,11 +578,11 @@ describe("a response that comes before the request is whole", () => {
   });
 });
 
-describe("plugins and bodies", () => {
+describe("bodies that plugins replace or ignore", () => {
   const replying = (make: () => object) =>
     definePlugin({ name: "replying", schema: schema.object({}), create: () => () => () => make() as never });
 
-  it("a body longer or shorter than its stated length goes out with its own", async () => {
+  it("are sent with their real length when it differs from the Content-Length", async () => {
     for (const stated of ["1", "100"]) {
       const plugin = replying(() => ({ status: 200, headers: ["Content-Length", stated], body: Buffer.from("four") }));
       const { port } = await running(oneService(1, { plugins: [{ name: "replying" }] }), { plugins: [plugin] });
@@ -593,7 +593,7 @@ describe("plugins and bodies", () => {
     }
   });
 
-  it("an empty chunk in the middle of a body ends nothing", async () => {
+  it("do not end at an empty chunk in the middle", async () => {
     const plugin = replying(() => ({ status: 200, headers: [], body: Readable.from([Buffer.from("be"), Buffer.alloc(0), Buffer.from("gun")]) }));
     const { port } = await running(oneService(1, { plugins: [{ name: "replying" }] }), { plugins: [plugin] });
     const talk = await client(port);
@@ -601,7 +601,7 @@ describe("plugins and bodies", () => {
     expect(await talk.until("route_not_found")).toMatch(/\r\n\r\n(2\r\nbe\r\n3\r\ngun|5\r\nbegun)\r\n0\r\n\r\nHTTP\/1\.1 404/);
   });
 
-  it("an unread upload is disposed of when a plugin answers by itself", async () => {
+  it("discard an unread upload when a plugin answers by itself", async () => {
     const plugin = replying(() => ({ status: 200, headers: [], body: Buffer.from("four") }));
     const { port } = await running(oneService(1, { plugins: [{ name: "replying" }] }), { plugins: [plugin] });
     const talk = await client(port);
@@ -610,7 +610,7 @@ describe("plugins and bodies", () => {
   });
 });
 
-it("many requests on one connection leave no listeners behind, on either side", async () => {
+it("leaves no listeners behind after many requests on one connection, on either side", async () => {
   const warnings: Error[] = [];
   const note = (warning: Error) => void warnings.push(warning);
   process.on("warning", note);

@@ -7,7 +7,7 @@ import { backend, byteBackend, client, codeIn, gate, get, headBackend, rawBacken
 const ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 describe("response_ms", () => {
-  it("without a response in time: 504, the upstream's connection closed, the pool free", async () => {
+  it("answers 504 without a response in time, closes the upstream's connection and frees its place in the pool", async () => {
     const clock = manualClock();
     const upstream = await headBackend(({ socket, text }) => {
       if (text.includes("/next")) socket.write(ok);
@@ -26,7 +26,7 @@ describe("response_ms", () => {
     expect((await ask(port, { path: "/a/next" })).status).toBe(200);
   });
 
-  it("is counted from the end of the request", async () => {
+  it("counts from the end of the request", async () => {
     const clock = manualClock();
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port, { timeouts: { response_ms: 500 } }), { clock });
@@ -38,7 +38,7 @@ describe("response_ms", () => {
     expect(statusesIn(await talk.until("\r\nok"))).toEqual([200]);
   });
 
-  it("ends with the head: a body may take longer", async () => {
+  it("ends with the head of the response: the body may take longer", async () => {
     const clock = manualClock();
     const more = gate();
     const upstream = await rawBackend(async (_request, response) => {
@@ -55,7 +55,7 @@ describe("response_ms", () => {
     await talk.until("ended");
   });
 
-  it("no timer outlives its exchange", async () => {
+  it("leaves no timer behind", async () => {
     const clock = manualClock();
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port), { clock });
@@ -69,7 +69,7 @@ describe("response_ms", () => {
 });
 
 describe("connect_ms", () => {
-  it("covers the TLS handshake: an upstream that accepts and says nothing is a 504", async () => {
+  it("answers 504 when the upstream accepts and never finishes the TLS handshake", async () => {
     const clock = manualClock();
     const upstream = await byteBackend((socket) => void socket.resume());
     const parts = { protocol: "https", pool: { max_connections: 1 }, timeouts: { connect_ms: 400 } } as const;
@@ -84,7 +84,7 @@ describe("connect_ms", () => {
     }
   });
 
-  it("an upstream that answers a handshake with anything else is a 502", async () => {
+  it("answers 502 when the upstream answers a TLS handshake with something else", async () => {
     const upstream = await byteBackend((socket) => void socket.once("data", () => socket.write("HTTP/1.1 400 Bad Request\r\n\r\n")));
     const { port } = await running(oneService(upstream.port, { protocol: "https", pool: { max_connections: 1 } }));
     for (let i = 0; i < 2; i++) {
@@ -97,7 +97,7 @@ describe("connect_ms", () => {
 describe("idle_ms", () => {
   const idle = { pool: { max_connections: 1 }, timeouts: { idle_ms: 60 } };
 
-  it("an upstream that falls silent within a body breaks the response off", async () => {
+  it("breaks off the response when the upstream falls silent in the middle of a body", async () => {
     const upstream = await headBackend(({ socket, text }) => {
       socket.write(text.includes("/next") ? ok : "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nbegun");
     });
@@ -107,7 +107,7 @@ describe("idle_ms", () => {
     expect((await ask(port, { path: "/a/next" })).status).toBe(200);
   });
 
-  it("a client that stops in the middle of its upload gets 408, and the upstream's request is cancelled", async () => {
+  it("answers 408 when the client stops in the middle of its upload, and cancels the upstream request", async () => {
     const upstream = await headBackend(({ socket, text }) => {
       if (text.includes("/next")) socket.write(ok);
     });
@@ -119,7 +119,7 @@ describe("idle_ms", () => {
     expect((await ask(port, { path: "/a/next" })).status).toBe(200);
   });
 
-  it("an upstream that stops reading an upload gets the client a 504", async () => {
+  it("answers 504 when the upstream stops reading an upload", async () => {
     const upstream = await byteBackend((socket) => void socket.pause());
     const { port } = await running(oneService(upstream.port, idle));
     const talk = await client(port);
@@ -133,7 +133,7 @@ describe("idle_ms", () => {
     expect(await talk.until("upstream_timeout")).toContain("HTTP/1.1 504");
   });
 
-  it("an upstream that never asks for an awaited body is to blame: 504", async () => {
+  it("answers 504 when the upstream never sends the 100 that the client waits for", async () => {
     const upstream = await headBackend(() => {});
     const { port } = await running(oneService(upstream.port, idle));
     const talk = await client(port);
@@ -149,7 +149,7 @@ describe("idle_ms", () => {
     expect((await ask(port, { path: "/a/x" })).status).toBe(200);
   });
 
-  it("bytes now and then keep a body alive", async () => {
+  it("keeps a body alive that sends bytes now and then", async () => {
     const upstream = await rawBackend((_request, response) => {
       let left = 13;
       const tick = setInterval(() => {
@@ -164,8 +164,8 @@ describe("idle_ms", () => {
   });
 });
 
-describe("the pool", () => {
-  it("max_connections: the next waits, and 503 upstream_saturated after connect_ms", async () => {
+describe("the pool of upstream connections", () => {
+  it("queues a request beyond max_connections, and answers 503 upstream_saturated after connect_ms", async () => {
     const clock = manualClock();
     const hold = gate();
     const upstream = await rawBackend(async (request, response) => {
@@ -188,7 +188,7 @@ describe("the pool", () => {
     expect(upstream.connections.total).toBe(1);
   });
 
-  it("who waits gets the connection as soon as it is free, in order, and it is the same one", async () => {
+  it("gives waiting requests the freed connection at once, in order of arrival", async () => {
     const order: string[] = [];
     const hold = gate();
     const upstream = await rawBackend(async (request, response) => {
@@ -211,7 +211,7 @@ describe("the pool", () => {
     expect(upstream.connections.total).toBe(1);
   });
 
-  it("an idle connection serves the next request within keepalive_idle_ms", async () => {
+  it("reuses an idle connection within keepalive_idle_ms", async () => {
     const upstream = await headBackend(({ socket }) => void socket.write(ok));
     const { port } = await running(oneService(upstream.port, { pool: { keepalive_idle_ms: 60_000 } }));
     await ask(port, { path: "/a/x" });
@@ -219,7 +219,7 @@ describe("the pool", () => {
     expect(upstream.connections).toBe(1);
   });
 
-  it("an idle connection is closed after keepalive_idle_ms, and the next request gets a new one", async () => {
+  it("closes an idle connection after keepalive_idle_ms, and opens a new one for the next request", async () => {
     const upstream = await headBackend(({ socket }) => void socket.write(ok));
     const { port } = await running(oneService(upstream.port, { pool: { keepalive_idle_ms: 1 } }));
     await ask(port, { path: "/a/x" });
@@ -228,7 +228,7 @@ describe("the pool", () => {
     expect(upstream.connections).toBe(2);
   });
 
-  it("never more connections than allowed, whatever comes", async () => {
+  it("never opens more than max_connections, whatever clients do", async () => {
     let most = 0;
     const upstream = await rawBackend((request, response) => {
       most = Math.max(most, upstream.connections.open);

@@ -61,7 +61,7 @@ function handshake(port: number, options: ConnectionOptions = {}): Promise<TLSSo
 }
 
 describe("the HTTPS listener", () => {
-  it("chooses HTTP/2 and HTTP/1.1 by ALPN, and HTTP/1.1 without ALPN", async () => {
+  it("selects HTTP/2 or HTTP/1.1 by ALPN, and HTTP/1.1 without ALPN", async () => {
     const { port } = await secure(oneService(9));
     const chosen = async (protocols?: string[]) => (await handshake(port, protocols === undefined ? {} : { ALPNProtocols: protocols })).alpnProtocol;
     expect(await chosen(["h2", "http/1.1"])).toBe("h2");
@@ -69,7 +69,7 @@ describe("the HTTPS listener", () => {
     expect(await chosen()).toBe(false);
   });
 
-  it("shows the server certificate", async () => {
+  it("presents the server certificate", async () => {
     const { port } = await secure(oneService(9));
     const socket = await handshake(port);
     expect(socket.authorized).toBe(true);
@@ -83,12 +83,12 @@ describe("the HTTPS listener", () => {
     await expect(attempt).rejects.toMatchObject({ code: expect.stringMatching(/ALERT_PROTOCOL_VERSION/) as string });
   });
 
-  it.each(["TLSv1.2", "TLSv1.3"] as const)("speaks %s", async (version) => {
+  it.each(["TLSv1.2", "TLSv1.3"] as const)("accepts %s", async (version) => {
     const { port } = await secure(oneService(9));
     expect((await handshake(port, { minVersion: version, maxVersion: version })).getProtocol()).toBe(version);
   });
 
-  it("survives what is no handshake", async () => {
+  it("keeps serving after a connection that is no TLS handshake", async () => {
     const origin = await backend();
     const { port } = await secure(oneService(origin.port));
     const raw = overSocket(tls.connect({ host: "127.0.0.1", port, rejectUnauthorized: false, ALPNProtocols: ["bogus"] }));
@@ -101,7 +101,7 @@ describe("the HTTPS listener", () => {
 });
 
 describe("HTTP/1.1 over TLS", () => {
-  it("serves requests, several on one connection, and says https to the upstream", async () => {
+  it("serves several requests on one connection, and names https as the scheme to the upstream", async () => {
     const origin = await backend((_request, response, body) => response.end(`got ${body.toString()}`));
     const { port } = await secure(oneService(origin.port));
     const agent = new https.Agent({ keepAlive: true, maxSockets: 1 });
@@ -114,7 +114,7 @@ describe("HTTP/1.1 over TLS", () => {
     expect(sent(origin.seen[0]!, "x-forwarded-for")).toEqual(["127.0.0.1"]);
   });
 
-  it("passes WebSockets", async () => {
+  it("tunnels WebSockets", async () => {
     const { port: upstream, server } = await backend();
     server.on("upgrade", (_request, socket: Duplex) => {
       socket.write("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n");
@@ -131,7 +131,7 @@ describe("HTTP/1.1 over TLS", () => {
     await eventually(() => gateway.inFlight === 0);
   });
 
-  it("answers a client that says with its request that it sends no more", async () => {
+  it("answers a client that half-closes its connection with its request", async () => {
     const { port } = await secure(oneService(9));
     for (let i = 0; i < 10; i++) {
       const socket = tls.connect({ port, host: "127.0.0.1", ca: CA.cert, servername: "localhost", allowHalfOpen: true } as ConnectionOptions);
@@ -143,7 +143,7 @@ describe("HTTP/1.1 over TLS", () => {
     }
   });
 
-  it("is drained: the connection closes after the answer", async () => {
+  it("closes the connection after its reply during a drain", async () => {
     let finish = () => {};
     const origin = await backend((_request, response) => (finish = () => void response.end("ok")));
     const { gateway, port } = await secure(oneService(origin.port));
@@ -156,8 +156,8 @@ describe("HTTP/1.1 over TLS", () => {
   });
 });
 
-describe("HTTP/2", () => {
-  it("serves requests: path, query and method reach the upstream as HTTP/1.1", async () => {
+describe("HTTP/2 over TLS", () => {
+  it("forwards path, query and method as HTTP/1.1 to the upstream", async () => {
     const origin = await backend();
     const { port } = await secure(oneService(origin.port));
     const over = await h2TlsSession(port);
@@ -170,7 +170,7 @@ describe("HTTP/2", () => {
     expect(got.headers["x-request-id"]).toBe(sent(origin.seen[0]!, "x-request-id")[0]);
   });
 
-  it("serves many requests at once on one connection", async () => {
+  it("serves many concurrent requests on one connection", async () => {
     const origin = await backend((request, response) => response.end(request.url));
     const { port } = await secure(oneService(origin.port));
     const over = await h2TlsSession(port);
@@ -178,7 +178,7 @@ describe("HTTP/2", () => {
     expect(all.map(({ body }) => body)).toEqual(Array.from({ length: 50 }, (_, i) => `/${i}`));
   });
 
-  it("maps headers: names keep their values and duplicates, cookies become one line, nothing of a connection passes", async () => {
+  it("keeps header values and duplicates, joins cookies into one line, and drops connection headers", async () => {
     const origin = await backend((_request, response) => {
       response.writeHead(200, ["X-Two", "1", "X-Two", "2", "Set-Cookie", "a=1", "Set-Cookie", "b=2", "Keep-Alive", "timeout=5", "Content-Length", "0"]);
       response.end();
@@ -197,7 +197,7 @@ describe("HTTP/2", () => {
     expect(sent(origin.seen[0]!, "host")).toEqual([`127.0.0.1:${origin.port}`]);
   });
 
-  it("takes bodies, with a length and without", async () => {
+  it("accepts bodies with a length and without", async () => {
     const origin = await backend((_request, response, body) => response.end(`${body.length}`));
     const { port } = await secure(oneService(origin.port));
     const over = await h2TlsSession(port);
@@ -208,7 +208,7 @@ describe("HTTP/2", () => {
     expect(sent(origin.seen[1]!, "content-length")).toEqual(["5"]);
   });
 
-  it("streams: each part arrives before the next is written", async () => {
+  it("streams each part before the next is written", async () => {
     let write = (_text: string) => {};
     let end = () => {};
     const origin = await backend((_request, response) => {
@@ -256,7 +256,7 @@ describe("HTTP/2", () => {
     expect([head.status, head.body]).toEqual([404, ""]);
   });
 
-  it("resets the stream, and only it, when the upstream breaks off mid-body", async () => {
+  it("resets only the affected stream when the upstream breaks off its body", async () => {
     const origin = await backend((request, response) => {
       if (request.url === "/fine") return void response.end("fine");
       response.writeHead(200, { "Content-Length": "100" });
@@ -268,7 +268,7 @@ describe("HTTP/2", () => {
     expect((await get(over, { ":path": "/a/fine" })).body).toBe("fine");
   });
 
-  it("gives up the upstream's request when the client resets its stream", async () => {
+  it("cancels the upstream request when the client resets its stream", async () => {
     const origin = await backend((_request, response) => void response.write("begun"));
     const { gateway, port } = await secure(oneService(origin.port));
     const over = await h2TlsSession(port);
@@ -280,7 +280,7 @@ describe("HTTP/2", () => {
     await eventually(() => gateway.inFlight === 0);
   });
 
-  it("is drained: streams under way finish, the session ends, no new one is taken", async () => {
+  it("finishes open streams during a drain, accepts no new one, and ends the session", async () => {
     let finish = () => {};
     const origin = await backend((_request, response) => (finish = () => void response.end("whole")));
     const { gateway, port } = await secure(oneService(origin.port));
@@ -303,19 +303,19 @@ describe("client certificates", () => {
     return [first.status, (await get(over, { ":path": "/a/x" })).status];
   };
 
-  it("asked for but not required: with one, without one and with a stranger's, requests pass", async () => {
+  it("are optional when requested and not required: requests pass with one, without one and with one of another CA", async () => {
     const origin = await backend();
     const { port } = await secure(oneService(origin.port), asking("request"));
     for (const identity of [CLIENT, {}, STRANGER]) expect(await speak(port, identity)).toEqual([200, 200]);
   });
 
-  it("required: one that the CA signed passes", async () => {
+  it("pass when they are required and signed by the configured CA", async () => {
     const origin = await backend();
     const { port } = await secure(oneService(origin.port), asking("require"));
     expect(await speak(port, CLIENT)).toEqual([200, 200]);
   });
 
-  it.each([["none", {}], ["a stranger's", STRANGER]])("required: with %s the handshake fails and the upstream is not asked", async (_what, identity) => {
+  it.each([["no certificate", {}], ["one of another CA", STRANGER]])("fail the handshake when they are required and the client presents %s", async (_what, identity) => {
     const origin = await backend();
     const { port } = await secure(oneService(origin.port), asking("require"));
     for (const maxVersion of ["TLSv1.2", "TLSv1.3"] as const) {
@@ -333,11 +333,11 @@ async function shownFor(port: number, servername: string, options: ConnectionOpt
   return subject;
 }
 
-describe("certificates by host name (SNI)", () => {
+describe("server certificates by host name (SNI)", () => {
   const files = () => pem({ shop_cert: SHOP.cert, shop_key: SHOP.key, wild_cert: WILDCARD.cert, wild_key: WILDCARD.key });
   const entry = (paths: Record<string, string>, which: string, ...hosts: string[]) => ({ hosts, cert: paths[`${which}_cert`]!, key: paths[`${which}_key`]! });
 
-  it("are shown for their hosts, an exact name before a wildcard; for all else the default", async () => {
+  it("are presented for their hosts, an exact name before a wildcard, and the default for all others", async () => {
     const paths = files();
     const certificates = [entry(paths, "wild", "*.example.com"), entry(paths, "shop", "shop.example.com")];
     const { port } = await secure(oneService(9, {}, { certificates }));
@@ -362,7 +362,7 @@ describe("certificates by host name (SNI)", () => {
     expect((await get(await h2TlsSession(port, trusting), { ":path": "/a/x" })).status).toBe(200);
   });
 
-  it("come and go with a reload, while connections stay", async () => {
+  it("change with a reload, while connections stay open", async () => {
     const origin = await backend();
     const paths = files();
     const config = (...certificates: ReturnType<typeof entry>[]) => oneService(origin.port, {}, { certificates });
@@ -378,7 +378,7 @@ describe("certificates by host name (SNI)", () => {
     expect((await get(over, { ":path": "/a/x" })).status).toBe(200);
   });
 
-  it("do not come with a reload that is refused", async () => {
+  it("do not change with a reload that is refused", async () => {
     const paths = files();
     const { gateway, port } = await secure(oneService(9));
     const mixed = { hosts: ["shop.example.com"], cert: paths.shop_cert!, key: paths.wild_key! };
@@ -386,7 +386,7 @@ describe("certificates by host name (SNI)", () => {
     expect(await shownFor(port, "a.example.com")).toBe("CN=localhost");
   });
 
-  it("are asked of clients with a certificate alike: the CA holds for every host", async () => {
+  it("share one CA for client certificates", async () => {
     const origin = await backend();
     const paths = files();
     const config = oneService(origin.port, {}, { certificates: [entry(paths, "shop", "shop.example.com")] });
@@ -397,7 +397,7 @@ describe("certificates by host name (SNI)", () => {
     await expect(get1(port, { ...trusting, ...STRANGER })).rejects.toThrow();
   });
 
-  it("are read again from their files, whatever the configuration file says by now", async () => {
+  it("are reloaded from their files, whatever the configuration file says by then", async () => {
     const paths = files();
     const certificates = [entry(paths, "shop", "shop.example.com")];
     const file = fileWith(oneService(9, {}, { certificates }));
@@ -426,7 +426,7 @@ describe("renewTls", () => {
     return serialNumber;
   };
 
-  it("shows the new certificate on every HTTPS listener; a request under way and its connection do not notice", async () => {
+  it("presents the new certificate on every HTTPS listener without disturbing open connections and requests", async () => {
     let finish = () => {};
     const origin = await backend((request, response) => {
       if (request.url === "/slow") finish = () => void response.end("whole");
@@ -447,7 +447,7 @@ describe("renewTls", () => {
     expect((await get(over, { ":path": "/a/x" })).status).toBe(200);
   });
 
-  it("throws for what cannot be used, and keeps the old certificate", async () => {
+  it("throws for an unusable certificate, and keeps the old one", async () => {
     const { gateway, port } = await secure(oneService(9));
     const before = await serial(port);
     expect(() => gateway.renewTls({ ...renewed, key: FILES.key })).toThrow();

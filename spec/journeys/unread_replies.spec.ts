@@ -58,11 +58,11 @@ async function h2Backend(answer: (stream: http2.ServerHttp2Stream) => void): Pro
 
 const BODIES: readonly [string, () => Reply["body"]][] = [
   ["a stream that has ended", endless],
-  ["a body at hand", () => Buffer.alloc(CHUNK.length * CHUNKS)],
+  ["a body in memory", () => Buffer.alloc(CHUNK.length * CHUNKS)],
 ];
 
-describe.each(BODIES)("a client of HTTP/1.1 that reads nothing of %s", (_what, body) => {
-  it("is cut off after a minute, whatever it sends meanwhile, and the log says why", async () => {
+describe.each(BODIES)("an HTTP/1.1 client that reads nothing of %s", (_what, body) => {
+  it("is disconnected after a minute, whatever it sends meanwhile, and the log says why", async () => {
     const { gateway, clock, stalled, lines } = await long(body);
     const talk = await stalled();
     for (let at = 0; at < 50_000; at += 10_000) {
@@ -80,7 +80,7 @@ describe.each(BODIES)("a client of HTTP/1.1 that reads nothing of %s", (_what, b
     expect(JSON.parse(lines[0]!)).toMatchObject({ status: 200, code: "request_timeout", fault: "the client read nothing of the reply for 60000 ms" });
   });
 
-  it("is cut off at total_ms", async () => {
+  it("is disconnected at total_ms", async () => {
     const { gateway, clock, stalled } = await long(body, { total_ms: 5_000 });
     await stalled();
     clock.advance(4_999);
@@ -90,7 +90,7 @@ describe.each(BODIES)("a client of HTTP/1.1 that reads nothing of %s", (_what, b
   });
 });
 
-it("a client that is refused a WebSocket with a long body, and reads nothing of it, is cut off", async () => {
+it("disconnects a client that is refused a WebSocket with a long body and reads nothing of it", async () => {
   const { gateway, clock, stalled } = await long(endless);
   await stalled(HANDSHAKE);
   clock.advance(59_000);
@@ -102,7 +102,7 @@ it("a client that is refused a WebSocket with a long body, and reads nothing of 
   expect(gateway.inFlight).toBe(0);
 });
 
-it("a client of HTTP/2 with a window of 0 gives its place up after a minute, whatever PINGs it sends", async () => {
+it("resets an HTTP/2 stream whose client keeps its window at 0 for a minute, whatever PINGs it sends", async () => {
   const clock = manualClock();
   const upstream = await rawBackend((_request, response) => void response.end(Buffer.alloc(60_000)));
   const config = oneService(upstream.port, {}, { h2c: true, limits: { max_requests_in_flight: 1 } });
@@ -131,7 +131,7 @@ it.each([
   ["http", "wire"],
   ["http", "node"],
   ["h2c", "wire"],
-] as const)("a client that reads nothing of a reply under way for idle_ms is at fault in the access log, and not the upstream (%s, %s)", async (protocol, upstream_client) => {
+] as const)("blames the client, not the upstream, in the access log when the client reads nothing of a reply for idle_ms (%s, %s)", async (protocol, upstream_client) => {
   const lines: string[] = [];
   const whole = Buffer.alloc(CHUNK.length * CHUNKS);
   const port = protocol === "http" ? (await rawBackend((_request, response) => void response.end(whole))).port : await h2Backend((stream) => void stream.end(whole));
@@ -144,7 +144,7 @@ it.each([
   expect(JSON.parse(lines[0]!)).toMatchObject({ status: 200, code: "request_timeout", fault: "the client read nothing of the reply for 50 ms" });
 });
 
-describe("an upload that goes on behind its whole reply", () => {
+describe("an upload that continues after its complete reply", () => {
   async function early(protocol: "http" | "h2c"): Promise<number> {
     if (protocol === "http") {
       const upstream = await rawBackend((request, response) => {
@@ -163,7 +163,7 @@ describe("an upload that goes on behind its whole reply", () => {
     ["http", "wire"],
     ["http", "node"],
     ["h2c", "wire"],
-  ] as const)("does not hold its place at the upstream (%s, %s)", async (protocol, upstream_client) => {
+  ] as const)("releases its connection to the upstream (%s, %s)", async (protocol, upstream_client) => {
     const { port, gateway } = await running(oneService(await early(protocol), { protocol, upstream_client }));
     const talk = await client(port);
     talk.send("POST /a/x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n");

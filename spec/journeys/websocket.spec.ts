@@ -31,7 +31,7 @@ async function upperCase(behindHead = "") {
 }
 
 describe("a WebSocket upgrade", () => {
-  it("becomes a tunnel: bytes pass both ways", async () => {
+  it("becomes a tunnel that passes bytes both ways", async () => {
     const echo = await upperCase();
     const { port } = await running(oneService(echo.port));
     const talk = await client(port);
@@ -51,7 +51,7 @@ describe("a WebSocket upgrade", () => {
     }
   });
 
-  it("bytes behind the head, on either side, are part of the tunnel", async () => {
+  it("tunnels bytes that follow the head on either side", async () => {
     const echo = await upperCase("<first>");
     const { port } = await running(oneService(echo.port));
     const talk = await client(port);
@@ -59,7 +59,7 @@ describe("a WebSocket upgrade", () => {
     expect(await talk.until("EARLY")).toMatch(/\r\n\r\n<first>EARLY$/);
   });
 
-  it("what the client sends while the upstream is thinking is kept for it, in order", async () => {
+  it("keeps bytes that the client sends before the upstream answers, and forwards them in order", async () => {
     const answer = gate();
     let received = "";
     const upstream = await byteBackend((socket) => {
@@ -83,7 +83,7 @@ describe("a WebSocket upgrade", () => {
     expect(received).toBe(`one,two,${piece},end`);
   });
 
-  it("megabytes pass whole, both ways", async () => {
+  it("passes megabytes unchanged, both ways", async () => {
     const echo = await byteBackend((socket) => {
       socket.once("data", () => {
         socket.write(yes);
@@ -100,7 +100,7 @@ describe("a WebSocket upgrade", () => {
     expect(talk.text().slice(head)).toBe(sent.toString("latin1"));
   });
 
-  it("passes half-closes on: each side may go on alone", async () => {
+  it("passes half-closes on: each side may continue alone", async () => {
     let upstreamEnd: Socket | null = null;
     const upstream = await byteBackend((socket) => {
       // allowHalfOpen is the server's choice; this one answers after the client's end.
@@ -145,7 +145,7 @@ describe("a WebSocket upgrade", () => {
   it.each([
     ["client closes", (talk: Socket) => talk.destroy()],
     ["client resets", (talk: Socket) => talk.resetAndDestroy()],
-  ])("a %s: the upstream's connection closes and the lease is free", async (_who, leave) => {
+  ])("closes the upstream's connection and frees its place when the %s", async (_who, leave) => {
     const echo = await upperCase();
     const { port, gateway } = await running(oneService(echo.port, { ...one, timeouts: { connect_ms: 1000 } }));
     const talk = await client(port);
@@ -157,7 +157,7 @@ describe("a WebSocket upgrade", () => {
     expect(await gateway.close(5_000)).toBe("drained");
   });
 
-  it("an upstream that breaks the tunnel off ends the client's connection", async () => {
+  it("closes the client's connection when the upstream breaks the tunnel off", async () => {
     for (const end of ["destroy", "resetAndDestroy"] as const) {
       const echo = await upperCase();
       const { port } = await running(oneService(echo.port, one));
@@ -170,7 +170,7 @@ describe("a WebSocket upgrade", () => {
     }
   });
 
-  it("the tunnel holds its lease", async () => {
+  it("counts as a request in flight at its upstream while the tunnel is open", async () => {
     const echo = await upperCase();
     const { port } = await running(oneService(echo.port, { ...one, timeouts: { connect_ms: 50 } }));
     const talk = await client(port);
@@ -183,7 +183,7 @@ describe("a WebSocket upgrade", () => {
     expect((await ask(port, { path: "/a/next" })).status).toBe(200);
   });
 
-  it("idle_ms without a byte either way ends the tunnel, bytes keep it", async () => {
+  it("closes a tunnel after idle_ms without a byte either way, and keeps one that has traffic", async () => {
     const echo = await upperCase();
     const { port } = await running(oneService(echo.port, { ...one, timeouts: { idle_ms: 100 } }));
     const talk = await client(port);
@@ -203,7 +203,7 @@ describe("a WebSocket upgrade", () => {
     expect((await ask(port, { path: "/a/next" })).status).toBe(200);
   });
 
-  it("a tunnel in which one side is stuck is idle too", async () => {
+  it("counts a tunnel as idle when one side does not read", async () => {
     const upstream = await byteBackend((socket) => {
       socket.once("data", () => {
         socket.write(yes);
@@ -221,10 +221,10 @@ describe("a WebSocket upgrade", () => {
   });
 });
 
-describe("an upgrade goes through the plugins", () => {
+describe("plugins of a WebSocket upgrade", () => {
   const guarded = { ...one, plugins: [{ name: "key_auth", config: { key: "secret" } }] };
 
-  it("key_auth refuses it without a key: 401 with a readable body, and the upstream hears nothing", async () => {
+  it("refuse it without a key: 401 with a readable body, and nothing is sent to the upstream", async () => {
     const echo = await upperCase();
     const { port } = await running(oneService(echo.port, guarded));
     const talk = await client(port);
@@ -238,7 +238,7 @@ describe("an upgrade goes through the plugins", () => {
     expect(echo.heads).toEqual([]);
   });
 
-  it("and lets it pass with the key, from query or header", async () => {
+  it("let it pass with a key in the query or a header", async () => {
     for (const [path, lines] of [["/a/x?apiKey=secret", []], ["/a/x", ["apiKey: secret"]]] as const) {
       const echo = await upperCase();
       const { port } = await running(oneService(echo.port, guarded));
@@ -250,14 +250,14 @@ describe("an upgrade goes through the plugins", () => {
     }
   });
 
-  it("a path without a route is a 404", async () => {
+  it("answer 404 for a path without a route", async () => {
     const { port } = await running(oneService((await upperCase()).port));
     const talk = await client(port);
     talk.send(get("/none", ...asks));
     expect(codeIn(await talk.closed())).toBe("route_not_found");
   });
 
-  it("a method that the route does not take is a 405", async () => {
+  it("answer 405 for a method that the route does not accept", async () => {
     const { port } = await running(oneService(1, { routes: [{ path: "/x", methods: ["POST"] }] }));
     const talk = await client(port);
     talk.send(get("/a/x", ...asks));
@@ -265,8 +265,8 @@ describe("an upgrade goes through the plugins", () => {
   });
 });
 
-describe("an upstream that does not switch", () => {
-  it("is passed on as the ordinary response it is, with its body", async () => {
+describe("an upstream that does not switch protocols", () => {
+  it("has its ordinary response passed on with its body", async () => {
     const upstream = await backend((_request, response) => {
       response.writeHead(426, { "X-Why": "old", Trailer: "X-Sum" });
       response.write("please ");
@@ -285,7 +285,7 @@ describe("an upstream that does not switch", () => {
     expect(upstream.seen).toEqual([]);
   });
 
-  it("and breaks its body off: the client is told by a reset where no length does", async () => {
+  it("makes the gateway reset the client's connection when it breaks off a body without a length", async () => {
     const begun = gate();
     const upstream = await headBackend(({ socket }) => {
       socket.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nbegun\r\n");
@@ -305,15 +305,15 @@ describe("an upstream that does not switch", () => {
   it.each([
     ["is down", null, 502, "upstream_connect_failed"],
     ["closes", (socket: Socket) => socket.destroy(), 502, "upstream_reset"],
-    ["talks garbage", (socket: Socket) => void socket.write("garbage\r\n\r\n"), 502, "upstream_invalid"],
+    ["sends garbage", (socket: Socket) => void socket.write("garbage\r\n\r\n"), 502, "upstream_invalid"],
     [
       "switches to another protocol",
       (socket: Socket) => void socket.write("HTTP/1.1 101 OK\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"),
       502,
       "upstream_invalid",
     ],
-    ["does not say to what", (socket: Socket) => void socket.write("HTTP/1.1 101 OK\r\n\r\n"), 502, "upstream_invalid"],
-  ])("and %s: %s", async (_what, talks, status, code) => {
+    ["does not name the protocol", (socket: Socket) => void socket.write("HTTP/1.1 101 OK\r\n\r\n"), 502, "upstream_invalid"],
+  ])("makes the gateway answer 502 when it %s", async (_what, talks, status, code) => {
     const upstream = talks === null ? null : await byteBackend((socket) => void socket.once("data", () => talks(socket)));
     const { port } = await running(oneService(upstream?.port ?? (await closedPort()), one));
     for (let i = 0; i < 2; i++) {
@@ -329,8 +329,8 @@ describe("an upstream that does not switch", () => {
   it.each([
     ["closes", (socket: Socket) => socket.destroy()],
     ["resets", (socket: Socket) => socket.resetAndDestroy()],
-    ["ends its side", (socket: Socket) => void socket.end()],
-  ])("and a client that %s meanwhile: the upstream's request is cancelled", async (_how, leave) => {
+    ["half-closes", (socket: Socket) => void socket.end()],
+  ])("loses the request when its client %s before the answer", async (_how, leave) => {
     const upstream = await headBackend(({ socket, text }) => {
       if (text.includes("/next")) socket.write(ok);
     });

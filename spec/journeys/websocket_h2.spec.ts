@@ -63,7 +63,7 @@ async function open(port: number, more: OutgoingHttpHeaders = {}, over?: ClientH
 }
 
 describe("a WebSocket over HTTP/2 (RFC 8441)", () => {
-  it("is an ordinary upgrade to the upstream, with a key of ours, and a 200 to the client", async () => {
+  it("is an ordinary upgrade to the upstream with the gateway's own key, and a 200 to the client", async () => {
     const origin = await echo("Sec-WebSocket-Protocol: chat", "Sec-WebSocket-Extensions: permessage-deflate");
     const { port } = await running(oneService(origin.port, {}, on));
     const wishes = { "sec-websocket-protocol": "chat, old", "sec-websocket-extensions": "permessage-deflate", "sec-websocket-key": "of the client" };
@@ -81,7 +81,7 @@ describe("a WebSocket over HTTP/2 (RFC 8441)", () => {
     await eventually(() => text() === "hello");
   });
 
-  it("passes over TLS, beside other streams of its connection", async () => {
+  it("works over TLS, beside other streams of its connection", async () => {
     const origin = await echo();
     const { gateway } = await running(oneService(origin.port));
     const { port } = await gateway.listen({ port: 0, tls: { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: null, requireClientCert: false } });
@@ -91,7 +91,7 @@ describe("a WebSocket over HTTP/2 (RFC 8441)", () => {
     await eventually(() => both.every(({ text }, i) => text() === `to ${i}`));
   });
 
-  it("what the client sends before the answer, and the upstream behind its head, arrives", async () => {
+  it("passes what the client sends before the answer, and what follows the upstream's head", async () => {
     const answer = gate();
     const origin = await upstream((socket, head) => {
       void answer.opened.then(() => {
@@ -109,7 +109,7 @@ describe("a WebSocket over HTTP/2 (RFC 8441)", () => {
     await eventually(() => text === "<first>early");
   });
 
-  it("a wrong Sec-WebSocket-Accept is a 502, and the upstream's connection is closed", async () => {
+  it("answers 502 to a wrong Sec-WebSocket-Accept, and closes the upstream's connection", async () => {
     const origin = await upstream((socket) => void socket.write(yes("")));
     const { port } = await running(oneService(origin.port, {}, on));
     const { headers, text, stream } = await open(port);
@@ -119,7 +119,7 @@ describe("a WebSocket over HTTP/2 (RFC 8441)", () => {
     await eventually(() => origin.sockets.size === 0);
   });
 
-  it("a refused upgrade passes as the ordinary response it is", async () => {
+  it("passes a refused upgrade on as an ordinary response", async () => {
     const origin = await upstream((socket) => void socket.write("HTTP/1.1 426 Upgrade Required\r\nX-Why: old\r\nContent-Length: 4\r\n\r\nno\r\n"));
     const { port, gateway } = await running(oneService(origin.port, {}, on));
     const { headers, text, stream } = await open(port);
@@ -129,7 +129,7 @@ describe("a WebSocket over HTTP/2 (RFC 8441)", () => {
     await eventually(() => gateway.inFlight === 0);
   });
 
-  it("goes through the plugins, as a GET", async () => {
+  it("runs the plugins, as a GET", async () => {
     const origin = await echo();
     const guarded = { routes: [{ path: "/{rest*}", methods: ["GET"] }], plugins: [{ name: "key_auth", config: { key: "secret" } }] };
     const { port } = await running(oneService(origin.port, guarded, on));
@@ -139,10 +139,10 @@ describe("a WebSocket over HTTP/2 (RFC 8441)", () => {
   });
 
   it.each<[string, OutgoingHttpHeaders, boolean]>([
-    ["another protocol", { ":protocol": "connect-udp" }, false],
+    ["another :protocol", { ":protocol": "connect-udp" }, false],
     ["a Content-Length", { "content-length": "5" }, false],
-    ["an end before the beginning", {}, true],
-  ])("%s is a 400", async (_what, more, endStream) => {
+    ["END_STREAM in its request", {}, true],
+  ])("answers 400 to %s", async (_what, more, endStream) => {
     const origin = await echo();
     const { port } = await running(oneService(origin.port, {}, on));
     const talk = await rawSession(port);
@@ -156,7 +156,7 @@ describe("a WebSocket over HTTP/2 (RFC 8441)", () => {
     expect(origin.heads).toEqual([]);
   });
 
-  it("the settings say that CONNECT can be extended", async () => {
+  it("advertises extended CONNECT in its SETTINGS", async () => {
     const { port } = await running(oneService(9, {}, on));
     const talk = await rawSession(port);
     onTestFinished(() => void talk.socket.destroy());
@@ -165,7 +165,7 @@ describe("a WebSocket over HTTP/2 (RFC 8441)", () => {
   });
 });
 
-describe("the ends of a WebSocket over HTTP/2", () => {
+describe("the end of a WebSocket over HTTP/2", () => {
   async function joined(parts: Parameters<typeof oneService>[1] = {}) {
     let socket: Socket | null = null;
     let received = "";
@@ -182,7 +182,7 @@ describe("the ends of a WebSocket over HTTP/2", () => {
     return { gateway, origin, stream, text, far: socket as unknown as Socket, how, received: () => received };
   }
 
-  it("END_STREAM becomes FIN, and FIN becomes END_STREAM; either side may go on alone", async () => {
+  it("translates END_STREAM to FIN and FIN to END_STREAM, and lets either side continue alone", async () => {
     const { stream, text, far, how, received, gateway, origin } = await joined();
     far.allowHalfOpen = true;
     stream.end("over");
@@ -197,7 +197,7 @@ describe("the ends of a WebSocket over HTTP/2", () => {
     expect(how).toEqual(["end"]);
   });
 
-  it("a stream that is reset resets the upstream's connection", async () => {
+  it("resets the upstream's connection when the client resets the stream", async () => {
     // By frames: close() of node's own client says END_STREAM before RST_STREAM.
     const how: string[] = [];
     const origin = await upstream((socket, head) => {
@@ -214,7 +214,7 @@ describe("the ends of a WebSocket over HTTP/2", () => {
     expect(how).toEqual(["ECONNRESET"]);
   });
 
-  it("an upstream that resets resets the stream: CANCEL", async () => {
+  it("resets the stream with CANCEL when the upstream resets its connection", async () => {
     const origin = await upstream((socket, head) => void socket.write(yes(head)));
     const { port } = await running(oneService(origin.port, {}, on));
     const talk = await rawSession(port);
@@ -226,13 +226,13 @@ describe("the ends of a WebSocket over HTTP/2", () => {
     expect(talk.frames.filter(({ type, flags }) => type === DATA && (flags & END_STREAM) !== 0)).toEqual([]);
   });
 
-  it("silence for idle_ms ends both: CANCEL", async () => {
+  it("resets the stream with CANCEL and closes the upstream's connection after idle_ms of silence", async () => {
     const { stream, far } = await joined({ timeouts: { idle_ms: 80 } });
     await eventually(() => stream.closed && far.destroyed);
     expect(stream.rstCode).toBe(CODES.CANCEL);
   });
 
-  it("a side that does not read holds the other back, either way", async () => {
+  it("applies back-pressure both ways when a side does not read", async () => {
     const piece = Buffer.alloc(64 * 1024);
     const { stream, far } = await joined();
     far.pause();
@@ -262,7 +262,7 @@ describe("the ends of a WebSocket over HTTP/2", () => {
     expect(written).toBeLessThan(60_000_000);
   });
 
-  it("drain: it lasts until the grace ends and is cut then", async () => {
+  it("comes when the grace period of a drain has passed, not earlier", async () => {
     const { stream, text, far, gateway } = await joined();
     const closing = gateway.close(150);
     far.write("meanwhile");
@@ -272,7 +272,7 @@ describe("the ends of a WebSocket over HTTP/2", () => {
     expect(gateway.inFlight).toBe(0);
   });
 
-  it("drain: over HTTP/1.1 the same; one that ends by itself before is no cut", async () => {
+  it("comes with the grace period over HTTP/1.1 too, and one that closes by itself before is not cut off", async () => {
     const origin = await echo();
     const { port, gateway } = await running(oneService(origin.port, {}, on));
     const talk = await client(port);

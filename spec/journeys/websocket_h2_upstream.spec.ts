@@ -150,7 +150,7 @@ const KINDS: [string, Open][] = [
 ];
 
 describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)", (kind, open) => {
-  it("is an extended CONNECT there, without a key", async () => {
+  it("is an extended CONNECT to the upstream, without a key", async () => {
     const to = await upstream((stream) => stream.respond({ ":status": 200, "sec-websocket-protocol": "chat", "sec-websocket-accept": "of the upstream" }));
     const { port } = await before(to);
     const { status, headers } = await open(port);
@@ -175,7 +175,7 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     }
   });
 
-  it("megabytes pass byte for byte, both ways at once", async () => {
+  it("passes megabytes unchanged, both ways at once", async () => {
     const { port } = await before(await upstream(echo));
     const { side, received } = await open(port);
     const sent = randomBytes(5 * 1024 * 1024 + 1);
@@ -184,7 +184,7 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     expect(received().equals(sent)).toBe(true);
   });
 
-  it("shares its connection with other requests, and gives its place back once when it ends", async () => {
+  it("shares its upstream connection with other requests, and releases its stream once when it ends", async () => {
     const to = await upstream(echo, { enableConnectProtocol: true, maxConcurrentStreams: 1 });
     const { port, gateway } = await before(to, { timeouts: { connect_ms: 300 } });
     const { side, received } = await open(port);
@@ -198,7 +198,7 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     expect(to.sessions.size).toBe(1);
   });
 
-  it("either side may end alone: END_STREAM stands for FIN", async () => {
+  it("lets either side end alone: END_STREAM stands for FIN", async () => {
     let far = "";
     const to = await upstream((stream) => {
       accept(stream);
@@ -227,7 +227,7 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     expect([...to.streams.map(({ rstCode }) => rstCode), first.broken(), second.broken()]).toEqual([NGHTTP2_NO_ERROR, NGHTTP2_NO_ERROR, false, false]);
   });
 
-  it("a client that breaks off resets the stream with CANCEL", async () => {
+  it("resets the upstream's stream with CANCEL when the client disconnects", async () => {
     const to = await upstream(echo);
     const { port, gateway } = await before(to);
     const { abort, side, received } = await open(port);
@@ -250,7 +250,7 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
       },
     ],
     ["loses its connection", ({ sockets }) => void sockets[0]!.destroy()],
-  ])("an upstream that %s breaks the client off", async (_how, end) => {
+  ])("disconnects the client when the upstream %s", async (_how, end) => {
     const to = await upstream(accept);
     const { port, gateway } = await before(to);
     const { side, broken } = await open(port);
@@ -261,7 +261,7 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     expect((await ask(port, { path: "/a/x" })).status).toBe(200);
   });
 
-  it("bytes keep it, silence for idle_ms ends both", async () => {
+  it("stays open while bytes pass, and ends on both sides after idle_ms of silence", async () => {
     const to = await upstream(echo);
     const { port, gateway } = await before(to, { timeouts: { idle_ms: 400 } });
     const { side, received } = await open(port);
@@ -274,7 +274,7 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     expect(to.streams[0]!.rstCode).toBe(NGHTTP2_CANCEL);
   });
 
-  it("a side that does not read holds the other back, either way", async () => {
+  it("applies back-pressure both ways when a side does not read", async () => {
     const to = await upstream(accept);
     const { port } = await before(to);
     const piece = Buffer.alloc(64 * 1024);
@@ -302,7 +302,7 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     for (const { bytes } of written) expect(bytes).toBeLessThan(60_000_000);
   });
 
-  it("a refusal passes as the ordinary response it is, and the place is free", async () => {
+  it("passes a refusal on as an ordinary response, and releases its stream", async () => {
     const to = await upstream((stream) => {
       stream.respond({ ":status": 403, "x-why": "members only", "content-length": 3 });
       stream.end("no\n");
@@ -314,7 +314,7 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     expect((await ask(port, { path: "/a/x" })).status).toBe(200);
   });
 
-  it("an upstream whose settings do not allow it: 502, and it hears nothing", async () => {
+  it("answers 502 when the upstream's settings do not allow it, and sends the upstream no request", async () => {
     const to = await upstream(echo, {});
     const { port } = await before(to);
     const { status, received } = await open(port);
@@ -324,7 +324,7 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     expect(to.heads).toEqual([]);
   });
 
-  it("a drain waits for it, and cuts it off when the grace is over", async () => {
+  it("is waited for by a drain, and cut off when the grace period has passed", async () => {
     const to = await upstream(echo);
     const first = await before(to);
     const ended = await open(first.port);
@@ -340,7 +340,7 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     await eventually(() => isGone(cut.side) && to.streams[1]!.closed && to.sessions.size === 0);
   });
 
-  it("a reload that drops the service leaves it alone", async () => {
+  it("stays open over a reload that removes its service", async () => {
     const to = await upstream(echo);
     const { port, gateway } = await before(to);
     const { side, received } = await open(port);
@@ -352,7 +352,7 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
   });
 });
 
-it("a WebSocket passes over TLS on both sides", async () => {
+it("tunnels a WebSocket over TLS on both sides", async () => {
   const to = await upstream(echo, { enableConnectProtocol: true }, (settings) => http2.createSecureServer({ cert: SERVER.cert, key: SERVER.key, settings }));
   const { port } = await before(to, { protocol: "h2", tls: { ca: fileWith(CA.cert, "ca.pem") } });
   const { side, received } = await overHttp1(port);
@@ -361,7 +361,7 @@ it("a WebSocket passes over TLS on both sides", async () => {
   expect(to.heads[0]).toMatchObject({ ":scheme": "https", ":protocol": "websocket" });
 });
 
-it("an HTTP/1.1 client without a key is refused with 400: nobody else would look at it", async () => {
+it("answers 400 to an HTTP/1.1 client without a Sec-WebSocket-Key, which an HTTP/2 upstream would not check", async () => {
   const to = await upstream(echo);
   const { port } = await before(to);
   const { status } = await overHttp1(port, { "Sec-WebSocket-Key": "short" });
@@ -369,7 +369,7 @@ it("an HTTP/1.1 client without a key is refused with 400: nobody else would look
   expect(to.heads).toEqual([]);
 });
 
-it("what clients send before the upstream has answered is kept for it", async () => {
+it("keeps what clients send before the upstream has answered, and forwards it", async () => {
   const to = await upstream(() => {});
   const { port } = await before(to);
   const first = await client(port);
@@ -387,7 +387,7 @@ it("what clients send before the upstream has answered is kept for it", async ()
   await eventually(() => received().toString() === "early");
 });
 
-it.each(KINDS)("a client over %s that goes while the upstream is thinking: its request is taken back", async (_kind, open) => {
+it.each(KINDS)("cancels the upstream request when a client over %s disconnects before the answer", async (_kind, open) => {
   const to = await upstream(() => {});
   const { port, gateway } = await before(to);
   if (open === overHttp1) {

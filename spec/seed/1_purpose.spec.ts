@@ -3,7 +3,7 @@ import { backend } from "../support/gateway.ts";
 import { json, whole } from "./whole.ts";
 
 describe("1. What the service does", () => {
-  it("it receives client requests and forwards them to backend servers, as a declarative configuration says", async () => {
+  it("receives client requests and forwards them to backend servers, as a declarative configuration says", async () => {
     const [a, b] = [await backend((_q, response) => response.end("from a")), await backend((_q, response) => response.end("from b"))];
     const service = (name: string, port: number) => ({
       name,
@@ -16,7 +16,7 @@ describe("1. What the service does", () => {
     expect((await proxy("/b/r")).body.toString()).toBe("from b");
   });
 
-  it("3: plugins run before forwarding and on the upstream response", async () => {
+  it("3: runs plugins before forwarding and on the upstream response", async () => {
     const origin = await backend();
     const plugins = [{ name: "rate_limit", config: { limit_hour: 1 } }];
     const { proxy } = await whole({
@@ -27,12 +27,12 @@ describe("1. What the service does", () => {
     expect(origin.seen).toHaveLength(1);
   });
 
-  it("4: the admin HTTP interface is there for login and for reading the configuration", async () => {
+  it("4: serves an admin HTTP interface for login and for reading the configuration", async () => {
     const { login, admin } = await whole({ services: [] });
     expect(json(await admin("GET", "/gateway", { Cookie: `token=${await login()}` }))).toMatchObject({ services: [] });
   });
 
-  it("5: a management UI on another origin that ADMIN_CORS_ORIGIN names can log in and read with the admin credentials", async () => {
+  it("5: lets a management UI on the origin that ADMIN_CORS_ORIGIN names log in and read with the admin credentials", async () => {
     const Origin = "http://localhost:5173";
     const { admin, login } = await whole({ services: [] }, { ADMIN_CORS_ORIGIN: Origin });
     const answer = await admin("GET", "/gateway", { Origin, Cookie: `token=${await login()}` });
@@ -40,7 +40,7 @@ describe("1. What the service does", () => {
     expect(answer.headers["access-control-allow-credentials"]).toBe("true");
   });
 
-  it("the configuration is loaded from the JSON file that CONFIG_FILE_PATH names; dbless is file-only", async () => {
+  it("loads the configuration from the JSON file that CONFIG_FILE_PATH names; dbless is file-only", async () => {
     const { admin, login, file } = await whole({ services: [] }, { PERSISTENCE_CONFIG: "dbless" });
     expect(json(await admin("GET", "/gateway/config", { Cookie: `token=${await login()}` })).ConfigFilePath).toBe(file);
     await expect(whole({ services: [] }, { PERSISTENCE_CONFIG: "postgres" })).rejects.toThrow(/PERSISTENCE_CONFIG: expected dbless/);

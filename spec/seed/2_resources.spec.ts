@@ -30,7 +30,7 @@ const everything = (port: number) => ({
 });
 
 describe("2.1 Configuration file", () => {
-  it("a file with every field of the seed is taken, and shown as it was written", async () => {
+  it("accepts every field of the seed, and shows each as it was written", async () => {
     const origin = await backend();
     const config = everything(origin.port);
     const gateway = await whole(config);
@@ -46,7 +46,7 @@ describe("2.1 Configuration file", () => {
     expect((await proxy("/shop/locked")).headers["www-authenticate"]).toContain('"the-gateway"');
   });
 
-  it("global.plugins are applied to all services and routes", async () => {
+  it("applies global.plugins to all services and routes", async () => {
     const origin = await backend();
     const service = (name: string) => ({ name, base_path: `/${name}`, upstreams: [{ host: "127.0.0.1", port: origin.port }], routes: [{ path: "/r" }, { path: "/s" }] });
     const { proxy } = await whole({ global: { plugins: [{ name: "key_auth", config: { key: "k" } }] }, services: [service("a"), service("b")] });
@@ -56,7 +56,7 @@ describe("2.1 Configuration file", () => {
     }
   });
 
-  it("GET /gateway gives the ProxyConfig: an array services and a top-level array plugins, the global ones", async () => {
+  it("GET /gateway returns the ProxyConfig: an array services and a top-level array plugins, the global ones", async () => {
     const view = await shown(await whole(everything(9)));
     expect(Array.isArray(view.services)).toBe(true);
     expect(view.plugins).toEqual([expect.objectContaining({ id: "g", name: "rate_limit" })]);
@@ -77,7 +77,7 @@ describe("2.2 Service", () => {
     await expect(whole(config)).rejects.toThrow(/services\[0\]\.base_path .*write "\/shop"/);
   });
 
-  it("protocol http is spoken towards upstreams, and https where the service asks for it", async () => {
+  it("protocol selects http or https towards upstreams", async () => {
     const server = createServer({ cert: SERVER.cert, key: SERVER.key }, (_request, response) => response.end("over TLS"));
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
     onTestFinished(() => new Promise((resolve) => (server.close(() => resolve()), server.closeAllConnections())));
@@ -90,7 +90,7 @@ describe("2.2 Service", () => {
     await eventually(() => handshakes.length > 0);
   });
 
-  it("load_balancing_strategy round_robin takes the upstreams in turn", async () => {
+  it("load_balancing_strategy round_robin uses the upstreams in turn", async () => {
     const names: string[] = [];
     const origins = await Promise.all(["one", "two", "three"].map((name) => backend((_q, response) => (names.push(name), response.end()))));
     const upstreams = origins.map(({ port }) => ({ host: "127.0.0.1", port }));
@@ -99,7 +99,7 @@ describe("2.2 Service", () => {
     expect(names).toEqual(["one", "two", "three", "one", "two", "three"]);
   });
 
-  it("plugins of a service are applied to all of its routes and to no other service", async () => {
+  it("applies plugins of a service to all of its routes and to no other service", async () => {
     const origin = await backend();
     const upstreams = [{ host: "127.0.0.1", port: origin.port }];
     const routes = [{ path: "/r" }, { path: "/s" }];
@@ -123,7 +123,7 @@ describe("2.3 Upstream", () => {
     expect(origin.seen).toHaveLength(1);
   });
 
-  it("id identifies the upstream within its service: one service cannot have it twice, two services can", async () => {
+  it("id identifies the upstream within its service: twice in one service is an error, once in each of two is not", async () => {
     const service = (name: string, ...ids: string[]) => ({
       name,
       base_path: `/${name}`,
@@ -141,7 +141,7 @@ describe("2.3 Upstream", () => {
 });
 
 describe("2.4 Route", () => {
-  it("a segment in curly braces matches any one value, and only one", async () => {
+  it("a segment in curly braces matches exactly one segment with any value", async () => {
     const origin = await backend();
     const { proxy } = await whole(everything(origin.port));
     for (const value of ["1", "x-y", "%20", "~"]) expect((await proxy(`/shop/items/${value}`)).status).toBe(200);
@@ -158,7 +158,7 @@ describe("2.4 Route", () => {
     expect((await proxy("/shop/locked?apiKey=k", { method: "POST" })).status).toBe(200);
   });
 
-  it("plugins may be empty, and are applied to that route only", async () => {
+  it("applies its plugins to that route only, and accepts an empty list", async () => {
     const origin = await backend();
     const { proxy } = await whole(everything(origin.port));
     expect((await proxy("/shop/items/1")).status).toBe(200);
@@ -183,7 +183,7 @@ describe("2.5 Plugin", () => {
     expect((await (await whole(at(false))).proxy("/s/r")).status).toBe(200);
   });
 
-  it("name is its kind: rate_limit and key_auth are known, others are an error that names them", async () => {
+  it("name is its kind: rate_limit and key_auth are known, an unknown kind is an error that names it", async () => {
     const config = { global: { plugins: [{ name: "key_aut" }] }, services: [] };
     await expect(whole(config)).rejects.toThrow(/global\.plugins\[0\]\.name .*key_auth/);
   });
@@ -199,7 +199,7 @@ describe("2.5 Plugin", () => {
 });
 
 describe("2.6 Admin configuration object", () => {
-  it("has the six keys, with what the settings say", async () => {
+  it("has six keys, with the values of the settings", async () => {
     const [cert, key] = [fileWith(SERVER.cert, "cert.pem"), fileWith(SERVER.key, "key.pem")];
     const gateway = await whole({ services: [] }, { SERVER_CERT_PATH: cert, SERVER_KEY_PATH: key, CA_CERT_PATH: cert });
     expect(await shown(gateway, "/gateway/config")).toEqual({
@@ -214,7 +214,7 @@ describe("2.6 Admin configuration object", () => {
 });
 
 describe("2.7 Runtime settings", () => {
-  it("every setting of the proxy is read from its environment variable", () => {
+  it("reads every setting of the proxy from its environment variable", () => {
     const read = readSettings({}, {
       CONFIG_FILE_PATH: "/c.json",
       SERVER_CERT_PATH: "/cert.pem",
@@ -230,13 +230,13 @@ describe("2.7 Runtime settings", () => {
     });
   });
 
-  it("MANAGER_BACKEND_API_URL is the {admin_url} that the management UI talks to; by default that of the reference deployment", () => {
+  it("MANAGER_BACKEND_API_URL is the {admin_url} that the management UI talks to; the default is that of the reference deployment", () => {
     const backendUrl = "https://gw.example.com:8081/admin";
     expect(readManagerSettings({}, { MANAGER_BACKEND_API_URL: backendUrl })).toMatchObject({ ok: true, settings: { manager: { backendUrl } } });
     expect(readManagerSettings({}, {})).toMatchObject({ ok: true, settings: { manager: { backendUrl: "http://127.0.0.1:8081" } } });
   });
 
-  it("the ports of the reference deployment are the defaults: 8008, 8443, 8081, 5173; no other origin may use the admin interface", () => {
+  it("defaults to the ports of the reference deployment: 8008, 8443, 8081, 5173; no other origin may use the admin interface", () => {
     const read = readSettings({}, { ADMIN_USER: "u", ADMIN_PASSWORD: "p", MANAGER: "true" });
     const admin = { corsOrigins: [] };
     expect(read).toMatchObject({ ok: true, settings: { httpPort: 8008, httpsPort: 8443, adminPort: 8081, admin, manager: { port: 5173 } } });

@@ -11,7 +11,7 @@ const config = (port: number) => ({
 });
 
 describe("4.1 Admin interface", () => {
-  it("POST /login with Authorization: Basic and no body: 200 with Set-Cookie: token=<JWT>; HttpOnly; Secure", async () => {
+  it("POST /login with Authorization: Basic and no body answers 200 with Set-Cookie: token=<JWT>; HttpOnly; Secure", async () => {
     const { admin } = await whole({ services: [] });
     const answer = await admin("POST", "/login", { Authorization: BASIC });
     expect(answer.status).toBe(200);
@@ -29,7 +29,7 @@ describe("4.1 Admin interface", () => {
     expect((await admin("GET", "/gateway", { Cookie })).status).toBe(401);
   });
 
-  it("GET /gateway: services with name and routes of name and path, plugins with name and config", async () => {
+  it("GET /gateway returns services with name and routes of name and path, and plugins with name and config", async () => {
     const { admin, login } = await whole(config(9));
     const answer = await admin("GET", "/gateway", { Cookie: `token=${await login()}` });
     expect(answer.status).toBe(200);
@@ -42,7 +42,7 @@ describe("4.1 Admin interface", () => {
     expect(plugins).toEqual([expect.objectContaining({ name: "rate_limit", config: expect.objectContaining({ limit_hour: 1000 }) as object })]);
   });
 
-  it("GET /gateway/config: the object of section 2.6", async () => {
+  it("GET /gateway/config returns the object of section 2.6", async () => {
     const { admin, login } = await whole({ services: [] });
     const answer = await admin("GET", "/gateway/config", { Cookie: `token=${await login()}` });
     expect(Object.keys(json(answer)).slice(0, 6)).toEqual(["ServerCertPath", "ServerKeyPath", "CACertPath", "AdminUser", "AdminPassword", "ConfigFilePath"]);
@@ -57,7 +57,7 @@ describe("4.1 Admin interface", () => {
     expect((await admin("GET", path, { Cookie: `token=${await login()}` })).status).toBe(200);
   });
 
-  it("rule 2: the token is good for every request that follows, as long as it is sent", async () => {
+  it("rule 2: the token is valid for every later request that sends it", async () => {
     const { admin } = await whole({ services: [] });
     const Cookie = `token=${tokenOf(await admin("POST", "/login", { Authorization: BASIC }))}`;
     for (const path of ["/gateway", "/gateway/config", "/gateway"]) expect((await admin("GET", path, { Cookie })).status).toBe(200);
@@ -66,7 +66,7 @@ describe("4.1 Admin interface", () => {
 });
 
 describe("4.2 Traffic interface", () => {
-  it("rule 1: the path prefix selects the service by its base_path, the more specific one where two fit", async () => {
+  it("rule 1: the path prefix selects the service by its base_path, the more specific one where two match", async () => {
     const origin = await backend();
     const { proxy } = await whole(config(origin.port));
     expect((await proxy("/a/b/c")).status).toBe(200);
@@ -76,7 +76,7 @@ describe("4.2 Traffic interface", () => {
     expect((await proxy("/b/c")).status).toBe(404);
   });
 
-  it("rule 2: the remainder is matched against the route's path, whole", async () => {
+  it("rule 2: the remainder is matched against the whole path of the route", async () => {
     const origin = await backend();
     const { proxy } = await whole(config(origin.port));
     expect((await proxy("/a/b")).status).toBe(404);
@@ -93,7 +93,7 @@ describe("4.2 Traffic interface", () => {
     expect((await proxy("/a/users/42/43/orders/1")).status).toBe(404);
   });
 
-  it("rule 3: upstreams are chosen by round_robin", async () => {
+  it("rule 3: round_robin selects upstreams in turn", async () => {
     const names: string[] = [];
     const origins = await Promise.all(["one", "two"].map((name) => backend((_q, response) => (names.push(name), response.end()))));
     const upstreams = origins.map(({ port }, i) => ({ id: `u${i}`, host: "127.0.0.1", port }));
@@ -147,7 +147,7 @@ describe("4.2 Traffic interface", () => {
     expect(await twice({ global: [limit], route: [key("k")] })).toEqual([401, 429]);
   });
 
-  it("rule 6: the upstream's response passes back to the client: status, headers, body, and what plugins add", async () => {
+  it("rule 6: the upstream's response returns to the client: status, headers, body, and what plugins add", async () => {
     const origin = await backend((_request, response) => {
       response.writeHead(207, { "X-Upstream": "yes" });
       response.end("the body");

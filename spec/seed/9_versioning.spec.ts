@@ -16,7 +16,7 @@ describe("9. Versioning", () => {
     }
   });
 
-  it("rule 1: paths of the traffic interface are base_path and route path, and nothing before them", async () => {
+  it("rule 1: paths of the traffic interface are base_path and route path, without a prefix", async () => {
     const origin = await backend();
     const { proxy } = await whole({
       services: [{ name: "s", base_path: "/s", upstreams: [{ host: "127.0.0.1", port: origin.port }], routes: [{ path: "/r" }] }],
@@ -43,7 +43,7 @@ describe("9. Versioning", () => {
     expect(json(status).version).toBe(version);
   });
 
-  it("rule 3: both reference start-ups are taken: that of 0.1 with TLS settings and dbless, that of 0.4.1 with three settings", () => {
+  it("rule 3: both reference start-ups are accepted: that of 0.1 with TLS settings and dbless, that of 0.4.1 with three settings", () => {
     const first = { SERVER_CERT_PATH: "/c", SERVER_KEY_PATH: "/k", CA_CERT_PATH: "/ca", PERSISTENCE_CONFIG: "dbless", CONFIG_FILE_PATH: "/gw.json", ADMIN_USER: "u", ADMIN_PASSWORD: "p" };
     const later = { CONFIG_FILE_PATH: "/gw.json", ADMIN_USER: "u", ADMIN_PASSWORD: "p" };
     expect(readSettings({}, first)).toMatchObject({ ok: true, settings: { serverCertPath: "/c", clientAuth: "request" } });
