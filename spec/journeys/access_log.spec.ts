@@ -25,10 +25,10 @@ describe("the program with global.access_log.file", () => {
     const file = join(emptyFolder(), "access.log");
     const { port, child, says, ended } = await runningProgram(logged(origin.port, { file }));
     await ask(port, { path: "/a/before" });
-    await eventually(() => paths(file).length === 1);
+    await eventually(() => paths(file).length === 1, "a line in the file");
     renameSync(file, `${file}.1`);
     await ask(port, { path: "/a/renamed" });
-    await eventually(() => paths(`${file}.1`).length === 2);
+    await eventually(() => paths(`${file}.1`).length === 2, "two lines in the file");
     child.kill("SIGUSR1");
     await says("the access log has been reopened");
     await ask(port, { path: "/a/after" });
@@ -53,7 +53,7 @@ describe("the program with global.access_log.file", () => {
     const { port, child, stdout, stderr } = await runningProgram(oneService(origin.port));
     child.kill("SIGUSR1");
     await ask(port, { path: "/a/x" });
-    await eventually(() => stdout() !== "");
+    await eventually(() => stdout() !== "", "output of the program");
     expect(logLines(stdout())).toMatchObject([{ path: "/a/x" }]);
     expect(stderr()).not.toContain("Debugger");
   });
@@ -74,12 +74,12 @@ describe("the program with global.access_log.file", () => {
     let said = "";
     child.stderr!.setEncoding("utf8").on("data", (text: string) => (said += text));
     const lost = () => said.split("lines of the access log are lost").length - 1;
-    await eventually(() => / started".*\n/.test(said));
+    await eventually(() => / started".*\n/.test(said), "the program starting");
     const started = logLines(said).find(({ http }) => http !== undefined) as unknown as { http: string[] };
     const port = Number(new URL(started.http[0]!).port);
     for (let i = 0; i < 3; i++) {
       expect((await ask(port, { path: "/a/x" })).status).toBe(200);
-      await eventually(() => lost() >= 1);
+      await eventually(() => lost() >= 1, "a lost line in the log");
     }
     expect(lost()).toBe(1);
   });
@@ -94,7 +94,7 @@ describe("a reload of global.access_log", () => {
     const { gateway, port } = await running(logged(origin.port, { file: one }), { accessLog: (text) => void (said += text) });
     for (const [path, next] of [["/a/1", { file: two }], ["/a/2", {}], ["/a/3", { enabled: false, file: one }], ["/a/4", { file: one }]] as const) {
       await ask(port, { path });
-      await eventually(() => gateway.inFlight === 0);
+      await eventually(() => gateway.inFlight === 0, "no request being in flight");
       gateway.reload(logged(origin.port, next));
     }
     await ask(port, { path: "/a/5" });
@@ -112,7 +112,7 @@ describe("a reload of global.access_log", () => {
     expect(gateway.status.lastReload).toMatchObject({ outcome: "refused", issues: [expect.stringMatching(/^global\.access_log\.file +cannot write to .*: there is no such folder$/)] });
     expect(gateway.digest).toBe(digest);
     await ask(port, { path: "/a/x" });
-    await eventually(() => paths(file).length === 1);
+    await eventually(() => paths(file).length === 1, "a line in the file");
   });
 
   it("createGateway throws a ConfigError when the access log file cannot be opened", () => {
@@ -191,7 +191,7 @@ describe("fields of the access log", () => {
       const [response] = (await once(asked, "response")) as [IncomingMessage];
       await once(response.resume(), "end");
     }
-    await eventually(() => said.length === 5);
+    await eventually(() => said.length === 5, "five log lines");
     expect(said.map(({ path, protocol, scheme, host, tls: version }) => [path, protocol, scheme, host, version])).toEqual([
       ["/a/plain", "HTTP/1.1", "http", "shop.example:8008", null],
       ["/a/h2c", "HTTP/2.0", "http", `127.0.0.1:${port}`, null],
@@ -212,7 +212,7 @@ describe("byte counts in the access log", () => {
     stream.end("four");
     await new Promise<void>((resolve, reject) => stream.resume().on("end", resolve).on("error", reject));
     session.close();
-    await eventually(() => gateway.inFlight === 0);
+    await eventually(() => gateway.inFlight === 0, "no request being in flight");
     await gateway.close();
     expect(logLines(said)).toMatchObject([{ protocol: "HTTP/2.0", bytes_received: 4, bytes_sent: 5 }]);
   });
@@ -230,7 +230,7 @@ describe("byte counts in the access log", () => {
     talk.send("four");
     await talk.until("345");
     talk.socket.end();
-    await eventually(() => gateway.inFlight === 0);
+    await eventually(() => gateway.inFlight === 0, "no request being in flight");
     await gateway.close();
     expect(logLines(said)).toMatchObject([{ status: 101, bytes_received: 4, bytes_sent: 5 }]);
   });

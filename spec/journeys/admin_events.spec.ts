@@ -27,11 +27,11 @@ describe("edge-gateway run with an admin interface", () => {
       response.on("data", (part) => void (events += String(part))).on("end", () => void (isOver = true));
     }).end();
     const last = (name: string) => JSON.parse([...events.matchAll(new RegExp(`event: ${name}\\ndata: (.*)\\n\\n`, "g"))].at(-1)?.[1] ?? "null");
-    await eventually(() => last("stats") !== null);
+    await eventually(() => last("stats") !== null, "the first statistics event");
     expect(last("stats").services).toEqual([]);
 
     await ask(running.port, { path: "/a/x" });
-    await eventually(() => last("stats").point.requests === 1 || last("stats").total.requests_per_s > 0);
+    await eventually(() => last("stats").point.requests === 1 || last("stats").total.requests_per_s > 0, "a request in the statistics");
     expect(last("stats").services[0].upstreams[0]).toMatchObject({ id: `127.0.0.1:${origin.port}`, errors_per_s: 0 });
     expect(JSON.parse((await call("GET", "/gateway/stats", { cookie })).text).services[0].routes.length).toBe(2);
 

@@ -20,7 +20,7 @@ describe.each(ways)("a client that %s", (_way, leave) => {
     const { port, gateway } = await running(oneService(upstream.port, one));
     const talk = await client(port);
     talk.send(get());
-    await eventually(() => upstream.heads.length === 1);
+    await eventually(() => upstream.heads.length === 1, "a request at the upstream");
     leave(talk);
     await eventually(() => upstream.sockets.size === 0, "the upstream's connection closing");
     expect((await ask(port, { path: "/a/next" })).status).toBe(200);
@@ -54,7 +54,7 @@ describe.each(ways)("a client that %s", (_way, leave) => {
     const { port, gateway } = await running(oneService(upstream.port, one));
     const talk = await client(port);
     talk.send(upload + "half of it");
-    await eventually(() => got === 10);
+    await eventually(() => got === 10, "ten bytes at the upstream");
     leave(talk);
     await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
     expect(whole).toBe(false);
@@ -67,7 +67,7 @@ describe.each(ways)("a client that %s", (_way, leave) => {
     const { port, gateway } = await running(oneService(upstream.port, one));
     const talk = await client(port);
     talk.send(upload + "x".repeat(100_000));
-    await eventually(() => upstream.connections === 1);
+    await eventually(() => upstream.connections === 1, "a connection to the upstream");
     leave(talk);
     await upstreamGone();
     expect(await gateway.close(5_000)).toBe("drained");
@@ -88,7 +88,7 @@ describe.each(ways)("a client that %s", (_way, leave) => {
     });
     const { port } = await running(oneService(upstream.port, one));
     const first = ask(port, { path: "/a/first" });
-    await eventually(() => urls.length === 1);
+    await eventually(() => urls.length === 1, "a request at the upstream");
     const talk = await client(port);
     talk.send(get("/a/waiting"));
     // Answered behind it: by then the gateway has read it.

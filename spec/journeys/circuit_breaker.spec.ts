@@ -128,9 +128,9 @@ describe("a circuit breaker", () => {
     backend.answer = () => void held++;
     const talk = await client(port);
     talk.send(get());
-    await eventually(() => held === 1);
+    await eventually(() => held === 1, "a request at the upstream");
     talk.socket.destroy();
-    await eventually(() => gateway.inFlight === 0);
+    await eventually(() => gateway.inFlight === 0, "no request being in flight");
     backend.answer = works;
     expect(await one()).toBe("200");
   });

@@ -83,7 +83,7 @@ describe("an HTTP/2 request that is not valid", () => {
     expect(await talk.reset(1)).toBe(CODES.PROTOCOL_ERROR);
     talk.headers(3, GET);
     await talk.until(({ type, stream }) => type === HEADERS && stream === 3);
-    await eventually(() => gateway.inFlight === 0);
+    await eventually(() => gateway.inFlight === 0, "no request being in flight");
     expect(origin.seen).toHaveLength(1);
   });
 
@@ -146,12 +146,12 @@ describe("an HTTP/2 request that is not valid", () => {
     const { port, gateway } = await running(oneService(origin.port, {}, h2c));
     const talk = await raw(port);
     talk.headers(1, [...POST, ["content-length", length]], 0);
-    await eventually(() => origin.connections.open === 1);
+    await eventually(() => origin.connections.open === 1, "a connection to the upstream");
     talk.send(frame(DATA, END_STREAM, 1, Buffer.from("abc")));
     const { type, payload } = await talk.until(({ type }) => type === RST_STREAM || (type === GOAWAY && how === "longer"));
     if (type === RST_STREAM) expect(payload.readUInt32BE(0)).toBe(CODES.PROTOCOL_ERROR);
     else expect(payload.readUInt32BE(4)).not.toBe(CODES.NO_ERROR);
-    await eventually(() => gateway.inFlight === 0 && origin.connections.open === 0);
+    await eventually(() => gateway.inFlight === 0 && origin.connections.open === 0, "no request being in flight and the connections to the upstream closing");
     expect([aborted <= 1, whole]).toEqual([true, 0]);
   });
 });
@@ -183,7 +183,7 @@ describe("an HTTP/2 connection that misbehaves", () => {
     }
     expect(await talk.goaway()).toBe(CODES.ENHANCE_YOUR_CALM);
     await talk.closed();
-    await eventually(() => gateway.inFlight === 0);
+    await eventually(() => gateway.inFlight === 0, "no request being in flight");
     expect((await ask(h2Session(port), { ":path": "/a/x" })).status).toBe(200);
   });
 
@@ -192,7 +192,7 @@ describe("an HTTP/2 connection that misbehaves", () => {
     takeBack(talk, 0, 3_000);
     expect([CODES.ENHANCE_YOUR_CALM, CODES.INTERNAL_ERROR]).toContain(await talk.goaway());
     await talk.closed();
-    await eventually(() => gateway.inFlight === 0);
+    await eventually(() => gateway.inFlight === 0, "no request being in flight");
     expect((await ask(h2Session(port), { ":path": "/a/x" })).status).toBe(200);
   });
 
@@ -222,7 +222,7 @@ describe("an HTTP/2 connection that misbehaves", () => {
     const talk = await raw(port);
     for (let i = 0; i < 600; i += 50) {
       for (let j = i; j < i + 50; j++) talk.headers(1 + 2 * j, GET);
-      await eventually(() => talk.frames.filter(({ type }) => type === RST_STREAM).length === i + 50);
+      await eventually(() => talk.frames.filter(({ type }) => type === RST_STREAM).length === i + 50, "the RST_STREAM frames");
     }
     expect(talk.frames.some(({ type }) => type === GOAWAY)).toBe(false);
   });
@@ -254,7 +254,7 @@ describe("an HTTP/2 connection that misbehaves", () => {
     const answered = () => talk.frames.filter(({ type }) => type === PING).length;
     for (let sent = 500; !talk.frames.some(({ type }) => type === GOAWAY); sent += 500) {
       talk.send(...pings);
-      await eventually(() => answered() === sent || talk.isClosed());
+      await eventually(() => answered() === sent || talk.isClosed(), "the answers to the PINGs");
       expect(sent).toBeLessThan(1_000_000);
     }
     expect(await talk.goaway()).toBe(CODES.ENHANCE_YOUR_CALM);
@@ -277,7 +277,7 @@ describe("an HTTP/2 connection that misbehaves", () => {
     const { gateway, port, talk } = await start();
     flood(talk);
     expect(await talk.goaway()).not.toBe(CODES.NO_ERROR);
-    await eventually(() => gateway.inFlight === 0);
+    await eventually(() => gateway.inFlight === 0, "no request being in flight");
     expect((await ask(h2Session(port), { ":path": "/a/x" })).status).toBe(200);
   });
 
@@ -295,9 +295,9 @@ describe("an HTTP/2 connection that misbehaves", () => {
     const { port } = await running(oneService(origin.port, {}, h2c));
     const talk = await raw(port);
     for (let i = 0; i < 128; i++) talk.headers(1 + 2 * i, GET);
-    await eventually(() => origin.seen.length === 128);
+    await eventually(() => origin.seen.length === 128, "128 requests at the upstream");
     hold.open();
-    await eventually(() => talk.frames.filter(({ type }) => type === HEADERS).length === 128);
+    await eventually(() => talk.frames.filter(({ type }) => type === HEADERS).length === 128, "the HEADERS frames");
     const more = await raw(port);
     for (let i = 0; i < 129; i++) more.headers(1 + 2 * i, POST, 0);
     expect(await more.goaway()).not.toBe(CODES.NO_ERROR);
@@ -344,10 +344,10 @@ describe("a client that resets its request", () => {
     const { port, gateway } = await running(oneService(origin.port, {}, h2c), { accessLog: (text) => lines.push(text) });
     const talk = await raw(port);
     talk.headers(1, fields, flags);
-    await eventually(() => asked === 1);
+    await eventually(() => asked === 1, "a request at the upstream");
     expect(gateway.inFlight).toBe(1);
     talk.send(frame(RST_STREAM, 0, 1, number32(code)));
-    await eventually(() => origin.connections.open === 0 && gateway.inFlight === 0);
+    await eventually(() => origin.connections.open === 0 && gateway.inFlight === 0, "the connections to the upstream closing and no request being in flight");
     await gateway.close(0);
     expect(JSON.parse(lines.join(""))).toMatchObject({ status: null });
   });
@@ -365,9 +365,9 @@ describe("a client that resets its request", () => {
       const stream = 1 + 2 * i;
       talk.headers(stream, POST, 0);
       talk.send(frame(DATA, 0, stream, Buffer.from("half of it")));
-      await eventually(() => parts === i + 1);
+      await eventually(() => parts === i + 1, "the first part of the body");
       talk.send(frame(DATA, 0, stream, Buffer.from("and a bit")), frame(RST_STREAM, 0, stream, number32(i % 2 === 0 ? CODES.CANCEL : CODES.NO_ERROR)));
-      await eventually(() => origin.connections.open === 0 && gateway.inFlight === 0);
+      await eventually(() => origin.connections.open === 0 && gateway.inFlight === 0, "the connections to the upstream closing and no request being in flight");
       parts = i + 1;
     }
     expect(whole).toBe(0);
@@ -383,7 +383,7 @@ describe("a client that resets its request", () => {
     talk.headers(1, GET);
     await talk.until(({ type }) => type === DATA);
     talk.send(frame(RST_STREAM, 0, 1, number32(CODES.CANCEL)));
-    await eventually(() => origin.connections.open === 0 && gateway.inFlight === 0);
+    await eventually(() => origin.connections.open === 0 && gateway.inFlight === 0, "the connections to the upstream closing and no request being in flight");
   });
 });
 
@@ -501,7 +501,7 @@ describe("a drain of HTTP/2 connections", () => {
     const { port, gateway } = await running(oneService(origin.port, {}, h2c));
     const talk = await raw(port);
     talk.headers(1, GET);
-    await eventually(() => origin.seen.length === 1);
+    await eventually(() => origin.seen.length === 1, "a request at the upstream");
     const closing = gateway.close(5_000);
     const notice = await talk.until(({ type }) => type === GOAWAY);
     expect([notice.payload.readUInt32BE(0), notice.payload.readUInt32BE(4)]).toEqual([1, CODES.NO_ERROR]);

@@ -74,7 +74,7 @@ describe("a plain port with global.h2c", () => {
     const idle = clock.pending;
     const talk = await client(port);
     talk.send(bytes);
-    await eventually(() => clock.pending > idle);
+    await eventually(() => clock.pending > idle, "a timer");
     clock.advance(4_999);
     expect(talk.socket.closed).toBe(false);
     clock.advance(1);
@@ -86,10 +86,10 @@ describe("a plain port with global.h2c", () => {
     const { port, gateway } = await running(oneService(9, {}, on), { clock });
     const idle = clock.pending;
     const talk = await client(port);
-    await eventually(() => clock.pending > idle);
+    await eventually(() => clock.pending > idle, "a timer");
     talk.socket.end("PRI");
     await talk.closed();
-    await eventually(() => clock.pending === idle);
+    await eventually(() => clock.pending === idle, "the timers ending");
     expect(await gateway.close(5_000)).toBe("drained");
   });
 
@@ -138,7 +138,7 @@ describe("a reload with open HTTP/2 connections", () => {
     let told = false;
     session.on("goaway", () => (told = true));
     const stream = session.request({ ":path": "/a/x" });
-    await eventually(() => answers.length === 1);
+    await eventually(() => answers.length === 1, "a request at the server");
     gateway.reload(oneService(origin.port, {}, { ...on, ...after }));
     // A PING comes back behind whatever the reload had to say.
     await new Promise((resolve) => session.ping(resolve));

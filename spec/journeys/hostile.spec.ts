@@ -256,7 +256,7 @@ describe("a body with broken framing", () => {
     const { port } = await running(oneService(upstream.port));
     const talk = await client(port);
     talk.send(post("Content-Length: 10") + "half");
-    await eventually(() => upstream.connections.total === 1);
+    await eventually(() => upstream.connections.total === 1, "a connection to the upstream");
     talk.socket.end();
     expect(statusesIn(await talk.closed())).not.toContain(200);
     expect(upstream.seen).toEqual([]);
@@ -444,7 +444,7 @@ describe("pipelined requests", () => {
     const { port, gateway } = await running(oneService(upstream.port));
     const talk = await client(port);
     talk.send(get("/a/1") + get("/a/2") + get("/a/3"));
-    await eventually(() => seen.length === 1);
+    await eventually(() => seen.length === 1, "a request at the upstream");
     talk.socket.destroy();
     await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
     expect(seen).toEqual(["/1"]);
@@ -482,7 +482,7 @@ describe("an Upgrade that the gateway does not support", () => {
     const head = lines("POST /a/1 HTTP/1.1", "Host: h", ...h2c, "Content-Length: 5");
     const chunked = lines("POST /a/2 HTTP/1.1", "Host: h", ...h2c, "Transfer-Encoding: chunked");
     talk.send(head + "hel");
-    await eventually(() => upstream.connections.total === 1);
+    await eventually(() => upstream.connections.total === 1, "a connection to the upstream");
     const rest = [chunked + "3\r\nabc\r\n0\r\n\r\n", get("/a/3")];
     talk.send("lo" + rest.join(""));
     await talk.until("\r\nok");
@@ -614,7 +614,7 @@ describe("an HTTP/2 client", () => {
     });
     const { gateway, over } = await session(upstream.port);
     for (const path of ["/a/begun", "/a/waiting"]) over.request({ ":path": path }).on("error", () => {}).resume();
-    await eventually(() => upstream.connections.open === 2);
+    await eventually(() => upstream.connections.open === 2, "two connections to the upstream");
     over.destroy();
     await eventually(() => gateway.inFlight === 0, "the streams ending");
     await eventually(() => upstream.connections.open === 0, "the upstream's connections closing");

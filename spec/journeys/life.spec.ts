@@ -20,7 +20,7 @@ describe.each(["SIGTERM", "SIGINT"] as const)("%s", (signal) => {
   it("finishes the request in flight, refuses new connections meanwhile, and exits with status 0", async () => {
     const { child, port, origin, finish, says, ended, stderr } = await slow();
     const answer = ask(port, { path: "/a/slow" });
-    await eventually(() => origin.seen.length === 1);
+    await eventually(() => origin.seen.length === 1, "a request at the upstream");
     child.kill(signal);
     await says(`${signal}: draining`);
     // A connection that the system had taken before the listener closed is reset instead.
@@ -48,7 +48,7 @@ describe("SIGTERM", () => {
     const askOnce = async () => {
       const before = answered();
       client.send("GET /a/quick HTTP/1.1\r\nHost: h\r\n\r\n");
-      await eventually(() => answered() > before);
+      await eventually(() => answered() > before, "further answers");
     };
     await askOnce();
     child.kill("SIGTERM");
@@ -95,7 +95,7 @@ describe("SIGTERM", () => {
   it("exits at once with status 1 on a second signal", async () => {
     const { child, port, origin, says, ended } = await slow();
     const answer = expect(ask(port, { path: "/a/slow" })).rejects.toThrow();
-    await eventually(() => origin.seen.length === 1);
+    await eventually(() => origin.seen.length === 1, "a request at the upstream");
     child.kill("SIGTERM");
     await says("SIGTERM: draining");
     child.kill("SIGINT");
@@ -110,7 +110,7 @@ describe("SIGTERM", () => {
     const admin = Number(new URL(started.admin as string).port);
     expect((await ask(admin, { path: "/readyz" })).status).toBe(200);
     const answer = ask(port, { path: "/a/slow" });
-    await eventually(() => origin.seen.length === 1);
+    await eventually(() => origin.seen.length === 1, "a request at the upstream");
     child.kill("SIGTERM");
     await says("SIGTERM: draining");
     expect((await ask(admin, { path: "/readyz" })).status).toBe(503);
@@ -169,7 +169,7 @@ describe("PRE_STOP_DELAY_S", () => {
     child.kill("SIGTERM");
     await says("SIGTERM: not ready any more, still serving");
     const answer = ask(port, { path: "/a/slow" });
-    await eventually(() => origin.seen.length === 1);
+    await eventually(() => origin.seen.length === 1, "a request at the upstream");
     await says("SIGTERM: draining");
     await refused(port);
     finish();

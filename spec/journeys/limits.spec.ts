@@ -117,7 +117,7 @@ describe("headers_timeout_ms", () => {
     idle.send(get("/none"));
     await idle.until("route_not_found");
     waiting.send(get());
-    await eventually(() => upstream.connections.total === 1);
+    await eventually(() => upstream.connections.total === 1, "a connection to the upstream");
     // Once a slow head has been cut, the others have been looked at as well.
     slow.send("GET");
     await slow.closed();
@@ -134,7 +134,7 @@ describe("request_timeout_ms", () => {
     const { port } = await running(limited(upstream.port, { request_timeout_ms: 100 }));
     const talk = await client(port);
     talk.send(post("Transfer-Encoding: chunked") + chunk("begun"));
-    await eventually(() => upstream.connections.open === 1);
+    await eventually(() => upstream.connections.open === 1, "a connection to the upstream");
     const received = await talk.closed();
     expect([statusesIn(received), codeIn(received)]).toEqual([[408], "request_timeout"]);
     await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
@@ -174,7 +174,7 @@ describe("request_timeout_ms", () => {
     talk.headers(1, POST, 0);
     talk.headers(3, POST, 0);
     talk.send(frame(DATA, 0, 1, Buffer.from("begun")), frame(DATA, END_STREAM, 3, Buffer.from("whole")));
-    await eventually(() => upstream.connections.open === 2 && whole === 1);
+    await eventually(() => upstream.connections.open === 2 && whole === 1, "two connections to the upstream, one request complete");
     clock.advance(1_999);
     expect(gateway.inFlight).toBe(2);
     clock.advance(1);
@@ -198,7 +198,7 @@ describe("request_timeout_ms", () => {
     await talk.until(({ type, stream }) => type === HEADERS && stream === 1);
     clock.advance(2_000);
     expect(await talk.reset(1)).toBe(CODES.CANCEL);
-    await eventually(() => upstream.connections.open === 0 && gateway.inFlight === 0);
+    await eventually(() => upstream.connections.open === 0 && gateway.inFlight === 0, "the connections to the upstream closing and no request being in flight");
     expect((await until(1))[0]).toMatchObject({ status: 200, code: "request_timeout" });
     expect(talk.isClosed()).toBe(false);
   });
@@ -234,7 +234,7 @@ describe("min_body_bytes_per_s", () => {
     const { port } = await running(limited(upstream.port, limits, { ...patient, pool: { max_connections: 1 } }), { clock });
     const talk = await client(port);
     talk.send(head);
-    await eventually(() => upstream.connections.open === 1);
+    await eventually(() => upstream.connections.open === 1, "a connection to the upstream");
     talk.send(sent);
     await eventually(() => arrived === sent.replace(/[0-9a-f]+\r\n|\r\n/g, "").length, "the beginning of the body");
     const pass = (seconds: number) => {
@@ -287,7 +287,7 @@ describe("min_body_bytes_per_s", () => {
     const { port } = await running(limited(upstream.port, {}, patient), { clock, accessLog });
     const talk = await client(port);
     talk.send(post("Content-Length: 100000") + "x");
-    await eventually(() => upstream.connections.open === 1);
+    await eventually(() => upstream.connections.open === 1, "a connection to the upstream");
     for (let i = 0; i < 12; i++) clock.advance(1_000);
     await talk.closed();
     expect((await until(1))[0]).toMatchObject({ status: 408, code: "request_timeout", fault: "the body arrives too slowly" });
@@ -385,7 +385,7 @@ describe("min_body_bytes_per_s", () => {
     const { port } = await running(limited(upstream.port, {}), { clock });
     const idle = clock.pending;
     for (let i = 0; i < 3; i++) await ask(port, { method: "POST", path: "/a/x", body: "hello" });
-    await eventually(() => clock.pending === idle);
+    await eventually(() => clock.pending === idle, "the timers ending");
   });
 });
 
@@ -421,7 +421,7 @@ describe("max_body_bytes", () => {
     const { port } = await running(limited(upstream.port, { max_body_bytes: 10 }));
     const talk = await client(port);
     talk.send(post("Transfer-Encoding: chunked") + chunk("fits"));
-    await eventually(() => got.join("") === "fits");
+    await eventually(() => got.join("") === "fits", "the bytes 'fits'");
     talk.send(chunk("but not this"));
     expect(codeIn(await talk.until('"code"'))).toBe("body_too_large");
     expect(statusesIn(talk.text())).toEqual([413]);
@@ -500,7 +500,7 @@ describe("max_body_bytes", () => {
     expect(upstream.connections.total).toBe(0);
     const { stream, answered } = ask2(over, { ":method": "POST" }, false);
     stream.write("fits");
-    await eventually(() => got.join("") === "fits");
+    await eventually(() => got.join("") === "fits", "the bytes 'fits'");
     stream.write("but not this");
     expect(await answered).toBe("413 body_too_large");
     await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
@@ -590,7 +590,7 @@ describe("max_requests_in_flight", () => {
     const { port } = await running(limited(upstream.port, { max_requests_in_flight: 2 }));
     const under = [await client(port), await client(port)];
     for (const talk of under) talk.send(get());
-    await eventually(() => upstream.connections.total === 2);
+    await eventually(() => upstream.connections.total === 2, "two connections to the upstream");
     for (const path of ["/a/x", "/none"]) {
       const answer = await ask(port, { path });
       expect(`${answer.status} ${codeIn(answer.body.toString())}`).toBe("503 overloaded");
@@ -608,7 +608,7 @@ describe("max_requests_in_flight", () => {
     const { gateway } = await running(limited(upstream.port, { max_requests_in_flight: 2 }));
     const over = await session(gateway);
     const under = [ask2(over, {}, true), ask2(over, {}, true)];
-    await eventually(() => upstream.connections.total === 2);
+    await eventually(() => upstream.connections.total === 2, "two connections to the upstream");
     expect(await ask2(over, {}, true).answered).toBe("503 overloaded");
     go.open();
     expect(await Promise.all(under.map(({ answered }) => answered))).toEqual(["200 ok", "200 ok"]);
@@ -620,11 +620,11 @@ describe("max_requests_in_flight", () => {
     const { port, gateway } = await running(limited(upstream.port, { max_requests_in_flight: 1 }));
     const under = await client(port);
     under.send(get());
-    await eventually(() => upstream.connections.total === 1);
+    await eventually(() => upstream.connections.total === 1, "a connection to the upstream");
     const lazy = await client(port);
     lazy.socket.pause();
     lazy.send(post("Content-Length: 10"));
-    await eventually(() => gateway.inFlight >= 1);
+    await eventually(() => gateway.inFlight >= 1, "a request in flight");
     go.open();
     await under.until("ok");
     expect((await ask(port, { path: "/a/x" })).status).toBe(200);

@@ -125,7 +125,7 @@ describe("the plugin mtls", () => {
     expect(await knock(ALICE)).toBe("101");
     expect(await knock({})).toBe("401");
     expect(upgrades.map((headers) => told({ headers } as Seen))).toEqual([aliceTold]);
-    await eventually(() => gateway.inFlight === 0);
+    await eventually(() => gateway.inFlight === 0, "no request being in flight");
   });
 
   it("identifies the client for rate limits and for the access log", async () => {
@@ -135,7 +135,7 @@ describe("the plugin mtls", () => {
     const statuses = [];
     for (const identity of [ALICE, ALICE, CLIENT]) statuses.push((await over1(port, identity)).status);
     expect(statuses).toEqual([200, 429, 200]);
-    await eventually(() => lines.join("").split("\n").length === 4);
+    await eventually(() => lines.join("").split("\n").length === 4, "the lines of the access log");
     expect(lines.join("").trim().split("\n").map((line) => (JSON.parse(line) as { caller: string }).caller)).toEqual(["alice", "alice", "a client"]);
   });
 

@@ -101,7 +101,7 @@ describe("a gateway at max_requests_in_flight", () => {
     expect((await ask(port, { path: "/a/x" })).status).toBe(503);
     gateway.reload({ ...config, global: { ...config.global, limits: { max_requests_in_flight: MOST + 1 } } });
     const one = ask(port, { path: "/a/x" });
-    await eventually(() => backend.asked === MOST + 1);
+    await eventually(() => backend.asked === MOST + 1, "the accepted requests at the upstream");
     expect((await ask(port, { path: "/a/x" })).status).toBe(503);
     release();
     expect((await one).status).toBe(200);

@@ -93,7 +93,7 @@ it("http_log sends its entries to a server whose certificate is signed by the CA
   const { ca } = FILES();
   const { port } = await guarded({ name: "http_log", config: { http_endpoint: `${server.url}/log`, batch_size: 1, tls: { ca } } });
   expect(await status(port)).toBe(200);
-  await eventually(() => server.seen.length === 1);
+  await eventually(() => server.seen.length === 1, "a request at the server");
   expect(server.seen).toEqual(["POST /log"]);
 });
 

@@ -74,9 +74,9 @@ describe("a retry of a request without a body", () => {
     const { port, gateway } = await inOrder([first.port, second.port]);
     const talk = await client(port);
     talk.send(get());
-    await eventually(() => first.heads.length === 1);
+    await eventually(() => first.heads.length === 1, "a request at the first upstream");
     talk.socket.destroy();
-    await eventually(() => gateway.inFlight === 0 && first.sockets.size === 0);
+    await eventually(() => gateway.inFlight === 0 && first.sockets.size === 0, "no request being in flight and the connections to the first upstream closing");
     expect(second.connections.total).toBe(0);
   });
 });
@@ -116,7 +116,7 @@ describe("a retry of a PUT that the upstream read and did not answer", () => {
     const { port } = await inOrder([first.port, second.port]);
     const talk = await client(port);
     talk.send("PUT /a/x HTTP/1.1\r\nHost: h\r\nContent-Length: 6\r\n\r\none");
-    await eventually(() => second.connections.total === 1);
+    await eventually(() => second.connections.total === 1, "a connection to the second upstream");
     talk.send("two");
     await talk.until("\r\nok");
     expect(second.seen.map((each) => each.body.toString())).toEqual(["onetwo"]);
@@ -161,7 +161,7 @@ describe("a retry of a POST", () => {
     const [first, second] = [await headBackend(() => {}), await backend()];
     const { port } = await inOrder([first.port, second.port], { retries: { per_try_ms: 100 } }, { clock });
     const answer = ask(port, { method: "POST", path: "/a/x", body: "" });
-    await eventually(() => first.heads.length === 1);
+    await eventually(() => first.heads.length === 1, "a request at the first upstream");
     clock.advance(100);
     expect(said(await answer)).toBe("504 upstream_timeout");
     expect(second.connections.total).toBe(0);
@@ -233,13 +233,13 @@ describe("per_try_ms", () => {
     first.answer = (_request, response) => void response.on("close", () => (closed = true));
     const { port } = await inOrder([first.port, second.port], { ...speaking(protocol), retries: { per_try_ms: 100 } }, { clock });
     const answer = ask(port, { path: "/a/x" });
-    await eventually(() => first.asked === 1);
+    await eventually(() => first.asked === 1, "a request at the first upstream");
     clock.advance(99);
     await ask(port, { path: "/none" });
     expect(closed).toBe(false);
     clock.advance(1);
     expect(said(await answer)).toBe(`200 from ${second.id}`);
-    await eventually(() => closed);
+    await eventually(() => closed, "the stream closing");
   });
 
   it("stops counting with the head of the response", async () => {
@@ -263,7 +263,7 @@ describe("per_try_ms", () => {
     await talk.until("be");
     await ask(port, { path: "/a/x" });
     const waiting = ask(port, { path: "/a/x" });
-    await eventually(() => gateway.inFlight === 2);
+    await eventually(() => gateway.inFlight === 2, "two requests in flight");
     clock.advance(100);
     expect((await waiting).status).toBe(200);
     expect(second.seen).toHaveLength(2);
@@ -278,9 +278,9 @@ describe("total_ms", () => {
     const all = [await hangs(), await hangs(), await backend()] as const;
     const { port } = await inOrder(all.map((each) => each.port), { retries: { per_try_ms: 100 }, timeouts: { total_ms: 150 } }, { clock });
     const answer = ask(port, { path: "/a/x" });
-    await eventually(() => all[0].heads.length === 1);
+    await eventually(() => all[0].heads.length === 1, "a request at the first upstream");
     clock.advance(100);
-    await eventually(() => all[1].heads.length === 1);
+    await eventually(() => all[1].heads.length === 1, "a request at the second upstream");
     clock.advance(50);
     expect(said(await answer)).toBe("504 upstream_timeout");
     expect(all[2].connections.total).toBe(0);
@@ -304,7 +304,7 @@ describe("total_ms", () => {
     expect([closed, talk.socket.destroyed]).toEqual([false, false]);
     clock.advance(1);
     expect(statusesIn(await talk.closed())).toEqual([200]);
-    await eventually(() => closed);
+    await eventually(() => closed, "the stream closing");
   });
 
   it("limits the wait for a connection", async () => {
@@ -312,7 +312,7 @@ describe("total_ms", () => {
     const upstream = await hangs();
     const { port, gateway } = await inOrder([upstream.port], { pool: { max_connections: 1 }, timeouts: { total_ms: 150, connect_ms: 5_000, response_ms: 5_000 } }, { clock });
     const answers = [ask(port, { path: "/a/x" }), ask(port, { path: "/a/x" })];
-    await eventually(() => gateway.inFlight === 2 && upstream.heads.length === 1);
+    await eventually(() => gateway.inFlight === 2 && upstream.heads.length === 1, "two requests in flight and a request at the upstream");
     clock.advance(150);
     expect((await Promise.all(answers)).map(({ status }) => status).sort()).toEqual([503, 504]);
   });
@@ -323,7 +323,7 @@ describe("total_ms", () => {
     const upstream = await byteBackend(() => {});
     const { port, gateway } = await inOrder([upstream.port], { ...speaking(protocol), timeouts: { total_ms: 150, connect_ms: 5_000, response_ms: 5_000 } }, { clock });
     const answer = ask(port, { path: "/a/x" });
-    await eventually(() => upstream.sockets.size === 1 && gateway.inFlight === 1);
+    await eventually(() => upstream.sockets.size === 1 && gateway.inFlight === 1, "a connection to the upstream and a request in flight");
     clock.advance(150);
     expect(said(await answer)).toBe("504 upstream_timeout");
   });
@@ -351,7 +351,7 @@ describe("listed statuses", () => {
     const { port } = await inOrder([first.port, second.port], { retries: { on: [503] } });
     const talk = await client(port);
     talk.send("PUT /a/x HTTP/1.1\r\nHost: h\r\nContent-Length: 6\r\n\r\none");
-    await eventually(() => second.connections.total === 1);
+    await eventually(() => second.connections.total === 1, "a connection to the second upstream");
     talk.send("two");
     await talk.until("\r\nok");
     expect(second.seen.map((each) => each.body.toString())).toEqual(["onetwo"]);

@@ -192,7 +192,7 @@ describe("back-pressure", () => {
     const talk = await client(port);
     talk.socket.pause();
     talk.send(get());
-    await eventually(() => full);
+    await eventually(() => full, "a full write buffer");
     await still(() => written);
     expect(written).toBeLessThan(40 * MB);
     const before = written;
@@ -211,7 +211,7 @@ describe("back-pressure", () => {
     const { port } = await running(oneService(upstream.port));
     const talk = await client(port);
     talk.send(post(`Content-Length: ${200 * MB}`));
-    await eventually(() => upstream.connections === 1);
+    await eventually(() => upstream.connections === 1, "a connection to the upstream");
     let written = 0;
     const piece = Buffer.alloc(64 * 1024);
     const push = () => {
@@ -408,7 +408,7 @@ describe("Expect: 100-continue", () => {
     const { port } = await running(oneService(upstream.port));
     const talk = await client(port);
     talk.send(post("Expect: 100-continue", "Content-Length: 5"));
-    await eventually(() => upstream.connections === 1);
+    await eventually(() => upstream.connections === 1, "a connection to the upstream");
     expect(talk.text()).toBe("");
     asked.open();
     await talk.until("HTTP/1.1 100 Continue\r\n\r\n");
@@ -516,7 +516,7 @@ describe("informational responses", () => {
     talk.socket.pause();
     const before = process.memoryUsage().arrayBuffers + process.memoryUsage().heapUsed;
     talk.send(get());
-    await eventually(() => upstream.connections === 1);
+    await eventually(() => upstream.connections === 1, "a connection to the upstream");
     await eventually(() => upstream.sockets.size === 0, "the response timeout");
     expect(process.memoryUsage().arrayBuffers + process.memoryUsage().heapUsed - before).toBeLessThan(100 * MB);
     talk.socket.resume();
@@ -559,7 +559,7 @@ describe("a response that arrives before the request is complete", () => {
     talk.send(post("Content-Length: 400000") + "x".repeat(1000));
     await talk.until("too much");
     seen.open();
-    await eventually(() => upstream.sockets.size === 0);
+    await eventually(() => upstream.sockets.size === 0, "the connections to the upstream closing");
     talk.send("x".repeat(399_000) + get("/none"));
     expect(statusesIn(await talk.until("route_not_found"))).toEqual([413, 404]);
     expect((await ask(port, { path: "/none" })).status).toBe(404);

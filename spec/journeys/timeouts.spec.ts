@@ -14,7 +14,7 @@ describe("response_ms", () => {
     });
     const { port } = await running(oneService(upstream.port, { pool: { max_connections: 1 }, timeouts: { response_ms: 500 } }), { clock });
     const answer = ask(port, { path: "/a/x" });
-    await eventually(() => upstream.heads.length === 1);
+    await eventually(() => upstream.heads.length === 1, "a request at the upstream");
     clock.advance(499);
     await ask(port, { path: "/none" });
     expect(upstream.sockets.size).toBe(1);
@@ -22,7 +22,7 @@ describe("response_ms", () => {
     const { status, body } = await answer;
     expect(`${status} ${codeIn(body.toString())}`).toBe("504 upstream_timeout");
     expect(body.toString()).not.toContain("500 ms");
-    await eventually(() => upstream.sockets.size === 0);
+    await eventually(() => upstream.sockets.size === 0, "the connections to the upstream closing");
     expect((await ask(port, { path: "/a/next" })).status).toBe(200);
   });
 
@@ -32,7 +32,7 @@ describe("response_ms", () => {
     const { port } = await running(oneService(upstream.port, { timeouts: { response_ms: 500 } }), { clock });
     const talk = await client(port);
     talk.send("POST /a/x HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\na");
-    await eventually(() => upstream.connections.total === 1);
+    await eventually(() => upstream.connections.total === 1, "a connection to the upstream");
     clock.advance(5000);
     talk.send("b");
     expect(statusesIn(await talk.until("\r\nok"))).toEqual([200]);
@@ -76,11 +76,11 @@ describe("connect_ms", () => {
     const { port } = await running(oneService(upstream.port, parts), { clock });
     for (let i = 1; i <= 2; i++) {
       const answer = ask(port, { method: "POST", path: "/a/x", body: "hello" });
-      await eventually(() => upstream.connections === i);
+      await eventually(() => upstream.connections === i, "the next connection to the upstream");
       clock.advance(400);
       const { status, body } = await answer;
       expect(`${status} ${codeIn(body.toString())}`).toBe("504 upstream_timeout");
-      await eventually(() => upstream.sockets.size === 0);
+      await eventually(() => upstream.sockets.size === 0, "the connections to the upstream closing");
     }
   });
 
@@ -103,7 +103,7 @@ describe("idle_ms", () => {
     });
     const { port } = await running(oneService(upstream.port, idle));
     await expect(ask(port, { path: "/a/x" })).rejects.toThrow();
-    await eventually(() => upstream.sockets.size === 0);
+    await eventually(() => upstream.sockets.size === 0, "the connections to the upstream closing");
     expect((await ask(port, { path: "/a/next" })).status).toBe(200);
   });
 
@@ -115,7 +115,7 @@ describe("idle_ms", () => {
     const talk = await client(port);
     talk.send("POST /a/x HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nhalf");
     expect(await talk.until("request_timeout")).toContain("HTTP/1.1 408");
-    await eventually(() => upstream.sockets.size === 0);
+    await eventually(() => upstream.sockets.size === 0, "the connections to the upstream closing");
     expect((await ask(port, { path: "/a/next" })).status).toBe(200);
   });
 
@@ -175,7 +175,7 @@ describe("the pool of upstream connections", () => {
     const parts = { pool: { max_connections: 1 }, timeouts: { connect_ms: 700 } };
     const { port } = await running(oneService(upstream.port, parts), { clock });
     const slow = ask(port, { path: "/a/slow" });
-    await eventually(() => upstream.connections.total === 1);
+    await eventually(() => upstream.connections.total === 1, "a connection to the upstream");
     const before = clock.pending;
     const waiting = ask(port, { path: "/a/x" });
     await eventually(() => clock.pending > before, "the second waiting");
@@ -199,7 +199,7 @@ describe("the pool of upstream connections", () => {
     const clock = manualClock();
     const { port } = await running(oneService(upstream.port, { pool: { max_connections: 1 } }), { clock });
     const asked = [ask(port, { path: "/a/0" })];
-    await eventually(() => order.length === 1);
+    await eventually(() => order.length === 1, "a request at the upstream");
     for (let i = 1; i <= 5; i++) {
       const before = clock.pending;
       asked.push(ask(port, { path: `/a/${i}` }));

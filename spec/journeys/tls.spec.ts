@@ -128,7 +128,7 @@ describe("HTTP/1.1 over TLS", () => {
     await client.until("over TLS");
     client.socket.end();
     await client.closed();
-    await eventually(() => gateway.inFlight === 0);
+    await eventually(() => gateway.inFlight === 0, "no request being in flight");
   });
 
   it("answers a client that half-closes its connection with its request", async () => {
@@ -148,7 +148,7 @@ describe("HTTP/1.1 over TLS", () => {
     const origin = await backend((_request, response) => (finish = () => void response.end("ok")));
     const { gateway, port } = await secure(oneService(origin.port));
     const answer = get1(port, { path: "/a/x" });
-    await eventually(() => origin.seen.length === 1);
+    await eventually(() => origin.seen.length === 1, "a request at the upstream");
     const closing = gateway.close();
     finish();
     expect((await answer).headers.connection).toBe("close");
@@ -221,9 +221,9 @@ describe("HTTP/2 over TLS", () => {
     const stream = over.request({ ":path": "/a/x" });
     let text = "";
     stream.setEncoding("utf8").on("data", (chunk: string) => (text += chunk));
-    await eventually(() => text === "first ");
+    await eventually(() => text === "first ", "the bytes 'first '");
     write("second");
-    await eventually(() => text === "first second");
+    await eventually(() => text === "first second", "the bytes 'first second'");
     end();
     await once(stream, "close");
   });
@@ -276,8 +276,8 @@ describe("HTTP/2 over TLS", () => {
     stream.on("error", () => {});
     await once(stream, "data");
     stream.close(http2.constants.NGHTTP2_CANCEL);
-    await eventually(() => origin.connections.open === 0);
-    await eventually(() => gateway.inFlight === 0);
+    await eventually(() => origin.connections.open === 0, "the connections to the upstream closing");
+    await eventually(() => gateway.inFlight === 0, "no request being in flight");
   });
 
   it("finishes open streams during a drain, accepts no new one, and ends the session", async () => {
@@ -287,7 +287,7 @@ describe("HTTP/2 over TLS", () => {
     const over = await h2TlsSession(port);
     const gone = once(over, "close");
     const answer = get(over, { ":path": "/a/x" });
-    await eventually(() => origin.seen.length === 1);
+    await eventually(() => origin.seen.length === 1, "a request at the upstream");
     const closing = gateway.close();
     finish();
     expect((await answer).body).toBe("whole");
@@ -436,7 +436,7 @@ describe("renewTls", () => {
     const other = await gateway.listen({ port: 0, tls: FILES });
     const over = await h2TlsSession(port);
     const answer = get(over, { ":path": "/a/slow" });
-    await eventually(() => origin.seen.length === 1);
+    await eventually(() => origin.seen.length === 1, "a request at the upstream");
     const before = await serial(port);
     gateway.renewTls(renewed);
     const after = await Promise.all([serial(port), serial(other.port)]);

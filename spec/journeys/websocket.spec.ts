@@ -73,13 +73,13 @@ describe("a WebSocket upgrade", () => {
     const { port } = await running(oneService(upstream.port));
     const talk = await client(port);
     talk.send(get("/a/x", ...asks) + "one,");
-    await eventually(() => upstream.connections === 1);
+    await eventually(() => upstream.connections === 1, "a connection to the upstream");
     const piece = "x".repeat(100_000);
     talk.send(`two,${piece},end`);
     await ask(port, { path: "/none" });
     answer.open();
     await talk.until("101");
-    await eventually(() => received.endsWith("end"));
+    await eventually(() => received.endsWith("end"), "the end of the bytes");
     expect(received).toBe(`one,two,${piece},end`);
   });
 
@@ -119,7 +119,7 @@ describe("a WebSocket upgrade", () => {
     await talk.until("\r\n\r\n");
     talk.socket.end("bye");
     expect(await talk.closed()).toMatch(/last words$/);
-    await eventually(() => upstreamEnd!.destroyed);
+    await eventually(() => upstreamEnd!.destroyed, "the connection closing");
 
     // The other way round.
     let received = "";
@@ -138,8 +138,8 @@ describe("a WebSocket upgrade", () => {
     back.send(get("/a/x", ...asks));
     await eventually(() => ended, "the upstream's end");
     back.socket.end("last words");
-    await eventually(() => received === "last words");
-    await eventually(() => other.sockets.size === 0);
+    await eventually(() => received === "last words", "the bytes 'last words'");
+    await eventually(() => other.sockets.size === 0, "the connections to the other upstream closing");
   });
 
   it.each([
@@ -152,7 +152,7 @@ describe("a WebSocket upgrade", () => {
     talk.send(get("/a/x", ...asks));
     await talk.until("\r\n\r\n");
     leave(talk.socket);
-    await eventually(() => echo.upstream.sockets.size === 0);
+    await eventually(() => echo.upstream.sockets.size === 0, "the connections to the upstream closing");
     expect((await ask(port, { path: "/a/next" })).status).toBe(200);
     expect(await gateway.close(5_000)).toBe("drained");
   });
@@ -179,7 +179,7 @@ describe("a WebSocket upgrade", () => {
     const refused = await ask(port, { path: "/a/next" });
     expect(codeIn(refused.body.toString())).toBe("upstream_saturated");
     talk.socket.destroy();
-    await eventually(() => echo.upstream.sockets.size === 0);
+    await eventually(() => echo.upstream.sockets.size === 0, "the connections to the upstream closing");
     expect((await ask(port, { path: "/a/next" })).status).toBe(200);
   });
 
@@ -199,7 +199,7 @@ describe("a WebSocket upgrade", () => {
     clearInterval(beat);
     expect(beats).toBe(8);
     expect(performance.now() - began).toBeLessThan(2_000);
-    await eventually(() => echo.upstream.sockets.size === 0);
+    await eventually(() => echo.upstream.sockets.size === 0, "the connections to the upstream closing");
     expect((await ask(port, { path: "/a/next" })).status).toBe(200);
   });
 
@@ -323,7 +323,7 @@ describe("an upstream that does not switch protocols", () => {
       expect(statusesIn(received)).toEqual([status]);
       expect(codeIn(received)).toBe(code);
     }
-    if (upstream !== null) await eventually(() => upstream.sockets.size === 0);
+    if (upstream !== null) await eventually(() => upstream.sockets.size === 0, "the connections to the upstream closing");
   });
 
   it.each([
@@ -337,7 +337,7 @@ describe("an upstream that does not switch protocols", () => {
     const { port, gateway } = await running(oneService(upstream.port, one));
     const talk = await client(port);
     talk.send(get("/a/x", ...asks));
-    await eventually(() => upstream.heads.length === 1);
+    await eventually(() => upstream.heads.length === 1, "a request at the upstream");
     leave(talk.socket);
     await eventually(() => upstream.sockets.size === 0, "the upstream's connection closing");
     expect((await ask(port, { path: "/a/next" })).status).toBe(200);

@@ -78,7 +78,7 @@ describe("a WebSocket over HTTP/2 (RFC 8441)", () => {
     expect(headers).toMatchObject({ ":status": 200, "sec-websocket-protocol": "chat", "sec-websocket-extensions": "permessage-deflate" });
     for (const name of ["sec-websocket-accept", "connection", "upgrade"]) expect(headers).not.toHaveProperty(name);
     stream.write("hello");
-    await eventually(() => text() === "hello");
+    await eventually(() => text() === "hello", "the bytes 'hello'");
   });
 
   it("works over TLS, beside other streams of its connection", async () => {
@@ -88,7 +88,7 @@ describe("a WebSocket over HTTP/2 (RFC 8441)", () => {
     const over = await session(port, `https://127.0.0.1:${port}`);
     const both = [await open(port, { ":scheme": "https" }, over), await open(port, { ":scheme": "https" }, over)];
     both.forEach(({ stream }, i) => stream.write(`to ${i}`));
-    await eventually(() => both.every(({ text }, i) => text() === `to ${i}`));
+    await eventually(() => both.every(({ text }, i) => text() === `to ${i}`), "the bytes of both WebSockets");
   });
 
   it("passes what the client sends before the answer, and what follows the upstream's head", async () => {
@@ -104,29 +104,29 @@ describe("a WebSocket over HTTP/2 (RFC 8441)", () => {
     let text = "";
     stream.on("error", () => {}).on("data", (chunk: Buffer) => (text += chunk.toString()));
     stream.write("early");
-    await eventually(() => origin.heads.length === 1);
+    await eventually(() => origin.heads.length === 1, "a request at the upstream");
     answer.open();
-    await eventually(() => text === "<first>early");
+    await eventually(() => text === "<first>early", "the bytes '<first>early'");
   });
 
   it("answers 502 to a wrong Sec-WebSocket-Accept, and closes the upstream's connection", async () => {
     const origin = await upstream((socket) => void socket.write(yes("")));
     const { port } = await running(oneService(origin.port, {}, on));
     const { headers, text, stream } = await open(port);
-    await eventually(() => stream.closed);
+    await eventually(() => stream.closed, "the stream closing");
     expect(headers[":status"]).toBe(502);
     expect(JSON.parse(text())).toMatchObject({ code: "upstream_invalid" });
-    await eventually(() => origin.sockets.size === 0);
+    await eventually(() => origin.sockets.size === 0, "the connections to the upstream closing");
   });
 
   it("passes a refused upgrade on as an ordinary response", async () => {
     const origin = await upstream((socket) => void socket.write("HTTP/1.1 426 Upgrade Required\r\nX-Why: old\r\nContent-Length: 4\r\n\r\nno\r\n"));
     const { port, gateway } = await running(oneService(origin.port, {}, on));
     const { headers, text, stream } = await open(port);
-    await eventually(() => stream.closed);
+    await eventually(() => stream.closed, "the stream closing");
     expect(headers).toMatchObject({ ":status": 426, "x-why": "old" });
     expect(text()).toBe("no\r\n");
-    await eventually(() => gateway.inFlight === 0);
+    await eventually(() => gateway.inFlight === 0, "no request being in flight");
   });
 
   it("runs the plugins, as a GET", async () => {
@@ -186,13 +186,13 @@ describe("the end of a WebSocket over HTTP/2", () => {
     const { stream, text, far, how, received, gateway, origin } = await joined();
     far.allowHalfOpen = true;
     stream.end("over");
-    await eventually(() => received() === "over" && how.includes("end"));
+    await eventually(() => received() === "over" && how.includes("end"), "the client's last bytes and its FIN");
     far.write("still here");
-    await eventually(() => text() === "still here");
+    await eventually(() => text() === "still here", "the bytes 'still here'");
     const ended = once(stream, "end");
     far.end();
     await ended;
-    await eventually(() => stream.closed && gateway.inFlight === 0 && origin.sockets.size === 0);
+    await eventually(() => stream.closed && gateway.inFlight === 0 && origin.sockets.size === 0, "the stream closing and no request being in flight and the connections to the upstream closing");
     expect(stream.rstCode).toBe(CODES.NO_ERROR);
     expect(how).toEqual(["end"]);
   });
@@ -210,7 +210,7 @@ describe("the end of a WebSocket over HTTP/2", () => {
     talk.headers(1, [...Object.entries(asks).slice(0, 3), [":path", "/a/x"], [":authority", "gw.example"]], 0);
     await talk.until(({ type, stream }) => type === HEADERS && stream === 1);
     talk.send(frame(RST_STREAM, 0, 1, number32(CODES.CANCEL)));
-    await eventually(() => origin.sockets.size === 0 && gateway.inFlight === 0);
+    await eventually(() => origin.sockets.size === 0 && gateway.inFlight === 0, "the connections to the upstream closing and no request being in flight");
     expect(how).toEqual(["ECONNRESET"]);
   });
 
@@ -228,7 +228,7 @@ describe("the end of a WebSocket over HTTP/2", () => {
 
   it("resets the stream with CANCEL and closes the upstream's connection after idle_ms of silence", async () => {
     const { stream, far } = await joined({ timeouts: { idle_ms: 80 } });
-    await eventually(() => stream.closed && far.destroyed);
+    await eventually(() => stream.closed && far.destroyed, "the stream closing and the connection closing");
     expect(stream.rstCode).toBe(CODES.CANCEL);
   });
 
@@ -257,7 +257,7 @@ describe("the end of a WebSocket over HTTP/2", () => {
       const still = moved === before && stream.writableNeedDrain && other.far.writableNeedDrain;
       before = moved;
       return still;
-    });
+    }, "both senders being held back");
     expect(sent).toBeLessThan(60_000_000);
     expect(written).toBeLessThan(60_000_000);
   });
@@ -266,9 +266,9 @@ describe("the end of a WebSocket over HTTP/2", () => {
     const { stream, text, far, gateway } = await joined();
     const closing = gateway.close(150);
     far.write("meanwhile");
-    await eventually(() => text() === "meanwhile");
+    await eventually(() => text() === "meanwhile", "the bytes 'meanwhile'");
     expect(await closing).toBe("cut");
-    await eventually(() => stream.closed && far.destroyed);
+    await eventually(() => stream.closed && far.destroyed, "the stream closing and the connection closing");
     expect(gateway.inFlight).toBe(0);
   });
 

@@ -189,10 +189,10 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     const { port, gateway } = await before(to, { timeouts: { connect_ms: 300 } });
     const { side, received } = await open(port);
     side.write("hello");
-    await eventually(() => received().toString() === "hello");
+    await eventually(() => received().toString() === "hello", "the bytes 'hello'");
     expect((await ask(port, { path: "/a/x" })).status).toBe(503);
     side.end();
-    await eventually(() => gateway.inFlight === 0);
+    await eventually(() => gateway.inFlight === 0, "no request being in flight");
     const answers = [await ask(port, { path: "/a/x" }), await ask(port, { path: "/a/x" })];
     expect(answers.map(({ status }) => status)).toEqual([200, 200]);
     expect(to.sessions.size).toBe(1);
@@ -210,7 +210,7 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     await once(to.streams[0]!, "end");
     expect(far).toBe("over");
     to.streams[0]!.write("still ");
-    await eventually(() => first.received().toString() === "still ");
+    await eventually(() => first.received().toString() === "still ", "the bytes 'still '");
     to.streams[0]!.end("here");
     await once(first.side, "end");
     expect(first.received().toString()).toBe("still here");
@@ -223,7 +223,7 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     second.side.end("last words");
     await once(to.streams[1]!, "end");
     expect(far).toBe("last words");
-    await eventually(() => gateway.inFlight === 0 && to.streams.every(({ closed }) => closed));
+    await eventually(() => gateway.inFlight === 0 && to.streams.every(({ closed }) => closed), "no request being in flight and the stream closing");
     expect([...to.streams.map(({ rstCode }) => rstCode), first.broken(), second.broken()]).toEqual([NGHTTP2_NO_ERROR, NGHTTP2_NO_ERROR, false, false]);
   });
 
@@ -232,9 +232,9 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     const { port, gateway } = await before(to);
     const { abort, side, received } = await open(port);
     side.write("x");
-    await eventually(() => received().length === 1);
+    await eventually(() => received().length === 1, "a byte");
     abort();
-    await eventually(() => to.streams[0]!.closed && gateway.inFlight === 0);
+    await eventually(() => to.streams[0]!.closed && gateway.inFlight === 0, "the stream closing and no request being in flight");
     expect(to.streams[0]!.rstCode).toBe(NGHTTP2_CANCEL);
     expect(to.streams[0]!.aborted).toBe(true);
     expect((await ask(port, { path: "/a/x" })).status).toBe(200);
@@ -255,9 +255,9 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     const { port, gateway } = await before(to);
     const { side, broken } = await open(port);
     end(to);
-    await eventually(() => side.closed);
+    await eventually(() => side.closed, "the stream closing");
     expect(broken()).toBe(true);
-    await eventually(() => gateway.inFlight === 0);
+    await eventually(() => gateway.inFlight === 0, "no request being in flight");
     expect((await ask(port, { path: "/a/x" })).status).toBe(200);
   });
 
@@ -269,8 +269,8 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
       await new Promise((resolve) => setTimeout(resolve, 80));
       side.write("x");
     }
-    await eventually(() => received().length === 6);
-    await eventually(() => isGone(side) && to.streams[0]!.closed && gateway.inFlight === 0);
+    await eventually(() => received().length === 6, "six bytes");
+    await eventually(() => isGone(side) && to.streams[0]!.closed && gateway.inFlight === 0, "the connection closing and the stream closing and no request being in flight");
     expect(to.streams[0]!.rstCode).toBe(NGHTTP2_CANCEL);
   });
 
@@ -298,7 +298,7 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
       turns = moved === earlier && side.writableNeedDrain && to.streams[0]!.writableNeedDrain ? turns + 1 : 0;
       earlier = moved;
       return turns === 20;
-    });
+    }, "both senders being held back");
     for (const { bytes } of written) expect(bytes).toBeLessThan(60_000_000);
   });
 
@@ -310,7 +310,7 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     const { port, gateway } = await before(to);
     const { status, headers, received } = await open(port);
     expect([status, headers["x-why"]]).toEqual([403, "members only"]);
-    await eventually(() => received().toString() === "no\n" && gateway.inFlight === 0);
+    await eventually(() => received().toString() === "no\n" && gateway.inFlight === 0, "the bytes 'no\n' and no request being in flight");
     expect((await ask(port, { path: "/a/x" })).status).toBe(200);
   });
 
@@ -319,7 +319,7 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     const { port } = await before(to);
     const { status, received } = await open(port);
     expect(status).toBe(502);
-    await eventually(() => received().includes("\n"));
+    await eventually(() => received().includes("\n"), "the upstream's refusal");
     expect(JSON.parse(received().toString())).toMatchObject({ code: "upstream_invalid", detail: expect.stringMatching(/takes no WebSockets/) as string });
     expect(to.heads).toEqual([]);
   });
@@ -330,14 +330,14 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     const ended = await open(first.port);
     const closing = first.gateway.close(10_000);
     ended.side.write("meanwhile");
-    await eventually(() => ended.received().toString() === "meanwhile");
+    await eventually(() => ended.received().toString() === "meanwhile", "the bytes 'meanwhile'");
     ended.side.end();
     expect(await closing).toBe("drained");
 
     const second = await before(to);
     const cut = await open(second.port);
     expect(await second.gateway.close(50)).toBe("cut");
-    await eventually(() => isGone(cut.side) && to.streams[1]!.closed && to.sessions.size === 0);
+    await eventually(() => isGone(cut.side) && to.streams[1]!.closed && to.sessions.size === 0, "the connection closing and the stream closing and the connections to the upstream closing");
   });
 
   it("stays open over a reload that removes its service", async () => {
@@ -348,7 +348,7 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     side.end("still here");
     await once(side, "end");
     expect(received().toString()).toBe("still here");
-    await eventually(() => to.sessions.size === 0);
+    await eventually(() => to.sessions.size === 0, "the connections to the upstream closing");
   });
 });
 
@@ -357,7 +357,7 @@ it("tunnels a WebSocket over TLS on both sides", async () => {
   const { port } = await before(to, { protocol: "h2", tls: { ca: fileWith(CA.cert, "ca.pem") } });
   const { side, received } = await overHttp1(port);
   side.write("hello");
-  await eventually(() => received().toString() === "hello");
+  await eventually(() => received().toString() === "hello", "the bytes 'hello'");
   expect(to.heads[0]).toMatchObject({ ":scheme": "https", ":protocol": "websocket" });
 });
 
@@ -380,11 +380,11 @@ it("keeps what clients send before the upstream has answered, and forwards it", 
   const second = session.request({ ":method": "CONNECT", ":protocol": "websocket", ":path": "/a/x" }, { endStream: false });
   const received = collect(second.on("error", () => {}));
   second.write("early");
-  await eventually(() => to.streams.length === 2);
+  await eventually(() => to.streams.length === 2, "two streams");
   expect(to.streams.map(({ readableLength }) => readableLength)).toEqual([0, 0]);
   to.streams.forEach(echo);
   expect(await first.until("early")).toMatch(/^HTTP\/1\.1 101 [^]*\r\n\r\nearly$/);
-  await eventually(() => received().toString() === "early");
+  await eventually(() => received().toString() === "early", "the bytes 'early'");
 });
 
 it.each(KINDS)("cancels the upstream request when a client over %s disconnects before the answer", async (_kind, open) => {
@@ -393,16 +393,16 @@ it.each(KINDS)("cancels the upstream request when a client over %s disconnects b
   if (open === overHttp1) {
     const talk = await client(port);
     talk.send(get("/a/x", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="));
-    await eventually(() => to.streams.length === 1);
+    await eventually(() => to.streams.length === 1, "a stream");
     talk.socket.destroy();
   } else {
     const session = h2Session(port);
     await once(session, "remoteSettings");
     session.request({ ":method": "CONNECT", ":protocol": "websocket", ":path": "/a/x" }, { endStream: false }).on("error", () => {});
-    await eventually(() => to.streams.length === 1);
+    await eventually(() => to.streams.length === 1, "a stream");
     session.destroy();
   }
-  await eventually(() => to.streams[0]!.closed && gateway.inFlight === 0);
+  await eventually(() => to.streams[0]!.closed && gateway.inFlight === 0, "the stream closing and no request being in flight");
   expect(to.streams[0]!.rstCode).toBe(NGHTTP2_CANCEL);
   expect((await ask(port, { path: "/a/x" })).status).toBe(200);
   expect(to.sessions.size).toBe(1);

@@ -17,7 +17,7 @@ describe("a request body that arrives with its head", () => {
     const talk = await client(port);
     for (let i = 1; i <= 3; i++) {
       talk.send(post(String(i).repeat(bytes)));
-      await eventually(() => statusesIn(talk.text()).length === i && talk.text().endsWith(`got ${bytes}`));
+      await eventually(() => statusesIn(talk.text()).length === i && talk.text().endsWith(`got ${bytes}`), "the reply");
       expect(upstream.seen[i - 1]!.body.toString()).toBe(String(i).repeat(bytes));
     }
     expect(upstream.connections.total).toBe(1);
@@ -72,7 +72,7 @@ describe("a request body that arrives with its head", () => {
     const talk = await client(port);
     talk.send(post("whole"));
     await talk.until("ok");
-    await eventually(() => lines.includes("\n"));
+    await eventually(() => lines.includes("\n"), "a line of the access log");
     expect(JSON.parse(lines)).toMatchObject({ method: "POST", status: 200, bytes_received: 5 });
   });
 });

@@ -87,7 +87,7 @@ describe("2.2 Service", () => {
     server.on("tlsClientError", (error) => handshakes.push(error)).on("secureConnection", (socket) => handshakes.push(socket));
     const { proxy } = await whole({ services: [service] });
     expect((await proxy("/s/r")).status).toBe(502);
-    await eventually(() => handshakes.length > 0);
+    await eventually(() => handshakes.length > 0, "a TLS handshake");
   });
 
   it("load_balancing_strategy round_robin uses the upstreams in turn", async () => {
