@@ -187,8 +187,8 @@ describe("fields of the access log", () => {
       await once(stream, "close");
     }
     for (const version of ["TLSv1.2", "TLSv1.3"] as const) {
-      const asked = https.get({ host: "localhost", port: secure, path: `/a/${version}`, ca: CA.cert, agent: false, minVersion: version, maxVersion: version });
-      const [response] = (await once(asked, "response")) as [IncomingMessage];
+      const request = https.get({ host: "localhost", port: secure, path: `/a/${version}`, ca: CA.cert, agent: false, minVersion: version, maxVersion: version });
+      const [response] = (await once(request, "response")) as [IncomingMessage];
       await once(response.resume(), "end");
     }
     await eventually(() => said.length === 5, "five log lines");
@@ -224,12 +224,12 @@ describe("byte counts in the access log", () => {
     });
     let said = "";
     const { port, gateway } = await running(logged(upstream.port, {}), { accessLog: (text) => void (said += text) });
-    const talk = await client(port);
-    talk.send(get("/a/x", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13"));
-    await talk.until("12");
-    talk.send("four");
-    await talk.until("345");
-    talk.socket.end();
+    const connection = await client(port);
+    connection.send(get("/a/x", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13"));
+    await connection.until("12");
+    connection.send("four");
+    await connection.until("345");
+    connection.socket.end();
     await eventually(() => gateway.inFlight === 0, "no request being in flight");
     await gateway.close();
     expect(logLines(said)).toMatchObject([{ status: 101, bytes_received: 4, bytes_sent: 5 }]);

@@ -51,12 +51,12 @@ describe("a cache at the global level and a guard of the route", () => {
 
   it("asks forward_auth about each request, including those that the cache answers", async () => {
     const origin = await counting();
-    const judge = await backend((request, response) => void response.writeHead(request.headers["x-pass"] === undefined ? 403 : 204).end());
-    const guard = { name: "forward_auth", config: { url: `http://127.0.0.1:${judge.port}/`, request_headers: ["X-Pass"], timeout_ms: 60_000 } };
+    const authServer = await backend((request, response) => void response.writeHead(request.headers["x-pass"] === undefined ? 403 : 204).end());
+    const guard = { name: "forward_auth", config: { url: `http://127.0.0.1:${authServer.port}/`, request_headers: ["X-Pass"], timeout_ms: 60_000 } };
     const { port } = await running(onRoute(origin.port, [guard], [CACHE]));
     for (let i = 0; i < 2; i++) expect((await get(port, { "X-Pass": "1" })).status).toBe(200);
     expect((await get(port)).status).toBe(403);
-    expect(judge.seen).toHaveLength(3);
+    expect(authServer.seen).toHaveLength(3);
   });
 
   it("runs a custom plugin kind that declares itself a guard before the cache", async () => {

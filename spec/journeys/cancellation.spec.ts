@@ -6,10 +6,10 @@ import { backend, byteBackend, client, gate, get, headBackend, rawBackend } from
 /** With one connection to the upstream, whoever keeps it starves the next request. */
 const one = { pool: { max_connections: 1 } };
 const upload = "POST /a/x HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n";
-const ways: [string, (talk: RawConnection) => void][] = [
-  ["closes", (talk) => talk.socket.destroy()],
-  ["resets", (talk) => talk.socket.resetAndDestroy()],
-  ["half-closes", (talk) => talk.socket.end()],
+const ways: [string, (connection: RawConnection) => void][] = [
+  ["closes", (connection) => connection.socket.destroy()],
+  ["resets", (connection) => connection.socket.resetAndDestroy()],
+  ["half-closes", (connection) => connection.socket.end()],
 ];
 
 describe.each(ways)("a client that %s", (_way, leave) => {
@@ -18,10 +18,10 @@ describe.each(ways)("a client that %s", (_way, leave) => {
       if (text.includes("/next")) socket.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
     });
     const { port, gateway } = await running(oneService(upstream.port, one));
-    const talk = await client(port);
-    talk.send(get());
+    const connection = await client(port);
+    connection.send(get());
     await eventually(() => upstream.heads.length === 1, "a request at the upstream");
-    leave(talk);
+    leave(connection);
     await eventually(() => upstream.sockets.size === 0, "the upstream's connection closing");
     expect((await ask(port, { path: "/a/next" })).status).toBe(200);
     expect(await gateway.close(5_000)).toBe("drained");
@@ -33,10 +33,10 @@ describe.each(ways)("a client that %s", (_way, leave) => {
       socket.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nbegun\r\n");
     });
     const { port, gateway } = await running(oneService(upstream.port, one));
-    const talk = await client(port);
-    talk.send(get());
-    await talk.until("begun");
-    leave(talk);
+    const connection = await client(port);
+    connection.send(get());
+    await connection.until("begun");
+    leave(connection);
     await eventually(() => upstream.sockets.size === 0, "the upstream's connection closing");
     expect((await ask(port, { path: "/a/next" })).status).toBe(200);
     expect(await gateway.close(5_000)).toBe("drained");
@@ -44,18 +44,18 @@ describe.each(ways)("a client that %s", (_way, leave) => {
 
   it("cancels the upstream request when the client disconnects during its upload: the upstream never sees a complete request", async () => {
     let whole = false;
-    let got = 0;
+    let received = 0;
     const upstream = await rawBackend((request, response) => {
-      request.on("data", (chunk: Buffer) => (got += chunk.length));
+      request.on("data", (chunk: Buffer) => (received += chunk.length));
       request.on("error", () => {});
       request.on("end", () => (whole = true));
       if (request.method === "GET") response.end("ok");
     });
     const { port, gateway } = await running(oneService(upstream.port, one));
-    const talk = await client(port);
-    talk.send(upload + "half of it");
-    await eventually(() => got === 10, "ten bytes at the upstream");
-    leave(talk);
+    const connection = await client(port);
+    connection.send(upload + "half of it");
+    await eventually(() => received === 10, "ten bytes at the upstream");
+    leave(connection);
     await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
     expect(whole).toBe(false);
     expect((await ask(port, { path: "/a/next" })).status).toBe(200);
@@ -65,10 +65,10 @@ describe.each(ways)("a client that %s", (_way, leave) => {
   it("cancels the upstream request when the client disconnects while the upstream holds its upload back", async () => {
     const upstream = await byteBackend((socket) => void socket.pause());
     const { port, gateway } = await running(oneService(upstream.port, one));
-    const talk = await client(port);
-    talk.send(upload + "x".repeat(100_000));
+    const connection = await client(port);
+    connection.send(upload + "x".repeat(100_000));
     await eventually(() => upstream.connections === 1, "a connection to the upstream");
-    leave(talk);
+    leave(connection);
     await upstreamGone();
     expect(await gateway.close(5_000)).toBe("drained");
     async function upstreamGone(): Promise<void> {
@@ -89,12 +89,12 @@ describe.each(ways)("a client that %s", (_way, leave) => {
     const { port } = await running(oneService(upstream.port, one));
     const first = ask(port, { path: "/a/first" });
     await eventually(() => urls.length === 1, "a request at the upstream");
-    const talk = await client(port);
-    talk.send(get("/a/waiting"));
+    const connection = await client(port);
+    connection.send(get("/a/waiting"));
     // Answered behind it: by then the gateway has read it.
     await ask(port, { path: "/none" });
-    leave(talk);
-    await talk.closed();
+    leave(connection);
+    await connection.closed();
     const third = ask(port, { path: "/a/third" });
     await ask(port, { path: "/none" });
     hold.open();
@@ -108,10 +108,10 @@ describe.each(ways)("a client that %s", (_way, leave) => {
       socket.write(`HTTP/1.1 ${text.startsWith("POST") ? "413 Too Large" : "200 OK"}\r\nContent-Length: 2\r\n\r\nok`);
     });
     const { port, gateway } = await running(oneService(upstream.port, one));
-    const talk = await client(port);
-    talk.send(upload);
-    await talk.until("\r\nok");
-    leave(talk);
+    const connection = await client(port);
+    connection.send(upload);
+    await connection.until("\r\nok");
+    leave(connection);
     await eventually(() => upstream.sockets.size === 0, "the upstream's connection closing");
     expect((await ask(port, { path: "/a/next" })).status).toBe(200);
     expect(await gateway.close(5_000)).toBe("drained");
@@ -135,10 +135,10 @@ it("sends the upstream no request when the client disconnects while a plugin is 
   });
   const upstream = await backend();
   const { port, gateway } = await running(oneService(upstream.port, { ...one, plugins: [{ name: "slow" }] }), { plugins: [slow] });
-  const talk = await client(port);
-  talk.send(get());
+  const connection = await client(port);
+  connection.send(get());
   await thinking.opened;
-  talk.socket.destroy();
+  connection.socket.destroy();
   await eventually(() => aborted, "the exchange's signal");
   done.open();
   expect(await gateway.close(5_000)).toBe("drained");

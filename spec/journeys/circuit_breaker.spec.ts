@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { manualClock } from "../support/clock.ts";
 import { oneService, running } from "../support/gateway.ts";
 import { ask, eventually } from "../support/raw_client.ts";
-import { client, codeIn, get, mortalBackend, PROTOCOLS, readableLog, speaking, type Protocol } from "./harness.ts";
+import { client, codeIn, get, mortalBackend, PROTOCOLS, recordedLog, speaking, type Protocol } from "./harness.ts";
 
 const OPEN_MS = 4_500;
 const circuit_breaker = { error_ratio: 0.5, min_requests: 4, window_ms: 10_000, open_ms: OPEN_MS };
@@ -12,10 +12,10 @@ const parts = { circuit_breaker, health: { passive: { max_failures: 0 } } };
 
 async function bench({ probes = 1, protocol = "http" as Protocol} = {}) {
   const clock = manualClock();
-  const told = readableLog();
+  const recorded = recordedLog();
   const backend = await mortalBackend(protocol);
   const config = oneService(backend.port, { ...speaking(protocol), ...parts, circuit_breaker: { ...circuit_breaker, probes } });
-  const { port, gateway } = await running(config, { clock, log: told.log });
+  const { port, gateway } = await running(config, { clock, log: recorded.log });
   const fails = (_request: unknown, response: ServerResponse) => void response.writeHead(500).end("failed");
   const works = backend.answer;
   const one = async () => {
@@ -31,9 +31,9 @@ async function bench({ probes = 1, protocol = "http" as Protocol} = {}) {
   const open = async () => {
     backend.answer = fails;
     await several(circuit_breaker.min_requests);
-    backend.asked = 0;
+    backend.requests = 0;
   };
-  const circuit = () => told.lines.map(({ message }) => String(message)).filter((message) => message.startsWith("circuit"));
+  const circuit = () => recorded.lines.map(({ message }) => String(message)).filter((message) => message.startsWith("circuit"));
   return { clock, backend, config, port, gateway, fails, works, one, several, open, circuit };
 }
 
@@ -47,7 +47,7 @@ describe("a circuit breaker", () => {
     expect(await several(5)).toEqual([...Array<string>(4).fill("502 upstream_connect_failed"), "503 circuit_open"]);
     await backend.start();
     expect(await several(20)).toEqual(Array<string>(20).fill("503 circuit_open"));
-    expect(backend.asked).toBe(0);
+    expect(backend.requests).toBe(0);
     const { headers } = await ask(port, { path: "/a/x" });
     expect(headers["retry-after"]).toBe("5");
     expect(headers["content-type"]).toBe("application/problem+json");
@@ -79,7 +79,7 @@ describe("a circuit breaker", () => {
     await open();
     const { status } = await ask(port, { method: "POST", path: "/a/x", body: "x".repeat(1_000_000) });
     expect(status).toBe(503);
-    expect(backend.asked).toBe(0);
+    expect(backend.requests).toBe(0);
   });
 
   it("lets a probe through after open_ms, and closes when the probe succeeds", async () => {
@@ -100,7 +100,7 @@ describe("a circuit breaker", () => {
     expect(await several(3)).toEqual(["500", "503 circuit_open", "503 circuit_open"]);
     clock.advance(OPEN_MS - 1);
     expect(await several(1)).toEqual(["503 circuit_open"]);
-    expect(backend.asked).toBe(1);
+    expect(backend.requests).toBe(1);
     expect(circuit()).toEqual([OPENED, OPENED]);
   });
 
@@ -116,7 +116,7 @@ describe("a circuit breaker", () => {
     await eventually(() => held.length === probes && refused === 20 - probes, "the refusals");
     for (const response of held) response.end("ok");
     expect((await Promise.all(answers)).filter((text) => text === "200")).toHaveLength(probes);
-    expect(backend.asked).toBe(probes);
+    expect(backend.requests).toBe(probes);
     expect(circuit()).toEqual([OPENED, CLOSED]);
   });
 
@@ -126,10 +126,10 @@ describe("a circuit breaker", () => {
     clock.advance(OPEN_MS);
     let held = 0;
     backend.answer = () => void held++;
-    const talk = await client(port);
-    talk.send(get());
+    const connection = await client(port);
+    connection.send(get());
     await eventually(() => held === 1, "a request at the upstream");
-    talk.socket.destroy();
+    connection.socket.destroy();
     await eventually(() => gateway.inFlight === 0, "no request being in flight");
     backend.answer = works;
     expect(await one()).toBe("200");
@@ -154,7 +154,7 @@ describe("a circuit breaker", () => {
     bad.answer = (request) => void request.socket.destroy();
     const { port } = await running(oneService([bad.port, good.port], { ...parts, retries: {} }));
     for (let i = 0; i < 12; i++) expect((await ask(port, { path: "/a/x" })).status).toBe(200);
-    expect(bad.asked).toBe(6);
+    expect(bad.requests).toBe(6);
   });
 
   it("affects its own service only", async () => {
@@ -165,6 +165,6 @@ describe("a circuit breaker", () => {
     await open();
     expect(await one()).toBe("503 circuit_open");
     expect((await ask(port, { path: "/b/x" })).status).toBe(200);
-    expect(backend.asked).toBe(0);
+    expect(backend.requests).toBe(0);
   });
 });

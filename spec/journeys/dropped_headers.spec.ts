@@ -29,9 +29,9 @@ type Send = (port: number, fields: Fields) => Promise<void>;
 
 const overHttp1: Send = async (port, fields) => {
   const lines = fields.map(([name, value]) => `${name}: ${value}\r\n`).join("");
-  const talk = await client(port);
-  talk.send(`POST /a/x HTTP/1.1\r\nHost: gw.example\r\nTransfer-Encoding: chunked\r\n${lines}\r\n2\r\nhi\r\n0\r\n${lines.replace(/^Transfer-Encoding.*\r\n/gim, "")}\r\n`);
-  await talk.until("\r\nok");
+  const connection = await client(port);
+  connection.send(`POST /a/x HTTP/1.1\r\nHost: gw.example\r\nTransfer-Encoding: chunked\r\n${lines}\r\n2\r\nhi\r\n0\r\n${lines.replace(/^Transfer-Encoding.*\r\n/gim, "")}\r\n`);
+  await connection.until("\r\nok");
 };
 
 const overHttp2: Send = async (port, fields) => {
@@ -79,9 +79,9 @@ it("removes headers with an underscore from a WebSocket request too", async () =
   const upgrades: string[] = [];
   const upstream = await byteBackend((socket) => void socket.once("data", (chunk) => (upgrades.push(String(chunk)), socket.end("HTTP/1.1 101 x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"))));
   const { port } = await running(oneService(upstream.port));
-  const talk = await client(port);
-  talk.send(HANDSHAKE.replace("\r\n\r\n", "\r\nX_Forwarded_For: 1.2.3.4\r\nProxy: evil\r\nX-Kept: 1\r\n\r\n"));
-  await talk.until("\r\n\r\n");
+  const connection = await client(port);
+  connection.send(HANDSHAKE.replace("\r\n\r\n", "\r\nX_Forwarded_For: 1.2.3.4\r\nProxy: evil\r\nX-Kept: 1\r\n\r\n"));
+  await connection.until("\r\n\r\n");
   expect(upgrades[0]).toContain("X-Kept: 1");
   expect(upgrades[0]).not.toMatch(/1\.2\.3\.4|evil/);
 });
@@ -108,9 +108,9 @@ describe("the limit of 100 Connection options", () => {
   ])("%s, and forwards no refused request", async (_title, lines, status) => {
     const upstream = await backend();
     const { port, gateway } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(`GET /a/x HTTP/1.1\r\nHost: gw.example\r\nh99: 1\r\n${lines}\r\n\r\n`);
-    const text = await talk.until(/HTTP\/1\.1 (?:200[^]*\r\nok|400[^]*\})/);
+    const connection = await client(port);
+    connection.send(`GET /a/x HTTP/1.1\r\nHost: gw.example\r\nh99: 1\r\n${lines}\r\n\r\n`);
+    const text = await connection.until(/HTTP\/1\.1 (?:200[^]*\r\nok|400[^]*\})/);
     expect(Number(text.slice(9, 12))).toBe(status);
     expect(upstream.seen.length).toBe(status === 200 ? 1 : 0);
     if (status === 400) expect(codeIn(text)).toBe("bad_request");

@@ -39,8 +39,8 @@ describe("problem documents", () => {
     const { port: dead } = await running(oneService(await closedPort()));
     expectProblem(await ask(dead, { path: "/a/x" }), "upstream_connect_failed");
     const { port: narrow } = await running(oneService(upstream.port, { timeouts: { connect_ms: 20 }, pool: { max_connections: 1 } }));
-    const talk = await client(narrow);
-    talk.send(get("/a/hang"));
+    const connection = await client(narrow);
+    connection.send(get("/a/hang"));
     await ask(narrow, { path: "/none" });
     expectProblem(await ask(narrow, { path: "/a/x" }), "upstream_saturated");
   });
@@ -48,9 +48,9 @@ describe("problem documents", () => {
   it("are left out of responses to HEAD, which keep their Content-Length", async () => {
     const { port } = await running(oneService(await closedPort()));
     for (const [path, status] of [["/none", 404], ["/a/%zz", 400], ["/a/x", 502]] as const) {
-      const talk = await client(port);
-      talk.send(`HEAD ${path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n`);
-      const received = await talk.closed();
+      const connection = await client(port);
+      connection.send(`HEAD ${path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n`);
+      const received = await connection.closed();
       expect(statusesIn(received)).toEqual([status]);
       expect(received).toMatch(/\r\nContent-Length: [1-9]\d+\r\n/);
       expect(received).toMatch(/\r\n\r\n$/);
@@ -107,9 +107,9 @@ describe("a plugin that fails", () => {
 
   it("answers 500 to an upgrade when a plugin's header contains a line break, and sends nothing of that header", async () => {
     const { port } = await withPlugin(reply({ headers: ["X-A", "b\r\nSet-Cookie: secret=1"] }));
-    const talk = await client(port);
-    talk.send(get("/a/bad", "Connection: Upgrade", "Upgrade: websocket"));
-    const received = await talk.closed();
+    const connection = await client(port);
+    connection.send(get("/a/bad", "Connection: Upgrade", "Upgrade: websocket"));
+    const received = await connection.closed();
     expect(statusesIn(received)).toEqual([500]);
     expect(received).not.toContain("secret");
   });

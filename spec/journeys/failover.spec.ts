@@ -4,7 +4,7 @@ import type { ConfigInput } from "../../lib/config/model.ts";
 import { manualClock } from "../support/clock.ts";
 import { oneService, running } from "../support/gateway.ts";
 import { ask, eventually } from "../support/raw_client.ts";
-import { client, closedLoop, get, mortalBackend, PROTOCOLS, readableLog, speaking, type Protocol } from "./harness.ts";
+import { client, closedLoop, get, mortalBackend, PROTOCOLS, recordedLog, speaking, type Protocol } from "./harness.ts";
 
 type Parts = Partial<ConfigInput["services"][number]>;
 
@@ -14,40 +14,40 @@ const passive = { max_failures: 3, eject_ms: EJECT_MS };
 /** Three backends behind a gateway whose time stands still, but for what the test says. */
 async function three(parts: Parts = {}, protocol: Protocol = "http") {
   const clock = manualClock();
-  const told = readableLog();
+  const recorded = recordedLog();
   const backends = [await mortalBackend(protocol), await mortalBackend(protocol), await mortalBackend(protocol)] as const;
   const ports = backends.map(({ port }) => port);
   const config = oneService(ports, { ...speaking(protocol), retries: {}, health: { passive }, ...parts });
-  const { port, gateway } = await running(config, { clock, log: told.log });
+  const { port, gateway } = await running(config, { clock, log: recorded.log });
   /** How many of so many requests, one after the other, each backend gets. */
   const shares = async (requests: number) => {
-    const before = backends.map(({ asked }) => asked);
+    const before = backends.map(({ requests }) => requests);
     for (let i = 0; i < requests; i++) expect((await ask(port, { path: "/a/x" })).status).toBe(200);
-    return backends.map(({ asked }, i) => asked - before[i]!);
+    return backends.map(({ requests }, i) => requests - before[i]!);
   };
-  return { clock, told, backends, config, port, gateway, shares };
+  return { clock, recorded, backends, config, port, gateway, shares };
 }
 
 describe("one of three backends, under load", () => {
   it.each(PROTOCOLS)("is killed over %s without costing a request, is ejected, and gets requests again when it is back", async (protocol) => {
-    const { clock, told, backends, port } = await three({}, protocol);
+    const { clock, recorded, backends, port } = await three({}, protocol);
     const mortal = backends[1];
     const load = closedLoop(port);
     await load.more(100);
     await mortal.kill();
-    await eventually(() => told.upstreams("upstream ejected").length > 0, "the ejection");
+    await eventually(() => recorded.upstreams("upstream ejected").length > 0, "the ejection");
     await load.more(100);
     await mortal.start();
-    const before = mortal.asked;
+    const before = mortal.requests;
     await load.more(100);
-    expect(mortal.asked).toBe(before);
+    expect(mortal.requests).toBe(before);
     clock.advance(EJECT_MS);
-    await eventually(() => mortal.asked >= before + 20, "requests to the one that is back");
+    await eventually(() => mortal.requests >= before + 20, "requests to the one that is back");
     await load.stop();
     expect(load.lost).toEqual([]);
-    expect(load.outcomes).toHaveLength(load.asked);
-    expect(told.upstreams("upstream ejected")).toEqual([mortal.id]);
-    expect(told.upstreams("upstream back")).toEqual([mortal.id]);
+    expect(load.outcomes).toHaveLength(load.requests);
+    expect(recorded.upstreams("upstream ejected")).toEqual([mortal.id]);
+    expect(recorded.upstreams("upstream back")).toEqual([mortal.id]);
   });
 
   it("is restarted, each in turn, without costing a request", async () => {
@@ -63,49 +63,49 @@ describe("one of three backends, under load", () => {
     await load.more(50);
     await load.stop();
     expect(load.lost).toEqual([]);
-    expect(load.outcomes).toHaveLength(load.asked);
+    expect(load.outcomes).toHaveLength(load.requests);
   });
 
   it("stays down without costing a request when an ejection ends, and is ejected for longer each time", async () => {
-    const { clock, told, backends, port } = await three();
+    const { clock, recorded, backends, port } = await three();
     const load = closedLoop(port);
     await backends[1].kill();
     for (let times = 1; times <= 3; times++) {
-      await eventually(() => told.upstreams("upstream ejected").length === times, "the next ejection");
+      await eventually(() => recorded.upstreams("upstream ejected").length === times, "the next ejection");
       clock.advance(EJECT_MS * 2 ** (times - 1));
     }
     await load.stop();
     expect(load.lost).toEqual([]);
-    const ejections = told.lines.filter(({ message }) => String(message).startsWith("upstream ejected"));
+    const ejections = recorded.lines.filter(({ message }) => String(message).startsWith("upstream ejected"));
     expect(ejections.slice(0, 3).map(({ for_ms }) => for_ms)).toEqual([EJECT_MS, 2 * EJECT_MS, 4 * EJECT_MS]);
   });
 
   it.each<Protocol>(["http", "h2c"])("hangs over %s without costing a request, and is ejected", async (protocol) => {
-    const told = readableLog();
+    const recorded = recordedLog();
     const backends = [await mortalBackend(protocol), await mortalBackend(protocol), await mortalBackend(protocol)] as const;
     const config = oneService(
       backends.map(({ port }) => port),
       { protocol, retries: { per_try_ms: 150 }, health: { passive } },
     );
-    const { port } = await running(config, { log: told.log });
+    const { port } = await running(config, { log: recorded.log });
     const load = closedLoop(port);
     await load.more(100);
     const [, hung] = backends;
     hung.answer = () => {};
-    await eventually(() => told.upstreams("upstream ejected").length > 0, "the ejection");
+    await eventually(() => recorded.upstreams("upstream ejected").length > 0, "the ejection");
     // Those that were on their way to it have come by then.
     await load.more(100);
-    const { asked } = hung;
+    const { requests } = hung;
     await load.more(100);
     await load.stop();
     expect(load.lost).toEqual([]);
-    expect(load.outcomes).toHaveLength(load.asked);
-    expect(told.upstreams("upstream ejected")).toEqual([hung.id]);
-    expect(hung.asked).toBe(asked);
+    expect(load.outcomes).toHaveLength(load.requests);
+    expect(recorded.upstreams("upstream ejected")).toEqual([hung.id]);
+    expect(hung.requests).toBe(requests);
   });
 
   it("gets fewer requests by least_connections when it is slow, and no request fails", async () => {
-    const { told, backends, port } = await three({ load_balancing_strategy: "least_connections" });
+    const { recorded, backends, port } = await three({ load_balancing_strategy: "least_connections" });
     const [slow, ...quick] = backends;
     const held: (() => void)[] = [];
     let answered = 0;
@@ -120,23 +120,23 @@ describe("one of three backends, under load", () => {
     await load.more(400);
     slow.answer = (_request, response) => void response.end("late");
     for (const answer of held.splice(0)) answer();
-    expect(slow.asked).toBeGreaterThan(0);
-    expect(slow.asked).toBeLessThan(quick[0]!.asked / 2);
+    expect(slow.requests).toBeGreaterThan(0);
+    expect(slow.requests).toBeLessThan(quick[0]!.requests / 2);
     await load.stop();
     expect(load.lost).toEqual([]);
-    expect(told.lines).toEqual([]);
+    expect(recorded.lines).toEqual([]);
   });
 });
 
 describe("a service without retries", () => {
   it("shows clients only the failures that eject an upstream", async () => {
-    const { backends, told, port } = await three({ retries: { attempts: 0 } });
+    const { backends, recorded, port } = await three({ retries: { attempts: 0 } });
     const load = closedLoop(port, 1);
     await load.more(10);
     await backends[1].kill();
     await load.more(50);
     await load.stop();
-    expect(told.upstreams("upstream ejected")).toEqual([backends[1].id]);
+    expect(recorded.upstreams("upstream ejected")).toEqual([backends[1].id]);
     expect(load.lost).toHaveLength(passive.max_failures);
     expect(load.lost.every((outcome) => outcome.startsWith("502 "))).toBe(true);
   });
@@ -148,15 +148,15 @@ it.each(["GET", "POST"])("answers every %s although an upstream over HTTP/2 refu
   backends[1].answer = (_request, response) => (response as unknown as Http2ServerResponse).stream.close(REFUSED_STREAM);
   const parts = method === "POST" ? { body: "once" } : {};
   for (let i = 0; i < 6; i++) expect((await ask(port, { path: "/a/x", method, ...parts })).status).toBe(200);
-  expect(backends[1].asked).toBeGreaterThan(0);
+  expect(backends[1].requests).toBeGreaterThan(0);
 });
 
 describe("the last upstream that is not ejected", () => {
   it("still gets requests however often it fails, so the service is back as soon as it is", async () => {
-    const { backends, told, port } = await three();
+    const { backends, recorded, port } = await three();
     for (const each of backends) await each.kill();
     for (let i = 0; i < 20; i++) expect((await ask(port, { path: "/a/x" })).status).toBe(502);
-    const out = told.upstreams("upstream ejected");
+    const out = recorded.upstreams("upstream ejected");
     expect(out).toHaveLength(2);
     const last = backends.find(({ id }) => !out.includes(id))!;
     await last.start();
@@ -183,18 +183,18 @@ describe("an upstream that has recovered", () => {
 
 describe("an upstream that answers with errors", () => {
   it("is ejected for the statuses listed", async () => {
-    const { backends, told, port } = await three({ health: { passive: { ...passive, statuses: [500] } } });
+    const { backends, recorded, port } = await three({ health: { passive: { ...passive, statuses: [500] } } });
     backends[1].answer = (_request, response) => void response.writeHead(500).end();
     const statuses = [];
     for (let i = 0; i < 12; i++) statuses.push((await ask(port, { path: "/a/x" })).status);
     expect(statuses.filter((status) => status === 500)).toHaveLength(passive.max_failures);
-    expect(told.upstreams("upstream ejected")).toEqual([backends[1].id]);
+    expect(recorded.upstreams("upstream ejected")).toEqual([backends[1].id]);
   });
 
   /** Codes of the RST_STREAM that breaks it off; null: the connection does. */
   const breaks: [Protocol, number | null][] = [...PROTOCOLS.map((protocol): [Protocol, null] => [protocol, null]), ["h2c", 2], ["h2c", 8], ["h2", 0]];
   it.each(breaks)("is ejected over %s for responses that break off in the middle (RST_STREAM code: %s)", async (protocol, code) => {
-    const { backends, told, port } = await three({}, protocol);
+    const { backends, recorded, port } = await three({}, protocol);
     backends[1].answer = (request, response) => {
       response.writeHead(200, { "Content-Length": "10" });
       response.write("half", () => {
@@ -206,12 +206,12 @@ describe("an upstream that answers with errors", () => {
     for (let i = 0; i < 12; i++) ends.push(await ask(port, { path: "/a/x" }).then(({ status }) => String(status), () => "broken"));
     expect(ends.filter((end) => end === "broken")).toHaveLength(passive.max_failures);
     expect(ends.filter((end) => end === "200")).toHaveLength(12 - passive.max_failures);
-    expect(told.upstreams("upstream ejected")).toEqual([backends[1].id]);
+    expect(recorded.upstreams("upstream ejected")).toEqual([backends[1].id]);
   });
 });
 
 it.each(PROTOCOLS)("does not eject an upstream over %s whose clients disconnect in the middle of its responses", async (protocol) => {
-  const { backends, told, port } = await three({}, protocol);
+  const { backends, recorded, port } = await three({}, protocol);
   let open = 0;
   for (const each of backends) {
     each.answer = (_request, response) => {
@@ -221,13 +221,13 @@ it.each(PROTOCOLS)("does not eject an upstream over %s whose clients disconnect 
     };
   }
   for (let i = 0; i < 12; i++) {
-    const talk = await client(port);
-    talk.send(get());
-    await talk.until("begun");
-    talk.socket.destroy();
+    const connection = await client(port);
+    connection.send(get());
+    await connection.until("begun");
+    connection.socket.destroy();
     await eventually(() => open === 0, "the end of the response");
   }
-  expect(told.upstreams("upstream ejected")).toEqual([]);
+  expect(recorded.upstreams("upstream ejected")).toEqual([]);
 });
 
 describe("an upstream that a reload removes or drains", () => {
@@ -241,9 +241,9 @@ describe("an upstream that a reload removes or drains", () => {
         streaming = (text) => void response.end(text);
       };
     }
-    const talk = await client(port);
-    talk.send(get("/a/stream", "Connection: close"));
-    const begun = await talk.until("begun");
+    const connection = await client(port);
+    connection.send(get("/a/stream", "Connection: close"));
+    const begun = await connection.until("begun");
     const leaving = backends.find(({ id }) => begun.includes(`from ${id}`))!;
     const service = config.services[0]!;
     const upstreams = backends.map((each) => ({ host: "127.0.0.1", port: each.port, weight: each === leaving ? 0 : 1 }));
@@ -251,7 +251,7 @@ describe("an upstream that a reload removes or drains", () => {
     const given = await shares(20);
     expect(given[backends.indexOf(leaving)]).toBe(0);
     streaming!("ended");
-    expect(await talk.closed()).toContain("ended");
+    expect(await connection.closed()).toContain("ended");
     gateway.reload(config);
     expect(await shares(30)).toEqual([10, 10, 10]);
   });
@@ -269,7 +269,7 @@ describe("an upstream that a reload removes or drains", () => {
     }
     await load.stop();
     expect(load.lost).toEqual([]);
-    expect(load.outcomes).toHaveLength(load.asked);
-    for (const { asked } of backends) expect(asked).toBeGreaterThan(20);
+    expect(load.outcomes).toHaveLength(load.requests);
+    for (const { requests } of backends) expect(requests).toBeGreaterThan(20);
   });
 });

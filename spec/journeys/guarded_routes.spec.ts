@@ -28,9 +28,9 @@ async function guarded(parts: { readonly routes?: Service["routes"]; readonly ad
     ],
   });
   const answer = async (request: string, headers: readonly string[] = []) => {
-    const talk = await client(port);
-    talk.send(`${request} HTTP/1.1\r\nHost: gw.example\r\nConnection: close\r\n${headers.map((line) => `${line}\r\n`).join("")}\r\n`);
-    const text = await talk.closed();
+    const connection = await client(port);
+    connection.send(`${request} HTTP/1.1\r\nHost: gw.example\r\nConnection: close\r\n${headers.map((line) => `${line}\r\n`).join("")}\r\n`);
+    const text = await connection.closed();
     return { status: Number(text.slice(9, 12)), code: /"code":"(\w+)"/.exec(text)?.[1], allow: /\r\nAllow: (.*)\r/.exec(text)?.[1], text };
   };
   return { gateway, port, inner, outer, answer };

@@ -48,9 +48,9 @@ it("does not reuse the upstream connection of a refused WebSocket upgrade", asyn
   });
   const { port } = await running(oneService(upstream.port));
   for (let i = 1; i <= 2; i++) {
-    const talk = await client(port);
-    talk.send(get("/a/x", "Connection: Upgrade", "Upgrade: websocket"));
-    expect(statusesIn(await talk.closed())).toEqual([200]);
+    const connection = await client(port);
+    connection.send(get("/a/x", "Connection: Upgrade", "Upgrade: websocket"));
+    expect(statusesIn(await connection.closed())).toEqual([200]);
     expect(connections).toBe(i);
   }
 });

@@ -24,9 +24,9 @@ describe("a plain port with global.h2c", () => {
     const { port } = await running(oneService(origin.port, {}, on));
     expect((await ask(port, { path: "/a/x", method: "POST", body: "b".repeat(200_000) })).body).toHaveLength(200_005);
     expect((await ask(port, { path: "/a/x", method: "PROPFIND" })).body.toString()).toBe("PROPFIND ");
-    const talk = await client(port);
-    talk.send(get() + get("/none") + get("/a/y", "Connection: close"));
-    expect(statusesIn(await talk.closed())).toEqual([200, 404, 200]);
+    const connection = await client(port);
+    connection.send(get() + get("/none") + get("/a/y", "Connection: close"));
+    expect(statusesIn(await connection.closed())).toEqual([200, 404, 200]);
   });
 
   it("recognises either protocol when the first bytes arrive one by one", async () => {
@@ -55,11 +55,11 @@ describe("a plain port with global.h2c", () => {
       });
     });
     const { port } = await running(oneService(upstream.port, {}, on));
-    const talk = await client(port);
-    talk.send(get("/a/x", "Connection: Upgrade", "Upgrade: websocket"));
-    await talk.until("101 Switching");
-    talk.send("echo");
-    await talk.until("echo");
+    const connection = await client(port);
+    connection.send(get("/a/x", "Connection: Upgrade", "Upgrade: websocket"));
+    await connection.until("101 Switching");
+    connection.send("echo");
+    await connection.until("echo");
     const other = await client(port);
     other.send(get("/a/x", "Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA"));
     expect(await other.until("ok")).toMatch(/^HTTP\/1\.1 200 /);
@@ -72,48 +72,48 @@ describe("a plain port with global.h2c", () => {
     const clock = manualClock();
     const { port } = await running(oneService(9, {}, { ...on, limits: { headers_timeout_ms: 5_000 } }), { clock });
     const idle = clock.pending;
-    const talk = await client(port);
-    talk.send(bytes);
+    const connection = await client(port);
+    connection.send(bytes);
     await eventually(() => clock.pending > idle, "a timer");
     clock.advance(4_999);
-    expect(talk.socket.closed).toBe(false);
+    expect(connection.socket.closed).toBe(false);
     clock.advance(1);
-    expect(statusesIn(await talk.until("request_timeout"))).toEqual([408]);
+    expect(statusesIn(await connection.until("request_timeout"))).toEqual([408]);
   });
 
   it("releases a connection that ends before its protocol is known", async () => {
     const clock = manualClock();
     const { port, gateway } = await running(oneService(9, {}, on), { clock });
     const idle = clock.pending;
-    const talk = await client(port);
+    const connection = await client(port);
     await eventually(() => clock.pending > idle, "a timer");
-    talk.socket.end("PRI");
-    await talk.closed();
+    connection.socket.end("PRI");
+    await connection.closed();
     await eventually(() => clock.pending === idle, "the timers ending");
     expect(await gateway.close(5_000)).toBe("drained");
   });
 
   it("closes a connection whose preface turns out to be invalid", async () => {
     const { port } = await running(oneService(9, {}, on));
-    const talk = await client(port);
-    talk.send("PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n" + "x".repeat(100));
-    await talk.closed();
+    const connection = await client(port);
+    connection.send("PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n" + "x".repeat(100));
+    await connection.closed();
   });
 
   it("is not kept from draining by a connection that was opened and never used", async () => {
     const { port, gateway } = await running(oneService(9, {}, on));
-    const talk = await client(port);
+    const connection = await client(port);
     await ask(port, { path: "/none" });
     expect(await gateway.close(5_000)).toBe("drained");
-    await talk.closed();
+    await connection.closed();
   });
 });
 
 it("answers 400 to an HTTP/2 preface without global.h2c", async () => {
   const { port } = await running(oneService(9));
-  const talk = await client(port);
-  talk.send(PREFACE);
-  expect(statusesIn(await talk.closed())).toEqual([400]);
+  const connection = await client(port);
+  connection.send(PREFACE);
+  expect(statusesIn(await connection.closed())).toEqual([400]);
 });
 
 it("a reload enables and disables global.h2c for new connections", async () => {
@@ -135,8 +135,8 @@ describe("a reload with open HTTP/2 connections", () => {
     const origin = await backend((_request, response) => void answers.push(() => response.end("whole")));
     const { gateway, port } = await running(oneService(origin.port, {}, { ...on, ...before }));
     const session = h2Session(port);
-    let told = false;
-    session.on("goaway", () => (told = true));
+    let hasGoaway = false;
+    session.on("goaway", () => (hasGoaway = true));
     const stream = session.request({ ":path": "/a/x" });
     await eventually(() => answers.length === 1, "a request at the server");
     gateway.reload(oneService(origin.port, {}, { ...on, ...after }));
@@ -146,21 +146,21 @@ describe("a reload with open HTTP/2 connections", () => {
     stream.on("data", (chunk: Buffer) => (body += chunk.toString()));
     answers[0]!();
     await once(stream, "close");
-    return { told: () => told, body: () => body };
+    return { hasGoaway: () => hasGoaway, body: () => body };
   }
 
   it.each([
     ["max_headers", {}, { limits: { max_headers: 50 } }],
     ["h2c to false", {}, { h2c: false }],
   ])("sends GOAWAY to open connections when it changes %s, and finishes the request under way", async (_what, before, after) => {
-    const { told, body } = await reloaded(before, after);
+    const { hasGoaway, body } = await reloaded(before, after);
     expect(body()).toBe("whole");
-    await eventually(told, "the GOAWAY");
+    await eventually(hasGoaway, "the GOAWAY");
   });
 
   it("leaves open connections alone when it changes anything else", async () => {
-    const { told, body } = await reloaded({}, { limits: { max_body_bytes: 5 }, name: "other" });
+    const { hasGoaway, body } = await reloaded({}, { limits: { max_body_bytes: 5 }, name: "other" });
     expect(body()).toBe("whole");
-    expect(told()).toBe(false);
+    expect(hasGoaway()).toBe(false);
   });
 });

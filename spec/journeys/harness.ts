@@ -19,8 +19,8 @@ export async function rawBackend(answer: (request: IncomingMessage, response: Se
 }
 
 /** Gets each connection. */
-export async function byteBackend(talk: (socket: Socket) => void): Promise<SocketOrigin> {
-  const made = await socketOrigin(talk);
+export async function byteBackend(serve: (socket: Socket) => void): Promise<SocketOrigin> {
+  const made = await socketOrigin(serve);
   onTestFinished(() => made.close());
   return made;
 }
@@ -94,7 +94,7 @@ export interface MortalBackend {
   /** "127.0.0.1:PORT", as the log names it. */
   readonly id: string;
   /** Requests that have reached it. */
-  asked: number;
+  requests: number;
   /** What it does with a request; by default 200 with its id. */
   answer: (request: IncomingMessage, response: ServerResponse) => void;
   /** It takes up no request any more; once the responses begun are whole, its port closes and every connection to it breaks. */
@@ -111,7 +111,7 @@ export async function mortalBackend(protocol: Protocol = "http"): Promise<Mortal
   const unfinished = new Set<ServerResponse>();
   let dying = false;
   const listener = (request: IncomingMessage, response: ServerResponse) => {
-    self.asked++;
+    self.requests++;
     request.on("error", ignore);
     response.on("error", ignore);
     if (dying) return;
@@ -147,7 +147,7 @@ export async function mortalBackend(protocol: Protocol = "http"): Promise<Mortal
   const self: MortalBackend = {
     port,
     id: `127.0.0.1:${port}`,
-    asked: 0,
+    requests: 0,
     answer: (_request, response) => void response.end(`from ${self.id}`),
     kill,
     async start() {
@@ -183,7 +183,7 @@ function serverOf(protocol: Protocol, listener: (request: IncomingMessage, respo
 
 export interface Load {
   /** Requests begun. */
-  readonly asked: number;
+  readonly requests: number;
   /** What those that have ended came to: status and body, or how they failed. */
   readonly outcomes: readonly string[];
   /** Those that did not come to 200. */
@@ -198,12 +198,12 @@ export interface Load {
 export function closedLoop(port: number, clients = 8, request: Ask = { path: "/a/x" }): Load {
   const outcomes: string[] = [];
   const waiting = new Set<() => void>();
-  let asked = 0;
+  let requests = 0;
   let going = true;
   const loop = async () => {
     const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
     while (going) {
-      asked++;
+      requests++;
       outcomes.push(await ask(port, { ...request, agent }).then(({ status, body }) => `${status} ${body}`, String));
       for (const look of [...waiting]) look();
     }
@@ -216,8 +216,8 @@ export function closedLoop(port: number, clients = 8, request: Ask = { path: "/a
   };
   onTestFinished(() => void (going = false));
   return {
-    get asked() {
-      return asked;
+    get requests() {
+      return requests;
     },
     outcomes,
     get lost() {
@@ -238,14 +238,14 @@ export function closedLoop(port: number, clients = 8, request: Ask = { path: "/a
   };
 }
 
-export interface ReadableLog {
+export interface RecordedLog {
   readonly log: Log;
   readonly lines: Record<string, unknown>[];
   /** Of the lines that begin so: the upstreams they name, in order. */
   upstreams(message: string): unknown[];
 }
 
-export function readableLog(): ReadableLog {
+export function recordedLog(): RecordedLog {
   const lines: Record<string, unknown>[] = [];
   return {
     log: createLog({ format: "json", write: (line) => void lines.push(JSON.parse(line) as Record<string, unknown>) }),

@@ -14,9 +14,9 @@ function values(list: readonly string[], name: string): string[] {
 async function seenWith(lines: readonly string[], parts = {}, global = {}, path = "/a/x") {
   const upstream = await backend();
   const { port } = await running(oneService(upstream.port, parts, global));
-  const talk = await client(port);
-  talk.send(get(path, ...lines));
-  await talk.until("\r\nok");
+  const connection = await client(port);
+  connection.send(get(path, ...lines));
+  await connection.until("\r\nok");
   return { ...upstream.seen[0]!, upstream, port };
 }
 
@@ -55,12 +55,12 @@ describe("hop-by-hop headers", () => {
   it("keeps Host, Content-Length and the gateway's own headers even when Connection names them", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(
+    const connection = await client(port);
+    connection.send(
       "POST /a/x HTTP/1.1\r\nHost: gw.example\r\nContent-Length: 2\r\n" +
         "Connection: host, content-length, x-forwarded-for, x-request-id, via\r\n\r\nhi",
     );
-    await talk.until("\r\nok");
+    await connection.until("\r\nok");
     const [seen] = upstream.seen;
     expect(seen!.body.toString()).toBe("hi");
     expect(values(seen!.headers, "content-length")).toEqual(["2"]);
@@ -101,9 +101,9 @@ describe("end-to-end headers", () => {
       socket.write(Buffer.from(`HTTP/1.1 200 Tr\xe8s bien\r\nX-Latin: ${bytes}\r\nContent-Length: 0\r\n\r\n`, "latin1"));
     });
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(get("/a/x", `X-Latin: ${bytes}`));
-    const received = await talk.until("\r\n\r\n");
+    const connection = await client(port);
+    connection.send(get("/a/x", `X-Latin: ${bytes}`));
+    const received = await connection.until("\r\n\r\n");
     expect(received).toContain("HTTP/1.1 200 Tr\xe8s bien\r\n");
     expect(received).toContain(`\r\nX-Latin: ${bytes}\r\n`);
     expect(upstream.heads[0]).toContain(`\r\nX-Latin: ${bytes}\r\n`);
@@ -208,9 +208,9 @@ describe("the headers Via and X-Request-Id", () => {
       socket.write("HTTP/1.0 200 OK\r\nVia: 1.1 inner\r\nContent-Length: 0\r\n\r\n");
     });
     const { port } = await running(oneService(upstream.port, {}, { name: "front gate" }));
-    const talk = await client(port);
-    talk.send("GET /a/x HTTP/1.0\r\nHost: h\r\nVia: 1.0 outer\r\n\r\n");
-    const received = await talk.closed();
+    const connection = await client(port);
+    connection.send("GET /a/x HTTP/1.0\r\nHost: h\r\nVia: 1.0 outer\r\n\r\n");
+    const received = await connection.closed();
     expect(upstream.heads[0]).toContain("\r\nVia: 1.0 outer\r\n");
     expect(upstream.heads[0]).toContain("\r\nVia: 1.0 front-gate\r\n");
     expect(received).toMatch(/\r\nVia: 1\.1 inner\r\n[^]*\r\nVia: 1\.0 front-gate\r\n/);
@@ -271,10 +271,10 @@ describe("the client address", () => {
     const upstream = await backend();
     const plugins = [{ name: "rate_limit", config: { limit_hour: 1 } }];
     const { port } = await running(oneService(upstream.port, { plugins }, trusting));
-    const talk = await client(port);
-    talk.send(get("/a/x", "X-Forwarded-For: 203.0.113.1", "X-Forwarded-For: 10.0.0.1"));
-    await talk.until("\r\nok");
-    talk.send(get("/a/x", "X-Forwarded-For: 203.0.113.1"));
-    await talk.until("rate_limited");
+    const connection = await client(port);
+    connection.send(get("/a/x", "X-Forwarded-For: 203.0.113.1", "X-Forwarded-For: 10.0.0.1"));
+    await connection.until("\r\nok");
+    connection.send(get("/a/x", "X-Forwarded-For: 203.0.113.1"));
+    await connection.until("rate_limited");
   });
 });

@@ -120,9 +120,9 @@ describe("a request that could be read in two ways", () => {
   it.each(refused)("is refused, reaches no upstream and closes its connection: $title", async ({ bytes, status = 400, code = "bad_request" }) => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(bytes);
-    const received = await talk.closed();
+    const connection = await client(port);
+    connection.send(bytes);
+    const received = await connection.closed();
     expect(statusesIn(received)).toEqual([status]);
     expect(codeIn(received)).toBe(code);
     expect(received).toContain("Content-Type: application/problem+json");
@@ -135,18 +135,18 @@ describe("a request that could be read in two ways", () => {
   it("serves a request of 200 header lines", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(get("/a/x", ...Array.from({ length: 199 }, (_, i) => `X-${i}: b`)));
-    expect(statusesIn(await talk.until("ok"))).toEqual([200]);
+    const connection = await client(port);
+    connection.send(get("/a/x", ...Array.from({ length: 199 }, (_, i) => `X-${i}: b`)));
+    expect(statusesIn(await connection.until("ok"))).toEqual([200]);
     expect(upstream.seen[0]!.headers.filter((_, i) => i % 2 === 0 && /^X-\d+$/.test(upstream.seen[0]!.headers[i]!))).toHaveLength(199);
   });
 
   it.runIf(codec === "node")("reads several spaces in the request line as one, and forwards one", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(lines("GET  /a/x  HTTP/1.1", "Host: h"));
-    await talk.until("ok");
+    const connection = await client(port);
+    connection.send(lines("GET  /a/x  HTTP/1.1", "Host: h"));
+    await connection.until("ok");
     expect(upstream.seen[0]!.url).toBe("/x");
   });
 
@@ -195,9 +195,9 @@ describe("a body with broken framing", () => {
   it.each(broken)("is refused and never reaches the upstream as a whole request: $title", async ({ bytes, status = 400, code = "bad_request" }) => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(bytes);
-    const received = await talk.closed();
+    const connection = await client(port);
+    connection.send(bytes);
+    const received = await connection.closed();
     expect(statusesIn(received)).toEqual([status]);
     expect(codeIn(received)).toBe(code);
     expect(upstream.seen).toEqual([]);
@@ -217,9 +217,9 @@ describe("a body with broken framing", () => {
       });
     });
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(chunked(body));
-    await talk.until("\r\nok");
+    const connection = await client(port);
+    connection.send(chunked(body));
+    await connection.until("\r\nok");
     const sent = received.slice(received.indexOf("\r\n\r\n") + 4);
     expect(sent).toMatch(/^([1-9a-f][0-9a-f]*\r\na+\r\n)+0\r\n\r\n$/);
     expect(sent.replace(/[^a]/g, "")).toBe(got);
@@ -228,9 +228,9 @@ describe("a body with broken framing", () => {
   it("drops chunk extensions instead of forwarding them", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(chunked('3;a=b;c="d e"\r\nabc\r\n0;last\r\n\r\n'));
-    expect(statusesIn(await talk.until("ok"))).toEqual([200]);
+    const connection = await client(port);
+    connection.send(chunked('3;a=b;c="d e"\r\nabc\r\n0;last\r\n\r\n'));
+    expect(statusesIn(await connection.until("ok"))).toEqual([200]);
     expect(upstream.seen[0]!.body.toString()).toBe("abc");
   });
 
@@ -240,11 +240,11 @@ describe("a body with broken framing", () => {
       response.write("begun");
     });
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(chunked("1\r\na\r\n"));
-    await talk.until("begun");
-    talk.send("zz\r\n");
-    const received = await talk.closed();
+    const connection = await client(port);
+    connection.send(chunked("1\r\na\r\n"));
+    await connection.until("begun");
+    connection.send("zz\r\n");
+    const received = await connection.closed();
     expect(statusesIn(received)).toEqual([200]);
     expect(received).not.toContain("bad_request");
     expect(received).not.toMatch(/0\r\n\r\n$/);
@@ -254,28 +254,28 @@ describe("a body with broken framing", () => {
   it("sends no complete reply to a client that disconnects during its body, and no complete request to the upstream", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(post("Content-Length: 10") + "half");
+    const connection = await client(port);
+    connection.send(post("Content-Length: 10") + "half");
     await eventually(() => upstream.connections.total === 1, "a connection to the upstream");
-    talk.socket.end();
-    expect(statusesIn(await talk.closed())).not.toContain(200);
+    connection.socket.end();
+    expect(statusesIn(await connection.closed())).not.toContain(200);
     expect(upstream.seen).toEqual([]);
     await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
   });
 
   it("refuses a request that ends in the middle of its head", async () => {
     const { port } = await running(oneService((await backend()).port));
-    const talk = await client(port);
-    talk.send("GET /a/x HTTP/1.1\r\nHos");
-    talk.socket.end();
-    expect(codeIn(await talk.closed())).toBe("bad_request");
+    const connection = await client(port);
+    connection.send("GET /a/x HTTP/1.1\r\nHos");
+    connection.socket.end();
+    expect(codeIn(await connection.closed())).toBe("bad_request");
   });
 
   it("closes a connection without a reply when the client leaves without sending anything", async () => {
     const { port } = await running(oneService((await backend()).port));
-    const talk = await client(port);
-    talk.socket.end();
-    expect(await talk.closed()).toBe("");
+    const connection = await client(port);
+    connection.socket.end();
+    expect(await connection.closed()).toBe("");
   });
 });
 
@@ -294,9 +294,9 @@ describe("request targets", () => {
     const { port } = await running({
       services: [...config.services, { ...oneService(other.port).services[0]!, name: "other" }],
     });
-    const talk = await client(port);
-    talk.send("GET http://named.example/a/x HTTP/1.1\r\nHost: evil.example\r\n\r\n");
-    await talk.until("ok");
+    const connection = await client(port);
+    connection.send("GET http://named.example/a/x HTTP/1.1\r\nHost: evil.example\r\n\r\n");
+    await connection.until("ok");
     expect(named.seen).toHaveLength(1);
     expect(named.seen[0]!.url).toBe("/x");
     const { headers } = named.seen[0]!;
@@ -308,9 +308,9 @@ describe("request targets", () => {
   it("serves HTTP/1.0 without Host, and closes the connection", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send("GET /a/x HTTP/1.0\r\n\r\n");
-    expect(statusesIn(await talk.closed())).toEqual([200]);
+    const connection = await client(port);
+    connection.send("GET /a/x HTTP/1.0\r\n\r\n");
+    expect(statusesIn(await connection.closed())).toEqual([200]);
     expect(upstream.seen[0]!.headers.slice(0, 2)).toEqual(["Host", `127.0.0.1:${upstream.port}`]);
   });
 });
@@ -353,9 +353,9 @@ describe("a path that a guarded route could be taken for", () => {
   ])("runs the guards of the route for %s, or reaches no upstream", async (target, code) => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port, guarded));
-    const talk = await client(port);
-    talk.send(lines(`GET ${target} HTTP/1.1`, "Host: gw.example"));
-    expect(codeIn(await talk.until(/"code":"\w+"/))).toBe(code);
+    const connection = await client(port);
+    connection.send(lines(`GET ${target} HTTP/1.1`, "Host: gw.example"));
+    expect(codeIn(await connection.until(/"code":"\w+"/))).toBe(code);
     expect(upstream.connections.total).toBe(0);
   });
 });
@@ -366,9 +366,9 @@ describe("pipelined requests", () => {
       setTimeout(() => response.end(`<${request.url}>`), request.url === "/1" ? 40 : 0);
     });
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(get("/a/1") + get("/a/2") + get("/b/none") + get("/a/3"));
-    const received = await talk.until("</3>");
+    const connection = await client(port);
+    connection.send(get("/a/1") + get("/a/2") + get("/b/none") + get("/a/3"));
+    const received = await connection.until("</3>");
     expect(statusesIn(received)).toEqual([200, 200, 404, 200]);
     expect(received.replace(/[^]*?(<\/\d>|route_not_found)/g, "$1,")).toMatch(/^<\/1>,<\/2>,route_not_found,<\/3>/);
   });
@@ -384,27 +384,27 @@ describe("pipelined requests", () => {
       }, 3);
     });
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(Array.from({ length: 100 }, (_, i) => get(`/a/${i}`)).join("") + get("/none"));
-    expect(statusesIn(await talk.until("route_not_found"))).toHaveLength(101);
+    const connection = await client(port);
+    connection.send(Array.from({ length: 100 }, (_, i) => get(`/a/${i}`)).join("") + get("/none"));
+    expect(statusesIn(await connection.until("route_not_found"))).toHaveLength(101);
     expect(most).toBe(1);
   });
 
   it("end the connection after the reply to a refused one, and the requests after it are not served", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(get("/a/1") + get("/a/2", "Host: two.example") + get("/a/3"));
-    expect(statusesIn(await talk.closed())).toEqual([200, 400]);
+    const connection = await client(port);
+    connection.send(get("/a/1") + get("/a/2", "Host: two.example") + get("/a/3"));
+    expect(statusesIn(await connection.closed())).toEqual([200, 400]);
     expect(upstream.seen.map(({ url }) => url)).toEqual(["/1"]);
   });
 
   it("are answered before a later one that cannot be parsed is refused", async () => {
     const upstream = await rawBackend((_request, response) => void setTimeout(() => response.end("ok"), 30));
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(get("/a/1") + get("/a/2") + "garbage\r\n\r\n");
-    const received = await talk.closed();
+    const connection = await client(port);
+    connection.send(get("/a/1") + get("/a/2") + "garbage\r\n\r\n");
+    const received = await connection.closed();
     expect(statusesIn(received)).toEqual([200, 200, 400]);
   });
 
@@ -414,27 +414,27 @@ describe("pipelined requests", () => {
       setTimeout(() => response.end("ok"), 30);
     });
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(get("/a/1") + post("Transfer-Encoding: chunked") + "zz\r\n\r\n");
-    expect(statusesIn(await talk.closed())).toEqual([200, 400]);
+    const connection = await client(port);
+    connection.send(get("/a/1") + post("Transfer-Encoding: chunked") + "zz\r\n\r\n");
+    expect(statusesIn(await connection.closed())).toEqual([200, 400]);
   });
 
   it("are answered before a later CONNECT or upgrade", async () => {
     for (const last of ["CONNECT h:1 HTTP/1.1\r\nHost: h:1\r\n\r\n", get("/none", "Connection: Upgrade", "Upgrade: websocket")]) {
       const upstream = await rawBackend((_request, response) => void setTimeout(() => response.end("ok"), 30));
       const { port } = await running(oneService(upstream.port));
-      const talk = await client(port);
-      talk.send(get("/a/1") + last);
-      expect(statusesIn(await talk.closed())).toEqual([200, last.startsWith("CONNECT") ? 400 : 404]);
+      const connection = await client(port);
+      connection.send(get("/a/1") + last);
+      expect(statusesIn(await connection.closed())).toEqual([200, last.startsWith("CONNECT") ? 400 : 404]);
     }
   });
 
   it("are served in order when one of them has Upgrade: h2c", async () => {
     const upstream = await rawBackend((request, response) => void setTimeout(() => response.end(`<${request.url}>`), 10));
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(get("/a/1") + get("/a/2", "Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABk") + get("/a/3"));
-    const received = await talk.until("</3>");
+    const connection = await client(port);
+    connection.send(get("/a/1") + get("/a/2", "Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABk") + get("/a/3"));
+    const received = await connection.until("</3>");
     expect([...received.matchAll(/<\/\d>/g)].join("")).toBe("</1></2></3>");
   });
 
@@ -442,10 +442,10 @@ describe("pipelined requests", () => {
     const seen: string[] = [];
     const upstream = await rawBackend((request) => void seen.push(request.url!));
     const { port, gateway } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(get("/a/1") + get("/a/2") + get("/a/3"));
+    const connection = await client(port);
+    connection.send(get("/a/1") + get("/a/2") + get("/a/3"));
     await eventually(() => seen.length === 1, "a request at the upstream");
-    talk.socket.destroy();
+    connection.socket.destroy();
     await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
     expect(seen).toEqual(["/1"]);
     expect(await gateway.close(5_000)).toBe("drained");
@@ -454,9 +454,9 @@ describe("pipelined requests", () => {
   it("are read bit by bit and all answered, a thousand at once", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(get("/a/x", "X-Pad: " + "p".repeat(100)).repeat(1000) + get("/none"));
-    expect(statusesIn(await talk.until("route_not_found"))).toHaveLength(1001);
+    const connection = await client(port);
+    connection.send(get("/a/x", "X-Pad: " + "p".repeat(100)).repeat(1000) + get("/none"));
+    expect(statusesIn(await connection.until("route_not_found"))).toHaveLength(1001);
   });
 });
 
@@ -466,10 +466,10 @@ describe("an Upgrade that the gateway does not support", () => {
   it("is ignored: the request is served as an ordinary one, many times on one connection", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
+    const connection = await client(port);
     for (let i = 1; i <= 30; i++) {
-      talk.send(get(`/a/${i}`, ...h2c));
-      await eventually(() => statusesIn(talk.text()).length === i && talk.text().endsWith("\r\nok"), `answer ${i}`);
+      connection.send(get(`/a/${i}`, ...h2c));
+      await eventually(() => statusesIn(connection.text()).length === i && connection.text().endsWith("\r\nok"), `answer ${i}`);
     }
     expect(upstream.seen).toHaveLength(30);
     expect(upstream.seen[0]!.headers.join("\n")).not.toMatch(/upgrade|http2-settings/i);
@@ -478,19 +478,19 @@ describe("an Upgrade that the gateway does not support", () => {
   it("leaves the body with its request", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
+    const connection = await client(port);
     const head = lines("POST /a/1 HTTP/1.1", "Host: h", ...h2c, "Content-Length: 5");
     const chunked = lines("POST /a/2 HTTP/1.1", "Host: h", ...h2c, "Transfer-Encoding: chunked");
-    talk.send(head + "hel");
+    connection.send(head + "hel");
     await eventually(() => upstream.connections.total === 1, "a connection to the upstream");
     const rest = [chunked + "3\r\nabc\r\n0\r\n\r\n", get("/a/3")];
-    talk.send("lo" + rest.join(""));
-    await talk.until("\r\nok");
-    if (!/\r\nConnection: close\r\n/i.test(talk.text())) {
-      await eventually(() => upstream.seen.length === 3 && statusesIn(talk.text()).length === 3, "three answers");
+    connection.send("lo" + rest.join(""));
+    await connection.until("\r\nok");
+    if (!/\r\nConnection: close\r\n/i.test(connection.text())) {
+      await eventually(() => upstream.seen.length === 3 && statusesIn(connection.text()).length === 3, "three answers");
     } else {
       // Where node loses what has come behind such a body, the client is told to send it again.
-      expect(statusesIn(await talk.closed())).toEqual([200]);
+      expect(statusesIn(await connection.closed())).toEqual([200]);
       for (const request of rest) {
         const again = await client(port);
         again.send(request);
@@ -503,18 +503,18 @@ describe("an Upgrade that the gateway does not support", () => {
   it("leaves the other Connection options in force", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(get("/a/1", "Connection: close, X-Hop, Upgrade", "Upgrade: h2c", "X-Hop: secret"));
-    await talk.closed();
+    const connection = await client(port);
+    connection.send(get("/a/1", "Connection: close, X-Hop, Upgrade", "Upgrade: h2c", "X-Hop: secret"));
+    await connection.closed();
     expect(upstream.seen[0]!.headers.join("\n")).not.toContain("secret");
   });
 
   it("leaves a target with $ signs unchanged", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(get("/a/x?q=$'$&$`$$", ...h2c));
-    await talk.until("ok");
+    const connection = await client(port);
+    connection.send(get("/a/x?q=$'$&$`$$", ...h2c));
+    await connection.until("ok");
     expect(upstream.seen[0]!.url).toBe("/x?q=$'$&$`$$");
   });
 
@@ -522,9 +522,9 @@ describe("an Upgrade that the gateway does not support", () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
     for (const line of ["POST /a/x HTTP/1.1", "GET /a/x HTTP/1.0"]) {
-      const talk = await client(port);
-      talk.send(lines(line, "Host: h", "Connection: Upgrade", "Upgrade: websocket", "Content-Length: 2") + "hi");
-      await talk.until("ok");
+      const connection = await client(port);
+      connection.send(lines(line, "Host: h", "Connection: Upgrade", "Upgrade: websocket", "Content-Length: 2") + "hi");
+      await connection.until("ok");
     }
     expect(upstream.seen.map(({ method, body }) => `${method} ${body}`)).toEqual(["POST hi", "GET hi"]);
     expect(upstream.seen.flatMap(({ headers }) => headers).join("\n")).not.toMatch(/upgrade/i);
@@ -535,47 +535,47 @@ describe("an unwanted request body", () => {
   it("is read to its end when it is small, and the connection stays open", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(lines("POST /none HTTP/1.1", "Host: h", "Content-Length: 300000"));
-    await talk.until("route_not_found");
-    talk.send("x".repeat(300_000) + get("/a/x"));
-    expect(statusesIn(await talk.until("ok"))).toEqual([404, 200]);
+    const connection = await client(port);
+    connection.send(lines("POST /none HTTP/1.1", "Host: h", "Content-Length: 300000"));
+    await connection.until("route_not_found");
+    connection.send("x".repeat(300_000) + get("/a/x"));
+    expect(statusesIn(await connection.until("ok"))).toEqual([404, 200]);
   });
 
   it("is cut off beyond a limit, after the client has received its reply", async () => {
     const { port } = await running(oneService((await backend()).port));
-    const talk = await client(port);
-    talk.send(lines("POST /none HTTP/1.1", "Host: h", "Content-Length: 1000000000"));
-    await talk.until("route_not_found");
+    const connection = await client(port);
+    connection.send(lines("POST /none HTTP/1.1", "Host: h", "Content-Length: 1000000000"));
+    await connection.until("route_not_found");
     let sent = 0;
     const piece = Buffer.alloc(64 * 1024);
     const push = () => {
-      while (!talk.socket.destroyed && sent < 500_000_000) {
+      while (!connection.socket.destroyed && sent < 500_000_000) {
         sent += piece.length;
-        if (!talk.socket.write(piece)) return;
+        if (!connection.socket.write(piece)) return;
       }
     };
-    talk.socket.on("drain", push);
+    connection.socket.on("drain", push);
     push();
-    expect(statusesIn(await talk.closed())).toEqual([404]);
-    expect(talk.socket.bytesWritten).toBeLessThan(100_000_000);
+    expect(statusesIn(await connection.closed())).toEqual([404]);
+    expect(connection.socket.bytesWritten).toBeLessThan(100_000_000);
   });
 
   it("does not keep a refused client from reading its reply", async () => {
     const { port } = await running(oneService((await backend()).port));
     for (let i = 0; i < 20; i++) {
-      const talk = await client(port);
-      talk.send(lines("POST /a/x HTTP/1.1", "Host: h", "Host: h", "Content-Length: 500000") + "x".repeat(500_000));
-      expect(codeIn(await talk.closed())).toBe("bad_request");
+      const connection = await client(port);
+      connection.send(lines("POST /a/x HTTP/1.1", "Host: h", "Host: h", "Content-Length: 500000") + "x".repeat(500_000));
+      expect(codeIn(await connection.closed())).toBe("bad_request");
     }
   });
 
   it("does not keep a client that sends long garbage from reading its reply", async () => {
     const { port } = await running(oneService((await backend()).port));
     for (let i = 0; i < 20; i++) {
-      const talk = await client(port);
-      talk.send("!".repeat(500_000));
-      expect(codeIn(await talk.closed())).toBe("bad_request");
+      const connection = await client(port);
+      connection.send("!".repeat(500_000));
+      expect(codeIn(await connection.closed())).toBe("bad_request");
     }
   });
 });
@@ -588,11 +588,11 @@ it("leaves no connection or request behind when clients reset at any moment", as
   const { port, gateway } = await running(oneService(upstream.port));
   const whole = lines("POST /a/x HTTP/1.1", "Host: h", "Content-Length: 50") + "y".repeat(50);
   for (let cut = 1; cut <= whole.length; cut += 7) {
-    const talk = await client(port);
-    talk.send(whole.slice(0, cut));
+    const connection = await client(port);
+    connection.send(whole.slice(0, cut));
     await new Promise((resolve) => setImmediate(resolve));
-    if (cut % 2 === 0) talk.socket.resetAndDestroy();
-    else talk.socket.destroy();
+    if (cut % 2 === 0) connection.socket.resetAndDestroy();
+    else connection.socket.destroy();
   }
   expect((await ask(port, { path: "/a/x" })).status).toBe(200);
   expect(await gateway.close(5_000)).toBe("drained");

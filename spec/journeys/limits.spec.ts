@@ -33,9 +33,9 @@ function accessLines() {
 
 /** HTTP/2 without TLS, frame by frame; with the problem document that a stream was answered with. */
 async function frames(port: number) {
-  const talk = await rawSession(port);
-  onTestFinished(() => void talk.socket.destroy());
-  return Object.assign(talk, { problemOn });
+  const connection = await rawSession(port);
+  onTestFinished(() => void connection.socket.destroy());
+  return Object.assign(connection, { problemOn });
 }
 
 async function problemOn(this: RawSession, stream: number): Promise<string> {
@@ -47,13 +47,13 @@ async function problemOn(this: RawSession, stream: number): Promise<string> {
 const limited = (port: number, limits: Limits, parts: Parameters<typeof oneService>[1] = {}) => oneService(port, parts, { limits });
 
 /** A session over TLS with a gateway. */
-async function session(gateway: { listen(options: object): Promise<{ port: number }> }): Promise<ClientHttp2Session> {
+async function tlsSession(gateway: { listen(options: object): Promise<{ port: number }> }): Promise<ClientHttp2Session> {
   return h2TlsSession((await gateway.listen({ port: 0, tls: FILES })).port);
 }
 
 /** A request over HTTP/2 whose body, if any, is written by the test; resolves with its status and code. */
-function ask2(over: ClientHttp2Session, headers: Record<string, string>, endStream: boolean) {
-  const { stream, reply } = h2Open(over, { headers }, endStream);
+function requestHttp2(session: ClientHttp2Session, headers: Record<string, string>, endStream: boolean) {
+  const { stream, reply } = h2Open(session, { headers }, endStream);
   return { stream, answered: reply.then(({ status, body }) => `${status || undefined} ${codeIn(body) ?? body}`) };
 }
 
@@ -71,25 +71,25 @@ describe("max_uri_bytes, max_headers and max_header_bytes", () => {
   ])("%s", async (_title, bytes, status, code) => {
     const upstream = await backend();
     const { port } = await running(limited(upstream.port, limits));
-    const talk = await client(port);
-    talk.send(bytes);
-    if (code === undefined) await talk.until("ok");
-    else expect(codeIn(await talk.closed())).toBe(code);
-    expect(statusesIn(talk.text())).toEqual([status]);
+    const connection = await client(port);
+    connection.send(bytes);
+    if (code === undefined) await connection.until("ok");
+    else expect(codeIn(await connection.closed())).toBe(code);
+    expect(statusesIn(connection.text())).toEqual([status]);
     expect(upstream.seen).toHaveLength(status === 200 ? 1 : 0);
   });
 
   it("hold for HTTP/2", async () => {
     const upstream = await backend();
     const { gateway } = await running(limited(upstream.port, limits));
-    const over = await session(gateway);
-    expect(await ask2(over, { ":path": "/a/" + "x".repeat(98) }, true).answered).toBe("414 uri_too_long");
-    expect(await ask2(over, { a: "1", b: "2", c: "3", d: "4", e: "5" }, true).answered).toBe("431 headers_too_large");
+    const session = await tlsSession(gateway);
+    expect(await requestHttp2(session, { ":path": "/a/" + "x".repeat(98) }, true).answered).toBe("414 uri_too_long");
+    expect(await requestHttp2(session, { a: "1", b: "2", c: "3", d: "4", e: "5" }, true).answered).toBe("431 headers_too_large");
     // Lines count 32 bytes beside their name and value, those of node's pseudo-headers too.
-    expect(await ask2(over, { a: "x".repeat(700) }, true).answered).toBe("200 ok");
-    expect(await ask2(over, { a: "x".repeat(1_024) }, true).answered).toBe("431 headers_too_large");
-    expect(await ask2(over, { a: "x".repeat(60_000) }, true).answered).toBe("431 headers_too_large");
-    expect(await ask2(over, {}, true).answered).toBe("200 ok");
+    expect(await requestHttp2(session, { a: "x".repeat(700) }, true).answered).toBe("200 ok");
+    expect(await requestHttp2(session, { a: "x".repeat(1_024) }, true).answered).toBe("431 headers_too_large");
+    expect(await requestHttp2(session, { a: "x".repeat(60_000) }, true).answered).toBe("431 headers_too_large");
+    expect(await requestHttp2(session, {}, true).answered).toBe("200 ok");
     expect(upstream.seen).toHaveLength(2);
   });
 });
@@ -101,9 +101,9 @@ describe("headers_timeout_ms", () => {
   ])("answers 408 and closes the connection when %s", async (_title, bytes) => {
     const upstream = await backend();
     const { port } = await running(limited(upstream.port, { headers_timeout_ms: 100 }));
-    const talk = await client(port);
-    talk.send(bytes);
-    const received = await talk.closed();
+    const connection = await client(port);
+    connection.send(bytes);
+    const received = await connection.closed();
     expect([statusesIn(received), codeIn(received)]).toEqual([[408], "request_timeout"]);
     expect(received).toMatch(/\r\nConnection: close\r\n/i);
     expect(upstream.connections.total).toBe(0);
@@ -132,10 +132,10 @@ describe("request_timeout_ms", () => {
   it("answers 408 when the request is not complete in time, cancels the upstream request and closes the connection", async () => {
     const upstream = await rawBackend(() => {});
     const { port } = await running(limited(upstream.port, { request_timeout_ms: 100 }));
-    const talk = await client(port);
-    talk.send(post("Transfer-Encoding: chunked") + chunk("begun"));
+    const connection = await client(port);
+    connection.send(post("Transfer-Encoding: chunked") + chunk("begun"));
     await eventually(() => upstream.connections.open === 1, "a connection to the upstream");
-    const received = await talk.closed();
+    const received = await connection.closed();
     expect([statusesIn(received), codeIn(received)]).toEqual([[408], "request_timeout"]);
     await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
   });
@@ -144,9 +144,9 @@ describe("request_timeout_ms", () => {
     const upstream = await rawBackend(() => {});
     const { accessLog, until } = accessLines();
     const { port } = await running(limited(upstream.port, { request_timeout_ms: 100 }), { accessLog });
-    const talk = await client(port);
-    talk.send(post("Content-Length: 10") + "begun");
-    const id = /"request_id":"([^"]+)"/.exec(await talk.closed())?.[1];
+    const connection = await client(port);
+    connection.send(post("Content-Length: 10") + "begun");
+    const id = /"request_id":"([^"]+)"/.exec(await connection.closed())?.[1];
     expect((await until(1))[0]).toMatchObject({ status: 408, code: "request_timeout", request_id: id, upstream: `127.0.0.1:${upstream.port}` });
   });
 
@@ -157,9 +157,9 @@ describe("request_timeout_ms", () => {
     });
     const { accessLog, until } = accessLines();
     const { port } = await running(limited(upstream.port, { request_timeout_ms: 500 }), { accessLog });
-    const talk = await client(port);
-    talk.send(post("Content-Length: 10") + "begun");
-    expect(statusesIn(await talk.closed())).toEqual([200]);
+    const connection = await client(port);
+    connection.send(post("Content-Length: 10") + "begun");
+    expect(statusesIn(await connection.closed())).toEqual([200]);
     expect((await until(1))[0]).toMatchObject({ status: 200, code: "request_timeout" });
   });
 
@@ -170,16 +170,16 @@ describe("request_timeout_ms", () => {
     const { accessLog, until } = accessLines();
     const config = oneService(upstream.port, {}, { h2c: true, limits: { request_timeout_ms: 2_000 } });
     const { port, gateway } = await running(config, { clock, accessLog });
-    const talk = await frames(port);
-    talk.headers(1, POST, 0);
-    talk.headers(3, POST, 0);
-    talk.send(frame(DATA, 0, 1, Buffer.from("begun")), frame(DATA, END_STREAM, 3, Buffer.from("whole")));
+    const connection = await frames(port);
+    connection.headers(1, POST, 0);
+    connection.headers(3, POST, 0);
+    connection.send(frame(DATA, 0, 1, Buffer.from("begun")), frame(DATA, END_STREAM, 3, Buffer.from("whole")));
     await eventually(() => upstream.connections.open === 2 && whole === 1, "two connections to the upstream, one request complete");
     clock.advance(1_999);
     expect(gateway.inFlight).toBe(2);
     clock.advance(1);
-    expect(await talk.problemOn(1)).toBe("request_timeout");
-    expect(await talk.reset(1)).toBe(CODES.NO_ERROR);
+    expect(await connection.problemOn(1)).toBe("request_timeout");
+    expect(await connection.reset(1)).toBe(CODES.NO_ERROR);
     await eventually(() => upstream.connections.open === 1 && gateway.inFlight === 1, "the upstream's request being cancelled");
     expect((await until(1))[0]).toMatchObject({ protocol: "HTTP/2.0", status: 408, code: "request_timeout" });
   });
@@ -193,14 +193,14 @@ describe("request_timeout_ms", () => {
     const { accessLog, until } = accessLines();
     const config = oneService(upstream.port, {}, { h2c: true, limits: { request_timeout_ms: 2_000 } });
     const { port, gateway } = await running(config, { clock, accessLog });
-    const talk = await frames(port);
-    talk.headers(1, POST, 0);
-    await talk.until(({ type, stream }) => type === HEADERS && stream === 1);
+    const connection = await frames(port);
+    connection.headers(1, POST, 0);
+    await connection.until(({ type, stream }) => type === HEADERS && stream === 1);
     clock.advance(2_000);
-    expect(await talk.reset(1)).toBe(CODES.CANCEL);
+    expect(await connection.reset(1)).toBe(CODES.CANCEL);
     await eventually(() => upstream.connections.open === 0 && gateway.inFlight === 0, "the connections to the upstream closing and no request being in flight");
     expect((await until(1))[0]).toMatchObject({ status: 200, code: "request_timeout" });
-    expect(talk.isClosed()).toBe(false);
+    expect(connection.isClosed()).toBe(false);
   });
 
   it("does not limit the reply to a request that is complete", async () => {
@@ -232,28 +232,28 @@ describe("min_body_bytes_per_s", () => {
       if (request.headers["x-live"] !== undefined) response.flushHeaders();
     });
     const { port } = await running(limited(upstream.port, limits, { ...patient, pool: { max_connections: 1 } }), { clock });
-    const talk = await client(port);
-    talk.send(head);
+    const connection = await client(port);
+    connection.send(head);
     await eventually(() => upstream.connections.open === 1, "a connection to the upstream");
-    talk.send(sent);
+    connection.send(sent);
     await eventually(() => arrived === sent.replace(/[0-9a-f]+\r\n|\r\n/g, "").length, "the beginning of the body");
     const pass = (seconds: number) => {
       for (let i = 0; i < seconds; i++) clock.advance(1_000);
     };
-    return { clock, upstream, talk, port, pass };
+    return { clock, upstream, connection, port, pass };
   }
 
   it.each<[what: string, head: string, sent: string]>([
     ["of stated length", post("Content-Length: 100000"), "x".repeat(900)],
     ["in chunks", post("Transfer-Encoding: chunked"), chunk("x".repeat(900))],
   ])("answers 408 to a body %s that arrives too slowly for ten seconds, and frees its upstream connection for others", async (_what, head, sent) => {
-    const { talk, pass, port } = await uploading(head, sent);
+    const { connection, pass, port } = await uploading(head, sent);
     const other = ask(port, { path: "/a/x" });
     pass(10);
     await ask(port, { path: "/none" });
-    expect(talk.text()).toBe("");
+    expect(connection.text()).toBe("");
     pass(1);
-    const received = await talk.closed();
+    const received = await connection.closed();
     expect([statusesIn(received), codeIn(received)]).toEqual([[408], "request_timeout"]);
     expect((await other).status).toBe(200);
   });
@@ -261,22 +261,22 @@ describe("min_body_bytes_per_s", () => {
   it("lets a chunked body be slow once its reply has begun, and still refuses a slow body of known length", async () => {
     const live = await uploading(post("X-Live: 1", "Transfer-Encoding: chunked"), chunk("x"));
     const counted = await uploading(post("X-Live: 1", "Content-Length: 100000"), "x");
-    for (const { talk, pass } of [live, counted]) {
-      await talk.until("HTTP/1.1 200 OK");
+    for (const { connection, pass } of [live, counted]) {
+      await connection.until("HTTP/1.1 200 OK");
       pass(600);
     }
-    await counted.talk.closed();
+    await counted.connection.closed();
     await ask(live.port, { path: "/none" });
-    expect([live.talk.socket.destroyed, live.upstream.connections.open]).toEqual([false, 1]);
+    expect([live.connection.socket.destroyed, live.upstream.connections.open]).toEqual([false, 1]);
   });
 
   it("does not limit any body when it is 0", async () => {
     for (const [head, sent] of [[post("Content-Length: 100000"), "x"], [post("Transfer-Encoding: chunked"), chunk("x")]] as const) {
-      const { talk, pass, port, upstream } = await uploading(head, sent, { min_body_bytes_per_s: 0 });
+      const { connection, pass, port, upstream } = await uploading(head, sent, { min_body_bytes_per_s: 0 });
       pass(600);
       await ask(port, { path: "/none" });
       expect(upstream.connections.open).toBe(1);
-      expect(talk.text()).toBe("");
+      expect(connection.text()).toBe("");
     }
   });
 
@@ -285,11 +285,11 @@ describe("min_body_bytes_per_s", () => {
     const upstream = await rawBackend((request) => void request.on("error", () => {}).resume());
     const { accessLog, until } = accessLines();
     const { port } = await running(limited(upstream.port, {}, patient), { clock, accessLog });
-    const talk = await client(port);
-    talk.send(post("Content-Length: 100000") + "x");
+    const connection = await client(port);
+    connection.send(post("Content-Length: 100000") + "x");
     await eventually(() => upstream.connections.open === 1, "a connection to the upstream");
     for (let i = 0; i < 12; i++) clock.advance(1_000);
-    await talk.closed();
+    await connection.closed();
     expect((await until(1))[0]).toMatchObject({ status: 408, code: "request_timeout", fault: "the body arrives too slowly" });
   });
 
@@ -314,11 +314,11 @@ describe("min_body_bytes_per_s", () => {
       const { accessLog, until } = accessLines();
       const config = oneService(upstream.port, { ...patient, plugins: [{ name: "holder" }] }, { h2c: true, limits });
       const { port, gateway } = await running(config, { clock, accessLog, plugins: [holder] });
-      const talk = await frames(port);
+      const connection = await frames(port);
       const begin = async (stream: number, fields: Fields, body: string) => {
         const before = arrived;
-        talk.headers(stream, fields, 0);
-        talk.send(frame(DATA, 0, stream, Buffer.from(body)));
+        connection.headers(stream, fields, 0);
+        connection.send(frame(DATA, 0, stream, Buffer.from(body)));
         await eventually(() => arrived === before + body.length, "the beginning of the body");
       };
       const pass = (seconds: number) => {
@@ -328,10 +328,10 @@ describe("min_body_bytes_per_s", () => {
       /** Whatever either side has sent by now has come to the other after this. */
       const roundTrip = async () => {
         const mark = Buffer.alloc(8, ++trips);
-        talk.send(frame(PING, 0, 0, mark));
-        await talk.until(({ type, flags, payload }) => type === PING && (flags & ACK) !== 0 && payload.equals(mark));
+        connection.send(frame(PING, 0, 0, mark));
+        await connection.until(({ type, flags, payload }) => type === PING && (flags & ACK) !== 0 && payload.equals(mark));
       };
-      return { upstream, gateway, talk, begin, pass, until, roundTrip };
+      return { upstream, gateway, connection, begin, pass, until, roundTrip };
     }
     const length: Fields = [...POST, ["content-length", "100000"]];
 
@@ -339,14 +339,14 @@ describe("min_body_bytes_per_s", () => {
       ["of stated length", length],
       ["without a length", POST],
     ])("answers 408 to a body %s that arrives too slowly for ten seconds, stops the stream and keeps the connection open", async (_what, fields) => {
-      const { upstream, gateway, talk, begin, pass, until } = await streaming();
+      const { upstream, gateway, connection, begin, pass, until } = await streaming();
       await begin(1, fields, "x".repeat(900));
       await begin(3, fields, "x".repeat(12_000));
       pass(10);
       expect(gateway.inFlight).toBe(2);
       pass(1);
-      expect(await talk.problemOn(1)).toBe("request_timeout");
-      expect(await talk.reset(1)).toBe(CODES.NO_ERROR);
+      expect(await connection.problemOn(1)).toBe("request_timeout");
+      expect(await connection.reset(1)).toBe(CODES.NO_ERROR);
       await eventually(() => upstream.connections.open === 1 && gateway.inFlight === 1, "the upstream's request being cancelled");
       expect((await until(1))[0]).toMatchObject({ status: 408, code: "request_timeout" });
     });
@@ -354,28 +354,28 @@ describe("min_body_bytes_per_s", () => {
     it("lets a body be slow that has no length and whose reply has begun, and any body when the limit is 0", async () => {
       const live: Fields = [...POST, ["x-live", "1"]];
       for (const [limits, fields] of [[{}, live], [{ min_body_bytes_per_s: 0 }, length], [{ min_body_bytes_per_s: 0 }, POST]] as const) {
-        const { gateway, talk, begin, pass, roundTrip } = await streaming(limits);
+        const { gateway, connection, begin, pass, roundTrip } = await streaming(limits);
         await begin(1, fields, "x");
-        if (fields === live) await talk.until(({ type }) => type === HEADERS);
+        if (fields === live) await connection.until(({ type }) => type === HEADERS);
         pass(60);
         await roundTrip();
-        expect([gateway.inFlight, talk.frames.filter(({ type }) => type === HEADERS).length]).toEqual([1, fields === live ? 1 : 0]);
+        expect([gateway.inFlight, connection.frames.filter(({ type }) => type === HEADERS).length]).toEqual([1, fields === live ? 1 : 0]);
       }
     });
 
     it("lets a body be slow that is held back because other streams of its connection are not read", async () => {
-      const { talk, begin, pass, roundTrip } = await streaming({ min_body_bytes_per_s: 10_000 });
+      const { connection, begin, pass, roundTrip } = await streaming({ min_body_bytes_per_s: 10_000 });
       await begin(1, [...POST, ["content-length", "100000"]], "x");
       const held = POST.map(([name, value]) => [name, name === ":path" ? "/a/held" : value] as const);
       for (let stream = 3; stream < 15; stream += 2) {
-        talk.headers(stream, [...held, ["content-length", "1000000"]], 0);
-        for (let i = 0; i < 3; i++) talk.send(frame(DATA, 0, stream, Buffer.alloc(16_000)));
+        connection.headers(stream, [...held, ["content-length", "1000000"]], 0);
+        for (let i = 0; i < 3; i++) connection.send(frame(DATA, 0, stream, Buffer.alloc(16_000)));
         await roundTrip();
       }
       pass(20);
       await roundTrip();
       // Nobody asks for those.
-      expect(talk.frames.filter(({ type }) => type === HEADERS).map(({ stream }) => stream)).toEqual([1]);
+      expect(connection.frames.filter(({ type }) => type === HEADERS).map(({ stream }) => stream)).toEqual([1]);
     });
   });
 
@@ -393,9 +393,9 @@ describe("max_body_bytes", () => {
   it("answers 413 to a larger Content-Length at once, without 100 Continue and without the upstream, and closes the connection", async () => {
     const upstream = await backend();
     const { port } = await running(limited(upstream.port, { max_body_bytes: 10 }));
-    const talk = await client(port);
-    talk.send(post("Content-Length: 11", "Expect: 100-continue"));
-    const received = await talk.closed();
+    const connection = await client(port);
+    connection.send(post("Content-Length: 11", "Expect: 100-continue"));
+    const received = await connection.closed();
     expect([statusesIn(received), codeIn(received)]).toEqual([[413], "body_too_large"]);
     expect(upstream.connections.total).toBe(0);
   });
@@ -406,7 +406,7 @@ describe("max_body_bytes", () => {
     for (const headers of [{}, { "Transfer-Encoding": "chunked" }]) {
       expect((await ask(port, { method: "POST", path: "/a/x", body: "0123456789", headers })).status).toBe(200);
     }
-    const { stream, answered } = ask2(await session(gateway), { ":method": "POST" }, false);
+    const { stream, answered } = requestHttp2(await tlsSession(gateway), { ":method": "POST" }, false);
     stream.end("0123456789");
     expect(await answered).toBe("200 ok");
     expect(upstream.seen.map(({ body }) => body.toString())).toEqual(["0123456789", "0123456789", "0123456789"]);
@@ -419,12 +419,12 @@ describe("max_body_bytes", () => {
       request.on("data", (piece: Buffer) => got.push(piece.toString()));
     });
     const { port } = await running(limited(upstream.port, { max_body_bytes: 10 }));
-    const talk = await client(port);
-    talk.send(post("Transfer-Encoding: chunked") + chunk("fits"));
+    const connection = await client(port);
+    connection.send(post("Transfer-Encoding: chunked") + chunk("fits"));
     await eventually(() => got.join("") === "fits", "the bytes 'fits'");
-    talk.send(chunk("but not this"));
-    expect(codeIn(await talk.until('"code"'))).toBe("body_too_large");
-    expect(statusesIn(talk.text())).toEqual([413]);
+    connection.send(chunk("but not this"));
+    expect(codeIn(await connection.until('"code"'))).toBe("body_too_large");
+    expect(statusesIn(connection.text())).toEqual([413]);
     await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
     expect(got.join("")).toBe("fits");
   });
@@ -442,13 +442,13 @@ describe("max_body_bytes", () => {
     for (const plugins of [[], [{ name: "slow" }]]) {
       const config = limited(upstream.port, { max_body_bytes: 10 }, { plugins });
       const { port } = await running(config, { plugins: [slow] });
-      const talk = await client(port);
-      talk.send(post("Transfer-Encoding: chunked") + chunk("01234567890") + "0\r\n\r\n");
-      expect(codeIn(await talk.until('"code"'))).toBe("body_too_large");
-      expect(statusesIn(talk.text())).toEqual([413]);
+      const connection = await client(port);
+      connection.send(post("Transfer-Encoding: chunked") + chunk("01234567890") + "0\r\n\r\n");
+      expect(codeIn(await connection.until('"code"'))).toBe("body_too_large");
+      expect(statusesIn(connection.text())).toEqual([413]);
       // It came whole: where the next request starts is known.
-      talk.send(get());
-      await talk.until(/ok$/);
+      connection.send(get());
+      await connection.until(/ok$/);
     }
     expect(upstream.seen.map(({ method }) => method)).toEqual(["GET", "GET"]);
   });
@@ -456,16 +456,16 @@ describe("max_body_bytes", () => {
   it.each([10, 20_000, 60_000, 200_000, 900_000])("frees connection and stream of an unwanted body of %d bytes", async (size) => {
     const config = limited(await closedPort(), { max_body_bytes: 1_000_000 });
     const { port, gateway } = await running(config);
-    const talk = await client(port);
+    const connection = await client(port);
     for (let i = 1; i <= 3; i++) {
-      talk.send(post("Transfer-Encoding: chunked") + chunk("x".repeat(size)));
-      await eventually(() => statusesIn(talk.text()).length === i, `answer ${i}`);
-      talk.send("0\r\n\r\n");
+      connection.send(post("Transfer-Encoding: chunked") + chunk("x".repeat(size)));
+      await eventually(() => statusesIn(connection.text()).length === i, `answer ${i}`);
+      connection.send("0\r\n\r\n");
     }
-    expect(statusesIn(talk.text())).toEqual([502, 502, 502]);
-    const over = await session(gateway);
+    expect(statusesIn(connection.text())).toEqual([502, 502, 502]);
+    const session = await tlsSession(gateway);
     for (let i = 0; i < 3; i++) {
-      const { stream, answered } = ask2(over, { ":method": "POST" }, false);
+      const { stream, answered } = requestHttp2(session, { ":method": "POST" }, false);
       stream.end("x".repeat(size));
       expect(await answered).toBe("502 upstream_connect_failed");
     }
@@ -495,10 +495,10 @@ describe("max_body_bytes", () => {
       request.on("data", (piece: Buffer) => got.push(piece.toString()));
     });
     const { gateway } = await running(limited(upstream.port, { max_body_bytes: 10 }));
-    const over = await session(gateway);
-    expect(await ask2(over, { ":method": "POST", "content-length": "11" }, false).answered).toBe("413 body_too_large");
+    const session = await tlsSession(gateway);
+    expect(await requestHttp2(session, { ":method": "POST", "content-length": "11" }, false).answered).toBe("413 body_too_large");
     expect(upstream.connections.total).toBe(0);
-    const { stream, answered } = ask2(over, { ":method": "POST" }, false);
+    const { stream, answered } = requestHttp2(session, { ":method": "POST" }, false);
     stream.write("fits");
     await eventually(() => got.join("") === "fits", "the bytes 'fits'");
     stream.write("but not this");
@@ -513,11 +513,11 @@ describe("max_body_bytes", () => {
       response.write("begun");
     });
     const { port } = await running(limited(upstream.port, { max_body_bytes: 10 }));
-    const talk = await client(port);
-    talk.send(post("Transfer-Encoding: chunked") + chunk("fits"));
-    await talk.until("begun");
-    talk.send(chunk("but not this"));
-    const received = await talk.closed();
+    const connection = await client(port);
+    connection.send(post("Transfer-Encoding: chunked") + chunk("fits"));
+    await connection.until("begun");
+    connection.send(chunk("but not this"));
+    const received = await connection.closed();
     expect(statusesIn(received)).toEqual([200]);
     expect(received).not.toMatch(/0\r\n\r\n$/);
     await eventually(() => upstream.connections.open === 0, "the upstream's connection closing");
@@ -527,12 +527,12 @@ describe("max_body_bytes", () => {
 describe("max_connections and max_connections_per_ip", () => {
   /** What a new connection comes to: "served", or the error it ends with. */
   async function tried(port: number): Promise<string> {
-    const talk = await connect(port).catch((error: NodeJS.ErrnoException) => error.code!);
-    if (typeof talk === "string") return talk;
-    onTestFinished(() => void talk.socket.destroy());
-    const reset = new Promise<string>((resolve) => talk.socket.once("error", (error: NodeJS.ErrnoException) => resolve(error.code!)));
-    talk.send(get("/none"));
-    return Promise.race([talk.until("route_not_found").then(() => "served", () => reset), reset]);
+    const connection = await connect(port).catch((error: NodeJS.ErrnoException) => error.code!);
+    if (typeof connection === "string") return connection;
+    onTestFinished(() => void connection.socket.destroy());
+    const reset = new Promise<string>((resolve) => connection.socket.once("error", (error: NodeJS.ErrnoException) => resolve(error.code!)));
+    connection.send(get("/none"));
+    return Promise.race([connection.until("route_not_found").then(() => "served", () => reset), reset]);
   }
 
   it.each<[string, Limits]>([
@@ -571,7 +571,7 @@ describe("max_connections and max_connections_per_ip", () => {
     await once(socket, "error");
     expect(shaken).toBe(false);
     plain.socket.destroy();
-    const over = await (async () => {
+    const served = await (async () => {
       for (;;) {
         const next = tls.connect({ port: secure.port, host: "127.0.0.1", servername: "localhost", ca: CA.cert });
         onTestFinished(() => void next.destroy());
@@ -579,7 +579,7 @@ describe("max_connections and max_connections_per_ip", () => {
         if (up) return next;
       }
     })();
-    expect(over.authorized).toBe(true);
+    expect(served.authorized).toBe(true);
   });
 });
 
@@ -589,7 +589,7 @@ describe("max_requests_in_flight", () => {
     const upstream = await rawBackend((_request, response) => void go.opened.then(() => response.end("ok")));
     const { port } = await running(limited(upstream.port, { max_requests_in_flight: 2 }));
     const under = [await client(port), await client(port)];
-    for (const talk of under) talk.send(get());
+    for (const connection of under) connection.send(get());
     await eventually(() => upstream.connections.total === 2, "two connections to the upstream");
     for (const path of ["/a/x", "/none"]) {
       const answer = await ask(port, { path });
@@ -597,7 +597,7 @@ describe("max_requests_in_flight", () => {
       expect(answer.headers["retry-after"]).toBe("1");
     }
     go.open();
-    for (const talk of under) expect(statusesIn(await talk.until("ok"))).toEqual([200]);
+    for (const connection of under) expect(statusesIn(await connection.until("ok"))).toEqual([200]);
     expect((await ask(port, { path: "/a/x" })).status).toBe(200);
     expect(upstream.connections.total).toBe(2);
   });
@@ -606,10 +606,10 @@ describe("max_requests_in_flight", () => {
     const go = gate();
     const upstream = await rawBackend((_request, response) => void go.opened.then(() => response.end("ok")));
     const { gateway } = await running(limited(upstream.port, { max_requests_in_flight: 2 }));
-    const over = await session(gateway);
-    const under = [ask2(over, {}, true), ask2(over, {}, true)];
+    const session = await tlsSession(gateway);
+    const under = [requestHttp2(session, {}, true), requestHttp2(session, {}, true)];
     await eventually(() => upstream.connections.total === 2, "two connections to the upstream");
-    expect(await ask2(over, {}, true).answered).toBe("503 overloaded");
+    expect(await requestHttp2(session, {}, true).answered).toBe("503 overloaded");
     go.open();
     expect(await Promise.all(under.map(({ answered }) => answered))).toEqual(["200 ok", "200 ok"]);
   });

@@ -29,14 +29,14 @@ export function load({ ports, clients, pauseMs = () => 0 }: LoadOptions): Load {
   const by = new Map<number, number>();
   const failures: string[] = [];
   const waiting = new Set<() => void>();
-  let [stopped, asked, answered] = [false, 0, 0];
+  let [stopped, sent, answered] = [false, 0, 0];
 
   async function client(pause: number): Promise<void> {
     let connection: { readonly port: number; readonly raw: RawConnection } | null = null;
     while (!stopped) {
       if (connection === null || connection.raw.socket.readyState !== "open") connection = await connected();
       const { port, raw } = connection;
-      const target = `/${asked++}`;
+      const target = `/${sent++}`;
       const before = raw.text().length;
       raw.send(`GET /a${target} HTTP/1.1\r\nHost: load\r\n\r\n`);
       const fault = await raw.until(endOf(target, before)).then(() => null, (error: Error) => error.message);

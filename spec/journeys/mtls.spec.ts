@@ -25,24 +25,24 @@ async function secure(config: ConfigInput, lines?: string[]) {
   return { gateway, plain, port };
 }
 
-interface Got {
+interface Response {
   readonly status: number;
   readonly code: string | undefined;
 }
 
-function over1(port: number, options: https.RequestOptions & { readonly session?: Buffer } = {}): Promise<Got> {
+function requestHttp1(port: number, options: https.RequestOptions & { readonly session?: Buffer } = {}): Promise<Response> {
   return new Promise((resolve, reject) => {
-    const asked = https.request({ host: "127.0.0.1", port, path: "/a/x", servername: "localhost", ca: CA.cert, agent: false, ...options }, (response) => {
+    const request = https.request({ host: "127.0.0.1", port, path: "/a/x", servername: "localhost", ca: CA.cert, agent: false, ...options }, (response) => {
       let text = "";
       response.setEncoding("utf8").on("data", (chunk: string) => (text += chunk));
       response.on("end", () => resolve({ status: response.statusCode!, code: codeIn(text) }));
     });
-    asked.on("error", reject).end();
+    request.on("error", reject).end();
   });
 }
 
-async function over2(over: ClientHttp2Session, headers: IncomingHttpHeaders = {}): Promise<Got> {
-  const { status, body } = await h2Ask(over, { headers });
+async function requestHttp2(session: ClientHttp2Session, headers: IncomingHttpHeaders = {}): Promise<Response> {
+  const { status, body } = await h2Ask(session, { headers });
   return { status, code: codeIn(body) };
 }
 
@@ -55,9 +55,9 @@ function handshake(port: number, options: ConnectionOptions): Promise<TLSSocket>
 }
 
 /** Name and value of every header that speaks of certificates, names in lower case. */
-const told = ({ headers }: Seen) =>
+const certificateHeaders = ({ headers }: Seen) =>
   headers.flatMap((name, i) => (i % 2 === 0 && /^x[-_]client[-_]cert/i.test(name) ? [[name.toLowerCase(), headers[i + 1]!]] : []));
-const aliceTold = [
+const aliceHeaders = [
   ["x-client-cert-subject", "CN=alice,O=S\\C3\\B6hne\\, Inc.,C=DE"],
   ["x-client-cert-san", "DNS:alice.example.com,URI:spiffe://example/alice,email:alice@example.com,IP:192.0.2.1"],
   ["x-client-cert-fingerprint", expect.stringMatching(/^[0-9a-f]{64}$/) as string],
@@ -67,10 +67,10 @@ describe("the plugin mtls", () => {
   it("lets a client with a certificate pass and describes the certificate to the upstream, over HTTP/1.1 and HTTP/2", async () => {
     const origin = await backend();
     const { port } = await secure(oneService(origin.port, { plugins: [MTLS] }));
-    expect((await over1(port, ALICE)).status).toBe(200);
+    expect((await requestHttp1(port, ALICE)).status).toBe(200);
     const opened = await h2TlsSession(port, ALICE);
-    for (let i = 0; i < 2; i++) expect((await over2(opened)).status).toBe(200);
-    expect(origin.seen.map(told)).toEqual([aliceTold, aliceTold, aliceTold]);
+    for (let i = 0; i < 2; i++) expect((await requestHttp2(opened)).status).toBe(200);
+    expect(origin.seen.map(certificateHeaders)).toEqual([aliceHeaders, aliceHeaders, aliceHeaders]);
   });
 
   it.each([
@@ -81,8 +81,8 @@ describe("the plugin mtls", () => {
   ])("answers 401 to a client with %s, over HTTP/1.1 and HTTP/2, without asking the upstream", async (_what, identity, code) => {
     const origin = await backend();
     const { port } = await secure(oneService(origin.port, { plugins: [MTLS] }));
-    expect(await over1(port, identity)).toEqual({ status: 401, code });
-    expect(await over2(await h2TlsSession(port, identity))).toEqual({ status: 401, code });
+    expect(await requestHttp1(port, identity)).toEqual({ status: 401, code });
+    expect(await requestHttp2(await h2TlsSession(port, identity))).toEqual({ status: 401, code });
     expect(origin.seen).toEqual([]);
   });
 
@@ -97,7 +97,7 @@ describe("the plugin mtls", () => {
     const allowing = (name: string) => ({ ...MTLS, config: { allow: [name] } });
     const config = oneService(origin.port, { routes: [{ path: "/open" }, { path: "/alice", plugins: [allowing("spiffe://example/alice")] }, { path: "/client", plugins: [allowing("a client")] }] });
     const { gateway, port } = await secure(config);
-    const statuses = async (identity: object) => Promise.all(["/a/open", "/a/alice", "/a/client"].map(async (path) => (await over1(port, { path, ...identity })).status));
+    const statuses = async (identity: object) => Promise.all(["/a/open", "/a/alice", "/a/client"].map(async (path) => (await requestHttp1(port, { path, ...identity })).status));
     expect(await statuses({})).toEqual([200, 401, 401]);
     expect(await statuses(ALICE)).toEqual([200, 200, 401]);
     expect(await statuses(CLIENT)).toEqual([200, 401, 200]);
@@ -124,7 +124,7 @@ describe("the plugin mtls", () => {
     };
     expect(await knock(ALICE)).toBe("101");
     expect(await knock({})).toBe("401");
-    expect(upgrades.map((headers) => told({ headers } as Seen))).toEqual([aliceTold]);
+    expect(upgrades.map((headers) => certificateHeaders({ headers } as Seen))).toEqual([aliceHeaders]);
     await eventually(() => gateway.inFlight === 0, "no request being in flight");
   });
 
@@ -133,7 +133,7 @@ describe("the plugin mtls", () => {
     const lines: string[] = [];
     const { port } = await secure(oneService(origin.port, { plugins: [MTLS, { name: "rate_limit", config: { limit_hour: 1, limit_by: "credential" } }] }), lines);
     const statuses = [];
-    for (const identity of [ALICE, ALICE, CLIENT]) statuses.push((await over1(port, identity)).status);
+    for (const identity of [ALICE, ALICE, CLIENT]) statuses.push((await requestHttp1(port, identity)).status);
     expect(statuses).toEqual([200, 429, 200]);
     await eventually(() => lines.join("").split("\n").length === 4, "the lines of the access log");
     expect(lines.join("").trim().split("\n").map((line) => (JSON.parse(line) as { caller: string }).caller)).toEqual(["alice", "alice", "a client"]);
@@ -148,11 +148,11 @@ describe("the plugin mtls", () => {
       const ticket = first.getSession() !== undefined && version === "TLSv1.2" ? first.getSession()! : ((await once(first, "session")) as [Buffer])[0];
       const again = await handshake(port, { ...only, session: ticket });
       expect(again.isSessionReused()).toBe(true);
-      const talk = overSocket(again);
-      talk.send("GET /a/x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
-      expect((await talk.closed()).slice(9, 12)).toBe(String(expected));
+      const connection = overSocket(again);
+      connection.send("GET /a/x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+      expect((await connection.closed()).slice(9, 12)).toBe(String(expected));
     }
-    expect(origin.seen.map(told)).toEqual([aliceTold]);
+    expect(origin.seen.map(certificateHeaders)).toEqual([aliceHeaders]);
   });
 });
 
@@ -162,12 +162,12 @@ describe("X-Client-Cert-… headers from a client", () => {
     const { plain, port } = await secure(oneService(origin.port, { routes: [{ path: "/open" }, { path: "/guarded", plugins: [MTLS] }] }));
     expect((await ask(plain, { path: "/a/open", headers: ["X-Before", "1", ...FORGED, "X-After", "2"] })).status).toBe(200);
     const headers = Object.fromEntries(FORGED.flatMap((name, i) => (i % 2 === 0 ? [[name, FORGED[i + 1]!]] : [])));
-    expect((await over1(port, { ...ALICE, path: "/a/guarded", headers })).status).toBe(200);
+    expect((await requestHttp1(port, { ...ALICE, path: "/a/guarded", headers })).status).toBe(200);
     const opened = await h2TlsSession(port, ALICE);
     const lower = Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]));
-    expect((await over2(opened, { ":path": "/a/open", ...lower })).status).toBe(200);
-    expect((await over2(opened, { ":path": "/a/guarded", ...lower })).status).toBe(200);
-    expect(origin.seen.map(told)).toEqual([[], aliceTold, [], aliceTold]);
+    expect((await requestHttp2(opened, { ":path": "/a/open", ...lower })).status).toBe(200);
+    expect((await requestHttp2(opened, { ":path": "/a/guarded", ...lower })).status).toBe(200);
+    expect(origin.seen.map(certificateHeaders)).toEqual([[], aliceHeaders, [], aliceHeaders]);
     expect(origin.seen[0]!.headers).toEqual(expect.arrayContaining(["X-Before", "1", "X-After", "2"]));
   });
 
@@ -183,22 +183,22 @@ describe("X-Client-Cert-… headers from a client", () => {
   it("are dropped from a trusted proxy too, and in front of a body", async () => {
     const origin = await backend();
     const { plain } = await secure(oneService(origin.port, {}, { trusted_proxies: ["127.0.0.1"] }));
-    const talk = await connect(plain);
-    onTestFinished(() => void talk.socket.destroy());
-    talk.send("POST /a/x HTTP/1.1\r\nHost: h\r\nConnection: close\r\nX-Client-Cert-Subject: CN=root\r\nTrailer: X-Client-Cert-SAN\r\nTransfer-Encoding: chunked\r\n\r\n");
-    talk.send("1\r\nx\r\n0\r\nX-Client-Cert-SAN: DNS:root\r\nX-Sum: 7\r\n\r\n");
-    await talk.closed();
-    expect(told(origin.seen[0]!)).toEqual([]);
+    const connection = await connect(plain);
+    onTestFinished(() => void connection.socket.destroy());
+    connection.send("POST /a/x HTTP/1.1\r\nHost: h\r\nConnection: close\r\nX-Client-Cert-Subject: CN=root\r\nTrailer: X-Client-Cert-SAN\r\nTransfer-Encoding: chunked\r\n\r\n");
+    connection.send("1\r\nx\r\n0\r\nX-Client-Cert-SAN: DNS:root\r\nX-Sum: 7\r\n\r\n");
+    await connection.closed();
+    expect(certificateHeaders(origin.seen[0]!)).toEqual([]);
     expect(origin.seen[0]!.trailers).toEqual(["X-Sum", "7"]);
   });
 
   it("does not let Connection remove the gateway's own certificate headers", async () => {
     const origin = await backend();
     const { port } = await secure(oneService(origin.port, { plugins: [MTLS] }));
-    const talk = overSocket(await handshake(port, ALICE));
-    talk.send("GET /a/x HTTP/1.1\r\nHost: h\r\nConnection: close, X-Client-Cert-Subject, x-client-cert-san, X-CLIENT-CERT-FINGERPRINT\r\n\r\n");
-    expect((await talk.closed()).slice(9, 12)).toBe("200");
-    expect(told(origin.seen[0]!)).toEqual(aliceTold);
+    const connection = overSocket(await handshake(port, ALICE));
+    connection.send("GET /a/x HTTP/1.1\r\nHost: h\r\nConnection: close, X-Client-Cert-Subject, x-client-cert-san, X-CLIENT-CERT-FINGERPRINT\r\n\r\n");
+    expect((await connection.closed()).slice(9, 12)).toBe("200");
+    expect(certificateHeaders(origin.seen[0]!)).toEqual(aliceHeaders);
   });
 });
 
@@ -208,5 +208,5 @@ it("inject presents a certificate, and accepts headers, as a client does", async
   const certificate = { verified: true, reason: null, subject: "CN=a", commonName: "a", names: [], fingerprint: "ab".repeat(32), keyUses: [] };
   expect((await gateway.inject({ path: "/a/x", headers: FORGED })).status).toBe(401);
   expect((await gateway.inject({ path: "/a/x", headers: FORGED, certificate })).status).toBe(200);
-  expect(told(origin.seen[0]!)).toEqual([["x-client-cert-subject", "CN=a"], ["x-client-cert-fingerprint", "ab".repeat(32)]]);
+  expect(certificateHeaders(origin.seen[0]!)).toEqual([["x-client-cert-subject", "CN=a"], ["x-client-cert-fingerprint", "ab".repeat(32)]]);
 });

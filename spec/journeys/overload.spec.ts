@@ -33,9 +33,9 @@ describe("a gateway at max_requests_in_flight", () => {
     await load.more(500);
     expect(gateway.inFlight).toBeLessThanOrEqual(MOST + 20);
     await load.stop();
-    expect(load.outcomes).toHaveLength(load.asked);
+    expect(load.outcomes).toHaveLength(load.requests);
     expect(load.outcomes.every((outcome) => outcome.startsWith("503 ") && codeIn(outcome) === "overloaded")).toBe(true);
-    expect(backend.asked).toBe(MOST);
+    expect(backend.requests).toBe(MOST);
     release();
     const answers = await Promise.all(accepted);
     expect(answers.map(({ status, body }) => `${status} ${body}`)).toEqual(Array<string>(MOST).fill("200 late"));
@@ -45,21 +45,21 @@ describe("a gateway at max_requests_in_flight", () => {
 
   it("keeps the connection of a refused request open: the next request on it may be accepted", async () => {
     const { port, release, accepted } = await full();
-    const talk = await client(port);
-    talk.send(get() + get());
-    await talk.until(/overloaded[^]*overloaded/);
+    const connection = await client(port);
+    connection.send(get() + get());
+    await connection.until(/overloaded[^]*overloaded/);
     release();
     await Promise.all(accepted);
-    talk.send(get("/a/x", "Connection: close"));
-    expect(statusesIn(await talk.closed())).toEqual([503, 503, 200]);
+    connection.send(get("/a/x", "Connection: close"));
+    expect(statusesIn(await connection.closed())).toEqual([503, 503, 200]);
   });
 
   it("refuses an upload without reading it to its end", async () => {
     const { backend, port, accepted, release } = await full();
-    const talk = await client(port);
-    talk.send("POST /a/x HTTP/1.1\r\nHost: h\r\nContent-Length: 100000000\r\n\r\nbeginning");
-    await talk.until("overloaded");
-    expect(backend.asked).toBe(MOST);
+    const connection = await client(port);
+    connection.send("POST /a/x HTTP/1.1\r\nHost: h\r\nContent-Length: 100000000\r\n\r\nbeginning");
+    await connection.until("overloaded");
+    expect(backend.requests).toBe(MOST);
     release();
     await Promise.all(accepted);
   });
@@ -101,7 +101,7 @@ describe("a gateway at max_requests_in_flight", () => {
     expect((await ask(port, { path: "/a/x" })).status).toBe(503);
     gateway.reload({ ...config, global: { ...config.global, limits: { max_requests_in_flight: MOST + 1 } } });
     const one = ask(port, { path: "/a/x" });
-    await eventually(() => backend.asked === MOST + 1, "the accepted requests at the upstream");
+    await eventually(() => backend.requests === MOST + 1, "the accepted requests at the upstream");
     expect((await ask(port, { path: "/a/x" })).status).toBe(503);
     release();
     expect((await one).status).toBe(200);

@@ -11,7 +11,7 @@ import { CA, CLIENT, SERVER } from "../support/certs.ts";
 import { backend, oneService, running } from "../support/gateway.ts";
 import { OTHER_CA } from "../support/more_certs.ts";
 import { ask, eventually } from "../support/raw_client.ts";
-import { readableLog } from "./harness.ts";
+import { recordedLog } from "./harness.ts";
 
 /** Requests that have come to an HTTPS server on a free port, closed when the test ends. */
 async function secureBackend(answer: RequestListener, options: ServerOptions = {}): Promise<{ readonly url: string; readonly seen: string[] }> {
@@ -40,28 +40,28 @@ const FILES = () => pem({ ca: CA.cert, other: OTHER_CA.cert, cert: CLIENT.cert, 
 
 describe("forward_auth over HTTPS", () => {
   it("asks a server whose certificate is signed by the CA that tls.ca names, and no other server", async () => {
-    const judge = await secureBackend((_request, response) => void response.end());
+    const authServer = await secureBackend((_request, response) => void response.end());
     const { ca, other } = FILES();
-    const plugin = (tls?: object) => ({ name: "forward_auth", config: { url: judge.url, timeout_ms: 60_000, ...(tls && { tls }) } });
+    const plugin = (tls?: object) => ({ name: "forward_auth", config: { url: authServer.url, timeout_ms: 60_000, ...(tls && { tls }) } });
     expect(await status((await guarded(plugin({ ca }))).port)).toBe(200);
     expect(await status((await guarded(plugin({ ca: other }))).port)).toBe(503);
     expect(await status((await guarded(plugin())).port)).toBe(503);
     expect(await status((await guarded(plugin({ ca, servername: "other.example.com" }))).port)).toBe(503);
-    expect(judge.seen).toEqual(["GET /"]);
+    expect(authServer.seen).toEqual(["GET /"]);
   });
 
   it("shows the client certificate of tls.cert to a server that asks for one", async () => {
-    const judge = await secureBackend((_request, response) => void response.end(), { ca: CA.cert, requestCert: true, rejectUnauthorized: true });
+    const authServer = await secureBackend((_request, response) => void response.end(), { ca: CA.cert, requestCert: true, rejectUnauthorized: true });
     const { ca, cert, key } = FILES();
-    const config = { url: judge.url, timeout_ms: 60_000 };
+    const config = { url: authServer.url, timeout_ms: 60_000 };
     expect(await status((await guarded({ name: "forward_auth", config: { ...config, tls: { ca, cert, key } } })).port)).toBe(200);
     expect(await status((await guarded({ name: "forward_auth", config: { ...config, tls: { ca } } })).port)).toBe(503);
   });
 
   it("trusts another CA once the file that tls.ca names has changed", async () => {
-    const judge = await secureBackend((_request, response) => void response.end());
+    const authServer = await secureBackend((_request, response) => void response.end());
     const { other } = FILES();
-    const { gateway, port } = await guarded({ name: "forward_auth", config: { url: judge.url, timeout_ms: 60_000, tls: { ca: other } } });
+    const { gateway, port } = await guarded({ name: "forward_auth", config: { url: authServer.url, timeout_ms: 60_000, tls: { ca: other } } });
     expect(gateway.files).toEqual([other]);
     expect(await status(port)).toBe(503);
     writeFileSync(other!, CA.cert);
@@ -82,7 +82,7 @@ it("jwt fetches jwks_uri from a server whose certificate is signed by the CA tha
   const { ca, other } = FILES();
   const plugin = (tls: object) => ({ name: "jwt", config: { alg: "ES256", jwks_uri: `${issuer.url}/keys`, tls } });
   expect(await status((await guarded(plugin({ ca }))).port, { authorization })).toBe(200);
-  const { log, lines } = readableLog();
+  const { log, lines } = recordedLog();
   expect(await status((await guarded(plugin({ ca: other }), { log })).port, { authorization })).toBe(503);
   expect(lines.map(({ message }) => message)).toContain("jwt cannot fetch the keys of its issuer; it has none");
   expect(issuer.seen).toEqual(["GET /keys"]);

@@ -10,7 +10,7 @@ import { oneService, running } from "../support/gateway.ts";
 import { h2Session } from "../support/h2_client.ts";
 import type { Origin } from "../support/origin.ts";
 import { ask, eventually } from "../support/raw_client.ts";
-import { backend, byteBackend, client, codeIn, gate, rawBackend, readableLog } from "./harness.ts";
+import { backend, byteBackend, client, codeIn, gate, rawBackend, recordedLog } from "./harness.ts";
 
 interface Got {
   readonly status: number;
@@ -310,7 +310,7 @@ describe("http_log", () => {
   it("never breaks or slows a response while its server is away, and says what it has lost", async () => {
     const origin = await backend();
     const stuck = await rawBackend(() => {});
-    const { log, lines } = readableLog();
+    const { log, lines } = recordedLog();
     const { gateway, port } = await running(oneService(origin.port, { plugins: [plugin(stuck.port, { batch_size: 1, max_queue: 2, timeout_ms: 60_000 })] }), { log });
     for (let i = 0; i < 10; i++) expect((await over1(port, "/a/x")).status).toBe(200);
     await gateway.close(0);

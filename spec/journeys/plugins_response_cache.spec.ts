@@ -78,11 +78,11 @@ describe("the plugin response_cache", () => {
     for (const same of [await over1(port, { "If-None-Match": '"1"' }), await over2(opened, { "if-none-match": '"1"' })]) {
       expect(same).toMatchObject({ status: 304, body: "", told: expect.stringContaining("hit") });
     }
-    expect(origin.asked).toBe(1);
+    expect(origin.requests).toBe(1);
     clock.advance(50_000);
     expect((await over2(opened)).told).toContain("fwd=stale; fwd-status=304");
     expect((await over1(port)).told).toContain("hit; ttl=60");
-    expect(origin.asked).toBe(2);
+    expect(origin.requests).toBe(2);
   });
 
   it("stands at any level, behind authentication, and what it stores stays over reloads", async () => {

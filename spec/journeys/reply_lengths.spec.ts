@@ -23,9 +23,9 @@ describe("a reply stream of a plugin", () => {
     ["shorter", "12", "fourmore"],
   ])("closes the connection when it is %s than its Content-Length, and sends no byte beyond that length", async (_how, length, body) => {
     const { port, gateway } = await answering(() => ({ headers: ["Content-Length", length], body: parts("four", "more") }));
-    const talk = await client(port);
-    talk.send(get() + FINE);
-    const text = await talk.closed();
+    const connection = await client(port);
+    connection.send(get() + FINE);
+    const text = await connection.closed();
     expect(statusesIn(text).length).toBeLessThan(2);
     expect(body.startsWith(text.split("\r\n\r\n")[1] ?? "")).toBe(true);
     expect(gateway.inFlight).toBe(0);
@@ -36,18 +36,18 @@ describe("a reply stream of a plugin", () => {
     ["shorter", "12"],
   ])("closes the connection when it answers an upgrade and is %s than its Content-Length, and sends no byte beyond that length", async (_how, length) => {
     const { port } = await answering(() => ({ headers: ["Content-Length", length], body: parts("four", "more") }));
-    const talk = await client(port);
-    talk.send(HANDSHAKE);
-    expect("fourmore".slice(0, Number(length)).startsWith((await talk.closed()).split("\r\n\r\n")[1] ?? "")).toBe(true);
+    const connection = await client(port);
+    connection.send(HANDSHAKE);
+    expect("fourmore".slice(0, Number(length)).startsWith((await connection.closed()).split("\r\n\r\n")[1] ?? "")).toBe(true);
   });
 
   it.each(["HEAD", "GET"])("affects only its own request when it yields no bytes: %s", async (method) => {
     const { port } = await answering(() => ({ body: Readable.from([{}]) }));
-    const talk = await client(port);
-    talk.send(get().replace("GET", method));
-    talk.send(FINE);
-    if (method === "HEAD") expect(statusesIn(await talk.until("fine"))).toEqual([200, 200]);
-    else expect(statusesIn(await talk.closed()).length).toBeLessThan(2);
+    const connection = await client(port);
+    connection.send(get().replace("GET", method));
+    connection.send(FINE);
+    if (method === "HEAD") expect(statusesIn(await connection.until("fine"))).toEqual([200, 200]);
+    else expect(statusesIn(await connection.closed()).length).toBeLessThan(2);
     const next = await client(port);
     next.send(FINE);
     await next.until("fine");
@@ -67,9 +67,9 @@ describe("a connection after an unusual reply of a plugin", () => {
     ["a framing of the plugin's own", { headers: ["Transfer-Encoding", "gzip, chunked"], body: parts("four") }, "GET"],
   ])("serves the next request after %s", async (_what, reply, method) => {
     const { port } = await answering(() => reply);
-    const talk = await client(port);
-    talk.send(get().replace("GET", method) + FINE);
-    const text = await talk.until(/fine$/);
+    const connection = await client(port);
+    connection.send(get().replace("GET", method) + FINE);
+    const text = await connection.until(/fine$/);
     expect(statusesIn(text)).toEqual([reply.status ?? 200, 200]);
     expect(text.match(/transfer-encoding: gzip/i)).toBeNull();
     if (reply.status === 204) expect(text.split("HTTP/1.1 200")[0]).not.toMatch(/content-length|four/i);
@@ -84,9 +84,9 @@ it.each([
   [["Content-Length", "9007199254740993"]],
 ])("answers 500 to a plugin's reply with %j", async (headers) => {
   const { port } = await answering(() => ({ headers, body: parts("four") }));
-  const talk = await client(port);
-  talk.send(get() + FINE);
-  expect(statusesIn(await talk.until(/fine$/))).toEqual([500, 200]);
+  const connection = await client(port);
+  connection.send(get() + FINE);
+  expect(statusesIn(await connection.until(/fine$/))).toEqual([500, 200]);
 });
 
 it.each<[string, (call: { inform(status: number, headers: readonly string[]): void }) => void]>([
@@ -102,7 +102,7 @@ it.each<[string, (call: { inform(status: number, headers: readonly string[]): vo
     return { status: 200, headers: [], body: Buffer.from("fine") };
   });
   const { port } = await running(oneService(9, { plugins: [{ name: "behave" }] }), { plugins: [plugin] });
-  const talk = await client(port);
-  talk.send(get());
-  expect(statusesIn(await talk.until("fine"))).toEqual([103, 200]);
+  const connection = await client(port);
+  connection.send(get());
+  expect(statusesIn(await connection.until("fine"))).toEqual([103, 200]);
 });

@@ -41,7 +41,7 @@ async function breaking() {
   return { port: made.port, requests };
 }
 
-const said = ({ status, body }: { status: number; body: Buffer }) => `${status} ${codeIn(body.toString()) ?? body}`;
+const outcome = ({ status, body }: { status: number; body: Buffer }) => `${status} ${codeIn(body.toString()) ?? body}`;
 
 describe("a retry of a request without a body", () => {
   it.each(["GET", "HEAD", "OPTIONS", "DELETE"])("sends a %s that the first upstream read and did not answer to the next one", async (method) => {
@@ -64,7 +64,7 @@ describe("a retry of a request without a body", () => {
   it("happens `attempts` times, each on another upstream, and then passes the last failure on", async () => {
     const all = [await breaking(), await breaking(), await breaking(), await breaking()];
     const { port } = await inOrder(all.map((each) => each.port));
-    expect(said(await ask(port, { path: "/a/x" }))).toBe("502 upstream_reset");
+    expect(outcome(await ask(port, { path: "/a/x" }))).toBe("502 upstream_reset");
     expect(all.map(({ requests }) => requests.length)).toEqual([1, 1, 1, 0]);
   });
 
@@ -72,10 +72,10 @@ describe("a retry of a request without a body", () => {
     const first = await headBackend(() => {});
     const second = await backend();
     const { port, gateway } = await inOrder([first.port, second.port]);
-    const talk = await client(port);
-    talk.send(get());
+    const connection = await client(port);
+    connection.send(get());
     await eventually(() => first.heads.length === 1, "a request at the first upstream");
-    talk.socket.destroy();
+    connection.socket.destroy();
     await eventually(() => gateway.inFlight === 0 && first.sockets.size === 0, "no request being in flight and the connections to the first upstream closing");
     expect(second.connections.total).toBe(0);
   });
@@ -96,16 +96,16 @@ describe("a retry of a PUT that the upstream read and did not answer", () => {
   it("sends a chunked body byte for byte, chunked, with its trailers", async () => {
     const [first, second] = [await breaking(), await backend()];
     const { port } = await inOrder([first.port, second.port]);
-    const talk = await client(port);
-    talk.send("PUT /a/x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n");
+    const connection = await client(port);
+    connection.send("PUT /a/x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n");
     for (let at = 0; at < body.length; at += 7_000) {
       const piece = body.subarray(at, at + 7_000);
-      talk.send(`${piece.length.toString(16)}\r\n`);
-      talk.send(piece);
-      talk.send("\r\n");
+      connection.send(`${piece.length.toString(16)}\r\n`);
+      connection.send(piece);
+      connection.send("\r\n");
     }
-    talk.send("0\r\nX-Sum: 42\r\n\r\n");
-    expect(statusesIn(await talk.until("\r\n\r\nok"))).toEqual([200]);
+    connection.send("0\r\nX-Sum: 42\r\n\r\n");
+    expect(statusesIn(await connection.until("\r\n\r\nok"))).toEqual([200]);
     expect(second.seen[0]!.body.equals(body)).toBe(true);
     expect(second.seen[0]!.trailers).toEqual(["X-Sum", "42"]);
   });
@@ -114,11 +114,11 @@ describe("a retry of a PUT that the upstream read and did not answer", () => {
     const first = await byteBackend((socket) => socket.on("data", (chunk: Buffer) => chunk.includes("one") && socket.destroy()));
     const second = await backend();
     const { port } = await inOrder([first.port, second.port]);
-    const talk = await client(port);
-    talk.send("PUT /a/x HTTP/1.1\r\nHost: h\r\nContent-Length: 6\r\n\r\none");
+    const connection = await client(port);
+    connection.send("PUT /a/x HTTP/1.1\r\nHost: h\r\nContent-Length: 6\r\n\r\none");
     await eventually(() => second.connections.total === 1, "a connection to the second upstream");
-    talk.send("two");
-    await talk.until("\r\nok");
+    connection.send("two");
+    await connection.until("\r\nok");
     expect(second.seen.map((each) => each.body.toString())).toEqual(["onetwo"]);
   });
 
@@ -142,7 +142,7 @@ describe("a retry of a POST", () => {
   it.each(["", "text"])("never sends a POST twice that the upstream has read (body %j)", async (body) => {
     const [first, second] = [await breaking(), await backend()];
     const { port } = await inOrder([first.port, second.port]);
-    expect(said(await ask(port, { method: "POST", path: "/a/x", body }))).toBe("502 upstream_reset");
+    expect(outcome(await ask(port, { method: "POST", path: "/a/x", body }))).toBe("502 upstream_reset");
     expect([first.requests.length, second.connections.total]).toEqual([1, 0]);
   });
 
@@ -152,7 +152,7 @@ describe("a retry of a POST", () => {
     const { port } = await inOrder([first.port, second.port]);
     // One each, in turn: the next is the first's again, on the connection it has kept.
     for (let i = 0; i < 2; i++) await ask(port, { path: "/a/x" });
-    expect(said(await ask(port, { method: "POST", path: "/a/x", body: "" }))).toBe("502 upstream_reset");
+    expect(outcome(await ask(port, { method: "POST", path: "/a/x", body: "" }))).toBe("502 upstream_reset");
     expect([first.heads.length, second.seen.length]).toEqual([2, 1]);
   });
 
@@ -163,14 +163,14 @@ describe("a retry of a POST", () => {
     const answer = ask(port, { method: "POST", path: "/a/x", body: "" });
     await eventually(() => first.heads.length === 1, "a request at the first upstream");
     clock.advance(100);
-    expect(said(await answer)).toBe("504 upstream_timeout");
+    expect(outcome(await answer)).toBe("504 upstream_timeout");
     expect(second.connections.total).toBe(0);
   });
 
   it("never sends a POST twice for a listed status", async () => {
     const [first, second] = [await backend((_request, response) => void response.writeHead(503).end("no")), await backend()];
     const { port } = await inOrder([first.port, second.port], { retries: { on: [503] } });
-    expect(said(await ask(port, { method: "POST", path: "/a/x", body: "" }))).toBe("503 no");
+    expect(outcome(await ask(port, { method: "POST", path: "/a/x", body: "" }))).toBe("503 no");
     expect(second.connections.total).toBe(0);
   });
 
@@ -189,7 +189,7 @@ describe("a retry of a POST", () => {
     const [first, second] = [await brokenTls(), await mortalBackend("https")];
     const { port } = await inOrder([first.port, second.port], speaking("https"));
     expect((await ask(port, { method: "POST", path: "/a/x", body: "text" })).status).toBe(502);
-    expect([first.requests, second.asked]).toEqual([1, 0]);
+    expect([first.requests, second.requests]).toEqual([1, 0]);
   });
 });
 
@@ -207,7 +207,7 @@ async function brokenTls() {
   return {
     port: front.port,
     get requests() {
-      return secure.asked;
+      return secure.requests;
     },
   };
 }
@@ -221,7 +221,7 @@ describe("a response that breaks off after it has begun", () => {
     };
     const { port } = await inOrder([first.port, second.port], speaking(protocol));
     await expect(ask(port, { path: "/a/x" })).rejects.toThrow();
-    expect([first.asked, second.asked]).toEqual([1, 0]);
+    expect([first.requests, second.requests]).toEqual([1, 0]);
   });
 });
 
@@ -233,12 +233,12 @@ describe("per_try_ms", () => {
     first.answer = (_request, response) => void response.on("close", () => (closed = true));
     const { port } = await inOrder([first.port, second.port], { ...speaking(protocol), retries: { per_try_ms: 100 } }, { clock });
     const answer = ask(port, { path: "/a/x" });
-    await eventually(() => first.asked === 1, "a request at the first upstream");
+    await eventually(() => first.requests === 1, "a request at the first upstream");
     clock.advance(99);
     await ask(port, { path: "/none" });
     expect(closed).toBe(false);
     clock.advance(1);
-    expect(said(await answer)).toBe(`200 from ${second.id}`);
+    expect(outcome(await answer)).toBe(`200 from ${second.id}`);
     await eventually(() => closed, "the stream closing");
   });
 
@@ -246,21 +246,21 @@ describe("per_try_ms", () => {
     const clock = manualClock();
     const first = await headBackend(({ socket }) => void socket.write("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nbe"));
     const { port } = await inOrder([first.port, (await backend()).port], { retries: { per_try_ms: 100 } }, { clock });
-    const talk = await client(port);
-    talk.send(get());
-    await talk.until("be");
+    const connection = await client(port);
+    connection.send(get());
+    await connection.until("be");
     clock.advance(1_000);
     for (const socket of first.sockets) socket.write("gun");
-    await talk.until("begun");
+    await connection.until("begun");
   });
 
   it("includes the wait for a connection that another request holds", async () => {
     const clock = manualClock();
     const [first, second] = [await headBackend(({ socket }) => void socket.write("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nbe")), await backend()];
     const { port, gateway } = await inOrder([first.port, second.port], { pool: { max_connections: 1 }, retries: { per_try_ms: 100 } }, { clock });
-    const talk = await client(port);
-    talk.send(get());
-    await talk.until("be");
+    const connection = await client(port);
+    connection.send(get());
+    await connection.until("be");
     await ask(port, { path: "/a/x" });
     const waiting = ask(port, { path: "/a/x" });
     await eventually(() => gateway.inFlight === 2, "two requests in flight");
@@ -282,7 +282,7 @@ describe("total_ms", () => {
     clock.advance(100);
     await eventually(() => all[1].heads.length === 1, "a request at the second upstream");
     clock.advance(50);
-    expect(said(await answer)).toBe("504 upstream_timeout");
+    expect(outcome(await answer)).toBe("504 upstream_timeout");
     expect(all[2].connections.total).toBe(0);
   });
 
@@ -296,14 +296,14 @@ describe("total_ms", () => {
       response.write("be");
     };
     const { port } = await inOrder([upstream.port], { ...speaking(protocol), timeouts: { total_ms: 150 } }, { clock });
-    const talk = await client(port);
-    talk.send(get());
-    await talk.until("be");
+    const connection = await client(port);
+    connection.send(get());
+    await connection.until("be");
     clock.advance(149);
     await ask(port, { path: "/none" });
-    expect([closed, talk.socket.destroyed]).toEqual([false, false]);
+    expect([closed, connection.socket.destroyed]).toEqual([false, false]);
     clock.advance(1);
-    expect(statusesIn(await talk.closed())).toEqual([200]);
+    expect(statusesIn(await connection.closed())).toEqual([200]);
     await eventually(() => closed, "the stream closing");
   });
 
@@ -325,7 +325,7 @@ describe("total_ms", () => {
     const answer = ask(port, { path: "/a/x" });
     await eventually(() => upstream.sockets.size === 1 && gateway.inFlight === 1, "a connection to the upstream and a request in flight");
     clock.advance(150);
-    expect(said(await answer)).toBe("504 upstream_timeout");
+    expect(outcome(await answer)).toBe("504 upstream_timeout");
   });
 });
 
@@ -334,26 +334,26 @@ describe("listed statuses", () => {
     const [first, second] = [await mortalBackend(protocol), await mortalBackend(protocol)];
     first.answer = (_request, response) => void response.writeHead(503, { "Content-Length": "4" }).end("busy");
     const { port } = await inOrder([first.port, second.port], { ...speaking(protocol), retries: { on: [503] } });
-    for (let i = 0; i < 4; i++) expect(said(await ask(port, { path: "/a/x" }))).toBe(`200 from ${second.id}`);
-    expect(second.asked).toBe(4);
+    for (let i = 0; i < 4; i++) expect(outcome(await ask(port, { path: "/a/x" }))).toBe(`200 from ${second.id}`);
+    expect(second.requests).toBe(4);
   });
 
   it("are passed on whole when no upstream is left", async () => {
     const all = await Promise.all([1, 2].map((nth) => backend((_request, response) => void response.writeHead(503, { "X-Nth": nth }).end(`busy ${nth}`))));
     const { port } = await inOrder(all.map((each) => each.port), { retries: { on: [503] } });
     const answer = await ask(port, { path: "/a/x" });
-    expect([said(answer), answer.headers["x-nth"]]).toEqual(["503 busy 2", "2"]);
+    expect([outcome(answer), answer.headers["x-nth"]]).toEqual(["503 busy 2", "2"]);
   });
 
   it("are retried with the whole body when they arrive before a PUT is complete", async () => {
     const first = await rawBackend((_request, response) => void response.writeHead(503).end("busy"));
     const second = await backend();
     const { port } = await inOrder([first.port, second.port], { retries: { on: [503] } });
-    const talk = await client(port);
-    talk.send("PUT /a/x HTTP/1.1\r\nHost: h\r\nContent-Length: 6\r\n\r\none");
+    const connection = await client(port);
+    connection.send("PUT /a/x HTTP/1.1\r\nHost: h\r\nContent-Length: 6\r\n\r\none");
     await eventually(() => second.connections.total === 1, "a connection to the second upstream");
-    talk.send("two");
-    await talk.until("\r\nok");
+    connection.send("two");
+    await connection.until("\r\nok");
     expect(second.seen.map((each) => each.body.toString())).toEqual(["onetwo"]);
   });
 });
@@ -365,8 +365,8 @@ describe("a retry to an upstream over HTTP/2", () => {
     second.answer = (request, response) => void request.pipe(response);
     const { port } = await inOrder([first.port, second.port], { protocol: "h2c" });
     const body = method === "GET" ? {} : { body: "text" };
-    expect(said(await ask(port, { method, path: "/a/x", ...body }))).toBe(method === "GET" ? "200 " : "200 text");
-    expect(second.asked).toBe(1);
+    expect(outcome(await ask(port, { method, path: "/a/x", ...body }))).toBe(method === "GET" ? "200 " : "200 text");
+    expect(second.requests).toBe(1);
   });
 
   it.each(["GET", "POST"])("sends a %s elsewhere when a GOAWAY says it was not processed", async (method) => {
@@ -374,19 +374,19 @@ describe("a retry to an upstream over HTTP/2", () => {
     const second = await mortalBackend("h2c");
     const { port } = await inOrder([first.port, second.port], { protocol: "h2c" });
     const body = method === "GET" ? {} : { body: "text" };
-    expect(said(await ask(port, { method, path: "/a/x", ...body }))).toBe(`200 from ${second.id}`);
+    expect(outcome(await ask(port, { method, path: "/a/x", ...body }))).toBe(`200 from ${second.id}`);
   });
 
   it("sends a GET elsewhere when the connection dies, and never a POST that the upstream may have read", async () => {
     const [first, second] = [await mortalBackend("h2c"), await mortalBackend("h2c")];
     first.answer = (request) => void request.socket.destroy();
     const { port } = await inOrder([first.port, second.port], { protocol: "h2c" });
-    expect(said(await ask(port, { path: "/a/x" }))).toBe(`200 from ${second.id}`);
-    const asked = second.asked;
+    expect(outcome(await ask(port, { path: "/a/x" }))).toBe(`200 from ${second.id}`);
+    const requests = second.requests;
     const answers = [];
-    for (let i = 0; i < 2; i++) answers.push(said(await ask(port, { method: "POST", path: "/a/x", body: "text" })));
+    for (let i = 0; i < 2; i++) answers.push(outcome(await ask(port, { method: "POST", path: "/a/x", body: "text" })));
     expect(answers.sort()).toEqual([`200 from ${second.id}`, "502 upstream_reset"]);
-    expect(second.asked).toBe(asked + 1);
+    expect(second.requests).toBe(requests + 1);
   });
 
   it("costs no request when an idle connection has gone", async () => {
@@ -421,7 +421,7 @@ describe("a retry to an upstream over TLS", () => {
     const first = await byteBackend((socket) => void socket.end("HTTP/1.1 400 Bad Request\r\n\r\n"));
     const second = await mortalBackend("https");
     const { port } = await inOrder([first.port, second.port], speaking("https"));
-    expect(said(await ask(port, { method, path: "/a/x", body: "" }))).toBe(`200 from ${second.id}`);
+    expect(outcome(await ask(port, { method, path: "/a/x", body: "" }))).toBe(`200 from ${second.id}`);
   });
 });
 
@@ -432,7 +432,7 @@ it("sends a POST elsewhere when the upstream refuses the gateway's client certif
   onTestFinished(() => void first.close());
   const second = await mortalBackend("https");
   const { port } = await inOrder([(first.address() as AddressInfo).port, second.port], speaking("https"));
-  expect(said(await ask(port, { method: "POST", path: "/a/x", body: "text" }))).toBe(`200 from ${second.id}`);
+  expect(outcome(await ask(port, { method: "POST", path: "/a/x", body: "text" }))).toBe(`200 from ${second.id}`);
 });
 
 describe("a retry with Expect: 100-continue", () => {
@@ -441,38 +441,38 @@ describe("a retry with Expect: 100-continue", () => {
   it("asks the next upstream when the first has no connection, and sends the body once", async () => {
     const second = await backend();
     const { port } = await inOrder([await closedPort(), second.port]);
-    const talk = await client(port);
-    talk.send(put);
-    await talk.until("HTTP/1.1 100 Continue");
-    talk.send("body");
-    await talk.until("\r\nok");
-    expect(statusesIn(talk.text())).toEqual([100, 200]);
+    const connection = await client(port);
+    connection.send(put);
+    await connection.until("HTTP/1.1 100 Continue");
+    connection.send("body");
+    await connection.until("\r\nok");
+    expect(statusesIn(connection.text())).toEqual([100, 200]);
     expect(second.seen.map((each) => each.body.toString())).toEqual(["body"]);
   });
 
   it("sends the body to the next upstream when the first breaks after it has it, without asking the client again", async () => {
     const [first, second] = [await breaking(), await backend()];
     const { port } = await inOrder([first.port, second.port]);
-    const talk = await client(port);
-    talk.send(put);
-    await talk.until("HTTP/1.1 100 Continue");
-    talk.send("body");
-    await talk.until("\r\nok");
+    const connection = await client(port);
+    connection.send(put);
+    await connection.until("HTTP/1.1 100 Continue");
+    connection.send("body");
+    await connection.until("\r\nok");
     expect([first.requests[0]!.body.toString(), second.seen[0]!.body.toString()]).toEqual(["body", "body"]);
   });
 
   it("passes on the refusal of an upstream, and does not ask the client for the body", async () => {
     const first = await headBackend(({ socket }) => void socket.write("HTTP/1.1 417 Expectation Failed\r\nContent-Length: 0\r\n\r\n"));
     const { port } = await inOrder([first.port, (await backend()).port]);
-    const talk = await client(port);
-    talk.send(put);
-    await talk.until("417");
-    expect(statusesIn(talk.text())).toEqual([417]);
+    const connection = await client(port);
+    connection.send(put);
+    await connection.until("417");
+    expect(statusesIn(connection.text())).toEqual([417]);
   });
 });
 
 describe("a retry of a WebSocket", () => {
-  const asks = ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13"];
+  const upgradeHeaders = ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13"];
   const yes = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
   const echo = () =>
     byteBackend((socket) =>
@@ -489,12 +489,12 @@ describe("a retry of a WebSocket", () => {
   it.each(firsts)("opens it at the second upstream, early bytes included, when the first %s, and total_ms does not end it", async (_how, first) => {
     const clock = manualClock();
     const { port } = await inOrder([await first(), (await echo()).port], { timeouts: { total_ms: 1_000, idle_ms: 100_000 } }, { clock });
-    const talk = await client(port);
-    talk.send(get("/a/x", ...asks) + "early;");
-    expect(await talk.until("early;")).toMatch(/^HTTP\/1\.1 101 /);
+    const connection = await client(port);
+    connection.send(get("/a/x", ...upgradeHeaders) + "early;");
+    expect(await connection.until("early;")).toMatch(/^HTTP\/1\.1 101 /);
     clock.advance(2_000);
-    talk.send("late;");
-    await talk.until("late;");
+    connection.send("late;");
+    await connection.until("late;");
   });
 });
 

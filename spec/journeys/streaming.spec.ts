@@ -25,15 +25,15 @@ describe("streaming of bodies", () => {
       request.on("end", () => response.end("ok"));
     });
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(post("Transfer-Encoding: chunked"));
+    const connection = await client(port);
+    connection.send(post("Transfer-Encoding: chunked"));
     await eventually(() => upstream.connections.total === 1, "the head on its own");
     for (const piece of ["one", "two", "three"]) {
-      talk.send(`${piece.length.toString(16)}\r\n${piece}\r\n`);
+      connection.send(`${piece.length.toString(16)}\r\n${piece}\r\n`);
       await eventually(() => pieces.includes(piece), piece);
     }
-    talk.send("0\r\n\r\n");
-    await talk.until("\r\nok");
+    connection.send("0\r\n\r\n");
+    await connection.until("\r\nok");
   });
 
   it("sends a response to the client while the upstream is still sending it", async () => {
@@ -46,21 +46,21 @@ describe("streaming of bodies", () => {
       response.end();
     });
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(get());
-    await talk.until("one");
+    const connection = await client(port);
+    connection.send(get());
+    await connection.until("one");
     step[0]!.open();
-    await talk.until("two");
+    await connection.until("two");
     step[1]!.open();
-    await talk.until("0\r\n\r\n");
+    await connection.until("0\r\n\r\n");
   });
 
   it("sends the head of a response before its body arrives", async () => {
     const upstream = await rawBackend((_request, response) => void response.writeHead(200, { "X-Early": "1" }).flushHeaders());
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(get());
-    await talk.until("X-Early: 1");
+    const connection = await client(port);
+    connection.send(get());
+    await connection.until("X-Early: 1");
   });
 
   it("passes bodies byte for byte, both ways at once", async () => {
@@ -89,16 +89,16 @@ describe("server-sent events", () => {
 
   it("arrive one by one over HTTP/1.1, each before the next is sent", async () => {
     const { port, send, upstream } = await events();
-    const talk = await client(port);
-    talk.send(get("/a/x", "Accept: text/event-stream"));
-    await talk.until("text/event-stream");
+    const connection = await client(port);
+    connection.send(get("/a/x", "Accept: text/event-stream"));
+    await connection.until("text/event-stream");
     for (let i = 0; i < 50; i++) {
       const event = `id: ${i}\ndata: event ${i}\n\n`;
       send(event);
       // A chunk of its own, whole: nothing is gathered, nothing is split.
-      await talk.until(`\r\n${event.length.toString(16)}\r\n${event}\r\n`);
+      await connection.until(`\r\n${event.length.toString(16)}\r\n${event}\r\n`);
     }
-    talk.socket.destroy();
+    connection.socket.destroy();
     await eventually(() => upstream.connections.open === 0, "the upstream hearing of the end");
   });
 
@@ -143,12 +143,12 @@ describe("back-pressure", () => {
     });
     const { port, child } = await runningProgram(oneService(upstream.port));
     const download = async (megabytes: number) => {
-      const talk = await client(port);
-      talk.socket.removeAllListeners("data");
+      const connection = await client(port);
+      connection.socket.removeAllListeners("data");
       let got = 0;
-      talk.socket.on("data", (piece: Buffer) => (got += piece.length));
-      talk.send(get(`/a/${megabytes}`));
-      return { socket: talk.socket, got: () => got };
+      connection.socket.on("data", (piece: Buffer) => (got += piece.length));
+      connection.send(get(`/a/${megabytes}`));
+      return { socket: connection.socket, got: () => got };
     };
     // Code, buffers and heap that any such answer needs are there then.
     const first = await download(64);
@@ -157,7 +157,7 @@ describe("back-pressure", () => {
     const stalled = await download(1024);
     stalled.socket.pause();
     let most = 0;
-    await still(() => {
+    await settled(() => {
       most = Math.max(most, residentBytes(child.pid!));
       return written;
     });
@@ -189,16 +189,16 @@ describe("back-pressure", () => {
       });
     });
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.socket.pause();
-    talk.send(get());
+    const connection = await client(port);
+    connection.socket.pause();
+    connection.send(get());
     await eventually(() => full, "a full write buffer");
-    await still(() => written);
+    await settled(() => written);
     expect(written).toBeLessThan(40 * MB);
     const before = written;
-    talk.socket.removeAllListeners("data");
-    talk.socket.on("data", () => {});
-    talk.socket.resume();
+    connection.socket.removeAllListeners("data");
+    connection.socket.on("data", () => {});
+    connection.socket.resume();
     await eventually(() => written > before + 10 * MB, "going on once it reads");
   });
 
@@ -209,20 +209,20 @@ describe("back-pressure", () => {
       void go.opened.then(() => socket.resume());
     });
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(post(`Content-Length: ${200 * MB}`));
+    const connection = await client(port);
+    connection.send(post(`Content-Length: ${200 * MB}`));
     await eventually(() => upstream.connections === 1, "a connection to the upstream");
     let written = 0;
     const piece = Buffer.alloc(64 * 1024);
     const push = () => {
       while (written < 200 * MB) {
         written += piece.length;
-        if (!talk.socket.write(piece)) return;
+        if (!connection.socket.write(piece)) return;
       }
     };
-    talk.socket.on("drain", push);
+    connection.socket.on("drain", push);
     push();
-    await still(() => written);
+    await settled(() => written);
     expect(written).toBeLessThan(40 * MB);
     const before = written;
     go.open();
@@ -239,7 +239,7 @@ describe("back-pressure", () => {
   }
 
   /** Resolves when the value has not changed for twenty looks. */
-  async function still(value: () => number): Promise<void> {
+  async function settled(value: () => number): Promise<void> {
     let last = -1;
     let same = 0;
     await eventually(() => {
@@ -272,9 +272,9 @@ describe("framing of requests", () => {
       }),
     );
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(sent);
-    await talk.until("\r\nok");
+    const connection = await client(port);
+    connection.send(sent);
+    await connection.until("\r\nok");
     expect(received).toMatch(framed);
     expect(received).not.toMatch(not);
   });
@@ -287,9 +287,9 @@ describe("framing of responses", () => {
       if (end === "end") socket.end();
     });
     const { port } = await running(oneService(upstream.port, one));
-    const talk = await client(port);
-    talk.send(request + "GET /none HTTP/1.1\r\nHost: h\r\n\r\n");
-    return request.includes("HTTP/1.0") ? talk.closed() : talk.until("route_not_found");
+    const connection = await client(port);
+    connection.send(request + "GET /none HTTP/1.1\r\nHost: h\r\n\r\n");
+    return request.includes("HTTP/1.0") ? connection.closed() : connection.until("route_not_found");
   }
 
   it("keeps a Content-Length", async () => {
@@ -357,9 +357,9 @@ describe("trailers", () => {
       response.end();
     });
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(post("Transfer-Encoding: chunked", "Trailer: X-Check") + "2\r\nhi\r\n0\r\nX-Check: 42\r\nX-Check: 43\r\n\r\n");
-    const received = await talk.until("caf\xe9\r\n\r\n");
+    const connection = await client(port);
+    connection.send(post("Transfer-Encoding: chunked", "Trailer: X-Check") + "2\r\nhi\r\n0\r\nX-Check: 42\r\nX-Check: 43\r\n\r\n");
+    const received = await connection.until("caf\xe9\r\n\r\n");
     expect(received).toMatch(/\r\nTrailer: X-Sum, X-Two\r\n/);
     expect(received).toMatch(/0\r\nX-Sum: abc\r\nX-Two: caf\xe9\r\n\r\n$/);
     expect(upstream.seen[0]!.trailers).toEqual(["X-Check", "42", "X-Check", "43"]);
@@ -376,10 +376,10 @@ describe("trailers", () => {
 
     const other = await backend();
     const { port: second } = await running(oneService(other.port));
-    const talk = await client(second);
+    const connection = await client(second);
     const bad = "Host: evil\r\nX-Forwarded-For: 1.2.3.4\r\nAuthorization: Basic x\r\nConnection: x\r\nX-Sum: 1";
-    talk.send(post("Transfer-Encoding: chunked") + `2\r\nhi\r\n0\r\n${bad}\r\n\r\n`);
-    await talk.until("\r\nok");
+    connection.send(post("Transfer-Encoding: chunked") + `2\r\nhi\r\n0\r\n${bad}\r\n\r\n`);
+    await connection.until("\r\nok");
     expect(other.seen[0]!.trailers).toEqual(["X-Sum", "1"]);
   });
 
@@ -388,9 +388,9 @@ describe("trailers", () => {
       socket.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 1\r\n\r\n");
     });
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send("GET /a/x HTTP/1.0\r\n\r\n");
-    expect(await talk.closed()).not.toContain("X-Sum");
+    const connection = await client(port);
+    connection.send("GET /a/x HTTP/1.0\r\n\r\n");
+    expect(await connection.closed()).not.toContain("X-Sum");
   });
 });
 
@@ -406,16 +406,16 @@ describe("Expect: 100-continue", () => {
     });
     const asked = gate();
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(post("Expect: 100-continue", "Content-Length: 5"));
+    const connection = await client(port);
+    connection.send(post("Expect: 100-continue", "Content-Length: 5"));
     await eventually(() => upstream.connections === 1, "a connection to the upstream");
-    expect(talk.text()).toBe("");
+    expect(connection.text()).toBe("");
     asked.open();
-    await talk.until("HTTP/1.1 100 Continue\r\n\r\n");
-    talk.send("hello");
-    expect(statusesIn(await talk.until("\r\nok"))).toEqual([100, 200]);
-    talk.send(get("/none"));
-    await talk.until("route_not_found");
+    await connection.until("HTTP/1.1 100 Continue\r\n\r\n");
+    connection.send("hello");
+    expect(statusesIn(await connection.until("\r\nok"))).toEqual([100, 200]);
+    connection.send(get("/none"));
+    await connection.until("route_not_found");
   });
 
   it.each([
@@ -424,11 +424,11 @@ describe("Expect: 100-continue", () => {
   ])("refuses a request %s without a 100 and closes the connection, so a body sent anyway is not read as a request", async (_by, path, status) => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port, { plugins: [{ name: "key_auth", config: { key: "k" } }] }));
-    const talk = await client(port);
-    talk.send(`POST ${path} HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 50\r\n\r\n`);
-    await talk.until("problem+json");
-    talk.send(get("/a/smuggled?apiKey=k"));
-    expect(statusesIn(await talk.closed())).toEqual([status]);
+    const connection = await client(port);
+    connection.send(`POST ${path} HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 50\r\n\r\n`);
+    await connection.until("problem+json");
+    connection.send(get("/a/smuggled?apiKey=k"));
+    expect(statusesIn(await connection.closed())).toEqual([status]);
     expect(upstream.seen).toEqual([]);
   });
 
@@ -436,27 +436,27 @@ describe("Expect: 100-continue", () => {
     const upstream = await headBackend(({ socket }) => void socket.write("HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno"));
     const { port } = await running(oneService(upstream.port, one));
     for (let i = 0; i < 2; i++) {
-      const talk = await client(port);
-      talk.send(post("Expect: 100-continue", "Content-Length: 5"));
-      expect(statusesIn(await talk.closed())).toEqual([413]);
+      const connection = await client(port);
+      connection.send(post("Expect: 100-continue", "Content-Length: 5"));
+      expect(statusesIn(await connection.closed())).toEqual([413]);
     }
   });
 
   it("serves a client that does not wait for the 100", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(post("Expect: 100-Continue", "Content-Length: 5") + "hello");
-    expect(statusesIn(await talk.until("\r\nok"))).toEqual([100, 200]);
+    const connection = await client(port);
+    connection.send(post("Expect: 100-Continue", "Content-Length: 5") + "hello");
+    expect(statusesIn(await connection.until("\r\nok"))).toEqual([100, 200]);
     expect(upstream.seen[0]!.body.toString()).toBe("hello");
   });
 
   it("sends no 100 to an HTTP/1.0 client", async () => {
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send("POST /a/x HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\nhello");
-    expect(statusesIn(await talk.closed())).toEqual([200]);
+    const connection = await client(port);
+    connection.send("POST /a/x HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\nhello");
+    expect(statusesIn(await connection.closed())).toEqual([200]);
   });
 
   it("answers 417 to another expectation, and sends the upstream nothing", async () => {
@@ -487,9 +487,9 @@ describe("informational responses", () => {
   it("pass 103 and 102 with their end-to-end headers", async () => {
     const upstream = await hinting();
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(get());
-    const received = await talk.until("\r\nok");
+    const connection = await client(port);
+    connection.send(get());
+    const received = await connection.until("\r\nok");
     expect(received).toMatch(/^HTTP\/1\.1 103 Early Hints\r\nLink: <\/a\.css>\r\nLink: <\/b\.css>\r\n\r\nHTTP\/1\.1 102 Processing\r\n\r\nHTTP\/1\.1 200/);
     expect(received).not.toContain("secret");
   });
@@ -497,9 +497,9 @@ describe("informational responses", () => {
   it("are not sent to an HTTP/1.0 client", async () => {
     const upstream = await hinting();
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send("GET /a/x HTTP/1.0\r\n\r\n");
-    expect(statusesIn(await talk.closed())).toEqual([200]);
+    const connection = await client(port);
+    connection.send("GET /a/x HTTP/1.0\r\n\r\n");
+    expect(statusesIn(await connection.closed())).toEqual([200]);
   });
 
   it("end in 504 when they never stop, and do not pile up for a client that does not read", async () => {
@@ -512,15 +512,15 @@ describe("informational responses", () => {
       socket.once("data", push);
     });
     const { port } = await running(oneService(upstream.port, { ...one, timeouts: { response_ms: 300 } }));
-    const talk = await client(port);
-    talk.socket.pause();
+    const connection = await client(port);
+    connection.socket.pause();
     const before = process.memoryUsage().arrayBuffers + process.memoryUsage().heapUsed;
-    talk.send(get());
+    connection.send(get());
     await eventually(() => upstream.connections === 1, "a connection to the upstream");
     await eventually(() => upstream.sockets.size === 0, "the response timeout");
     expect(process.memoryUsage().arrayBuffers + process.memoryUsage().heapUsed - before).toBeLessThan(100 * MB);
-    talk.socket.resume();
-    expect(await talk.until("upstream_timeout")).toContain("HTTP/1.1 504");
+    connection.socket.resume();
+    expect(await connection.until("upstream_timeout")).toContain("HTTP/1.1 504");
   });
 });
 
@@ -537,13 +537,13 @@ describe("a response that arrives before the request is complete", () => {
       });
     });
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(post("Content-Length: 100000"));
-    await talk.until("early");
-    talk.send("x".repeat(100_000));
+    const connection = await client(port);
+    connection.send(post("Content-Length: 100000"));
+    await connection.until("early");
+    connection.send("x".repeat(100_000));
     await ended.opened;
     expect(received).toBe(100_000);
-    await talk.until("late");
+    await connection.until("late");
   });
 
   it("reaches the client whole when the upstream refuses and closes, and the rest of the upload is read and dropped", async () => {
@@ -555,13 +555,13 @@ describe("a response that arrives before the request is complete", () => {
     });
     const seen = gate();
     const { port } = await running(oneService(upstream.port, one));
-    const talk = await client(port);
-    talk.send(post("Content-Length: 400000") + "x".repeat(1000));
-    await talk.until("too much");
+    const connection = await client(port);
+    connection.send(post("Content-Length: 400000") + "x".repeat(1000));
+    await connection.until("too much");
     seen.open();
     await eventually(() => upstream.sockets.size === 0, "the connections to the upstream closing");
-    talk.send("x".repeat(399_000) + get("/none"));
-    expect(statusesIn(await talk.until("route_not_found"))).toEqual([413, 404]);
+    connection.send("x".repeat(399_000) + get("/none"));
+    expect(statusesIn(await connection.until("route_not_found"))).toEqual([413, 404]);
     expect((await ask(port, { path: "/none" })).status).toBe(404);
   });
 
@@ -570,10 +570,10 @@ describe("a response that arrives before the request is complete", () => {
       if (/(POST|GET) /.test(text)) socket.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
     });
     const { port } = await running(oneService(upstream.port, one));
-    const talk = await client(port);
-    talk.send(post("Content-Length: 10"));
-    await talk.until("\r\nok");
-    talk.send("0123456789");
+    const connection = await client(port);
+    connection.send(post("Content-Length: 10"));
+    await connection.until("\r\nok");
+    connection.send("0123456789");
     expect((await ask(port, { path: "/a/next" })).status).toBe(200);
   });
 });
@@ -586,9 +586,9 @@ describe("bodies that plugins replace or ignore", () => {
     for (const stated of ["1", "100"]) {
       const plugin = replying(() => ({ status: 200, headers: ["Content-Length", stated], body: Buffer.from("four") }));
       const { port } = await running(oneService(1, { plugins: [{ name: "replying" }] }), { plugins: [plugin] });
-      const talk = await client(port);
-      talk.send(get() + get("/none"));
-      const received = await talk.until("route_not_found");
+      const connection = await client(port);
+      connection.send(get() + get("/none"));
+      const received = await connection.until("route_not_found");
       expect(received).toMatch(/\r\nContent-Length: 4\r\n[^]*\r\n\r\nfourHTTP\/1\.1 404/);
     }
   });
@@ -596,17 +596,17 @@ describe("bodies that plugins replace or ignore", () => {
   it("do not end at an empty chunk in the middle", async () => {
     const plugin = replying(() => ({ status: 200, headers: [], body: Readable.from([Buffer.from("be"), Buffer.alloc(0), Buffer.from("gun")]) }));
     const { port } = await running(oneService(1, { plugins: [{ name: "replying" }] }), { plugins: [plugin] });
-    const talk = await client(port);
-    talk.send(get() + get("/none"));
-    expect(await talk.until("route_not_found")).toMatch(/\r\n\r\n(2\r\nbe\r\n3\r\ngun|5\r\nbegun)\r\n0\r\n\r\nHTTP\/1\.1 404/);
+    const connection = await client(port);
+    connection.send(get() + get("/none"));
+    expect(await connection.until("route_not_found")).toMatch(/\r\n\r\n(2\r\nbe\r\n3\r\ngun|5\r\nbegun)\r\n0\r\n\r\nHTTP\/1\.1 404/);
   });
 
   it("discard an unread upload when a plugin answers by itself", async () => {
     const plugin = replying(() => ({ status: 200, headers: [], body: Buffer.from("four") }));
     const { port } = await running(oneService(1, { plugins: [{ name: "replying" }] }), { plugins: [plugin] });
-    const talk = await client(port);
-    talk.send(post("Content-Length: 300000") + "x".repeat(300_000) + get("/none"));
-    expect(statusesIn(await talk.until("route_not_found"))).toEqual([200, 404]);
+    const connection = await client(port);
+    connection.send(post("Content-Length: 300000") + "x".repeat(300_000) + get("/none"));
+    expect(statusesIn(await connection.until("route_not_found"))).toEqual([200, 404]);
   });
 });
 

@@ -30,12 +30,12 @@ describe("response_ms", () => {
     const clock = manualClock();
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port, { timeouts: { response_ms: 500 } }), { clock });
-    const talk = await client(port);
-    talk.send("POST /a/x HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\na");
+    const connection = await client(port);
+    connection.send("POST /a/x HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\na");
     await eventually(() => upstream.connections.total === 1, "a connection to the upstream");
     clock.advance(5000);
-    talk.send("b");
-    expect(statusesIn(await talk.until("\r\nok"))).toEqual([200]);
+    connection.send("b");
+    expect(statusesIn(await connection.until("\r\nok"))).toEqual([200]);
   });
 
   it("ends with the head of the response: the body may take longer", async () => {
@@ -47,12 +47,12 @@ describe("response_ms", () => {
       response.end("ended");
     });
     const { port } = await running(oneService(upstream.port, { timeouts: { response_ms: 500 } }), { clock });
-    const talk = await client(port);
-    talk.send(get());
-    await talk.until("begun");
+    const connection = await client(port);
+    connection.send(get());
+    await connection.until("begun");
     clock.advance(5000);
     more.open();
-    await talk.until("ended");
+    await connection.until("ended");
   });
 
   it("leaves no timer behind", async () => {
@@ -112,9 +112,9 @@ describe("idle_ms", () => {
       if (text.includes("/next")) socket.write(ok);
     });
     const { port } = await running(oneService(upstream.port, idle));
-    const talk = await client(port);
-    talk.send("POST /a/x HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nhalf");
-    expect(await talk.until("request_timeout")).toContain("HTTP/1.1 408");
+    const connection = await client(port);
+    connection.send("POST /a/x HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nhalf");
+    expect(await connection.until("request_timeout")).toContain("HTTP/1.1 408");
     await eventually(() => upstream.sockets.size === 0, "the connections to the upstream closing");
     expect((await ask(port, { path: "/a/next" })).status).toBe(200);
   });
@@ -122,23 +122,23 @@ describe("idle_ms", () => {
   it("answers 504 when the upstream stops reading an upload", async () => {
     const upstream = await byteBackend((socket) => void socket.pause());
     const { port } = await running(oneService(upstream.port, idle));
-    const talk = await client(port);
-    talk.send("POST /a/x HTTP/1.1\r\nHost: h\r\nContent-Length: 100000000\r\n\r\n");
+    const connection = await client(port);
+    connection.send("POST /a/x HTTP/1.1\r\nHost: h\r\nContent-Length: 100000000\r\n\r\n");
     const piece = Buffer.alloc(64 * 1024);
     const push = () => {
-      while (talk.socket.write(piece));
+      while (connection.socket.write(piece));
     };
-    talk.socket.on("drain", push);
+    connection.socket.on("drain", push);
     push();
-    expect(await talk.until("upstream_timeout")).toContain("HTTP/1.1 504");
+    expect(await connection.until("upstream_timeout")).toContain("HTTP/1.1 504");
   });
 
   it("answers 504 when the upstream never sends the 100 that the client waits for", async () => {
     const upstream = await headBackend(() => {});
     const { port } = await running(oneService(upstream.port, idle));
-    const talk = await client(port);
-    talk.send("POST /a/x HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n");
-    const received = await talk.closed();
+    const connection = await client(port);
+    connection.send("POST /a/x HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n");
+    const received = await connection.closed();
     expect(received).toContain("HTTP/1.1 504");
     expect(codeIn(received)).toBe("upstream_timeout");
   });
@@ -198,15 +198,15 @@ describe("the pool of upstream connections", () => {
     });
     const clock = manualClock();
     const { port } = await running(oneService(upstream.port, { pool: { max_connections: 1 } }), { clock });
-    const asked = [ask(port, { path: "/a/0" })];
+    const answers = [ask(port, { path: "/a/0" })];
     await eventually(() => order.length === 1, "a request at the upstream");
     for (let i = 1; i <= 5; i++) {
       const before = clock.pending;
-      asked.push(ask(port, { path: `/a/${i}` }));
+      answers.push(ask(port, { path: `/a/${i}` }));
       await eventually(() => clock.pending > before, `request ${i} waiting`);
     }
     hold.open();
-    for (const answer of await Promise.all(asked)) expect(answer.status).toBe(200);
+    for (const answer of await Promise.all(answers)) expect(answer.status).toBe(200);
     expect(order).toEqual(["/0", "/1", "/2", "/3", "/4", "/5"]);
     expect(upstream.connections.total).toBe(1);
   });

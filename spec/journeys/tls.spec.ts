@@ -25,25 +25,25 @@ async function secure(config: ConfigInput, files: TlsFiles = FILES, options: Par
   return { gateway: started.gateway, port };
 }
 
-interface Got {
+interface Response {
   readonly status: number;
   readonly headers: IncomingHttpHeaders;
   readonly body: string;
   readonly trailers: IncomingHttpHeaders;
 }
 
-const get = (over: ClientHttp2Session, headers: OutgoingHttpHeaders, body?: string | Buffer, trailers?: OutgoingHttpHeaders) => h2Ask(over, { headers, body, trailers });
+const get = (session: ClientHttp2Session, headers: OutgoingHttpHeaders, body?: string | Buffer, trailers?: OutgoingHttpHeaders) => h2Ask(session, { headers, body, trailers });
 
 /** One HTTP/1.1 request over TLS. */
-function get1(port: number, options: https.RequestOptions = {}, body?: string): Promise<Got> {
+function get1(port: number, options: https.RequestOptions = {}, body?: string): Promise<Response> {
   return new Promise((resolve, reject) => {
-    const asked = https.request({ host: "127.0.0.1", port, servername: "localhost", ca: CA.cert, agent: false, ...options }, (response) => {
+    const request = https.request({ host: "127.0.0.1", port, servername: "localhost", ca: CA.cert, agent: false, ...options }, (response) => {
       let text = "";
       response.setEncoding("utf8").on("data", (chunk: string) => (text += chunk));
       response.on("error", reject);
       response.on("end", () => resolve({ status: response.statusCode!, headers: response.headers, body: text, trailers: response.trailers }));
     });
-    asked.on("error", reject).end(body);
+    request.on("error", reject).end(body);
   });
 }
 
@@ -136,10 +136,10 @@ describe("HTTP/1.1 over TLS", () => {
     for (let i = 0; i < 10; i++) {
       const socket = tls.connect({ port, host: "127.0.0.1", ca: CA.cert, servername: "localhost", allowHalfOpen: true } as ConnectionOptions);
       onTestFinished(() => void socket.destroy());
-      const talk = overSocket(socket);
+      const connection = overSocket(socket);
       await once(socket, "secureConnect");
       socket.end("GET /nowhere HTTP/1.1\r\nHost: h\r\n\r\n");
-      expect(await talk.closed()).toMatch(/^HTTP\/1\.1 404 /);
+      expect(await connection.closed()).toMatch(/^HTTP\/1\.1 404 /);
     }
   });
 
@@ -160,8 +160,8 @@ describe("HTTP/2 over TLS", () => {
   it("forwards path, query and method as HTTP/1.1 to the upstream", async () => {
     const origin = await backend();
     const { port } = await secure(oneService(origin.port));
-    const over = await h2TlsSession(port);
-    const got = await get(over, { ":path": "/a/x/y?q=%20&q=2" });
+    const session = await h2TlsSession(port);
+    const got = await get(session, { ":path": "/a/x/y?q=%20&q=2" });
     expect(got).toMatchObject({ status: 200, body: "ok" });
     expect(origin.seen[0]).toMatchObject({ method: "GET", url: "/x/y?q=%20&q=2" });
     expect(sent(origin.seen[0]!, "x-forwarded-proto")).toEqual(["https"]);
@@ -173,8 +173,8 @@ describe("HTTP/2 over TLS", () => {
   it("serves many concurrent requests on one connection", async () => {
     const origin = await backend((request, response) => response.end(request.url));
     const { port } = await secure(oneService(origin.port));
-    const over = await h2TlsSession(port);
-    const all = await Promise.all(Array.from({ length: 50 }, (_, i) => get(over, { ":path": `/a/${i}` })));
+    const session = await h2TlsSession(port);
+    const all = await Promise.all(Array.from({ length: 50 }, (_, i) => get(session, { ":path": `/a/${i}` })));
     expect(all.map(({ body }) => body)).toEqual(Array.from({ length: 50 }, (_, i) => `/${i}`));
   });
 
@@ -184,8 +184,8 @@ describe("HTTP/2 over TLS", () => {
       response.end();
     });
     const { port } = await secure(oneService(origin.port));
-    const over = await h2TlsSession(port);
-    const { headers } = await get(over, { ":path": "/a/x", "x-mine": ["1", "2"], cookie: ["c=1", "d=2"], te: "trailers" });
+    const session = await h2TlsSession(port);
+    const { headers } = await get(session, { ":path": "/a/x", "x-mine": ["1", "2"], cookie: ["c=1", "d=2"], te: "trailers" });
     expect(headers["x-two"]).toBe("1, 2");
     expect(headers["set-cookie"]).toEqual(["a=1", "b=2"]);
     expect(headers).not.toHaveProperty("keep-alive");
@@ -200,10 +200,10 @@ describe("HTTP/2 over TLS", () => {
   it("accepts bodies with a length and without", async () => {
     const origin = await backend((_request, response, body) => response.end(`${body.length}`));
     const { port } = await secure(oneService(origin.port));
-    const over = await h2TlsSession(port);
+    const session = await h2TlsSession(port);
     const body = Buffer.alloc(300_000, "x");
-    expect((await get(over, { ":method": "POST", ":path": "/a/x" }, body)).body).toBe("300000");
-    expect((await get(over, { ":method": "PUT", ":path": "/a/x", "content-length": "5" }, "hello")).body).toBe("5");
+    expect((await get(session, { ":method": "POST", ":path": "/a/x" }, body)).body).toBe("300000");
+    expect((await get(session, { ":method": "PUT", ":path": "/a/x", "content-length": "5" }, "hello")).body).toBe("5");
     expect(sent(origin.seen[0]!, "transfer-encoding")).toEqual(["chunked"]);
     expect(sent(origin.seen[1]!, "content-length")).toEqual(["5"]);
   });
@@ -217,8 +217,8 @@ describe("HTTP/2 over TLS", () => {
       write("first ");
     });
     const { port } = await secure(oneService(origin.port));
-    const over = await h2TlsSession(port);
-    const stream = over.request({ ":path": "/a/x" });
+    const session = await h2TlsSession(port);
+    const stream = session.request({ ":path": "/a/x" });
     let text = "";
     stream.setEncoding("utf8").on("data", (chunk: string) => (text += chunk));
     await eventually(() => text === "first ", "the bytes 'first '");
@@ -236,23 +236,23 @@ describe("HTTP/2 over TLS", () => {
       response.end();
     });
     const { port } = await secure(oneService(origin.port));
-    const over = await h2TlsSession(port);
-    const got = await get(over, { ":method": "POST", ":path": "/a/x", trailer: "x-mine" }, "body", { "x-mine": "7" });
+    const session = await h2TlsSession(port);
+    const got = await get(session, { ":method": "POST", ":path": "/a/x", trailer: "x-mine" }, "body", { "x-mine": "7" });
     expect(got).toMatchObject({ body: "body", trailers: { "x-sum": "42" } });
     expect(origin.seen[0]!.trailers).toEqual(["x-mine", "7"]);
   });
 
   it("answers errors with problem documents", async () => {
     const { port } = await secure(oneService(9, { routes: [{ path: "/x", methods: ["GET"] }] }));
-    const over = await h2TlsSession(port);
-    const none = await get(over, { ":path": "/none" });
+    const session = await h2TlsSession(port);
+    const none = await get(session, { ":path": "/none" });
     expect(none.headers["content-type"]).toBe("application/problem+json");
     expect([none.status, JSON.parse(none.body)]).toEqual([404, expect.objectContaining({ code: "route_not_found", request_id: none.headers["x-request-id"] })]);
-    const wrong = await get(over, { ":method": "DELETE", ":path": "/a/x" });
+    const wrong = await get(session, { ":method": "DELETE", ":path": "/a/x" });
     expect([wrong.status, wrong.headers.allow]).toEqual([405, "GET, HEAD"]);
-    expect((await get(over, { ":path": "/a/%zz" })).status).toBe(400);
-    expect((await get(over, { ":path": "/a/x" })).status).toBe(502);
-    const head = await get(over, { ":method": "HEAD", ":path": "/none" });
+    expect((await get(session, { ":path": "/a/%zz" })).status).toBe(400);
+    expect((await get(session, { ":path": "/a/x" })).status).toBe(502);
+    const head = await get(session, { ":method": "HEAD", ":path": "/none" });
     expect([head.status, head.body]).toEqual([404, ""]);
   });
 
@@ -263,16 +263,16 @@ describe("HTTP/2 over TLS", () => {
       response.write("part", () => response.destroy());
     });
     const { port } = await secure(oneService(origin.port));
-    const over = await h2TlsSession(port);
-    await expect(get(over, { ":path": "/a/broken" })).rejects.toMatchObject({ code: "ERR_HTTP2_STREAM_ERROR" });
-    expect((await get(over, { ":path": "/a/fine" })).body).toBe("fine");
+    const session = await h2TlsSession(port);
+    await expect(get(session, { ":path": "/a/broken" })).rejects.toMatchObject({ code: "ERR_HTTP2_STREAM_ERROR" });
+    expect((await get(session, { ":path": "/a/fine" })).body).toBe("fine");
   });
 
   it("cancels the upstream request when the client resets its stream", async () => {
     const origin = await backend((_request, response) => void response.write("begun"));
     const { gateway, port } = await secure(oneService(origin.port));
-    const over = await h2TlsSession(port);
-    const stream = over.request({ ":path": "/a/x" });
+    const session = await h2TlsSession(port);
+    const stream = session.request({ ":path": "/a/x" });
     stream.on("error", () => {});
     await once(stream, "data");
     stream.close(http2.constants.NGHTTP2_CANCEL);
@@ -284,9 +284,9 @@ describe("HTTP/2 over TLS", () => {
     let finish = () => {};
     const origin = await backend((_request, response) => (finish = () => void response.end("whole")));
     const { gateway, port } = await secure(oneService(origin.port));
-    const over = await h2TlsSession(port);
-    const gone = once(over, "close");
-    const answer = get(over, { ":path": "/a/x" });
+    const session = await h2TlsSession(port);
+    const gone = once(session, "close");
+    const answer = get(session, { ":path": "/a/x" });
     await eventually(() => origin.seen.length === 1, "a request at the upstream");
     const closing = gateway.close();
     finish();
@@ -299,8 +299,8 @@ describe("HTTP/2 over TLS", () => {
 describe("client certificates", () => {
   const speak = async (port: number, identity: object) => {
     const first = await get1(port, { path: "/a/x", ...identity });
-    const over = await h2TlsSession(port, identity);
-    return [first.status, (await get(over, { ":path": "/a/x" })).status];
+    const session = await h2TlsSession(port, identity);
+    return [first.status, (await get(session, { ":path": "/a/x" })).status];
   };
 
   it("are optional when requested and not required: requests pass with one, without one and with one of another CA", async () => {
@@ -367,7 +367,7 @@ describe("server certificates by host name (SNI)", () => {
     const paths = files();
     const config = (...certificates: ReturnType<typeof entry>[]) => oneService(origin.port, {}, { certificates });
     const { gateway, port } = await secure(config());
-    const over = await h2TlsSession(port);
+    const session = await h2TlsSession(port);
     expect(await shownFor(port, "shop.example.com")).toBe("CN=localhost");
     gateway.reload(config(entry(paths, "shop", "shop.example.com")));
     expect(await shownFor(port, "shop.example.com")).toBe("CN=shop.example.com");
@@ -375,7 +375,7 @@ describe("server certificates by host name (SNI)", () => {
     expect(await shownFor(port, "shop.example.com")).toBe("CN=*.example.com");
     gateway.reload(config());
     expect(await shownFor(port, "shop.example.com")).toBe("CN=localhost");
-    expect((await get(over, { ":path": "/a/x" })).status).toBe(200);
+    expect((await get(session, { ":path": "/a/x" })).status).toBe(200);
   });
 
   it("do not change with a reload that is refused", async () => {
@@ -434,8 +434,8 @@ describe("renewTls", () => {
     });
     const { gateway, port } = await secure(oneService(origin.port));
     const other = await gateway.listen({ port: 0, tls: FILES });
-    const over = await h2TlsSession(port);
-    const answer = get(over, { ":path": "/a/slow" });
+    const session = await h2TlsSession(port);
+    const answer = get(session, { ":path": "/a/slow" });
     await eventually(() => origin.seen.length === 1, "a request at the upstream");
     const before = await serial(port);
     gateway.renewTls(renewed);
@@ -444,7 +444,7 @@ describe("renewTls", () => {
     expect(after[1]).toBe(after[0]);
     finish();
     expect((await answer).body).toBe("whole");
-    expect((await get(over, { ":path": "/a/x" })).status).toBe(200);
+    expect((await get(session, { ":path": "/a/x" })).status).toBe(200);
   });
 
   it("throws for an unusable certificate, and keeps the old one", async () => {

@@ -7,7 +7,7 @@ import { h2Session } from "../support/h2_client.ts";
 import { closedPort } from "../support/origin.ts";
 import { ask, connect, eventually } from "../support/raw_client.ts";
 import { readMetrics } from "../support/metrics_text.ts";
-import { backend, byteBackend, client, get, PROTOCOLS, mortalBackend, rawBackend, readableLog, speaking } from "./harness.ts";
+import { backend, byteBackend, client, get, PROTOCOLS, mortalBackend, rawBackend, recordedLog, speaking } from "./harness.ts";
 
 const TRACE = "0af7651916cd43dd8448eb211c80319c";
 const PARENT = "b7ad6b7169203331";
@@ -372,7 +372,7 @@ describe("a collector", () => {
 
   it("that is unreachable delays no request and no shutdown, and the lost spans are logged and counted", async () => {
     const origin = await backend();
-    const { log, lines } = readableLog();
+    const { log, lines } = recordedLog();
     const { gateway, port } = await running(oneService(origin.port), { log, tracing: { url: `http://127.0.0.1:${await closedPort()}/v1/traces` } });
     await asked(port);
     const before = performance.now();

@@ -31,13 +31,13 @@ async function long(body: () => Reply["body"], timeouts: object = {}) {
   const made = await running(config, { clock, plugins: [plugin], accessLog: (text) => void lines.push(...text.trimEnd().split("\n")) });
   /** A client that asks and reads nothing; resolves when the gateway waits for it. */
   const stalled = async (request = get()) => {
-    const talk = await client(made.port);
-    talk.socket.pause();
-    talk.send(request);
+    const connection = await client(made.port);
+    connection.socket.pause();
+    connection.send(request);
     await eventually(() => made.gateway.inFlight === 1, "the request");
     // What the system takes for the client, it takes at once; later on it may make room for some more.
     for (let turns = 0; turns < 50; turns++) await new Promise((resolve) => setImmediate(resolve));
-    return talk;
+    return connection;
   };
   return { ...made, clock, lines, stalled };
 }
@@ -64,9 +64,9 @@ const BODIES: readonly [string, () => Reply["body"]][] = [
 describe.each(BODIES)("an HTTP/1.1 client that reads nothing of %s", (_what, body) => {
   it("is disconnected after a minute, whatever it sends meanwhile, and the log says why", async () => {
     const { gateway, clock, stalled, lines } = await long(body);
-    const talk = await stalled();
+    const connection = await stalled();
     for (let at = 0; at < 50_000; at += 10_000) {
-      talk.send("GET /a/later HTTP/1.1\r\n");
+      connection.send("GET /a/later HTTP/1.1\r\n");
       clock.advance(10_000);
     }
     expect(gateway.inFlight).toBe(1);
@@ -107,23 +107,23 @@ it("resets an HTTP/2 stream whose client keeps its window at 0 for a minute, wha
   const upstream = await rawBackend((_request, response) => void response.end(Buffer.alloc(60_000)));
   const config = oneService(upstream.port, {}, { h2c: true, limits: { max_requests_in_flight: 1 } });
   const { port, gateway } = await running(config, { clock });
-  const talk = await rawSession(port, { settings: Buffer.concat([Buffer.from([0, 4]), number32(0)]) });
-  onTestFinished(() => void talk.socket.destroy());
-  await talk.until(({ type, flags }) => type === SETTINGS && (flags & ACK) !== 0);
-  talk.headers(1, GET);
+  const connection = await rawSession(port, { settings: Buffer.concat([Buffer.from([0, 4]), number32(0)]) });
+  onTestFinished(() => void connection.socket.destroy());
+  await connection.until(({ type, flags }) => type === SETTINGS && (flags & ACK) !== 0);
+  connection.headers(1, GET);
   await eventually(() => gateway.stats.total.requestsPerS > 0 || upstream.connections.open === 1, "the upstream");
-  await eventually(() => gateway.stats.services[0]!.upstreams[0]!.inFlight === 0 && talk.frames.some(({ stream }) => stream === 1), "the whole response");
+  await eventually(() => gateway.stats.services[0]!.upstreams[0]!.inFlight === 0 && connection.frames.some(({ stream }) => stream === 1), "the whole response");
   for (let turns = 0; turns < 20; turns++) await new Promise((resolve) => setImmediate(resolve));
   const payload = Buffer.alloc(8);
   for (let seconds = 0; seconds < 60; seconds += 10) {
     expect(gateway.inFlight).toBe(1);
     payload.writeUInt32BE(seconds);
-    talk.send(frame(PING, 0, 0, payload));
-    await talk.until((got) => got.type === PING && (got.flags & ACK) !== 0 && got.payload.equals(payload));
+    connection.send(frame(PING, 0, 0, payload));
+    await connection.until((got) => got.type === PING && (got.flags & ACK) !== 0 && got.payload.equals(payload));
     clock.advance(10_000);
   }
-  expect(await talk.reset(1)).toBe(CODES.CANCEL);
-  expect(talk.frames.some(({ type }) => type === DATA)).toBe(false);
+  expect(await connection.reset(1)).toBe(CODES.CANCEL);
+  expect(connection.frames.some(({ type }) => type === DATA)).toBe(false);
   await eventually(() => gateway.inFlight === 0, "the place");
 });
 
@@ -137,9 +137,9 @@ it.each([
   const port = protocol === "http" ? (await rawBackend((_request, response) => void response.end(whole))).port : await h2Backend((stream) => void stream.end(whole));
   const config = oneService(port, { protocol, upstream_client, timeouts: { idle_ms: 50 } }, { access_log: { enabled: true } });
   const made = await running(config, { accessLog: (text) => void lines.push(...text.trimEnd().split("\n")) });
-  const talk = await client(made.port);
-  talk.socket.pause();
-  talk.send(get());
+  const connection = await client(made.port);
+  connection.socket.pause();
+  connection.send(get());
   await eventually(() => lines.length > 0, "the access log");
   expect(JSON.parse(lines[0]!)).toMatchObject({ status: 200, code: "request_timeout", fault: "the client read nothing of the reply for 50 ms" });
 });
@@ -165,13 +165,13 @@ describe("an upload that continues after its complete reply", () => {
     ["h2c", "wire"],
   ] as const)("releases its connection to the upstream (%s, %s)", async (protocol, upstream_client) => {
     const { port, gateway } = await running(oneService(await early(protocol), { protocol, upstream_client }));
-    const talk = await client(port);
-    talk.send("POST /a/x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n");
-    await talk.until("early");
+    const connection = await client(port);
+    connection.send("POST /a/x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n");
+    await connection.until("early");
     // The client has five seconds to finish, which is more than this waits.
     await eventually(() => gateway.stats.services[0]!.upstreams[0]!.inFlight === 0, "the lease coming back");
-    expect(talk.socket.destroyed).toBe(false);
-    talk.send("0\r\n\r\n" + get("/none"));
-    await talk.until("route_not_found");
+    expect(connection.socket.destroyed).toBe(false);
+    connection.send("0\r\n\r\n" + get("/none"));
+    await connection.until("route_not_found");
   });
 });

@@ -5,7 +5,7 @@ import { oneService, running } from "../support/gateway.ts";
 import { ask, eventually } from "../support/raw_client.ts";
 import { backend, byteBackend, client, codeIn, gate, get, headBackend, statusesIn } from "./harness.ts";
 
-const asks = ["Connection: keep-alive, Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13"];
+const upgradeHeaders = ["Connection: keep-alive, Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13"];
 const yes = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
 const one = { pool: { max_connections: 1 } };
 const ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -34,9 +34,9 @@ describe("a WebSocket upgrade", () => {
   it("becomes a tunnel that passes bytes both ways", async () => {
     const echo = await upperCase();
     const { port } = await running(oneService(echo.port));
-    const talk = await client(port);
-    talk.send(get("/a/chat?room=1", ...asks));
-    const head = await talk.until("\r\n\r\n");
+    const connection = await client(port);
+    connection.send(get("/a/chat?room=1", ...upgradeHeaders));
+    const head = await connection.until("\r\n\r\n");
     expect(head).toMatch(/^HTTP\/1\.1 101 Switching Protocols\r\n/);
     expect(head).toMatch(/\r\nUpgrade: websocket\r\n/);
     expect(head).toMatch(/\r\nConnection: Upgrade\r\n/);
@@ -46,17 +46,17 @@ describe("a WebSocket upgrade", () => {
     expect(echo.heads[0]).toMatch(/\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n/);
     expect(echo.heads[0]).toMatch(/\r\nX-Forwarded-For: 127\.0\.0\.1\r\n/);
     for (let i = 0; i < 5; i++) {
-      talk.send(`hello${i};\x00\xe9`);
-      await talk.until(`HELLO${i};\x00\xc9`);
+      connection.send(`hello${i};\x00\xe9`);
+      await connection.until(`HELLO${i};\x00\xc9`);
     }
   });
 
   it("tunnels bytes that follow the head on either side", async () => {
     const echo = await upperCase("<first>");
     const { port } = await running(oneService(echo.port));
-    const talk = await client(port);
-    talk.send(get("/a/x", ...asks) + "early");
-    expect(await talk.until("EARLY")).toMatch(/\r\n\r\n<first>EARLY$/);
+    const connection = await client(port);
+    connection.send(get("/a/x", ...upgradeHeaders) + "early");
+    expect(await connection.until("EARLY")).toMatch(/\r\n\r\n<first>EARLY$/);
   });
 
   it("keeps bytes that the client sends before the upstream answers, and forwards them in order", async () => {
@@ -71,14 +71,14 @@ describe("a WebSocket upgrade", () => {
       });
     });
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(get("/a/x", ...asks) + "one,");
+    const connection = await client(port);
+    connection.send(get("/a/x", ...upgradeHeaders) + "one,");
     await eventually(() => upstream.connections === 1, "a connection to the upstream");
     const piece = "x".repeat(100_000);
-    talk.send(`two,${piece},end`);
+    connection.send(`two,${piece},end`);
     await ask(port, { path: "/none" });
     answer.open();
-    await talk.until("101");
+    await connection.until("101");
     await eventually(() => received.endsWith("end"), "the end of the bytes");
     expect(received).toBe(`one,two,${piece},end`);
   });
@@ -91,13 +91,13 @@ describe("a WebSocket upgrade", () => {
       });
     });
     const { port } = await running(oneService(echo.port));
-    const talk = await client(port);
-    talk.send(get("/a/x", ...asks));
-    const head = (await talk.until("\r\n\r\n")).length;
+    const connection = await client(port);
+    connection.send(get("/a/x", ...upgradeHeaders));
+    const head = (await connection.until("\r\n\r\n")).length;
     const sent = Buffer.alloc(4_000_000, "0123456789-");
-    talk.send(sent);
-    await eventually(() => talk.text().length - head >= sent.length, "all of it");
-    expect(talk.text().slice(head)).toBe(sent.toString("latin1"));
+    connection.send(sent);
+    await eventually(() => connection.text().length - head >= sent.length, "all of it");
+    expect(connection.text().slice(head)).toBe(sent.toString("latin1"));
   });
 
   it("passes half-closes on: each side may continue alone", async () => {
@@ -113,12 +113,12 @@ describe("a WebSocket upgrade", () => {
       });
     });
     const { port } = await running(oneService(upstream.port, one));
-    const talk = await client(port);
-    talk.socket.allowHalfOpen = true;
-    talk.send(get("/a/x", ...asks));
-    await talk.until("\r\n\r\n");
-    talk.socket.end("bye");
-    expect(await talk.closed()).toMatch(/last words$/);
+    const connection = await client(port);
+    connection.socket.allowHalfOpen = true;
+    connection.send(get("/a/x", ...upgradeHeaders));
+    await connection.until("\r\n\r\n");
+    connection.socket.end("bye");
+    expect(await connection.closed()).toMatch(/last words$/);
     await eventually(() => upstreamEnd!.destroyed, "the connection closing");
 
     // The other way round.
@@ -135,7 +135,7 @@ describe("a WebSocket upgrade", () => {
     back.socket.allowHalfOpen = true;
     let ended = false;
     back.socket.on("end", () => (ended = true));
-    back.send(get("/a/x", ...asks));
+    back.send(get("/a/x", ...upgradeHeaders));
     await eventually(() => ended, "the upstream's end");
     back.socket.end("last words");
     await eventually(() => received === "last words", "the bytes 'last words'");
@@ -143,15 +143,15 @@ describe("a WebSocket upgrade", () => {
   });
 
   it.each([
-    ["client closes", (talk: Socket) => talk.destroy()],
-    ["client resets", (talk: Socket) => talk.resetAndDestroy()],
+    ["client closes", (connection: Socket) => connection.destroy()],
+    ["client resets", (connection: Socket) => connection.resetAndDestroy()],
   ])("closes the upstream's connection and frees its place when the %s", async (_who, leave) => {
     const echo = await upperCase();
     const { port, gateway } = await running(oneService(echo.port, { ...one, timeouts: { connect_ms: 1000 } }));
-    const talk = await client(port);
-    talk.send(get("/a/x", ...asks));
-    await talk.until("\r\n\r\n");
-    leave(talk.socket);
+    const connection = await client(port);
+    connection.send(get("/a/x", ...upgradeHeaders));
+    await connection.until("\r\n\r\n");
+    leave(connection.socket);
     await eventually(() => echo.upstream.sockets.size === 0, "the connections to the upstream closing");
     expect((await ask(port, { path: "/a/next" })).status).toBe(200);
     expect(await gateway.close(5_000)).toBe("drained");
@@ -161,11 +161,11 @@ describe("a WebSocket upgrade", () => {
     for (const end of ["destroy", "resetAndDestroy"] as const) {
       const echo = await upperCase();
       const { port } = await running(oneService(echo.port, one));
-      const talk = await client(port);
-      talk.send(get("/a/x", ...asks));
-      await talk.until("\r\n\r\n");
+      const connection = await client(port);
+      connection.send(get("/a/x", ...upgradeHeaders));
+      await connection.until("\r\n\r\n");
       echo.tunnels[0]![end]();
-      await talk.closed();
+      await connection.closed();
       expect((await ask(port, { path: "/a/next" })).status).toBe(200);
     }
   });
@@ -173,12 +173,12 @@ describe("a WebSocket upgrade", () => {
   it("counts as a request in flight at its upstream while the tunnel is open", async () => {
     const echo = await upperCase();
     const { port } = await running(oneService(echo.port, { ...one, timeouts: { connect_ms: 50 } }));
-    const talk = await client(port);
-    talk.send(get("/a/x", ...asks));
-    await talk.until("\r\n\r\n");
+    const connection = await client(port);
+    connection.send(get("/a/x", ...upgradeHeaders));
+    await connection.until("\r\n\r\n");
     const refused = await ask(port, { path: "/a/next" });
     expect(codeIn(refused.body.toString())).toBe("upstream_saturated");
-    talk.socket.destroy();
+    connection.socket.destroy();
     await eventually(() => echo.upstream.sockets.size === 0, "the connections to the upstream closing");
     expect((await ask(port, { path: "/a/next" })).status).toBe(200);
   });
@@ -186,16 +186,16 @@ describe("a WebSocket upgrade", () => {
   it("closes a tunnel after idle_ms without a byte either way, and keeps one that has traffic", async () => {
     const echo = await upperCase();
     const { port } = await running(oneService(echo.port, { ...one, timeouts: { idle_ms: 100 } }));
-    const talk = await client(port);
-    talk.send(get("/a/x", ...asks));
-    await talk.until("\r\n\r\n");
+    const connection = await client(port);
+    connection.send(get("/a/x", ...upgradeHeaders));
+    await connection.until("\r\n\r\n");
     const began = performance.now();
     let beats = 0;
     const beat = setInterval(() => {
-      talk.send("beat");
+      connection.send("beat");
       if (++beats === 8) clearInterval(beat);
     }, 40);
-    await talk.closed();
+    await connection.closed();
     clearInterval(beat);
     expect(beats).toBe(8);
     expect(performance.now() - began).toBeLessThan(2_000);
@@ -211,13 +211,13 @@ describe("a WebSocket upgrade", () => {
       });
     });
     const { port } = await running(oneService(upstream.port, { ...one, timeouts: { idle_ms: 80 } }));
-    const talk = await client(port);
-    talk.send(get("/a/x", ...asks));
-    await talk.until("\r\n\r\n");
+    const connection = await client(port);
+    connection.send(get("/a/x", ...upgradeHeaders));
+    await connection.until("\r\n\r\n");
     const piece = Buffer.alloc(64 * 1024);
-    talk.socket.on("drain", () => talk.socket.write(piece));
-    while (talk.socket.write(piece));
-    await talk.closed();
+    connection.socket.on("drain", () => connection.socket.write(piece));
+    while (connection.socket.write(piece));
+    await connection.closed();
   });
 });
 
@@ -227,9 +227,9 @@ describe("plugins of a WebSocket upgrade", () => {
   it("refuse it without a key: 401 with a readable body, and nothing is sent to the upstream", async () => {
     const echo = await upperCase();
     const { port } = await running(oneService(echo.port, guarded));
-    const talk = await client(port);
-    talk.send(get("/a/x", ...asks) + "frames that came too early");
-    const received = await talk.closed();
+    const connection = await client(port);
+    connection.send(get("/a/x", ...upgradeHeaders) + "frames that came too early");
+    const received = await connection.closed();
     expect(statusesIn(received)).toEqual([401]);
     const [, body] = received.split("\r\n\r\n");
     expect(JSON.parse(body!)).toMatchObject({ code: "key_missing", status: 401 });
@@ -242,26 +242,26 @@ describe("plugins of a WebSocket upgrade", () => {
     for (const [path, lines] of [["/a/x?apiKey=secret", []], ["/a/x", ["apiKey: secret"]]] as const) {
       const echo = await upperCase();
       const { port } = await running(oneService(echo.port, guarded));
-      const talk = await client(port);
-      talk.send(get(path, ...asks, ...lines));
-      await talk.until("101 Switching");
-      talk.send("hello");
-      await talk.until("HELLO");
+      const connection = await client(port);
+      connection.send(get(path, ...upgradeHeaders, ...lines));
+      await connection.until("101 Switching");
+      connection.send("hello");
+      await connection.until("HELLO");
     }
   });
 
   it("answer 404 for a path without a route", async () => {
     const { port } = await running(oneService((await upperCase()).port));
-    const talk = await client(port);
-    talk.send(get("/none", ...asks));
-    expect(codeIn(await talk.closed())).toBe("route_not_found");
+    const connection = await client(port);
+    connection.send(get("/none", ...upgradeHeaders));
+    expect(codeIn(await connection.closed())).toBe("route_not_found");
   });
 
   it("answer 405 for a method that the route does not accept", async () => {
     const { port } = await running(oneService(1, { routes: [{ path: "/x", methods: ["POST"] }] }));
-    const talk = await client(port);
-    talk.send(get("/a/x", ...asks));
-    expect(statusesIn(await talk.closed())).toEqual([405]);
+    const connection = await client(port);
+    connection.send(get("/a/x", ...upgradeHeaders));
+    expect(statusesIn(await connection.closed())).toEqual([405]);
   });
 });
 
@@ -276,9 +276,9 @@ describe("an upstream that does not switch protocols", () => {
       socket.end("HTTP/1.1 426 Upgrade Required\r\nX-Why: old\r\nTrailer: X\r\nTransfer-Encoding: chunked\r\n\r\n7\r\nplease \r\n7\r\nupgrade\r\n0\r\n\r\n");
     });
     const { port } = await running(oneService(upstream.port, one));
-    const talk = await client(port);
-    talk.send(get("/a/x", ...asks));
-    const received = await talk.closed();
+    const connection = await client(port);
+    connection.send(get("/a/x", ...upgradeHeaders));
+    const received = await connection.closed();
     expect(received).toMatch(/^HTTP\/1\.1 426 Upgrade Required\r\nX-Why: old\r\n/);
     expect(received).not.toMatch(/transfer-encoding|trailer/i);
     expect(received).toMatch(/\r\nConnection: close\r\n\r\nplease upgrade$/);
@@ -292,13 +292,13 @@ describe("an upstream that does not switch protocols", () => {
       void begun.opened.then(() => socket.destroy());
     });
     const { port } = await running(oneService(upstream.port, one));
-    const talk = await client(port);
+    const connection = await client(port);
     let end = "clean";
-    talk.socket.on("error", (error: NodeJS.ErrnoException) => (end = error.code!));
-    talk.send(get("/a/x", ...asks));
-    await talk.until("begun");
+    connection.socket.on("error", (error: NodeJS.ErrnoException) => (end = error.code!));
+    connection.send(get("/a/x", ...upgradeHeaders));
+    await connection.until("begun");
     begun.open();
-    await talk.closed();
+    await connection.closed();
     expect(end).toBe("ECONNRESET");
   });
 
@@ -317,9 +317,9 @@ describe("an upstream that does not switch protocols", () => {
     const upstream = talks === null ? null : await byteBackend((socket) => void socket.once("data", () => talks(socket)));
     const { port } = await running(oneService(upstream?.port ?? (await closedPort()), one));
     for (let i = 0; i < 2; i++) {
-      const talk = await client(port);
-      talk.send(get("/a/x", ...asks));
-      const received = await talk.closed();
+      const connection = await client(port);
+      connection.send(get("/a/x", ...upgradeHeaders));
+      const received = await connection.closed();
       expect(statusesIn(received)).toEqual([status]);
       expect(codeIn(received)).toBe(code);
     }
@@ -335,10 +335,10 @@ describe("an upstream that does not switch protocols", () => {
       if (text.includes("/next")) socket.write(ok);
     });
     const { port, gateway } = await running(oneService(upstream.port, one));
-    const talk = await client(port);
-    talk.send(get("/a/x", ...asks));
+    const connection = await client(port);
+    connection.send(get("/a/x", ...upgradeHeaders));
     await eventually(() => upstream.heads.length === 1, "a request at the upstream");
-    leave(talk.socket);
+    leave(connection.socket);
     await eventually(() => upstream.sockets.size === 0, "the upstream's connection closing");
     expect((await ask(port, { path: "/a/next" })).status).toBe(200);
     expect(await gateway.close(5_000)).toBe("drained");

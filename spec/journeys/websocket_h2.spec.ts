@@ -10,7 +10,7 @@ import { eventually } from "../support/raw_client.ts";
 import { byteBackend, gate, get, client } from "./harness.ts";
 
 const on = { h2c: true };
-const asks = { ":method": "CONNECT", ":protocol": "websocket", ":scheme": "http", "sec-websocket-version": "13" };
+const upgradeHeaders = { ":method": "CONNECT", ":protocol": "websocket", ":scheme": "http", "sec-websocket-version": "13" };
 
 const acceptOf = (head: string): string => {
   const key = /\r\nSec-WebSocket-Key: (\S+)\r\n/i.exec(head)?.[1] ?? "";
@@ -21,12 +21,12 @@ const yes = (head: string, ...lines: string[]): string =>
   ["HTTP/1.1 101 Switching Protocols", "Connection: Upgrade", "Upgrade: websocket", `Sec-WebSocket-Accept: ${acceptOf(head)}`, ...lines, "", ""].join("\r\n");
 
 /** Calls `talk` with each connection and the head of its first request. */
-async function upstream(talk: (socket: Socket, head: string) => void) {
+async function upstream(connection: (socket: Socket, head: string) => void) {
   const heads: string[] = [];
   const made = await byteBackend((socket) => {
     socket.once("data", (chunk: Buffer) => {
       heads.push(chunk.toString("latin1"));
-      talk(socket, heads.at(-1)!);
+      connection(socket, heads.at(-1)!);
     });
   });
   return Object.assign(made, { heads });
@@ -38,7 +38,7 @@ const echo = (...lines: string[]) =>
     socket.pipe(socket);
   });
 
-async function session(port: number, url = `http://127.0.0.1:${port}`): Promise<ClientHttp2Session> {
+async function openSession(port: number, url = `http://127.0.0.1:${port}`): Promise<ClientHttp2Session> {
   const opened = http2.connect(url, { rejectUnauthorized: false });
   opened.on("error", () => {});
   onTestFinished(() => opened.destroy());
@@ -53,8 +53,8 @@ interface Opened {
   readonly text: () => string;
 }
 
-async function open(port: number, more: OutgoingHttpHeaders = {}, over?: ClientHttp2Session): Promise<Opened> {
-  const stream = (over ?? (await session(port))).request({ ...asks, ":path": "/a/chat?room=1", ":authority": "gw.example", ...more }, { endStream: false });
+async function open(port: number, more: OutgoingHttpHeaders = {}, session?: ClientHttp2Session): Promise<Opened> {
+  const stream = (session ?? (await openSession(port))).request({ ...upgradeHeaders, ":path": "/a/chat?room=1", ":authority": "gw.example", ...more }, { endStream: false });
   stream.on("error", () => {});
   let text = "";
   stream.on("data", (chunk: Buffer) => (text += chunk.toString("latin1")));
@@ -85,8 +85,8 @@ describe("a WebSocket over HTTP/2 (RFC 8441)", () => {
     const origin = await echo();
     const { gateway } = await running(oneService(origin.port));
     const { port } = await gateway.listen({ port: 0, tls: { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: null, requireClientCert: false } });
-    const over = await session(port, `https://127.0.0.1:${port}`);
-    const both = [await open(port, { ":scheme": "https" }, over), await open(port, { ":scheme": "https" }, over)];
+    const session = await openSession(port, `https://127.0.0.1:${port}`);
+    const both = [await open(port, { ":scheme": "https" }, session), await open(port, { ":scheme": "https" }, session)];
     both.forEach(({ stream }, i) => stream.write(`to ${i}`));
     await eventually(() => both.every(({ text }, i) => text() === `to ${i}`), "the bytes of both WebSockets");
   });
@@ -100,7 +100,7 @@ describe("a WebSocket over HTTP/2 (RFC 8441)", () => {
       });
     });
     const { port } = await running(oneService(origin.port, {}, on));
-    const stream = (await session(port)).request({ ...asks, ":path": "/a/x" }, { endStream: false });
+    const stream = (await openSession(port)).request({ ...upgradeHeaders, ":path": "/a/x" }, { endStream: false });
     let text = "";
     stream.on("error", () => {}).on("data", (chunk: Buffer) => (text += chunk.toString()));
     stream.write("early");
@@ -145,22 +145,22 @@ describe("a WebSocket over HTTP/2 (RFC 8441)", () => {
   ])("answers 400 to %s", async (_what, more, endStream) => {
     const origin = await echo();
     const { port } = await running(oneService(origin.port, {}, on));
-    const talk = await rawSession(port);
-    onTestFinished(() => void talk.socket.destroy());
-    const fields = Object.entries({ ...asks, ":path": "/a/x", ":authority": "gw.example", ...more }) as [string, string][];
+    const connection = await rawSession(port);
+    onTestFinished(() => void connection.socket.destroy());
+    const fields = Object.entries({ ...upgradeHeaders, ":path": "/a/x", ":authority": "gw.example", ...more }) as [string, string][];
     fields.sort(([a], [b]) => Number(b.startsWith(":")) - Number(a.startsWith(":")));
-    talk.headers(1, fields, endStream ? END_STREAM : 0);
-    if (more["content-length"] !== undefined) talk.send(frame(DATA, 0, 1, Buffer.from("12345")));
-    const { payload } = await talk.until(({ type, stream }) => type === DATA && stream === 1);
+    connection.headers(1, fields, endStream ? END_STREAM : 0);
+    if (more["content-length"] !== undefined) connection.send(frame(DATA, 0, 1, Buffer.from("12345")));
+    const { payload } = await connection.until(({ type, stream }) => type === DATA && stream === 1);
     expect(JSON.parse(payload.toString())).toMatchObject({ status: 400, code: "bad_request" });
     expect(origin.heads).toEqual([]);
   });
 
   it("advertises extended CONNECT in its SETTINGS", async () => {
     const { port } = await running(oneService(9, {}, on));
-    const talk = await rawSession(port);
-    onTestFinished(() => void talk.socket.destroy());
-    const { payload } = await talk.until(({ type, flags }) => type === SETTINGS && flags === 0);
+    const connection = await rawSession(port);
+    onTestFinished(() => void connection.socket.destroy());
+    const { payload } = await connection.until(({ type, flags }) => type === SETTINGS && flags === 0);
     expect(payload.toString("hex")).toMatch(/000800000001/);
   });
 });
@@ -205,11 +205,11 @@ describe("the end of a WebSocket over HTTP/2", () => {
       socket.write(yes(head));
     });
     const { port, gateway } = await running(oneService(origin.port, {}, on));
-    const talk = await rawSession(port);
-    onTestFinished(() => void talk.socket.destroy());
-    talk.headers(1, [...Object.entries(asks).slice(0, 3), [":path", "/a/x"], [":authority", "gw.example"]], 0);
-    await talk.until(({ type, stream }) => type === HEADERS && stream === 1);
-    talk.send(frame(RST_STREAM, 0, 1, number32(CODES.CANCEL)));
+    const connection = await rawSession(port);
+    onTestFinished(() => void connection.socket.destroy());
+    connection.headers(1, [...Object.entries(upgradeHeaders).slice(0, 3), [":path", "/a/x"], [":authority", "gw.example"]], 0);
+    await connection.until(({ type, stream }) => type === HEADERS && stream === 1);
+    connection.send(frame(RST_STREAM, 0, 1, number32(CODES.CANCEL)));
     await eventually(() => origin.sockets.size === 0 && gateway.inFlight === 0, "the connections to the upstream closing and no request being in flight");
     expect(how).toEqual(["ECONNRESET"]);
   });
@@ -217,13 +217,13 @@ describe("the end of a WebSocket over HTTP/2", () => {
   it("resets the stream with CANCEL when the upstream resets its connection", async () => {
     const origin = await upstream((socket, head) => void socket.write(yes(head)));
     const { port } = await running(oneService(origin.port, {}, on));
-    const talk = await rawSession(port);
-    onTestFinished(() => void talk.socket.destroy());
-    talk.headers(1, [...Object.entries(asks).slice(0, 3), [":path", "/a/x"], [":authority", "gw.example"]], 0);
-    await talk.until(({ type, stream }) => type === HEADERS && stream === 1);
+    const connection = await rawSession(port);
+    onTestFinished(() => void connection.socket.destroy());
+    connection.headers(1, [...Object.entries(upgradeHeaders).slice(0, 3), [":path", "/a/x"], [":authority", "gw.example"]], 0);
+    await connection.until(({ type, stream }) => type === HEADERS && stream === 1);
     for (const socket of origin.sockets) socket.resetAndDestroy();
-    expect(await talk.reset(1)).toBe(CODES.CANCEL);
-    expect(talk.frames.filter(({ type, flags }) => type === DATA && (flags & END_STREAM) !== 0)).toEqual([]);
+    expect(await connection.reset(1)).toBe(CODES.CANCEL);
+    expect(connection.frames.filter(({ type, flags }) => type === DATA && (flags & END_STREAM) !== 0)).toEqual([]);
   });
 
   it("resets the stream with CANCEL and closes the upstream's connection after idle_ms of silence", async () => {
@@ -275,13 +275,13 @@ describe("the end of a WebSocket over HTTP/2", () => {
   it("comes with the grace period over HTTP/1.1 too, and one that closes by itself before is not cut off", async () => {
     const origin = await echo();
     const { port, gateway } = await running(oneService(origin.port, {}, on));
-    const talk = await client(port);
-    talk.send(get("/a/x", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13"));
-    await talk.until("101 Switching");
+    const connection = await client(port);
+    connection.send(get("/a/x", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13"));
+    await connection.until("101 Switching");
     const closing = gateway.close(5_000);
-    talk.send("meanwhile");
-    await talk.until("meanwhile");
-    talk.socket.end();
+    connection.send("meanwhile");
+    await connection.until("meanwhile");
+    connection.socket.end();
     expect(await closing).toBe("drained");
   });
 });

@@ -33,7 +33,7 @@ interface Upstream {
 
 /** Serves HTTP/2: `talk` gets each extended CONNECT, anything else is answered with "ok". */
 async function upstream(
-  talk: (stream: ServerHttp2Stream) => void,
+  connection: (stream: ServerHttp2Stream) => void,
   settings: Settings = { enableConnectProtocol: true },
   create: (settings: Settings) => Http2Server = (given) => http2.createServer({ settings: given }),
 ): Promise<Upstream> {
@@ -52,7 +52,7 @@ async function upstream(
       return void stream.end("ok");
     }
     made.streams.push(stream);
-    talk(stream);
+    connection(stream);
   });
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
@@ -391,10 +391,10 @@ it.each(KINDS)("cancels the upstream request when a client over %s disconnects b
   const to = await upstream(() => {});
   const { port, gateway } = await before(to);
   if (open === overHttp1) {
-    const talk = await client(port);
-    talk.send(get("/a/x", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="));
+    const connection = await client(port);
+    connection.send(get("/a/x", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="));
     await eventually(() => to.streams.length === 1, "a stream");
-    talk.socket.destroy();
+    connection.socket.destroy();
   } else {
     const session = h2Session(port);
     await once(session, "remoteSettings");

@@ -14,10 +14,10 @@ describe("a request body that arrives with its head", () => {
   it.each([1, 4096, 16_384, 60_000])("reaches the upstream unchanged with %i bytes, request after request on one connection", async (bytes) => {
     const upstream = await backend((_request, response, body) => void response.end(`got ${body.length}`));
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
+    const connection = await client(port);
     for (let i = 1; i <= 3; i++) {
-      talk.send(post(String(i).repeat(bytes)));
-      await eventually(() => statusesIn(talk.text()).length === i && talk.text().endsWith(`got ${bytes}`), "the reply");
+      connection.send(post(String(i).repeat(bytes)));
+      await eventually(() => statusesIn(connection.text()).length === i && connection.text().endsWith(`got ${bytes}`), "the reply");
       expect(upstream.seen[i - 1]!.body.toString()).toBe(String(i).repeat(bytes));
     }
     expect(upstream.connections.total).toBe(1);
@@ -28,9 +28,9 @@ describe("a request body that arrives with its head", () => {
     const retries = { attempts: 1 };
     const { port } = await running(oneService([await closedPort(), upstream.port], { retries }));
     for (let i = 0; i < 2; i++) {
-      const talk = await client(port);
-      talk.send(post("whole"));
-      await talk.until("ok");
+      const connection = await client(port);
+      connection.send(post("whole"));
+      await connection.until("ok");
     }
     expect(upstream.seen.map(({ body }) => body.toString())).toEqual(["whole", "whole"]);
   });
@@ -44,9 +44,9 @@ describe("a request body that arrives with its head", () => {
       });
     });
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(post("whole"));
-    expect(codeIn(await talk.until('"code"'))).toBe("upstream_reset");
+    const connection = await client(port);
+    connection.send(post("whole"));
+    expect(codeIn(await connection.until('"code"'))).toBe("upstream_reset");
     expect(requests).toBe(1);
   });
 
@@ -58,9 +58,9 @@ describe("a request body that arrives with its head", () => {
     });
     const upstream = await backend();
     const { port } = await running(oneService(upstream.port, { plugins: [{ name: "restate" }] }), { plugins: [lengthen] });
-    const talk = await client(port);
-    talk.send(post("whole"));
-    expect(codeIn(await talk.until('"code"'))).toBe("internal");
+    const connection = await client(port);
+    connection.send(post("whole"));
+    expect(codeIn(await connection.until('"code"'))).toBe("internal");
     expect(upstream.seen).toEqual([]);
   });
 
@@ -69,9 +69,9 @@ describe("a request body that arrives with its head", () => {
     let lines = "";
     const config = oneService(upstream.port, {}, { access_log: { enabled: true } });
     const { port } = await running(config, { accessLog: (more) => void (lines += more) });
-    const talk = await client(port);
-    talk.send(post("whole"));
-    await talk.until("ok");
+    const connection = await client(port);
+    connection.send(post("whole"));
+    await connection.until("ok");
     await eventually(() => lines.includes("\n"), "a line of the access log");
     expect(JSON.parse(lines)).toMatchObject({ method: "POST", status: 200, bytes_received: 5 });
   });

@@ -78,11 +78,11 @@ describe("5.2 Transport security", () => {
     const { port } = new URL(gateway.started.https[0]!);
     const get = (identity: object) =>
       new Promise<number>((resolve, reject) => {
-        const asked = https.get({ host: "127.0.0.1", port, path: "/s/r", ca: CA.cert, agent: false, ...identity }, (response) => {
+        const request = https.get({ host: "127.0.0.1", port, path: "/s/r", ca: CA.cert, agent: false, ...identity }, (response) => {
           response.resume();
           resolve(response.statusCode!);
         });
-        asked.on("error", reject);
+        request.on("error", reject);
       });
     expect(await get(CLIENT)).toBe(200);
     await expect(get({})).rejects.toThrow();

@@ -32,9 +32,9 @@ describe("8. Limits", () => {
     const clock = manualClock();
     const { port } = await running(limited(origin.port, { route: { [field]: 3 } }), { clock });
     const statuses = async (count: number) => {
-      const got: number[] = [];
-      for (let i = 0; i < count; i++) got.push((await ask(port, { path: "/a/r" })).status);
-      return got;
+      const statuses: number[] = [];
+      for (let i = 0; i < count; i++) statuses.push((await ask(port, { path: "/a/r" })).status);
+      return statuses;
     };
     expect(await statuses(5)).toEqual([200, 200, 200, 429, 429]);
     clock.advance(window - 1);

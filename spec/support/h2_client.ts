@@ -51,10 +51,10 @@ export async function h2WebSocketSession(port: number): Promise<ClientHttp2Sessi
 export async function h2Ask(session: ClientHttp2Session, request: H2Request = {}): Promise<H2Reply> {
   const { stream, reply } = h2Open(session, request, request.body === undefined && request.trailers === undefined);
   if (request.body !== undefined || request.trailers !== undefined) stream.end(request.body);
-  const got = await reply;
+  const settled = await reply;
   if (stream.errored !== null) throw stream.errored;
-  if (got.resetCode !== 0) throw new Error(`the stream was reset with code ${got.resetCode}`);
-  return got;
+  if (settled.resetCode !== 0) throw new Error(`the stream was reset with code ${settled.resetCode}`);
+  return settled;
 }
 
 /** Begins a request whose body, unless `endStream` is true, the test writes. `reply` resolves when the stream has closed, however it closed. */

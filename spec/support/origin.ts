@@ -74,14 +74,14 @@ export interface SocketOrigin {
 }
 
 /** A backend at the level of bytes: `talk` gets each connection. */
-export async function socketOrigin(talk: (socket: Socket) => void): Promise<SocketOrigin> {
+export async function socketOrigin(serve: (socket: Socket) => void): Promise<SocketOrigin> {
   const sockets = new Set<Socket>();
   const server = net.createServer((socket) => {
     self.connections++;
     sockets.add(socket);
     socket.on("close", () => sockets.delete(socket));
     socket.on("error", () => {});
-    talk(socket);
+    serve(socket);
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const self: SocketOrigin = {
