@@ -36,7 +36,7 @@ describe("the program with global.access_log.file", () => {
     const { code, stdout, stderr } = await ended;
     expect([paths(`${file}.1`), paths(file)]).toEqual([["/a/before", "/a/renamed"], ["/a/after"]]);
     expect([code, stdout]).toEqual([0, ""]);
-    // node's own answer to the signal.
+    // Without a handler, Node starts its debugger on this signal.
     expect(stderr).not.toContain("Debugger");
   });
 

@@ -1,4 +1,4 @@
-/** A response_cache written outside of the plugins that decide who may ask: what they have not admitted is never answered from memory. */
+/** A response_cache configured outside the plugins that guard a route never answers a request that they would refuse. */
 import { createHmac } from "node:crypto";
 import { describe, expect, it } from "vitest";
 import type { ConfigInput } from "../../lib/config/model.ts";
@@ -15,7 +15,7 @@ function token(): string {
   return `${signed}.${createHmac("sha256", SECRET).update(signed).digest("base64url")}`;
 }
 
-/** Replies with how often it was asked; anybody may store them. */
+/** Answers with the number of requests so far, as a response that caches may store. */
 const counting = () => backend((_request, response) => void response.writeHead(200, { "cache-control": "public, max-age=60" }).end(String(origins++)));
 let origins = 0;
 

@@ -3,7 +3,7 @@ import { oneService, running } from "../support/gateway.ts";
 import { ask, eventually, type RawConnection } from "../support/raw_client.ts";
 import { backend, byteBackend, client, gate, get, headBackend, rawBackend } from "./harness.ts";
 
-/** With one connection to the upstream, whoever keeps it starves the next request. */
+/** One connection to the upstream: a leaked connection would block the next request. */
 const one = { pool: { max_connections: 1 } };
 const upload = "POST /a/x HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n";
 const ways: [string, (connection: RawConnection) => void][] = [
@@ -72,7 +72,7 @@ describe.each(ways)("a client that %s", (_way, leave) => {
     await upstreamGone();
     expect(await gateway.close(5_000)).toBe("drained");
     async function upstreamGone(): Promise<void> {
-      // A paused socket does not see the end: let it read.
+      // A paused socket does not notice the end of the connection, so it reads.
       for (const socket of upstream.sockets) socket.resume();
       await eventually(() => upstream.sockets.size === 0, "the upstream's connection closing");
     }
@@ -91,7 +91,7 @@ describe.each(ways)("a client that %s", (_way, leave) => {
     await eventually(() => urls.length === 1, "a request at the upstream");
     const connection = await client(port);
     connection.send(get("/a/waiting"));
-    // Answered behind it: by then the gateway has read it.
+    // A pipelined request: when it is answered, the gateway has read the one before.
     await ask(port, { path: "/none" });
     leave(connection);
     await connection.closed();

@@ -7,7 +7,7 @@ import { client, codeIn, get, mortalBackend, PROTOCOLS, recordedLog, speaking, t
 
 const OPEN_MS = 4_500;
 const circuit_breaker = { error_ratio: 0.5, min_requests: 4, window_ms: 10_000, open_ms: OPEN_MS };
-/** Nothing but the breaker keeps requests from the upstream. */
+/** Only the breaker keeps requests from the upstream: passive health checks are off. */
 const parts = { circuit_breaker, health: { passive: { max_failures: 0 } } };
 
 async function bench({ probes = 1, protocol = "http" as Protocol} = {}) {
@@ -27,7 +27,7 @@ async function bench({ probes = 1, protocol = "http" as Protocol} = {}) {
     for (let i = 0; i < requests; i++) answers.push(await one());
     return answers;
   };
-  /** Fails until it is open. */
+  /** Fails requests until the breaker is open. */
   const open = async () => {
     backend.answer = fails;
     await several(circuit_breaker.min_requests);

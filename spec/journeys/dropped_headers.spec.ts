@@ -24,7 +24,7 @@ const POSING: Fields = [
 const PLAIN: Fields = [["X_Tenant", "acme"], ["_", "1"], ["user_id", "7"]];
 const KEPT: Fields = [["X-Tenant", "acme"], ["Prox", "1"], ["Proxy-Hint", "2"]];
 
-/** What the upstream gets of these fields, in the head and in the trailers. */
+/** The fields of these names that reach the upstream, in the head and in the trailers. */
 type Send = (port: number, fields: Fields) => Promise<void>;
 
 const overHttp1: Send = async (port, fields) => {

@@ -7,7 +7,7 @@ import { describe, expect, expectTypeOf, it, onTestFinished } from "vitest";
 import { backend, hosted } from "../support/gateway.ts";
 import { ask } from "../support/raw_client.ts";
 
-/** A plugin kind of a host's own: admits callers of one tenant, and tells the upstream and the client who it was. */
+/** A host's own plugin kind: admits callers of one tenant and adds the tenant to the request and the response. */
 const tenant = definePlugin({
   name: "tenant",
   schema: schema.object({ allowed_tenants: schema.array(schema.string(), { min: 1 }), soft: schema.withDefault(schema.boolean(), false) }),
@@ -66,7 +66,7 @@ describe("a host that embeds the gateway", () => {
     const mounted = await ask((server.address() as AddressInfo).port, { path: "/orders/8", headers: { "X-Tenant": "acme" } });
     expect([mounted.status, mounted.body.toString()]).toEqual([200, "order /8"]);
 
-    // On a listener: the same limits, whichever way a request comes
+    // On a listener, with the same rate limit as the requests above
     const { port } = await gateway.listen({ port: 0 });
     expect((await ask(port, { path: "/orders/9", headers: { "X-Tenant": "acme" } })).status).toBe(429);
 
@@ -103,7 +103,7 @@ describe("a host that embeds the gateway", () => {
         return end.apply(this, given);
       } as typeof end;
       waiting.push(() => gateway.handler(request, response));
-      // So that they leave together, the spoilt one before another.
+      // Both replies are written together, the failing one first.
       if (waiting.length === 3) for (const handle of waiting) handle();
     });
     const port = await hosted(gateway, host);

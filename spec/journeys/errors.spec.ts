@@ -63,7 +63,7 @@ describe("problem documents", () => {
   });
 });
 
-/** A gateway with one plugin instance of a kind that does `act` on /a/bad, in front of a backend that answers "ok". */
+/** A gateway with one plugin that runs `act` for /a/bad, in front of a backend that answers "ok". */
 async function withPlugin(act: () => unknown) {
   const upstream = await backend();
   const kind = definePlugin({

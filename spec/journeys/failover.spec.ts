@@ -11,7 +11,7 @@ type Parts = Partial<ConfigInput["services"][number]>;
 const EJECT_MS = 5_000;
 const passive = { max_failures: 3, eject_ms: EJECT_MS };
 
-/** Three backends behind a gateway whose time stands still, but for what the test says. */
+/** Three backends behind a gateway whose clock only the test advances. */
 async function three(parts: Parts = {}, protocol: Protocol = "http") {
   const clock = manualClock();
   const recorded = recordedLog();
@@ -19,7 +19,7 @@ async function three(parts: Parts = {}, protocol: Protocol = "http") {
   const ports = backends.map(({ port }) => port);
   const config = oneService(ports, { ...speaking(protocol), retries: {}, health: { passive }, ...parts });
   const { port, gateway } = await running(config, { clock, log: recorded.log });
-  /** How many of so many requests, one after the other, each backend gets. */
+  /** Sends `count` requests one after the other; resolves with the number that each backend got. */
   const shares = async (requests: number) => {
     const before = backends.map(({ requests }) => requests);
     for (let i = 0; i < requests; i++) expect((await ask(port, { path: "/a/x" })).status).toBe(200);
@@ -93,7 +93,7 @@ describe("one of three backends, under load", () => {
     const [, hung] = backends;
     hung.answer = () => {};
     await eventually(() => recorded.upstreams("upstream ejected").length > 0, "the ejection");
-    // Those that were on their way to it have come by then.
+    // By then the requests already on their way have arrived.
     await load.more(100);
     const { requests } = hung;
     await load.more(100);
@@ -191,7 +191,7 @@ describe("an upstream that answers with errors", () => {
     expect(recorded.upstreams("upstream ejected")).toEqual([backends[1].id]);
   });
 
-  /** Codes of the RST_STREAM that breaks it off; null: the connection does. */
+  /** The RST_STREAM code that breaks the response off; null: the connection is closed. */
   const breaks: [Protocol, number | null][] = [...PROTOCOLS.map((protocol): [Protocol, null] => [protocol, null]), ["h2c", 2], ["h2c", 8], ["h2", 0]];
   it.each(breaks)("is ejected over %s for responses that break off in the middle (RST_STREAM code: %s)", async (protocol, code) => {
     const { backends, recorded, port } = await three({}, protocol);

@@ -9,7 +9,7 @@ const CORS = [{ name: "cors", config: { allow_origins: ["https://a.example"] } }
 
 type Service = ConfigInput["services"][number];
 
-/** Guarded routes in one service, an open catch-all in another, as teams write them. */
+/** Guarded routes in one service and an open catch-all route in another, as in configurations shared by teams. */
 async function guarded(parts: { readonly routes?: Service["routes"]; readonly admin?: Partial<Service>; readonly open?: Partial<Service> } = {}) {
   const [inner, outer] = [await backend(), await backend()];
   const { gateway, port } = await running({

@@ -36,7 +36,7 @@ type Fields = readonly (readonly [string, string])[];
 async function raw(port: number): Promise<RawSession> {
   const session = await rawSession(port);
   onTestFinished(() => void session.socket.destroy());
-  // Our settings have been taken note of: from here on both sides are held to them.
+  // The client has acknowledged the gateway's SETTINGS: from here on both sides have to keep to them.
   await session.until(({ type, flags }) => type === SETTINGS && flags === 1);
   return session;
 }
@@ -168,7 +168,7 @@ describe("an HTTP/2 connection that misbehaves", () => {
       connection.send(frame(HEADERS, END_HEADERS | END_STREAM, 1 + 2 * i, block(GET)), frame(RST_STREAM, 0, 1 + 2 * i, number32(CODES.CANCEL)));
     }
   };
-  /** What was sent has been looked at, or the connection has been ended over it. */
+  /** Resolves when the gateway has processed everything sent so far, or has closed the connection. */
   const processed = async (connection: RawSession) => {
     const before = connection.frames.filter(({ type }) => type === PING).length;
     connection.send(frame(PING, 0, 0, Buffer.alloc(8)));
@@ -249,7 +249,7 @@ describe("an HTTP/2 connection that misbehaves", () => {
 
   it("sends GOAWAY with ENHANCE_YOUR_CALM for a flood of PING frames", async () => {
     const { connection } = await start();
-    // In portions, each answered: more than 1000 at a time are too many by nghttp2's own count.
+    // In batches that are each answered: nghttp2 itself closes a connection with more than 1000 unanswered PINGs.
     const pings = Array.from({ length: 500 }, () => frame(PING, 0, 0, Buffer.alloc(8)));
     const answered = () => connection.frames.filter(({ type }) => type === PING).length;
     for (let sent = 500; !connection.frames.some(({ type }) => type === GOAWAY); sent += 500) {

@@ -129,7 +129,7 @@ it("a reload enables and disables global.h2c for new connections", async () => {
 });
 
 describe("a reload with open HTTP/2 connections", () => {
-  /** An open connection with a request under way, and what its reload does to it. */
+  /** Reloads the gateway while an HTTP/2 connection has a request under way. */
   async function reloaded(before: object, after: object) {
     const answers: (() => void)[] = [];
     const origin = await backend((_request, response) => void answers.push(() => response.end("whole")));
@@ -140,7 +140,7 @@ describe("a reload with open HTTP/2 connections", () => {
     const stream = session.request({ ":path": "/a/x" });
     await eventually(() => answers.length === 1, "a request at the server");
     gateway.reload(oneService(origin.port, {}, { ...on, ...after }));
-    // A PING comes back behind whatever the reload had to say.
+    // The answer to a PING arrives after any frame that the reload has sent.
     await new Promise((resolve) => session.ping(resolve));
     let body = "";
     stream.on("data", (chunk: Buffer) => (body += chunk.toString()));

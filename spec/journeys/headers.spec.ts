@@ -10,7 +10,7 @@ function values(list: readonly string[], name: string): string[] {
   return list.filter((_, i) => i % 2 === 1 && list[i - 1]!.toLowerCase() === name.toLowerCase());
 }
 
-/** Sends header lines through a gateway and gives what the upstream got. */
+/** Sends header lines through a gateway; resolves with the request that the upstream received. */
 async function seenWith(lines: readonly string[], parts = {}, global = {}, path = "/a/x") {
   const upstream = await backend();
   const { port } = await running(oneService(upstream.port, parts, global));
@@ -227,7 +227,7 @@ describe("the headers Via and X-Request-Id", () => {
 });
 
 describe("the client address", () => {
-  /** How many callers a gateway takes these chains for: each caller may come once a minute. */
+  /** The number of clients that the gateway counts in these chains, by a rate limit of one request a minute. */
   async function refusals(chains: readonly string[], global: {}): Promise<boolean[]> {
     const upstream = await backend();
     const plugins = [{ name: "rate_limit", config: { limit_hour: 1 } }];

@@ -12,7 +12,7 @@ import { ask, eventually } from "../support/raw_client.ts";
 
 const HEALTH = { enabled: true, path: "/up", interval_ms: 1000, timeout_ms: 60_000, healthy_threshold: 1, unhealthy_threshold: 2 };
 
-/** A backend that says by its status on /up whether it is well, and by its body who it is. */
+/** A backend whose /up answers with its health as the status, and whose other responses have its name as the body. */
 async function patient(name: string) {
   const state = { status: 200, checks: 0 };
   const made = await backend((request, response) => {
@@ -45,7 +45,7 @@ describe("active health checks", () => {
       ...parts,
     });
     const { gateway, port } = await running(config, { clock, log });
-    /** Lets time pass, and probes be answered, until the log says so. */
+    /** Advances the clock, and waits for the probes, until the log has the line. */
     const until = async (line: string, times = 1) => {
       await eventually(() => {
         clock.advance(50);
@@ -94,7 +94,7 @@ describe("active health checks", () => {
     const [service] = config.services;
     gateway.reload({ services: [{ ...service!, health: { enabled: false } }] });
     expect([...(await answers(4))].sort().join("")).toBe("1122");
-    // The timer of the figures, and the look at client connections that our own codec takes once a second.
+    // The timers of the statistics and of the codec's sweep of client connections, once a second.
     expect(clock.pending).toBe(codec === "wire" ? 2 : 1);
   });
 

@@ -27,7 +27,7 @@ interface Case {
   readonly code?: string;
 }
 
-/** All of them: the code given (bad_request), the connection closed, and nothing sent to the upstream. */
+/** Each is answered with its code (default bad_request) and a closed connection, and nothing is sent to the upstream. */
 const refused: Case[] = [
   { title: "CL.TE", bytes: post("Content-Length: 6", "Transfer-Encoding: chunked") + "0\r\n\r\nG" },
   { title: "TE.CL", bytes: post("Transfer-Encoding: chunked", "Content-Length: 4") + "5c\r\nGPOST / HTTP/1.1\r\n0\r\n\r\n" },
@@ -157,7 +157,7 @@ describe("a request that could be read in two ways", () => {
   });
 });
 
-/** What node's parser accepts; our own refuses it. */
+/** Bodies that Node's parser accepts and the gateway's own refuses. */
 const readByNode: [title: string, body: string, got: string][] = [
   ["a size with a thousand leading zeros", "0".repeat(1000) + "1\r\na\r\n0\r\n\r\n", "a"],
   ["an extension of 15 KB, many times", `1;${"x".repeat(15_000)}\r\na\r\n`.repeat(5) + "0\r\n\r\n", "aaaaa"],
@@ -489,7 +489,7 @@ describe("an Upgrade that the gateway does not support", () => {
     if (!/\r\nConnection: close\r\n/i.test(connection.text())) {
       await eventually(() => upstream.seen.length === 3 && statusesIn(connection.text()).length === 3, "three answers");
     } else {
-      // Where node loses what has come behind such a body, the client is told to send it again.
+      // Where Node loses the bytes behind such a body, the response closes the connection, so the client sends the next request again.
       expect(statusesIn(await connection.closed())).toEqual([200]);
       for (const request of rest) {
         const again = await client(port);

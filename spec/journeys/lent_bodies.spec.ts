@@ -10,7 +10,7 @@ import { h2Session } from "../support/h2_client.ts";
 import { ask, eventually } from "../support/raw_client.ts";
 import { headBackend } from "./harness.ts";
 
-// Larger responses wait for their clients in memory that the next ones use again: each has to stay what it is until it is sent.
+// Large responses wait for their clients in buffers that later responses reuse: none may be overwritten before it is sent.
 
 const BYTES = 100 * 1024;
 const MANY = 60;
@@ -25,7 +25,7 @@ async function letters() {
   });
 }
 
-/** Asks for 6 MB of a letter and reads none of it until it is told to. */
+/** A client that requests 6 MB of a letter and reads nothing until `read()`. */
 async function stalled(port: number, letter: string) {
   const socket = net.connect(port, "127.0.0.1");
   onTestFinished(() => void socket.destroy());
@@ -33,7 +33,7 @@ async function stalled(port: number, letter: string) {
   socket.write(`GET /a/${letter} HTTP/1.1\r\nHost: h\r\n\r\n`.repeat(MANY));
   return {
     socket,
-    /** How many bytes of bodies came, and whether all of them were the letter. */
+    /** Resolves with the number of body bytes, and whether each was the letter. */
     async read(): Promise<{ bytes: number; isPure: boolean }> {
       let text = "";
       socket.on("data", (chunk: Buffer) => void (text += chunk.toString("latin1")));
@@ -54,7 +54,7 @@ it("never overwrites a response that one client reads slowly with another client
     const answers = await Promise.all(FAST.map((letter) => ask(port, { path: `/a/${letter}` })));
     for (const [i, { body }] of answers.entries()) expect(body.toString()).toBe(FAST[i]!.repeat(BYTES));
   }
-  // Some of them are held up in the middle of a response.
+  // Some clients are held back in the middle of a response.
   expect(upstream.heads.length).toBeLessThan(SLOW.length * MANY + 20 * FAST.length);
   for (const { read } of slow) expect(await read()).toEqual({ bytes: MANY * BYTES, isPure: true });
 });
@@ -91,7 +91,7 @@ it("never changes bytes of a response that a plugin keeps", async () => {
   expect(Buffer.concat(kept).toString()).toBe(FAST.map((letter) => letter.repeat(BYTES)).join(""));
 });
 
-/** A host's own server with the gateway in it; `mount` has each response before the gateway does. */
+/** A host's own server with the gateway in it; `mount` is called with each response before the gateway is. */
 async function hosting(upstreamPort: number, mount: (response: ServerResponse) => void) {
   const gateway = createGateway({ config: oneService(upstreamPort) });
   const host = http.createServer((request, response) => {

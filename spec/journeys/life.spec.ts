@@ -4,7 +4,7 @@ import { logLines, runningProgram } from "../support/process.ts";
 import { ask, connect, eventually, refused } from "../support/raw_client.ts";
 import { load } from "./load.ts";
 
-/** A running program in front of an upstream that answers when told to. */
+/** A running program in front of an upstream that answers when `finish` is called. */
 async function slow(words: readonly string[] = [], environment: Record<string, string> = {}) {
   const finish: (() => void)[] = [];
   const origin = await backend((request, response) => {
@@ -23,7 +23,7 @@ describe.each(["SIGTERM", "SIGINT"] as const)("%s", (signal) => {
     await eventually(() => origin.seen.length === 1, "a request at the upstream");
     child.kill(signal);
     await says(`${signal}: draining`);
-    // A connection that the system had taken before the listener closed is reset instead.
+    // A connection that the system accepted before the listener closed is reset instead.
     expect((await refused(port)).code).toMatch(/ECONNREFUSED|ECONNRESET/);
     finish();
     expect((await answer).body.toString()).toBe("begun and finished");
@@ -38,7 +38,7 @@ describe("SIGTERM", () => {
     child.kill("SIGTERM");
     expect(await ended).toMatchObject({ code: 0, signal: null });
     const [draining, stopped] = logLines(stderr()).slice(-2).map(({ time }) => Date.parse(String(time)));
-    expect(stopped! - draining!).toBeLessThan(900); // idle connections would have a second
+    expect(stopped! - draining!).toBeLessThan(900); // an idle connection is otherwise kept for a second
   });
 
   it("answers the last request on an idle keep-alive connection during the drain, and then closes the connection", async () => {
@@ -53,7 +53,7 @@ describe("SIGTERM", () => {
     await askOnce();
     child.kill("SIGTERM");
     await says("SIGTERM: draining");
-    // Until the port is closed replies are as ever; each holds the end of the connection off for a second more.
+    // Until the port is closed, replies keep the connection open; each one does so for a second more.
     while (!client.text().includes("\r\nConnection: close\r\n")) await askOnce();
     expect(await client.closed()).toMatch(/HTTP\/1\.1 200 OK\r\n(.+\r\n)*Connection: close\r\n(.+\r\n)*\r\nquick$/);
     expect(await ended).toMatchObject({ code: 0, signal: null });
@@ -125,7 +125,7 @@ describe.each(["0", "1"])("SIGTERM under load with PRE_STOP_DELAY_S=%s", (PRE_ST
   it("fails no request of clients that move to another gateway when they cannot connect to this one", async () => {
     const origin = await backend((request, response) => response.end(request.url));
     const [first, second] = await Promise.all([runningProgram(oneService(origin.port), [], { PRE_STOP_DELAY_S }), runningProgram(oneService(origin.port))]);
-    // Half of them leave their connections idle at times.
+    // Half of the clients pause between requests.
     const clients = load({ ports: [first.port, second.port], clients: 12, pauseMs: (i) => (i % 2 === 0 ? 0 : 3 * i) });
     await clients.more(600);
     first.child.kill("SIGTERM");

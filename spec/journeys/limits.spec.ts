@@ -20,7 +20,7 @@ const post = (...lines: string[]) => ["POST /a/x HTTP/1.1", "Host: h", ...lines,
 const chunk = (text: string) => `${text.length.toString(16)}\r\n${text}\r\n`;
 const FILES = { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: null, requireClientCert: false };
 
-/** Lines of the access log of a gateway, once there are so many. */
+/** Collects the access log; `until` resolves with its lines when there are `count`. */
 function accessLines() {
   const lines: string[] = [];
   const until = async (count: number) => {
@@ -31,7 +31,7 @@ function accessLines() {
   return { accessLog: (text: string) => void lines.push(text), until };
 }
 
-/** HTTP/2 without TLS, frame by frame; with the problem document that a stream was answered with. */
+/** An HTTP/2 connection without TLS, frame by frame; `problemOn` resolves with the error code that a stream was answered with. */
 async function frames(port: number) {
   const connection = await rawSession(port);
   onTestFinished(() => void connection.socket.destroy());
@@ -46,12 +46,12 @@ async function problemOn(this: RawSession, stream: number): Promise<string> {
 
 const limited = (port: number, limits: Limits, parts: Parameters<typeof oneService>[1] = {}) => oneService(port, parts, { limits });
 
-/** A session over TLS with a gateway. */
+/** An HTTP/2 session over TLS with a gateway. */
 async function tlsSession(gateway: { listen(options: object): Promise<{ port: number }> }): Promise<ClientHttp2Session> {
   return h2TlsSession((await gateway.listen({ port: 0, tls: FILES })).port);
 }
 
-/** A request over HTTP/2 whose body, if any, is written by the test; resolves with its status and code. */
+/** A request over HTTP/2 whose body, if any, the test writes; `answered` resolves with its status and error code. */
 function requestHttp2(session: ClientHttp2Session, headers: Record<string, string>, endStream: boolean) {
   const { stream, reply } = h2Open(session, { headers }, endStream);
   return { stream, answered: reply.then(({ status, body }) => `${status || undefined} ${codeIn(body) ?? body}`) };
@@ -85,7 +85,7 @@ describe("max_uri_bytes, max_headers and max_header_bytes", () => {
     const session = await tlsSession(gateway);
     expect(await requestHttp2(session, { ":path": "/a/" + "x".repeat(98) }, true).answered).toBe("414 uri_too_long");
     expect(await requestHttp2(session, { a: "1", b: "2", c: "3", d: "4", e: "5" }, true).answered).toBe("431 headers_too_large");
-    // Lines count 32 bytes beside their name and value, those of node's pseudo-headers too.
+    // Each field counts 32 bytes in addition to name and value (RFC 9113 §10.5.1), pseudo-headers included.
     expect(await requestHttp2(session, { a: "x".repeat(700) }, true).answered).toBe("200 ok");
     expect(await requestHttp2(session, { a: "x".repeat(1_024) }, true).answered).toBe("431 headers_too_large");
     expect(await requestHttp2(session, { a: "x".repeat(60_000) }, true).answered).toBe("431 headers_too_large");
@@ -118,7 +118,7 @@ describe("headers_timeout_ms", () => {
     await idle.until("route_not_found");
     waiting.send(get());
     await eventually(() => upstream.connections.total === 1, "a connection to the upstream");
-    // Once a slow head has been cut, the others have been looked at as well.
+    // The sweep that closes a connection with a slow head has checked the other connections too.
     slow.send("GET");
     await slow.closed();
     go.open();
@@ -296,7 +296,7 @@ describe("min_body_bytes_per_s", () => {
   describe("over HTTP/2", () => {
     type Fields = readonly (readonly [string, string])[];
 
-    /** Leaves requests for /held alone. */
+    /** Never answers requests for /held. */
     const holder = definePlugin({
       name: "holder",
       schema: schema.object({}),
@@ -325,7 +325,7 @@ describe("min_body_bytes_per_s", () => {
         for (let i = 0; i < seconds; i++) clock.advance(1_000);
       };
       let trips = 0;
-      /** Whatever either side has sent by now has come to the other after this. */
+      /** Resolves when everything that either side has sent so far has arrived. */
       const roundTrip = async () => {
         const mark = Buffer.alloc(8, ++trips);
         connection.send(frame(PING, 0, 0, mark));
@@ -374,7 +374,7 @@ describe("min_body_bytes_per_s", () => {
       }
       pass(20);
       await roundTrip();
-      // Nobody asks for those.
+      // Nothing reads the bodies of the other streams.
       expect(connection.frames.filter(({ type }) => type === HEADERS).map(({ stream }) => stream)).toEqual([1]);
     });
   });
@@ -446,7 +446,7 @@ describe("max_body_bytes", () => {
       connection.send(post("Transfer-Encoding: chunked") + chunk("01234567890") + "0\r\n\r\n");
       expect(codeIn(await connection.until('"code"'))).toBe("body_too_large");
       expect(statusesIn(connection.text())).toEqual([413]);
-      // It came whole: where the next request starts is known.
+      // The body arrived whole, so the start of the next request is known.
       connection.send(get());
       await connection.until(/ok$/);
     }
@@ -525,7 +525,7 @@ describe("max_body_bytes", () => {
 });
 
 describe("max_connections and max_connections_per_ip", () => {
-  /** What a new connection comes to: "served", or the error it ends with. */
+  /** Resolves with the fate of a new connection: "served", or the error it ends with. */
   async function tried(port: number): Promise<string> {
     const connection = await connect(port).catch((error: NodeJS.ErrnoException) => error.code!);
     if (typeof connection === "string") return connection;

@@ -14,7 +14,7 @@ import { ask, connect, eventually, overSocket } from "../support/raw_client.ts";
 import { HANDSHAKE } from "../gateway/plugins.ts";
 import { codeIn } from "./harness.ts";
 
-/** Both CAs sign clients. */
+/** The CA file holds two CAs; both sign client certificates. */
 const FILES: TlsFiles = { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: Buffer.from(CA.cert + OTHER_CA.cert), requireClientCert: false };
 const MTLS = { name: "mtls" };
 const FORGED = ["X-Client-Cert-Subject", "CN=root", "x-client-cert-san", "DNS:root", "X-CLIENT-CERT-FINGERPRINT", "00", "X_Client_Cert_Subject", "CN=root", "X-Client-Cert-Verify", "SUCCESS"];
@@ -54,7 +54,7 @@ function handshake(port: number, options: ConnectionOptions): Promise<TLSSocket>
   });
 }
 
-/** Name and value of every header that speaks of certificates, names in lower case. */
+/** Name and value of every header about client certificates, names in lower case. */
 const certificateHeaders = ({ headers }: Seen) =>
   headers.flatMap((name, i) => (i % 2 === 0 && /^x[-_]client[-_]cert/i.test(name) ? [[name.toLowerCase(), headers[i + 1]!]] : []));
 const aliceHeaders = [

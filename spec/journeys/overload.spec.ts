@@ -8,7 +8,7 @@ import { client, closedLoop, codeIn, get, mortalBackend, statusesIn } from "./ha
 
 const MOST = 5;
 
-/** A gateway all of whose places are taken by requests that hang. */
+/** A gateway with as many unanswered requests as it accepts. */
 async function full(global: NonNullable<ConfigInput["global"]> = {}, parts: Parameters<typeof oneService>[1] = {}) {
   const backend = await mortalBackend();
   const held: ServerResponse[] = [];
@@ -18,7 +18,7 @@ async function full(global: NonNullable<ConfigInput["global"]> = {}, parts: Para
   const { port, gateway } = await running(config);
   const accepted = Array.from({ length: MOST }, () => ask(port, { path: "/a/x" }));
   await eventually(() => held.length === MOST, "the accepted requests");
-  /** Those that hang are answered, and so is who comes now. */
+  /** Answers the waiting requests, and every later one. */
   const release = () => {
     backend.answer = works;
     for (const response of held.splice(0)) response.end("late");

@@ -1,4 +1,4 @@
-/** Plugins that ask other servers over HTTPS, where the server's certificate is signed by a private authority. */
+/** Plugins that send requests over HTTPS to servers whose certificate is signed by a private CA. */
 import { generateKeyPairSync, sign } from "node:crypto";
 import { once } from "node:events";
 import { writeFileSync } from "node:fs";
@@ -13,7 +13,7 @@ import { OTHER_CA } from "../support/more_certs.ts";
 import { ask, eventually } from "../support/raw_client.ts";
 import { recordedLog } from "./harness.ts";
 
-/** Requests that have come to an HTTPS server on a free port, closed when the test ends. */
+/** An HTTPS server on a free port that records its requests; closed when the test ends. */
 async function secureBackend(answer: RequestListener, options: ServerOptions = {}): Promise<{ readonly url: string; readonly seen: string[] }> {
   const seen: string[] = [];
   const server = https.createServer({ cert: SERVER.cert, key: SERVER.key, ...options }, (request, response) => {

@@ -20,7 +20,7 @@ describe("plugins that work together", () => {
     };
     expect(await statuses("k-ann", 3)).toEqual([200, 200, 429]);
     expect(await statuses("k-bob", 3)).toEqual([200, 200, 429]);
-    // Refused before it is counted.
+    // Authentication refuses the request before the limit counts it.
     expect(await statuses("wrong", 3)).toEqual([401, 401, 401]);
     expect(origin.seen).toHaveLength(4);
   });

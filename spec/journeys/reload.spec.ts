@@ -18,7 +18,7 @@ async function started() {
 const RELOADED = /"message":"configuration reloaded"/;
 const REFUSED = /"message":"reload refused, configuration [0-9a-f]{12} stays in force"/;
 
-/** What a logged-in administrator asks of a running program. */
+/** Requests of a logged-in administrator to a running program. */
 async function admin({ started }: RunningProgram) {
   const port = Number(new URL(String(started.admin)).port);
   const login = await ask(port, { method: "POST", path: "/login", headers: { Authorization: `Basic ${Buffer.from("a:b").toString("base64")}` } });
@@ -131,7 +131,7 @@ describe("POST /gateway/reload", () => {
     expect(status).toBe(200);
     await running.says(RELOADED);
     expect(await statuses(running)).toEqual([404, 200]);
-    // The watcher may have been first: then the answer has nothing new to tell, and the status still has it.
+    // The file watcher may have reloaded first: then the reply reports no change, and the status still does.
     const { json: now } = await asked("GET", "/gateway/status");
     expect(json).toMatchObject({ changes: expect.any(Array) as unknown, digest: now.digest });
     expect(now.last_change).toMatchObject({ digest: json.digest, changes: [{ kind: "service", change: "altered" }] });
@@ -164,7 +164,7 @@ describe("fifty reloads under load", () => {
     const other = await backend();
     const limited = { name: "limited", base_path: "/limited", upstreams: [{ host: "127.0.0.1", port: origin.port }] };
     const limit = { name: "rate_limit", config: { limit_hour: 20 } };
-    /** All but the service under load changes from one to the next. */
+    /** Each configuration changes everything except the service under load. */
     const config = (round: number) => ({
       global: { name: `round ${round}`, access_log: { enabled: false } },
       services: [
@@ -197,7 +197,7 @@ describe("fifty reloads under load", () => {
     expect(clients.failures).toEqual([]);
     expect(clients.answered()).toBeGreaterThan(1_200);
     expect(limits.filter((status) => status === 200)).toHaveLength(20);
-    // One for each client, the WebSocket, and the limited route.
+    // One connection for each client, one for the WebSocket, and one for the limited route.
     expect(origin.connections.total).toBeLessThanOrEqual(8);
     expect(openFiles()).toBeLessThanOrEqual(before + 3);
   });

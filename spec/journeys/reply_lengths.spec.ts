@@ -1,4 +1,4 @@
-/** A plugin's reply whose body is not as long as it says: the client's connection stays in step, or ends. */
+/** When a plugin's reply body differs from its stated length, the connection stays in step or is closed. */
 import { Readable } from "node:stream";
 import { describe, expect, it } from "vitest";
 import type { Reply } from "../../lib/index.ts";
@@ -6,7 +6,7 @@ import { behaving, HANDSHAKE } from "../gateway/plugins.ts";
 import { oneService, running } from "../support/gateway.ts";
 import { client, get, statusesIn } from "./harness.ts";
 
-/** A gateway that answers with `reply`, and with "fine" under /a/fine. */
+/** A gateway whose plugin answers with `reply`, and with "fine" at /a/fine. */
 async function answering(reply: () => Partial<Reply>) {
   const lines: string[] = [];
   const fine: Reply = { status: 200, headers: [], body: Buffer.from("fine") };

@@ -18,16 +18,16 @@ type Parts = Partial<ConfigInput["services"][number]>;
 
 const KIB = 1024;
 const ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
-/** No two stretches of it are alike. */
+/** A body in which no two stretches are alike. */
 const bytes = (length: number) => Buffer.from(Array.from({ length }, (_, i) => (i * 31 + (i >> 8) * 7) & 0xff));
-/** Nobody is ejected: round robin goes on in the order of the configuration. */
+/** No upstream is ejected, so round robin keeps the order of the configuration. */
 const calm: Parts = { health: { passive: { max_failures: 0 } } };
 
-/** Upstreams in the order in which they are asked. */
+/** A gateway that tries these upstreams in this order. */
 const inOrder = (ports: readonly number[], parts: Parts = {}, options: Partial<GatewayOptions> = {}, global: ConfigInput["global"] = {}) =>
   running(oneService(ports, { retries: {}, ...calm, ...parts }, global), options);
 
-/** Reads a request to its end, then breaks the connection. */
+/** Reads a request to its end, then destroys the connection. */
 async function breaking() {
   const requests: { method: string; body: Buffer }[] = [];
   const made = await rawBackend((request) => {
@@ -150,7 +150,7 @@ describe("a retry of a POST", () => {
     const first = await headBackend(({ socket, nth }) => void (nth === 0 ? socket.write(ok) : socket.destroy()));
     const second = await backend();
     const { port } = await inOrder([first.port, second.port]);
-    // One each, in turn: the next is the first's again, on the connection it has kept.
+    // One request for each in turn; the third goes to the first upstream again, on its kept connection.
     for (let i = 0; i < 2; i++) await ask(port, { path: "/a/x" });
     expect(outcome(await ask(port, { method: "POST", path: "/a/x", body: "" }))).toBe("502 upstream_reset");
     expect([first.heads.length, second.seen.length]).toEqual([2, 1]);
@@ -193,7 +193,7 @@ describe("a retry of a POST", () => {
   });
 });
 
-/** Takes a request over TLS, then goes on in plain text. */
+/** Reads a request over TLS, then answers in plain text. */
 async function brokenTls() {
   const secure = await mortalBackend("https");
   const front = await byteBackend((socket) => {
@@ -319,7 +319,7 @@ describe("total_ms", () => {
 
   it.each<Protocol>(["https", "h2", "h2c"])("limits the time to connect over %s", async (protocol) => {
     const clock = manualClock();
-    // Takes the connection and says nothing: for h2c that is a connection, and what is missing is the response.
+    // Accepts the connection and sends nothing: for h2c the connection counts as made, and the response is missing.
     const upstream = await byteBackend(() => {});
     const { port, gateway } = await inOrder([upstream.port], { ...speaking(protocol), timeouts: { total_ms: 150, connect_ms: 5_000, response_ms: 5_000 } }, { clock });
     const answer = ask(port, { path: "/a/x" });
@@ -398,7 +398,7 @@ describe("a retry to an upstream over HTTP/2", () => {
   });
 });
 
-/** Speaks HTTP/2, and says to every request that it has not looked at it and will look at none. */
+/** An HTTP/2 server that answers every request with a GOAWAY that excludes it. */
 function goingAway() {
   return byteBackend((socket) => {
     socket.write(frame(SETTINGS, 0, 0));

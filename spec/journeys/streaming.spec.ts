@@ -75,7 +75,7 @@ describe("streaming of bodies", () => {
 });
 
 describe("server-sent events", () => {
-  /** Sends the next event when the test has seen the one before, and not sooner. */
+  /** Sends the next event only when the test has received the one before. */
   async function events() {
     let send = (_event: string) => {};
     const upstream = await rawBackend((_request, response) => {
@@ -95,7 +95,7 @@ describe("server-sent events", () => {
     for (let i = 0; i < 50; i++) {
       const event = `id: ${i}\ndata: event ${i}\n\n`;
       send(event);
-      // A chunk of its own, whole: nothing is gathered, nothing is split.
+      // The event arrives as one chunk: neither joined with others nor split.
       await connection.until(`\r\n${event.length.toString(16)}\r\n${event}\r\n`);
     }
     connection.socket.destroy();
@@ -150,7 +150,7 @@ describe("back-pressure", () => {
       connection.send(get(`/a/${megabytes}`));
       return { socket: connection.socket, got: () => got };
     };
-    // Code, buffers and heap that any such answer needs are there then.
+    // By then the process holds the code and buffers that any such response needs.
     const first = await download(64);
     await eventually(() => first.got() > 64 * MB, "the first answer");
     const before = residentBytes(child.pid!);
@@ -229,7 +229,7 @@ describe("back-pressure", () => {
     await eventually(() => written > before + 10 * MB, "going on once it reads");
   });
 
-  /** What a process has in memory, by the word of the system. */
+  /** The resident memory of a process as the system reports it. */
   function residentBytes(pid: number): number {
     const file = `/proc/${pid}/status`;
     const kilobytes = existsSync(file)
@@ -238,7 +238,7 @@ describe("back-pressure", () => {
     return Number(kilobytes) * 1024;
   }
 
-  /** Resolves when the value has not changed for twenty looks. */
+  /** Resolves when the value has been the same in twenty consecutive checks. */
   async function settled(value: () => number): Promise<void> {
     let last = -1;
     let same = 0;

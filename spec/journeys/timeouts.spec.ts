@@ -158,7 +158,7 @@ describe("idle_ms", () => {
         response.end("done");
       }, 50);
     });
-    // A machine that stands still for half a second must not pass for silence.
+    // A machine that stalls for half a second must not look like a silent upstream.
     const { port } = await running(oneService(upstream.port, { timeouts: { idle_ms: 500 } }));
     expect((await ask(port, { path: "/a/x" })).body.toString()).toMatch(/done$/);
   });

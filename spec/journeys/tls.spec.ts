@@ -49,7 +49,7 @@ function get1(port: number, options: https.RequestOptions = {}, body?: string): 
 
 const sent = ({ headers }: Seen, lower: string) => headers.flatMap((name, i) => (i % 2 === 0 && name.toLowerCase() === lower ? [headers[i + 1]!] : []));
 
-/** Resolves with the socket once the handshake is done and the server has had its say; rejects when it turned us away. */
+/** Resolves with the socket when the handshake is done and the server has accepted it; rejects when the server refuses. */
 function handshake(port: number, options: ConnectionOptions = {}): Promise<TLSSocket> {
   return new Promise((resolve, reject) => {
     const socket = tls.connect({ host: "127.0.0.1", port, servername: "localhost", ca: CA.cert, ...options });
@@ -78,7 +78,7 @@ describe("the HTTPS listener", () => {
 
   it.each(["TLSv1", "TLSv1.1"] as const)("refuses %s", async (version) => {
     const { port } = await secure(oneService(9));
-    // OpenSSL lets a client speak these only at security level 0; the refusal has to come from the server, as an alert.
+    // OpenSSL allows a client these versions only at security level 0; the server has to refuse them with an alert.
     const attempt = handshake(port, { minVersion: version, maxVersion: version, ciphers: "DEFAULT@SECLEVEL=0" });
     await expect(attempt).rejects.toMatchObject({ code: expect.stringMatching(/ALERT_PROTOCOL_VERSION/) as string });
   });
@@ -325,7 +325,7 @@ describe("client certificates", () => {
   });
 });
 
-/** CN of the certificate that is shown for a name. */
+/** The CN of the certificate that the gateway presents for a name. */
 async function shownFor(port: number, servername: string, options: ConnectionOptions = {}): Promise<string | undefined> {
   const socket = await handshake(port, { servername, rejectUnauthorized: false, ...options });
   const { subject } = socket.getPeerX509Certificate()!;

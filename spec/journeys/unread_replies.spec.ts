@@ -1,4 +1,4 @@
-/** Replies that their clients do not read, and uploads that go on behind their reply: every wait has an end. */
+/** Limits the wait for clients that do not read their reply or continue an upload after it. */
 import http2 from "node:http2";
 import type { AddressInfo } from "node:net";
 import { Readable } from "node:stream";
@@ -11,12 +11,12 @@ import { ACK, CODES, DATA, frame, GET, number32, PING, rawSession, SETTINGS } fr
 import { eventually } from "../support/raw_client.ts";
 import { backend, client, get, rawBackend } from "./harness.ts";
 
-/** More than the system keeps between two sockets. */
+/** More than the socket buffers of the system hold. */
 const CHUNK = Buffer.alloc(64 * 1024);
 const CHUNKS = 400;
 const endless = () => Readable.from(Array.from({ length: CHUNKS }, () => CHUNK), { objectMode: false });
 
-/** A gateway whose replies are all long, and finished as far as their upstream is concerned. */
+/** A gateway whose plugin gives long replies that are already complete. */
 async function long(body: () => Reply["body"], timeouts: object = {}) {
   const clock = manualClock();
   const lines: string[] = [];
@@ -29,20 +29,20 @@ async function long(body: () => Reply["body"], timeouts: object = {}) {
   const global = { access_log: { enabled: true }, limits: { max_requests_in_flight: 1 } };
   const config = oneService(upstream.port, { plugins: [{ name: "behave" }], timeouts }, global);
   const made = await running(config, { clock, plugins: [plugin], accessLog: (text) => void lines.push(...text.trimEnd().split("\n")) });
-  /** A client that asks and reads nothing; resolves when the gateway waits for it. */
+  /** A client that sends a request and reads nothing; resolves when the gateway waits for it. */
   const stalled = async (request = get()) => {
     const connection = await client(made.port);
     connection.socket.pause();
     connection.send(request);
     await eventually(() => made.gateway.inFlight === 1, "the request");
-    // What the system takes for the client, it takes at once; later on it may make room for some more.
+    // The socket buffers fill at once and may accept a little more later.
     for (let turns = 0; turns < 50; turns++) await new Promise((resolve) => setImmediate(resolve));
     return connection;
   };
   return { ...made, clock, lines, stalled };
 }
 
-/** The port of an upstream that speaks HTTP/2 without TLS. */
+/** The port of an HTTP/2 upstream without TLS. */
 async function h2Backend(answer: (stream: http2.ServerHttp2Stream) => void): Promise<number> {
   const server = http2.createServer();
   const sessions = new Set<http2.ServerHttp2Session>();
@@ -168,7 +168,7 @@ describe("an upload that continues after its complete reply", () => {
     const connection = await client(port);
     connection.send("POST /a/x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n");
     await connection.until("early");
-    // The client has five seconds to finish, which is more than this waits.
+    // The gateway waits five seconds for the rest of the upload, longer than this test does.
     await eventually(() => gateway.stats.services[0]!.upstreams[0]!.inFlight === 0, "the lease coming back");
     expect(connection.socket.destroyed).toBe(false);
     connection.send("0\r\n\r\n" + get("/none"));

@@ -7,7 +7,7 @@ import { headBackend } from "./harness.ts";
 describe.each(["wire", "node"] as const)("the upstream client %s", upstreamFaults);
 
 it("upstream_client selects the client, a reload changes it, and the admin interface shows the one in force", async () => {
-  // A blank line before a response is nothing to node.
+  // Node accepts a blank line before a response.
   const upstream = await headBackend(({ socket }) => void socket.write("\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"));
   const config = oneService(upstream.port);
   const { gateway, port } = await running(config);

@@ -10,7 +10,7 @@ const yes = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade:
 const one = { pool: { max_connections: 1 } };
 const ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-/** Says yes to WebSockets and echoes in upper case; answers anything else with "ok". */
+/** An upstream that accepts WebSockets and echoes in upper case, and answers other requests with "ok". */
 async function upperCase(behindHead = "") {
   const heads: string[] = [];
   const tunnels: Socket[] = [];
@@ -103,7 +103,7 @@ describe("a WebSocket upgrade", () => {
   it("passes half-closes on: each side may continue alone", async () => {
     let upstreamEnd: Socket | null = null;
     const upstream = await byteBackend((socket) => {
-      // allowHalfOpen is the server's choice; this one answers after the client's end.
+      // The server allows half-open connections: it answers after the client's FIN.
       socket.allowHalfOpen = true;
       socket.once("data", () => {
         socket.write(yes);
@@ -121,7 +121,7 @@ describe("a WebSocket upgrade", () => {
     expect(await connection.closed()).toMatch(/last words$/);
     await eventually(() => upstreamEnd!.destroyed, "the connection closing");
 
-    // The other way round.
+    // And in the other direction.
     let received = "";
     const other = await byteBackend((socket) => {
       socket.allowHalfOpen = true;

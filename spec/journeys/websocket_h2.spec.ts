@@ -42,7 +42,7 @@ async function openSession(port: number, url = `http://127.0.0.1:${port}`): Prom
   const opened = http2.connect(url, { rejectUnauthorized: false });
   opened.on("error", () => {});
   onTestFinished(() => opened.destroy());
-  // Only after this may it ask with CONNECT (RFC 8441 §3).
+  // A client may send an extended CONNECT only after the server's SETTINGS (RFC 8441 §3).
   await once(opened, "remoteSettings");
   return opened;
 }
@@ -198,7 +198,7 @@ describe("the end of a WebSocket over HTTP/2", () => {
   });
 
   it("resets the upstream's connection when the client resets the stream", async () => {
-    // By frames: close() of node's own client says END_STREAM before RST_STREAM.
+    // By frames, because close() of Node's client sends END_STREAM before RST_STREAM.
     const how: string[] = [];
     const origin = await upstream((socket, head) => {
       socket.on("error", (error: NodeJS.ErrnoException) => how.push(error.code!)).on("end", () => how.push("end"));
@@ -250,7 +250,7 @@ describe("the end of a WebSocket over HTTP/2", () => {
     };
     other.far.on("drain", push2);
     push2();
-    // Still for some turns, with bytes waiting on both.
+    // No progress for some turns, with bytes waiting on both sides.
     let before = -1;
     await eventually(() => {
       const moved = sent + written;

@@ -26,7 +26,7 @@ interface Upstream {
   readonly port: number;
   readonly sessions: Set<ServerHttp2Session>;
   readonly sockets: Socket[];
-  /** The heads of the requests that came, and the streams of those for a WebSocket. */
+  /** The heads of all requests, and the streams of the WebSocket requests. */
   readonly heads: IncomingHttpHeaders[];
   readonly streams: ServerHttp2Stream[];
 }
@@ -76,12 +76,12 @@ const before = (to: Upstream, parts: Parts = {}): Promise<Running> =>
 interface Opened {
   readonly status: number;
   readonly headers: IncomingHttpHeaders;
-  /** What carries the WebSocket, or the body of another answer. */
+  /** The stream of the WebSocket, or of the body of another response. */
   readonly side: Duplex;
   readonly received: () => Buffer;
-  /** Breaks it off as this protocol does. */
+  /** Aborts it: resets the connection over HTTP/1.1, the stream over HTTP/2. */
   readonly abort: () => void;
-  /** Whether it was broken off by the gateway. */
+  /** Whether the gateway has aborted it. */
   readonly broken: () => boolean;
 }
 
@@ -115,7 +115,7 @@ const overHttp1: Open = async (port, headers = {}) => {
 
 const overHttp2: Open = async (port, headers = {}) => {
   const session = h2Session(port);
-  // Only after this may it ask with CONNECT (RFC 8441 §3).
+  // A client may send an extended CONNECT only after the server's SETTINGS (RFC 8441 §3).
   await once(session, "remoteSettings");
   const asks = { ":method": "CONNECT", ":protocol": "websocket", ":scheme": "http", ":path": "/a/chat?room=1", ":authority": "gw.example", ...WISHES, ...headers };
   const stream: ClientHttp2Stream = session.request(asks, { endStream: false });
@@ -127,7 +127,7 @@ const overHttp2: Open = async (port, headers = {}) => {
     side: stream,
     received: collect(stream),
     abort() {
-      // Node's own client would say END_STREAM before RST_STREAM.
+      // Node's own client would send END_STREAM before RST_STREAM.
       stream.end = () => stream;
       stream.close(NGHTTP2_CANCEL);
     },
@@ -135,7 +135,7 @@ const overHttp2: Open = async (port, headers = {}) => {
   };
 };
 
-/** A socket that may stay half open has heard the other's end. */
+/** Whether the side is closed; a half-open socket has at least received the other side's FIN. */
 const isGone = (side: Duplex) => side.closed || side.readableEnded;
 
 function collect(source: { on(event: "data", run: (chunk: Buffer) => void): unknown }, head: Buffer = Buffer.alloc(0)): () => Buffer {
@@ -290,7 +290,7 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
       push();
       return count;
     });
-    // Still for some turns, with bytes waiting on both.
+    // No progress for some turns, with bytes waiting on both sides.
     let earlier = -1;
     let turns = 0;
     await eventually(() => {

@@ -5,7 +5,7 @@ import { closedPort } from "../support/origin.ts";
 import { eventually } from "../support/raw_client.ts";
 import { byteBackend, client, codeIn, statusesIn } from "./harness.ts";
 
-// A request body that arrives in one piece with its head is passed on as it is, in one write.
+// A request body that arrives in one piece with its head is forwarded unchanged, in one write.
 
 const post = (body: string, ...lines: string[]) =>
   ["POST /a/x HTTP/1.1", "Host: h", `Content-Length: ${body.length}`, ...lines].join("\r\n") + `\r\n\r\n${body}`;

@@ -22,7 +22,7 @@ describe("1. What the service does", () => {
     const { proxy } = await whole({
       services: [{ name: "s", base_path: "/s", upstreams: [{ host: "127.0.0.1", port: origin.port }], routes: [{ path: "/r", plugins }] }],
     });
-    expect((await proxy("/s/r")).headers["ratelimit-policy"]).toBeDefined(); // added to what the upstream answered
+    expect((await proxy("/s/r")).headers["ratelimit-policy"]).toBeDefined(); // added to the upstream's response
     expect((await proxy("/s/r")).status).toBe(429); // refused before it was forwarded
     expect(origin.seen).toHaveLength(1);
   });

@@ -10,7 +10,7 @@ import { json, PASSWORD, USER, whole, type Whole } from "./whole.ts";
 
 const shown = async ({ admin, login }: Whole, path = "/gateway") => json(await admin("GET", path, { Cookie: `token=${await login()}` }));
 
-/** Every field of sections 2.1 to 2.5, as a file would hold them. */
+/** Every field of sections 2.1 to 2.5, as in a file. */
 const everything = (port: number) => ({
   global: { name: "the-gateway", plugins: [{ id: "g", name: "rate_limit", enabled: true, config: { limit_second: 100, limit_min: 1000, limit_hour: 10000 } }] },
   services: [
@@ -82,7 +82,7 @@ describe("2.2 Service", () => {
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
     onTestFinished(() => new Promise((resolve) => (server.close(() => resolve()), server.closeAllConnections())));
     const service = { name: "s", base_path: "/s", protocol: "https", upstreams: [{ host: "127.0.0.1", port: (server.address() as AddressInfo).port }], routes: [{ path: "/r" }] };
-    // A certificate that nobody known has signed is not believed: the handshake is made, the answer is a 502.
+    // The upstream's certificate is not signed by a known CA: the handshake is attempted, and the answer is a 502.
     const handshakes: unknown[] = [];
     server.on("tlsClientError", (error) => handshakes.push(error)).on("secureConnection", (socket) => handshakes.push(socket));
     const { proxy } = await whole({ services: [service] });

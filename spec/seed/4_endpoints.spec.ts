@@ -134,7 +134,7 @@ describe("4.2 Traffic interface", () => {
         },
       ],
     });
-    // Whoever is refused first is not counted, or not asked for a key: that tells who ran first.
+    // A request that one plugin refuses does not reach the next, which shows their order.
     const twice = async (plugins: Parameters<typeof at>[0]) => {
       const { proxy } = await whole(at(plugins));
       return [(await proxy("/s/r")).status, (await proxy("/s/r")).status];

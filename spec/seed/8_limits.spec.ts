@@ -53,11 +53,11 @@ describe("8. Limits", () => {
     clock.advance(1_000);
     expect([await status(), await status()]).toEqual([200, 429]);
     clock.advance(1_000);
-    expect(await status()).toBe(429); // the minute's two are used up
+    expect(await status()).toBe(429); // the two requests of the minute are used up
     clock.advance(60_000);
     expect([await status(), await status()]).toEqual([200, 429]);
     clock.advance(60_000);
-    expect(await status()).toBe(429); // the hour's three are used up
+    expect(await status()).toBe(429); // the three requests of the hour are used up
   });
 
   it("states in a refusal when to come again, and in every reply what is left", async () => {

@@ -1,4 +1,4 @@
-/** A whole gateway as the settings ask for it: traffic and admin listeners, configuration from a file. */
+/** Starts the traffic and admin listeners from settings and a configuration file, as the program does. */
 import { onTestFinished } from "vitest";
 import { silentLog } from "../../lib/base/log.ts";
 import { start, type Started } from "../../lib/cli/start.ts";
@@ -21,7 +21,7 @@ export interface Whole {
   proxy(path: string, more?: Ask): Promise<Answer>;
   /** A request to {admin_url}. */
   admin(method: string, path: string, headers?: Record<string, string>): Promise<Answer>;
-  /** Logs in; gives the value of the token. */
+  /** Logs in; resolves with the token. */
   login(): Promise<string>;
 }
 
@@ -52,7 +52,7 @@ export async function whole(config: unknown, environment: Record<string, string>
   };
 }
 
-/** The value of the token cookie that an answer sets. */
+/** The value of the token cookie that a response sets. */
 export function tokenOf(answer: Answer): string {
   return /^token=([^;]*)/.exec(answer.headers["set-cookie"]?.[0] ?? "")?.[1] ?? "";
 }
