@@ -68,7 +68,7 @@ describe("what lib/server/limits.ts, lib/server/h2c.ts and lib/server/client_con
     const { send } = await client(await listening(front));
     send("GET /1 HTTP/1.1\r\nHost: a\r\n\r\nGET /2 HTTP/1.1\r\nHo");
     send("st: a\r\n\r\nGET /3 HTTP/1.1\r\nHost: a\r\n\r\n");
-    await eventually(() => paths.length === 3);
+    await eventually(() => paths.length === 3, "three requests at the upstream");
     expect(paths).toEqual(["/1", "/2", "/3"]);
   });
 });
@@ -124,7 +124,7 @@ describe("what lib/server/turns.ts needs of Node", () => {
     server.on("connection", (socket) => connections.push(socket));
     const { send } = await client(await listening(server));
     send("GET /1 HTTP/1.1\r\nHost: a\r\n\r\n");
-    await eventually(() => responses.length === 1);
+    await eventually(() => responses.length === 1, "a request at the server");
     const [near] = connections as [Socket];
     const resume = near.resume;
     near.resume = () => near;
@@ -134,7 +134,7 @@ describe("what lib/server/turns.ts needs of Node", () => {
     expect(responses).toHaveLength(1);
     near.resume = resume;
     near.resume();
-    await eventually(() => responses.length === 2);
+    await eventually(() => responses.length === 2, "two requests at the server");
   });
 });
 
@@ -144,7 +144,7 @@ describe("what lib/server/http1_node.ts needs of Node", () => {
     const server = http.createServer((_request, response) => void responses.push(response));
     const { send, until } = await client(await listening(server));
     send("GET /1 HTTP/1.1\r\nHost: a\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n");
-    await eventually(() => responses.length === 2);
+    await eventually(() => responses.length === 2, "two requests at the server");
     expect(responses[1]!.socket).toBeNull();
     responses[0]!.end("first");
     await once(responses[0]!, "close");
@@ -227,7 +227,7 @@ describe("what lib/server/http1_node.ts needs of Node", () => {
     first.send("GET / HT");
     further.send("GET / HT");
     held.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n");
-    await eventually(() => taken.every(({ bytesRead }) => bytesRead > 0) && taken[2]!.bytesRead > taken[1]!.bytesRead);
+    await eventually(() => taken.every(({ bytesRead }) => bytesRead > 0) && taken[2]!.bytesRead > taken[1]!.bytesRead, "the bytes on each connection");
     server.closeIdleConnections();
     await idle.closed();
     first.send("TP/1.1\r\nHost: a\r\n\r\n");
@@ -366,7 +366,7 @@ describe("what lib/server/respond.ts and lib/server/linger.ts need of Node", () 
     const server = http.createServer((_request, response) => void (answer = response));
     const { send, until } = await client(await listening(server));
     send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    await eventually(() => answer !== undefined);
+    await eventually(() => answer !== undefined, "a response");
     answer.writeHead(200, ["X-Name", "caf\xe9"] as unknown as http.OutgoingHttpHeaders);
     answer.write(NOTHING);
     expect(await until("\r\n\r\n")).toMatch(/X-Name: caf\xe9\r\n[^]*\r\n\r\n$/);
@@ -414,7 +414,7 @@ describe("what lib/server/respond.ts and lib/server/linger.ts need of Node", () 
       response.writeHead(200, ["Connection", "close"] as unknown as http.OutgoingHttpHeaders).end("last");
     }, "last");
     expect(text).toContain("Connection: close");
-    await eventually(() => asked === 1);
+    await eventually(() => asked === 1, "a request at the upstream");
   });
 
   it("a body that flows from the turn of its reply on is not thrown away unheard: its listeners get all of it", async () => {
@@ -630,7 +630,7 @@ describe("what lib/upstream/http1_request.ts and pool.ts need of Node", () => {
     expect(bytes).toBe(0);
     near.resume();
     expect(near.isPaused()).toBe(false);
-    await eventually(() => bytes === 10_000);
+    await eventually(() => bytes === 10_000, "all bytes");
   });
 
   it("a connection whose other side has ended is not writable any more in the turn of its `end`, before its `close`", async () => {
@@ -649,7 +649,7 @@ describe("what lib/upstream/http1_request.ts and pool.ts need of Node", () => {
     far.write("read");
     await once(near, "pause");
     far.write("stray");
-    await eventually(() => near.bytesRead === 9);
+    await eventually(() => near.bytesRead === 9, "nine bytes");
     expect(near.readableLength).toBe(5);
   });
 
@@ -677,7 +677,7 @@ describe("what lib/upstream/http1_request.ts and pool.ts need of Node", () => {
     near.write("body");
     expect([near.writableLength, chunks]).toEqual([9, []]);
     near.uncork();
-    await eventually(() => chunks.length > 0);
+    await eventually(() => chunks.length > 0, "the first bytes");
     expect(chunks).toEqual(["head body"]);
   });
 });
@@ -802,7 +802,7 @@ describe("what lib/upstream/tunnel.ts needs of Node", () => {
       expect(socket.writable).toBe(true);
       socket.end("after the end");
     }
-    await eventually(() => heard.length === 2);
+    await eventually(() => heard.length === 2, "two messages");
     expect(heard).toEqual(["after the end", "after the end"]);
   });
 });

@@ -109,12 +109,12 @@ describe("what lib/server/h2_sessions.ts and h2c.ts need of Node", () => {
       await once(stream, "response");
       // The session reads past the socket's events: only so it stops.
       (handleOf(socket) as unknown as { readStop(): void }).readStop();
-      await eventually(() => handleOf(sockets[i]!)!.writeQueueSize! > 0);
+      await eventually(() => handleOf(sockets[i]!)!.writeQueueSize! > 0, "a waiting write");
       expect(sessions[i]!.state.outboundQueueSize).toBeTypeOf("number");
       (handleOf(socket) as unknown as { readStart(): void }).readStart();
       stream.resume();
       await once(stream, "end");
-      await eventually(() => handleOf(sockets[i]!)!.writeQueueSize === 0);
+      await eventually(() => handleOf(sockets[i]!)!.writeQueueSize === 0, "an empty write queue");
     }
   });
 
@@ -133,7 +133,7 @@ describe("what lib/server/h2_sessions.ts and h2c.ts need of Node", () => {
     peer.headers(2, GET);
     await peer.goaway();
     if (!stream.destroyed) stream.write("never sent");
-    await eventually(() => session.destroyed || session.state.outboundQueueSize! > 0);
+    await eventually(() => session.destroyed || session.state.outboundQueueSize! > 0, "the end of the session, or a frame that it never sends");
   });
 
   it("`lastProcStreamID` counts a request that Node resets without an event", async () => {
@@ -171,7 +171,7 @@ describe("what lib/server/h2_sessions.ts and h2c.ts need of Node", () => {
     peer.headers(1, [...GET, ["x-b", "1"], ["cookie", "a"], ["x-a", "caf\xe9"], ["cookie", "b"], ["x-b", "2"]]);
     peer.headers(3, POST, 0);
     peer.headers(3, [["x-t", "1"], ["x-t", "2"]]);
-    await eventually(() => seen.length === 5);
+    await eventually(() => seen.length === 5, "five requests at the upstream");
     expect(seen).toEqual([true, [...GET.flat(), "x-b", "1", "cookie", "a", "x-a", "caf\xe9", "cookie", "b", "x-b", "2"], false, POST.flat(), ["x-t", "1", "x-t", "2"]]);
   });
 });
@@ -190,7 +190,7 @@ describe("what lib/server/listener.ts, h2_receive.ts and h2_upload.ts need of No
       const session = await raw(port);
       session.headers(1, POST, 0);
       session.send(frame(DATA, 0, 1, Buffer.from("half")), frame(RST_STREAM, 0, 1, number32(code)));
-      await eventually(() => events.includes("close"));
+      await eventually(() => events.includes("close"), "the close event");
       session.socket.destroy();
       expect(events[0], `code ${code}`).toBe("aborted");
     }
@@ -208,11 +208,11 @@ describe("what lib/server/listener.ts, h2_receive.ts and h2_upload.ts need of No
     });
     const session = await raw(port);
     session.headers(1, GET);
-    await eventually(() => closed.length === 1);
+    await eventually(() => closed.length === 1, "the first stream closing");
     session.headers(3, withPath("/half"));
     await session.until(({ type, stream }) => type === DATA && stream === 3);
     session.send(frame(RST_STREAM, 0, 3, number32(CODES.NO_ERROR)));
-    await eventually(() => closed.length === 2);
+    await eventually(() => closed.length === 2, "both streams closing");
     expect(closed).toEqual([true, false]);
   });
 
@@ -241,10 +241,10 @@ describe("what lib/server/listener.ts, h2_receive.ts and h2_upload.ts need of No
     let stream!: ServerHttp2Stream;
     const peer = await raw(await h2Port((session) => void session.on("stream", (made) => void (stream = made))));
     peer.headers(1, POST, 0);
-    await eventually(() => stream !== undefined);
+    await eventually(() => stream !== undefined, "a stream");
     expect(stream.state.remoteClose).toBe(0);
     peer.send(frame(DATA, END_STREAM, 1, Buffer.from("whole")));
-    await eventually(() => stream.state.remoteClose === 1);
+    await eventually(() => stream.state.remoteClose === 1, "the END_STREAM");
     expect(stream.readableLength).toBe(5);
   });
 
@@ -255,7 +255,7 @@ describe("what lib/server/listener.ts, h2_receive.ts and h2_upload.ts need of No
     const uploads = Array.from({ length: 4 }, () => session.request({ ":method": "POST" }));
     for (const upload of uploads) upload.on("error", ignore).end(Buffer.alloc(65_535));
     // Together four windows of the connection.
-    await eventually(() => streams.length === 4 && streams.every((stream) => stream.state.remoteClose === 1));
+    await eventually(() => streams.length === 4 && streams.every((stream) => stream.state.remoteClose === 1), "four streams with END_STREAM");
   });
 });
 
@@ -280,7 +280,7 @@ describe("what lib/http/h2_ends.ts and lib/http/body.ts need of Node", () => {
     });
     const { send, until } = await client(await listening(server));
     send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
-    await eventually(() => seen !== undefined);
+    await eventually(() => seen !== undefined, "a request");
     send("2\r\nde\r\n0\r\n\r\n");
     await until("read");
     expect(seen).toEqual(expect.arrayContaining([2, "end"]));
@@ -297,7 +297,7 @@ describe("what lib/http/h2_ends.ts and lib/http/body.ts need of Node", () => {
     const peer = await raw(port);
     peer.headers(1, POST, 0);
     peer.send(frame(DATA, 0, 1, Buffer.from("abc")), frame(DATA, END_STREAM, 1, Buffer.from("de")));
-    await eventually(() => seen?.includes("end"));
+    await eventually(() => seen?.includes("end"), "the end of the body");
     expect(seen).toEqual([3, 2, "end"]);
   });
 
@@ -314,7 +314,7 @@ describe("what lib/http/h2_ends.ts and lib/http/body.ts need of Node", () => {
     const peer = await raw(port);
     peer.headers(1, POST, 0);
     peer.send(frame(DATA, 0, 1, Buffer.from("abc")));
-    await eventually(() => seen?.includes(3));
+    await eventually(() => seen?.includes(3), "the last part of the body");
     peer.send(frame(RST_STREAM, 0, 1, number32(CODES[name])));
     await once(stream, "close");
     expect(seen).not.toContain("end");
@@ -330,7 +330,7 @@ describe("what lib/http/h2_ends.ts and lib/http/body.ts need of Node", () => {
     const stream = (await h2Client(port)).request({});
     const seen = watchPush(stream, () => stream.closed || stream.destroyed);
     stream.on("error", ignore).resume();
-    await eventually(() => seen.includes(3));
+    await eventually(() => seen.includes(3), "the last part of the body");
     far.end();
     await once(stream, "close");
     expect(seen).not.toContain("end");
@@ -362,11 +362,11 @@ describe("what lib/http/h2_ends.ts and lib/http/body.ts need of Node", () => {
     const session = await h2Client(port);
     const stream = session.request({ ":method": "POST" });
     stream.on("error", ignore).write("half");
-    await eventually(() => frames.length === 2);
+    await eventually(() => frames.length === 2, "two frames");
     stream.end = () => stream;
     stream.close(http2.constants.NGHTTP2_CANCEL);
     stream.destroy();
-    await eventually(() => frames.length === 3);
+    await eventually(() => frames.length === 3, "three frames");
     expect(frames).toEqual([`${HEADERS}`, `${DATA}`, `reset ${CODES.CANCEL}`]);
   });
 
@@ -378,7 +378,7 @@ describe("what lib/http/h2_ends.ts and lib/http/body.ts need of Node", () => {
     const isClosed = () => Reflect.get(Object.getPrototypeOf(stream) as object, "closed", stream) as unknown;
     expect([Object.hasOwn(stream, "closed"), isClosed()]).toEqual([false, false]);
     Object.defineProperty(stream, "closed", { configurable: true, get: () => (stream.readableEnded || stream.destroyed) && isClosed() });
-    await eventually(() => isClosed() === true);
+    await eventually(() => isClosed() === true, "the stream closing");
     expect([stream.closed, stream.readableLength]).toEqual([false, 5]);
     const chunks: string[] = [];
     for await (const chunk of stream) chunks.push(String(chunk));
@@ -489,7 +489,7 @@ describe("what lib/upstream/sessions.ts and http2_request.ts need of Node", () =
     await once(session, "remoteSettings");
     (session as ClientHttp2Session & { setNextStreamID(id: number): void }).setNextStreamID(0x7fffffff);
     session.request({}).on("error", ignore);
-    await eventually(() => streams.length === 1);
+    await eventually(() => streams.length === 1, "a stream");
     const stream = session.request({});
     const failed = new Promise((resolve) => stream.once("error", resolve));
     expect(await failed).toMatchObject({ code: "ERR_HTTP2_OUT_OF_STREAMS" });
@@ -501,7 +501,7 @@ describe("what lib/upstream/sessions.ts and http2_request.ts need of Node", () =
     const port = await h2Port((session) => void session.on("stream", (stream) => void (side = stream)));
     const stream = (await h2Client(port)).request({ ":method": "POST" });
     stream.on("error", ignore).write("x");
-    await eventually(() => side !== undefined);
+    await eventually(() => side !== undefined, "a stream");
     for (const one of [stream, side]) {
       expect("rstCode" in one).toBe(true);
       expect(one.rstCode ?? http2.constants.NGHTTP2_NO_ERROR).toBe(http2.constants.NGHTTP2_NO_ERROR);
@@ -515,6 +515,6 @@ describe("what lib/upstream/sessions.ts and http2_request.ts need of Node", () =
       if (type === PING && flags === 1) answered++;
     });
     await h2Client(port);
-    await eventually(() => answered === 1);
+    await eventually(() => answered === 1, "the answer to the PING");
   });
 });

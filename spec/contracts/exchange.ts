@@ -333,11 +333,11 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       const body = new PassThrough();
       const sending = send({ method: "POST", body });
       body.write("part");
-      await eventually(() => gateway.inFlight > 0);
+      await eventually(() => gateway.inFlight > 0, "a request in flight");
       await new Promise((resolve) => setImmediate(resolve));
       sending.cancel();
       await sending.answer.catch(() => {});
-      await eventually(() => outcome !== "" || gateway.inFlight === 0);
+      await eventually(() => outcome !== "" || gateway.inFlight === 0, "the end of the request");
       expect(outcome).not.toBe("whole");
     });
 

@@ -87,7 +87,7 @@ export function forwarding(client: "wire" | "node"): void {
       const { send, settled, upstream } = await bench((socket) => socket.write("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok"));
       discard(await send().reply);
       await settled();
-      await eventually(() => upstream.sockets.size === 0);
+      await eventually(() => upstream.sockets.size === 0, "the connections to the upstream closing");
     });
 
     it.each(["HTTP/1.1 204 No Content\r\n\r\n", "HTTP/1.1 304 Not Modified\r\nContent-Length: 7\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"])(
@@ -120,7 +120,7 @@ export function forwarding(client: "wire" | "node"): void {
     it("with upstream_timeout after response_ms", async () => {
       const { send, settled, clock, upstream } = await bench(() => {});
       const { reply } = send();
-      await eventually(() => upstream.connections === 1 && clock.pending === 1);
+      await eventually(() => upstream.connections === 1 && clock.pending === 1, "a connection to the upstream, waiting with one timer");
       await new Promise((resolve) => setImmediate(resolve));
       clock.advance(200);
       expect(await code(reply)).toBe("upstream_timeout");
@@ -144,7 +144,7 @@ export function forwarding(client: "wire" | "node"): void {
       await settled();
 
       const waiting = send();
-      await eventually(() => upstream.connections >= 1 && upstream.sockets.size === 1);
+      await eventually(() => upstream.connections >= 1 && upstream.sockets.size === 1, "a connection to the upstream");
       waiting.exchange.call.abort();
       expect(await code(waiting.reply)).toBe("upstream_reset");
       await settled();
@@ -155,7 +155,7 @@ export function forwarding(client: "wire" | "node"): void {
       middle.exchange.call.abort();
       await expect(text).rejects.toBeInstanceOf(Fault);
       await settled();
-      await eventually(() => upstream.sockets.size === 0);
+      await eventually(() => upstream.sockets.size === 0, "the connections to the upstream closing");
     });
 
     it("when the client has disconnected before", async () => {
@@ -190,7 +190,7 @@ export function forwarding(client: "wire" | "node"): void {
       const { send, settled, pool, upstream } = await bench((socket) => void socket.write(ok));
       expect(await read(await send({ upgrade: "websocket" }).reply)).toBe("ok");
       await settled();
-      await eventually(() => upstream.sockets.size === 0 && pool.open === 0);
+      await eventually(() => upstream.sockets.size === 0 && pool.open === 0, "the connections to the upstream closing");
       expect(await read(await send().reply)).toBe("ok");
       expect(upstream.connections).toBe(2);
     });
@@ -259,12 +259,12 @@ export function forwarding(client: "wire" | "node"): void {
       await read(await send({ upstreamPath: "/first" }).reply);
       await settled();
       const second = send({ upstreamPath: `/${end}` });
-      await eventually(() => heard.join("").includes(` /${end} `));
+      await eventually(() => heard.join("").includes(` /${end} `), "the request at the upstream");
       if (end === "timeout") clock.advance(200);
       else second.exchange.call.abort();
       expect(await code(second.reply)).toBe(end === "timeout" ? "upstream_timeout" : "upstream_reset");
       await settled();
-      await eventually(() => upstream.sockets.size === 0);
+      await eventually(() => upstream.sockets.size === 0, "the connections to the upstream closing");
       await settled();
       expect(heard.join("").split(` /${end} `)).toHaveLength(2);
     }

@@ -4,7 +4,7 @@
  */
 import http2 from "node:http2";
 import { PassThrough, Readable } from "node:stream";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { definePlugin, problem, schema, type AnyPlugin, type Exchange, type Handler, type Reply } from "../../lib/index.ts";
 import { oneService, running } from "../support/gateway.ts";
 import { random, type Random } from "../support/random.ts";
@@ -213,8 +213,8 @@ describe.each([
   ["http", "wire"],
   ["http", "node"],
   ["h2c", "wire"],
-] as const)("whatever a plugin does, over %s upstreams (%s)", (protocol, upstream_client) => {
-  test.each(["HTTP/1.1", "HTTP/2"])("to clients of %s, it costs its own request only", async (downstream) => {
+] as const)("a faulty plugin over %s upstreams (%s)", (protocol, upstream_client) => {
+  it.each(["HTTP/1.1", "HTTP/2"])("affects only its own request, for clients of %s", async (downstream) => {
     const escaped: unknown[] = [];
     const note = (error: unknown) => void escaped.push(error instanceof Error ? error.stack : error);
     process.on("unhandledRejection", note).on("uncaughtException", note);

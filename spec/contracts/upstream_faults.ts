@@ -250,7 +250,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
       const talk = await client(port);
       talk.socket.pause();
       talk.send(get("/a/big"));
-      await eventually(() => upstream.heads.length === 1);
+      await eventually(() => upstream.heads.length === 1, "a request at the upstream");
       talk.socket.resume();
       await eventually(() => talk.text().length >= big, "the response");
       expect(talk.text()).not.toContain("sss");

@@ -20,6 +20,8 @@ export interface H2Reply {
   readonly status: number;
   readonly headers: IncomingHttpHeaders;
   readonly body: string;
+  /** The body undecoded. */
+  readonly bytes: Buffer;
   readonly trailers: IncomingHttpHeaders;
   /** Statuses of the informational responses before it. */
   readonly informed: readonly number[];
@@ -78,8 +80,9 @@ export function replyOn(stream: ClientHttp2Stream): Promise<H2Reply> {
   stream.on("error", () => {});
   return new Promise((resolve) => {
     stream.on("close", () => {
-      const body = Buffer.concat(chunks).toString();
-      resolve({ status: Number(received[":status"] ?? 0), headers: received, body, trailers, informed, resetCode: stream.rstCode ?? 0 });
+      const bytes = Buffer.concat(chunks);
+      const status = Number(received[":status"] ?? 0);
+      resolve({ status, headers: received, body: bytes.toString(), bytes, trailers, informed, resetCode: stream.rstCode ?? 0 });
     });
   });
 }
