@@ -66,8 +66,8 @@ export function forwarding(client: "wire" | "node"): void {
       (fault: unknown) => (fault instanceof Fault ? fault.code : `not a Fault: ${String(fault)}`),
     );
 
-  describe("ends its lease", () => {
-    it("when the body has been read, not before", async () => {
+  describe("the lease of an upstream connection", () => {
+    it("is returned when the body has been read, not earlier", async () => {
       let goOn = () => {};
       const { send, settled, pool } = await bench((socket) => void (goOn = slowly(socket)));
       const reply = await send().reply;
@@ -77,13 +77,13 @@ export function forwarding(client: "wire" | "node"): void {
       await settled();
     });
 
-    it("when the body came with its head", async () => {
+    it("is returned when the body arrived with its head", async () => {
       const { send, settled } = await bench((socket) => socket.write(ok));
       expect(await read(await send().reply)).toBe("ok");
       await settled();
     });
 
-    it("when the body is discarded unread", async () => {
+    it("is returned when the body is discarded unread", async () => {
       const { send, settled, upstream } = await bench((socket) => socket.write("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok"));
       discard(await send().reply);
       await settled();
@@ -91,7 +91,7 @@ export function forwarding(client: "wire" | "node"): void {
     });
 
     it.each(["HTTP/1.1 204 No Content\r\n\r\n", "HTTP/1.1 304 Not Modified\r\nContent-Length: 7\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"])(
-      "when there is no body, without being asked: %j",
+      "is returned by itself when there is no body: %j",
       async (bytes) => {
         const { send, settled, upstream } = await bench((socket) => socket.write(bytes));
         expect((await send().reply).body).toBeNull();
@@ -103,21 +103,21 @@ export function forwarding(client: "wire" | "node"): void {
     it.each<[string, (socket: Socket) => void, string]>([
       ["upstream_reset when it closes", (socket) => socket.end(), "upstream_reset"],
       ["upstream_reset when it resets", (socket) => socket.resetAndDestroy(), "upstream_reset"],
-      ["upstream_invalid when it talks garbage", (socket) => void socket.write("x\r\n\r\n"), "upstream_invalid"],
-      ["upstream_invalid when it switches protocols unasked", (socket) => void socket.write("HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"), "upstream_invalid"],
-    ])("with %s", async (_title, talk, expected) => {
+      ["upstream_invalid when it sends garbage", (socket) => void socket.write("x\r\n\r\n"), "upstream_invalid"],
+      ["upstream_invalid when it switches protocols without a request for it", (socket) => void socket.write("HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"), "upstream_invalid"],
+    ])("is returned with %s", async (_title, talk, expected) => {
       const { send, settled } = await bench(talk);
       expect(await code(send().reply)).toBe(expected);
       await settled();
     });
 
-    it("with upstream_connect_failed when the connection is refused", async () => {
+    it("is returned with upstream_connect_failed when the connection is refused", async () => {
       const { send, settled } = benchAt(await closedPort());
       expect(await code(send().reply)).toBe("upstream_connect_failed");
       await settled();
     });
 
-    it("with upstream_timeout after response_ms", async () => {
+    it("is returned with upstream_timeout after response_ms", async () => {
       const { send, settled, clock, upstream } = await bench(() => {});
       const { reply } = send();
       await eventually(() => upstream.connections === 1 && clock.pending === 1, "a connection to the upstream, waiting with one timer");
@@ -127,14 +127,14 @@ export function forwarding(client: "wire" | "node"): void {
       await settled();
     });
 
-    it("with internal when a header cannot be written", async () => {
+    it("is returned with internal when a header cannot be written", async () => {
       const { send, settled, upstream } = await bench(() => {});
       expect(await code(send({ headers: ["X-A", "b\nc"] }).reply)).toBe("internal");
       await settled();
       expect(upstream.connections).toBe(0);
     });
 
-    it("when the client disconnects: at once, before a response, and in the middle of one", async () => {
+    it("is returned when the client disconnects: at once, before a response, and in the middle of one", async () => {
       const { send, settled, upstream } = await bench((socket, head) => {
         if (head.includes(" /body ")) socket.write("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok");
       });
@@ -158,7 +158,7 @@ export function forwarding(client: "wire" | "node"): void {
       await eventually(() => upstream.sockets.size === 0, "the connections to the upstream closing");
     });
 
-    it("when the client has disconnected before", async () => {
+    it("is returned when the client has disconnected before", async () => {
       const { send, settled } = await bench((socket) => socket.write(ok));
       const call = new Call({ id: "1", remoteAddress: "", trustedRemote: false, startedAt: 0, inform: () => {} });
       call.abort();
@@ -167,7 +167,7 @@ export function forwarding(client: "wire" | "node"): void {
       await settled();
     });
 
-    it("when the request's body breaks off", async () => {
+    it("is returned when the request's body breaks off", async () => {
       const { send, settled } = await bench(() => {});
       const body = new PassThrough();
       const { reply } = send({ method: "POST", body, headers: ["Content-Length", "10"] });
@@ -177,7 +177,7 @@ export function forwarding(client: "wire" | "node"): void {
       await settled();
     });
 
-    it("when the request's body had been read before", async () => {
+    it("is returned when the request's body had been read before", async () => {
       const { send, settled } = await bench(() => {});
       const body = Readable.from([]);
       body.resume();
@@ -186,7 +186,7 @@ export function forwarding(client: "wire" | "node"): void {
       await settled();
     });
 
-    it("and its connection when the upstream has refused a WebSocket", async () => {
+    it("is returned with its connection when the upstream has refused a WebSocket", async () => {
       const { send, settled, pool, upstream } = await bench((socket) => void socket.write(ok));
       expect(await read(await send({ upgrade: "websocket" }).reply)).toBe("ok");
       await settled();
@@ -195,7 +195,7 @@ export function forwarding(client: "wire" | "node"): void {
       expect(upstream.connections).toBe(2);
     });
 
-    it("when a tunnel closes, not before", async () => {
+    it("is returned when a tunnel closes, not earlier", async () => {
       const { send, settled, pool } = await bench((socket) => socket.write("HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: WebSocket\r\n\r\nhi"));
       const reply = await send({ upgrade: "websocket" }).reply;
       expect(reply.status).toBe(101);
@@ -206,7 +206,7 @@ export function forwarding(client: "wire" | "node"): void {
     });
   });
 
-  it("breaks off idle_ms after the last byte of a body, although the response took longer than that to begin", async () => {
+  it("breaks a response off idle_ms after the last byte of its body, although the upstream took longer to begin it", async () => {
     const { upstream } = await bench(() => {});
     const clock = manualClock();
     const pool = madeUpPool({ port: upstream.port, keepaliveIdleMs: 30_000 }, 1, clock);
@@ -238,7 +238,7 @@ export function forwarding(client: "wire" | "node"): void {
     expect(upstream.connections).toBe(2);
   });
 
-  it("sends a plugin's body of text with the length of its bytes", async () => {
+  it("sends a plugin's text body with its length in bytes", async () => {
     const { send, settled, heard } = await bench((socket, head) => void (head.includes(" /a ") && socket.write(ok)));
     for (const headers of [[], ["Content-Length", "6"]]) {
       heard.length = 0;
@@ -249,7 +249,7 @@ export function forwarding(client: "wire" | "node"): void {
     }
   });
 
-  it("does not send again what was given up on a reused connection", async () => {
+  it("does not retry a request that was cancelled on a reused connection", async () => {
     const { send, settled, upstream, clock, heard } = await bench((socket, head) => void (head.includes(" /first ") && socket.write(ok)));
     const unhandled: unknown[] = [];
     const note = (reason: unknown) => unhandled.push(reason);
@@ -272,7 +272,7 @@ export function forwarding(client: "wire" | "node"): void {
     expect(unhandled).toEqual([]);
   });
 
-  it("continues an upload behind a response that came before its end, also if the upstream reads it slowly", async () => {
+  it("continues an upload after a response that arrived before its end, even if the upstream reads it slowly", async () => {
     const bytes = 16 * 1024 * 1024;
     let socket: Socket | null = null;
     const upstream = await socketOrigin((accepted) => {
@@ -306,7 +306,7 @@ export function forwarding(client: "wire" | "node"): void {
     await settled();
   });
 
-  it("passes informational responses to the client as they come", async () => {
+  it("passes informational responses to the client as they arrive", async () => {
     const { send, informed, settled } = await bench((socket) => socket.write("HTTP/1.1 103 Hint\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n" + ok));
     await read(await send().reply);
     expect(informed).toEqual([103, 100]);

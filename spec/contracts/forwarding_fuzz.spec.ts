@@ -129,7 +129,7 @@ async function outcome(reply: Promise<Reply>): Promise<Outcome> {
   return { fault: null, head, body, trailers: JSON.stringify(given.trailers?.() ?? []), whole: true };
 }
 
-it(`${CASES} responses from seed ${SEED}: the same reply by both, or a refusal where node takes it`, { timeout: 120_000 }, async () => {
+it(`both HTTP/1.1 clients give the same reply to ${CASES} random responses from seed ${SEED}, or the gateway's own refuses what Node's accepts`, { timeout: 120_000 }, async () => {
   let sending: readonly Buffer[] = [];
   const upstream = await socketOrigin((socket) => {
     socket.once("data", () => void talk(sending));

@@ -2,11 +2,12 @@
  * The contracts of plugins and replies, broken at random: each member absent, of another type, throwing, late or twice. Whatever a plugin
  * does, its fault costs its own request: the process lives, the connection is in step, no place at an upstream is lost. Seeded.
  */
-import http2 from "node:http2";
+import type { ClientHttp2Session } from "node:http2";
 import { PassThrough, Readable } from "node:stream";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { definePlugin, problem, schema, type AnyPlugin, type Exchange, type Handler, type Reply } from "../../lib/index.ts";
 import { oneService, running } from "../support/gateway.ts";
+import { h2Session } from "../support/h2_client.ts";
 import { random, type Random } from "../support/random.ts";
 import { eventually, connect } from "../support/raw_client.ts";
 import { mortalBackend } from "../journeys/harness.ts";
@@ -194,7 +195,7 @@ async function overHttp1(port: number, dice: Random): Promise<void> {
   if (statuses.length === 2) expect([statuses[1], talk.text().includes("all is well")]).toEqual([200, true]);
 }
 
-async function overHttp2(session: http2.ClientHttp2Session, dice: Random): Promise<void> {
+async function overHttp2(session: ClientHttp2Session, dice: Random): Promise<void> {
   const one = (method: string, path: string, body?: string) =>
     new Promise<string>((resolve) => {
       const stream = session.request({ ":method": method, ":path": path, "accept-encoding": "gzip" }, { endStream: body === undefined });
@@ -235,8 +236,7 @@ describe.each([
     }));
     for (const [i, service] of services.entries()) {
       const { port, gateway } = await running({ global: { h2c: true }, services: [service] }, { plugins: faulty(dice) });
-      const session = downstream === "HTTP/2" ? http2.connect(`http://127.0.0.1:${port}`) : null;
-      session?.on("error", () => {});
+      const session = downstream === "HTTP/2" ? h2Session(port) : null;
       for (let nth = 0; nth < CASES / services.length; nth++) {
         trail.length = 0;
         await (session === null ? overHttp1(port, dice) : overHttp2(session, dice)).catch((error: Error) => {

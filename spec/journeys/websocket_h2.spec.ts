@@ -1,10 +1,11 @@
 import { once } from "node:events";
 import { createHash } from "node:crypto";
-import http2, { type ClientHttp2Session, type ClientHttp2Stream, type IncomingHttpHeaders, type OutgoingHttpHeaders } from "node:http2";
+import type { ClientHttp2Session, ClientHttp2Stream, IncomingHttpHeaders, OutgoingHttpHeaders } from "node:http2";
 import type { Socket } from "node:net";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { SERVER } from "../support/certs.ts";
 import { oneService, running } from "../support/gateway.ts";
+import { h2TlsSession, h2WebSocketSession } from "../support/h2_client.ts";
 import { CODES, DATA, END_STREAM, frame, HEADERS, number32, rawSession, RST_STREAM, SETTINGS } from "../support/h2_raw.ts";
 import { eventually } from "../support/raw_client.ts";
 import { byteBackend, gate, get, client } from "./harness.ts";
@@ -38,15 +39,6 @@ const echo = (...lines: string[]) =>
     socket.pipe(socket);
   });
 
-async function openSession(port: number, url = `http://127.0.0.1:${port}`): Promise<ClientHttp2Session> {
-  const opened = http2.connect(url, { rejectUnauthorized: false });
-  opened.on("error", () => {});
-  onTestFinished(() => opened.destroy());
-  // A client may send an extended CONNECT only after the server's SETTINGS (RFC 8441 §3).
-  await once(opened, "remoteSettings");
-  return opened;
-}
-
 interface Opened {
   readonly stream: ClientHttp2Stream;
   readonly headers: IncomingHttpHeaders;
@@ -54,7 +46,7 @@ interface Opened {
 }
 
 async function open(port: number, more: OutgoingHttpHeaders = {}, session?: ClientHttp2Session): Promise<Opened> {
-  const stream = (session ?? (await openSession(port))).request({ ...upgradeHeaders, ":path": "/a/chat?room=1", ":authority": "gw.example", ...more }, { endStream: false });
+  const stream = (session ?? (await h2WebSocketSession(port))).request({ ...upgradeHeaders, ":path": "/a/chat?room=1", ":authority": "gw.example", ...more }, { endStream: false });
   stream.on("error", () => {});
   let text = "";
   stream.on("data", (chunk: Buffer) => (text += chunk.toString("latin1")));
@@ -85,7 +77,8 @@ describe("a WebSocket over HTTP/2 (RFC 8441)", () => {
     const origin = await echo();
     const { gateway } = await running(oneService(origin.port));
     const { port } = await gateway.listen({ port: 0, tls: { cert: Buffer.from(SERVER.cert), key: Buffer.from(SERVER.key), ca: null, requireClientCert: false } });
-    const session = await openSession(port, `https://127.0.0.1:${port}`);
+    const session = await h2TlsSession(port);
+    await once(session, "remoteSettings");
     const both = [await open(port, { ":scheme": "https" }, session), await open(port, { ":scheme": "https" }, session)];
     both.forEach(({ stream }, i) => stream.write(`to ${i}`));
     await eventually(() => both.every(({ text }, i) => text() === `to ${i}`), "the bytes of both WebSockets");
@@ -100,7 +93,7 @@ describe("a WebSocket over HTTP/2 (RFC 8441)", () => {
       });
     });
     const { port } = await running(oneService(origin.port, {}, on));
-    const stream = (await openSession(port)).request({ ...upgradeHeaders, ":path": "/a/x" }, { endStream: false });
+    const stream = (await h2WebSocketSession(port)).request({ ...upgradeHeaders, ":path": "/a/x" }, { endStream: false });
     let text = "";
     stream.on("error", () => {}).on("data", (chunk: Buffer) => (text += chunk.toString()));
     stream.write("early");

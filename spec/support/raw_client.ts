@@ -59,6 +59,8 @@ export interface RawConnection {
   send(text: string | Buffer): void;
   /** Everything received so far, as Latin-1. */
   readonly text: () => string;
+  /** Drops everything received so far. */
+  discard(): void;
   /** Resolves when what was received fits; rejects when the connection ends before. */
   until(fits: string | RegExp): Promise<string>;
   /** Resolves with everything received once the connection has ended. */
@@ -101,6 +103,7 @@ export function overSocket(socket: Socket): RawConnection {
     socket,
     send: (text) => void socket.write(typeof text === "string" ? Buffer.from(text, "latin1") : text),
     text: () => received,
+    discard: () => void (received = ""),
     until: (fits) => wait(() => (typeof fits === "string" ? received.includes(fits) : fits.test(received)), () => ended),
     closed: () => wait(() => ended, () => false),
   };
