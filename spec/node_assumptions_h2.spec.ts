@@ -1,7 +1,4 @@
-/**
- * What lib relies on that Node.js does not document of HTTP/2, or documents in fewer words: one test for each promise, grouped by the file
- * of lib that relies on it. What concerns HTTP/1, connections and TLS is `node_assumptions.spec.ts`.
- */
+/** Undocumented behaviour of Node's HTTP/2 that lib relies on, grouped by the file that relies on it. */
 import { X509Certificate } from "node:crypto";
 import { once } from "node:events";
 import http2, { type ClientHttp2Session, type ClientHttp2Stream, type Http2Stream, type IncomingHttpHeaders, type ServerHttp2Session, type ServerHttp2Stream } from "node:http2";
@@ -27,7 +24,7 @@ function withPath(path: string): readonly (readonly [string, string])[] {
   return GET.map(([name, value]) => [name, name === ":path" ? path : value] as const);
 }
 
-/** A server of frames, which says of itself no more than its SETTINGS. */
+/** An HTTP/2 server at the level of frames, which sends only its SETTINGS by itself. */
 async function rawServer(answer: (socket: Socket, got: Frame) => void): Promise<number> {
   const server = net.createServer((socket) => {
     socket.write(frame(SETTINGS, 0, 0));
@@ -43,8 +40,8 @@ async function rawServer(answer: (socket: Socket, got: Frame) => void): Promise<
 /** ":status: 200" of HPACK's static table (RFC 7541, appendix A). */
 const OK = Buffer.from([0x88]);
 
-describe("what lib/server/h2_sessions.ts and h2c.ts need of Node", () => {
-  it("an HTTP/2 session reads what was put back on its socket before what comes later", async () => {
+describe("Node for lib/server/h2_sessions.ts and lib/server/h2c.ts", () => {
+  it("an HTTP/2 session reads bytes unshifted to its socket before later ones", async () => {
     const paths: string[] = [];
     const front = net.createServer((socket) => {
       socket.once("readable", () => {
@@ -64,7 +61,7 @@ describe("what lib/server/h2_sessions.ts and h2c.ts need of Node", () => {
     expect(paths).toEqual(["/a/x", "/later"]);
   });
 
-  it("a session whose socket may not be half open closes with its client's end", async () => {
+  it("a session whose socket may not be half-open closes with its client's FIN", async () => {
     let session!: ServerHttp2Session;
     const server = net.createServer({ allowHalfOpen: true }, (socket) => {
       socket.allowHalfOpen = false;
@@ -78,7 +75,7 @@ describe("what lib/server/h2_sessions.ts and h2c.ts need of Node", () => {
     await closed;
   });
 
-  it("`writeQueueSize` of a socket's handle is 0 where the system has taken all that a session wrote, and more as long as it has not", async () => {
+  it("`writeQueueSize` of a socket's handle is 0 when the system has accepted all that a session wrote, and more until then", async () => {
     const handleOf = (socket: Socket) => (socket as Socket & { _handle?: { readonly writeQueueSize?: number } })._handle;
     const sessions: ServerHttp2Session[] = [];
     const serve = (socket: Socket) => {
@@ -118,7 +115,7 @@ describe("what lib/server/h2_sessions.ts and h2c.ts need of Node", () => {
     }
   });
 
-  it("a session that a connection error has stopped ends, or keeps in `outboundQueueSize` what it will never send", async () => {
+  it("a session stopped by a connection error ends, or keeps in `outboundQueueSize` what it will never send", async () => {
     let session!: ServerHttp2Session;
     let stream!: ServerHttp2Stream;
     const port = await h2Port((made) => {
@@ -149,7 +146,7 @@ describe("what lib/server/h2_sessions.ts and h2c.ts need of Node", () => {
     expect([heard, session.state.lastProcStreamID]).toEqual([0, 1]);
   });
 
-  it("destroy with an error and a code says that code to the client", async () => {
+  it("destroy with an error and a code sends that code to the client", async () => {
     let session!: ServerHttp2Session;
     const peer = await raw(await h2Port((made) => void (session = made)));
     await peer.until(({ type }) => type === SETTINGS);
@@ -176,7 +173,7 @@ describe("what lib/server/h2_sessions.ts and h2c.ts need of Node", () => {
   });
 });
 
-describe("what lib/server/listener.ts, h2_receive.ts and h2_upload.ts need of Node", () => {
+describe("Node for lib/server/listener.ts, lib/server/h2_receive.ts and lib/server/h2_request.ts", () => {
   it("a stream that its client resets emits `aborted` before any end of its body", async () => {
     const events: string[] = [];
     const port = await h2Port((session) => {
@@ -196,7 +193,7 @@ describe("what lib/server/listener.ts, h2_receive.ts and h2_upload.ts need of No
     }
   });
 
-  it("a stream is finished, not aborted and without a reset when it closes after a whole reply, and only then", async () => {
+  it("a stream that closes after a complete reply is finished, not aborted and without a reset, and only then", async () => {
     const closed: boolean[] = [];
     const port = await h2Port((session) => {
       session.on("stream", (stream, headers) => {
@@ -216,7 +213,7 @@ describe("what lib/server/listener.ts, h2_receive.ts and h2_upload.ts need of No
     expect(closed).toEqual([true, false]);
   });
 
-  it("the socket of an HTTP/2 session gives its connection's address, encryption and client certificate", async () => {
+  it("the socket of an HTTP/2 session has its connection's address, encryption and client certificate", async () => {
     const server = tls.createServer({ cert: SERVER.cert, key: SERVER.key, ca: CA.cert, requestCert: true, ALPNProtocols: ["h2"] });
     const seen = new Promise<unknown[]>((resolve) => {
       server.on("secureConnection", (socket) => {
@@ -237,7 +234,7 @@ describe("what lib/server/listener.ts, h2_receive.ts and h2_upload.ts need of No
     expect(await seen).toEqual(["127.0.0.1", true, true, new X509Certificate(CLIENT.cert).subject]);
   });
 
-  it("`remoteClose` is 1 once the client's END_STREAM has come, read or not", async () => {
+  it("`remoteClose` is 1 once the client's END_STREAM has arrived, read or not", async () => {
     let stream!: ServerHttp2Stream;
     const peer = await raw(await h2Port((session) => void session.on("stream", (made) => void (stream = made))));
     peer.headers(1, POST, 0);
@@ -248,7 +245,7 @@ describe("what lib/server/listener.ts, h2_receive.ts and h2_upload.ts need of No
     expect(stream.readableLength).toBe(5);
   });
 
-  it("a body that nobody reads holds up its own stream only: the window of the connection is given back as bytes come", async () => {
+  it("an unread body holds up its own stream only: the window of the connection is restored as bytes arrive", async () => {
     const streams: ServerHttp2Stream[] = [];
     const port = await h2Port((session) => void session.on("stream", (stream) => void streams.push(stream)));
     const session = await h2Client(port);
@@ -259,7 +256,7 @@ describe("what lib/server/listener.ts, h2_receive.ts and h2_upload.ts need of No
   });
 });
 
-describe("what lib/http/h2_ends.ts and lib/http/body.ts need of Node", () => {
+describe("Node for lib/http/h2_streams.ts and lib/http/body.ts", () => {
   /** What goes through a stream's own `push`: lengths of chunks, and for an end whether the stream was closed by then. */
   function watchPush(body: { push(chunk: unknown, encoding?: BufferEncoding): boolean }, isOver: () => boolean): (number | "end" | "end of a closed one")[] {
     const seen: (number | "end" | "end of a closed one")[] = [];
@@ -272,7 +269,7 @@ describe("what lib/http/h2_ends.ts and lib/http/body.ts need of Node", () => {
     return seen;
   }
 
-  it("a request's body of HTTP/1 comes through its own `push`", async () => {
+  it("the body of an HTTP/1 request arrives through its own `push`", async () => {
     let seen!: unknown[];
     const server = http.createServer((request: IncomingMessage, response) => {
       seen = watchPush(request, () => false);
@@ -286,7 +283,7 @@ describe("what lib/http/h2_ends.ts and lib/http/body.ts need of Node", () => {
     expect(seen).toEqual(expect.arrayContaining([2, "end"]));
   });
 
-  it("a whole body of a stream comes through its own `push`, its end before the stream is closed", async () => {
+  it("the whole body of a stream arrives through its own `push`, its end before the stream is closed", async () => {
     let seen!: unknown[];
     const port = await h2Port((session) => {
       session.on("stream", (stream) => {
@@ -301,7 +298,7 @@ describe("what lib/http/h2_ends.ts and lib/http/body.ts need of Node", () => {
     expect(seen).toEqual([3, 2, "end"]);
   });
 
-  it.each(["NO_ERROR", "CANCEL"] as const)("the end of a body that is reset with %s, if Node makes one, comes when the stream is closed", async (name) => {
+  it.each(["NO_ERROR", "CANCEL"] as const)("the end of a body that is reset with %s, if Node emits one, arrives when the stream is closed", async (name) => {
     let seen!: unknown[];
     let stream!: ServerHttp2Stream;
     const port = await h2Port((session) => {
@@ -320,7 +317,7 @@ describe("what lib/http/h2_ends.ts and lib/http/body.ts need of Node", () => {
     expect(seen).not.toContain("end");
   });
 
-  it("the end of a response whose connection closes, if Node makes one, comes when the stream is closed", async () => {
+  it("the end of a response whose connection closes, if Node emits one, arrives when the stream is closed", async () => {
     let far!: Socket;
     const port = await rawServer((socket, { type, stream }) => {
       if (type !== HEADERS) return;
@@ -336,7 +333,7 @@ describe("what lib/http/h2_ends.ts and lib/http/body.ts need of Node", () => {
     expect(seen).not.toContain("end");
   });
 
-  it("close calls the stream's own `end`: where that does nothing, the reset is all that the other side gets", async () => {
+  it("close calls the stream's own `end`: if that does nothing, the other side gets only the reset", async () => {
     const port = await h2Port((session) => {
       session.on("stream", (stream) => {
         stream.respond({});
@@ -354,7 +351,7 @@ describe("what lib/http/h2_ends.ts and lib/http/body.ts need of Node", () => {
     expect(peer.frames.some(({ type, flags }) => type === DATA && (flags & END_STREAM) !== 0)).toBe(false);
   });
 
-  it("close of a request's stream that was given an own `end` says CANCEL without an END_STREAM, also when it is destroyed at once", async () => {
+  it("close of a request's stream with its own `end` sends CANCEL without END_STREAM, even when it is destroyed at once", async () => {
     const frames: string[] = [];
     const port = await rawServer((_socket, { type, flags, stream, payload }) => {
       if (stream === 1) frames.push(type === RST_STREAM ? `reset ${payload.readUInt32BE(0)}` : `${type}${(flags & END_STREAM) === 0 ? "" : " end"}`);
@@ -386,8 +383,8 @@ describe("what lib/http/h2_ends.ts and lib/http/body.ts need of Node", () => {
   });
 });
 
-describe("what lib/server/h2_respond.ts and lib/http/h2_fields.ts need of Node", () => {
-  it("a turn after `finish` the END_STREAM of a reply is on its way: a reset comes behind it", async () => {
+describe("Node for lib/server/h2_respond.ts and lib/http/h2_fields.ts", () => {
+  it("the END_STREAM of a reply has been sent a turn after `finish`: a reset comes after it", async () => {
     const port = await h2Port((session) => {
       session.on("stream", (stream) => {
         stream.once("finish", () => setImmediate(() => stream.close(http2.constants.NGHTTP2_NO_ERROR)));
@@ -402,7 +399,7 @@ describe("what lib/server/h2_respond.ts and lib/http/h2_fields.ts need of Node",
     expect(ends.slice(-2)).toEqual(["end", "reset"]);
   });
 
-  it("every name may stand twice in the fields that are made of a list: those that Node sends once only are known", async () => {
+  it("a field list may hold every name twice, except the known names that Node sends only once", async () => {
     const answers: (number | string)[] = [];
     const port = await h2Port((session) => {
       session.on("stream", (stream, headers) => {
@@ -438,8 +435,8 @@ const NAMES = `accept accept-charset accept-encoding accept-language accept-rang
   traceparent tracestate upgrade-insecure-requests user-agent vary via want-digest warning www-authenticate x-content-type-options
   x-forwarded-for x-frame-options x-real-ip x-request-id x-robots-tag x-xss-protection`.split(/\s+/);
 
-describe("what lib/upstream/sessions.ts and http2_request.ts need of Node", () => {
-  it("a GOAWAY with an error calls the session's own `destroy` in the turn of its event; closed instead, the session lets streams be answered", async () => {
+describe("Node for lib/upstream/sessions.ts and lib/upstream/http2_request.ts", () => {
+  it("a GOAWAY with an error calls the session's own `destroy` in the turn of its event, and closing instead lets streams be answered", async () => {
     const port = await rawServer((socket, { type, stream }) => {
       if (type !== HEADERS) return;
       socket.write(frame(GOAWAY, 0, 0, Buffer.concat([number32(stream), number32(CODES.INTERNAL_ERROR)])));
@@ -462,7 +459,7 @@ describe("what lib/upstream/sessions.ts and http2_request.ts need of Node", () =
     expect(order).toEqual(["destroy", "next tick"]);
   });
 
-  it("`headers`, `response` and `trailers` of a request's stream give flat lists, those with a status begin with it", async () => {
+  it("`headers`, `response` and `trailers` of a request's stream give flat lists, which begin with the status if there is one", async () => {
     const port = await h2Port((session) => {
       session.on("stream", (stream) => {
         stream.additionalHeaders({ ":status": 103, link: "</a>" });
@@ -482,7 +479,7 @@ describe("what lib/upstream/sessions.ts and http2_request.ts need of Node", () =
     expect(seen.get("trailers")).toEqual(["x-t", "1"]);
   });
 
-  it("a request for which the session has no number left fails by an event with ERR_HTTP2_OUT_OF_STREAMS, and none of it is sent", async () => {
+  it("a request for which the session has no stream id left fails by an event with ERR_HTTP2_OUT_OF_STREAMS, and none of it is sent", async () => {
     const streams: number[] = [];
     const port = await rawServer((_socket, { type, stream }) => void (type === HEADERS && streams.push(stream)));
     const session = await h2Client(port);
@@ -508,7 +505,7 @@ describe("what lib/upstream/sessions.ts and http2_request.ts need of Node", () =
     }
   });
 
-  it("a session is made over a connection that was there before it, and answers a PING of the other side by itself", async () => {
+  it("a session can be made over an existing connection, and answers a PING of the other side by itself", async () => {
     let answered = 0;
     const port = await rawServer((socket, { type, flags }) => {
       if (type === SETTINGS && flags === 0) socket.write(frame(PING, 0, 0, Buffer.alloc(8)));
