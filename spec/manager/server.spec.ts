@@ -271,7 +271,7 @@ describe("connections", () => {
     await stream.until("data: 1\n\n");
     expect(asked).toBe(1);
     await Promise.all([manager.close(), manager.close(), idle.closed(), stream.closed()]);
-    await eventually(() => backend.connections.open === 0);
+    await eventually(() => backend.connections.open === 0, "the connections to the upstream closing");
     expect((await refused(port)).code).toBe("ECONNREFUSED");
   });
 
@@ -282,16 +282,16 @@ describe("connections", () => {
     const { manager, port, clock } = await startManager(backend.port);
     const [first, second] = [await connect(port), await connect(port)];
     for (const talk of [first, second]) talk.send("GET /api/gateway HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    await eventually(() => waiting.length === 2);
+    await eventually(() => waiting.length === 2, "two requests at the server");
     const closed = manager.close();
     waiting[0]!();
     const one = await Promise.race([first.closed(), second.closed()]);
     expect(one).toMatch(/^HTTP\/1\.1 200 OK/);
     clock.advance(1_999);
-    await eventually(() => backend.connections.open === 1);
+    await eventually(() => backend.connections.open === 1, "a connection to the upstream");
     clock.advance(1);
     await closed;
-    await eventually(() => backend.connections.open === 0);
+    await eventually(() => backend.connections.open === 0, "the connections to the upstream closing");
   });
 
   it("are not accepted when listening fails: listen rejects with the error", async () => {
