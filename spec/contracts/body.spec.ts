@@ -8,14 +8,14 @@ type Move = (source: Readable, sink: Writable, end: PumpEnd) => unknown;
 
 const move: Move = (source, sink, end) => pump(source, sinkOf(sink), end);
 
-/** Resolves with how it ended. */
+/** Resolves with how the transfer ended. */
 function moved(move: Move, source: Readable, sink: Writable): Promise<string> {
   return new Promise((resolve) => {
     move(source, sink, { done: () => resolve("done"), broken: (cause) => resolve(`broken: ${cause?.message ?? "closed"}`) });
   });
 }
 
-/** Takes each chunk only when told. */
+/** A sink that accepts each chunk only when the test lets it. */
 function slowSink(highWaterMark: number) {
   const taken: Buffer[] = [];
   const pending: (() => void)[] = [];

@@ -1,5 +1,5 @@
 /**
- * What an exchange promises whatever is spoken on either side of the gateway: one suite, run for each pair of protocols from
+ * The promises of an exchange with any protocol on either side of the gateway: one suite, run for each pair of protocols from
  * `exchange.spec.ts`. Clients and origins are node's own.
  */
 import http, { type IncomingMessage, type ServerResponse } from "node:http";
@@ -23,7 +23,7 @@ export type Upstream = "http" | "https" | "h2" | "h2c";
 /** What parses HTTP/1.1 responses of upstreams. */
 export type UpstreamClient = "wire" | "node";
 
-/** What a client got; `whole` is false when the response broke off. */
+/** A response; `whole` is false when it broke off. */
 interface Answer {
   readonly status: number;
   /** Names in lower case; several of one name in order. */
@@ -96,7 +96,7 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
     return (sent = {}) => sendH2(session, sent);
   }
 
-  /** Answers the test's own requests with `answer`; by default after reading them whole. */
+  /** Answers this test's requests with `answer`. */
   function upstreamSays(answer: Answering): void {
     origin.answer = answer;
     onTestFinished(() => {
@@ -279,7 +279,7 @@ export function exchanges(downstream: Downstream, upstream: Upstream, client: Up
       const answer = await sending.answer;
       expect(answer.status).toBe(413);
       expect(answer.body.toString()).toBe("early");
-      // However long the rest of the upload takes.
+      // The response has arrived before the rest of the upload.
       await eventually(() => gateway.stats.services[0]!.upstreams[0]!.inFlight === 0, "the lease coming back");
       body.end();
     });
@@ -385,7 +385,7 @@ function write(response: Response, chunk: Buffer): void {
   (response as ServerResponse).write(chunk);
 }
 
-/** Reads the request whole and says in JSON what it was. */
+/** Reads the whole request and answers with a description of it in JSON. */
 function echo(request: Request, response: Response): void {
   let bytes = 0;
   request.on("data", (chunk: Buffer) => (bytes += chunk.length));
@@ -418,7 +418,7 @@ function startedOrigin(protocol: Upstream) {
     answer: echo as Answering,
     port: () => (server.address() as AddressInfo).port,
     start: () => new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve)),
-    /** Breaks the response off: the connection in HTTP/1, the stream in HTTP/2. */
+    /** Aborts the response: closes the connection in HTTP/1.1, resets the stream in HTTP/2. */
     cut(response: Response) {
       if ("stream" in response) response.stream.destroy(new Error("cut"));
       else response.destroy();
@@ -474,7 +474,7 @@ function h1Client(port: number, secure: boolean): Client {
     } else {
       request.end(body);
     }
-    // A test that cancels does not always wait for what comes of it.
+    // A test that cancels may not wait for the rejection.
     answer.catch(() => {});
     return { answer, begun, cancel: () => void request.destroy() };
   };
@@ -504,7 +504,7 @@ function sendH2(session: http2.ClientHttp2Session, { method = "GET", path = "/a/
       chunks.push(chunk);
       begin();
     });
-    // The gateway resets a stream that broke off with an error code: node's "end" alone would not tell.
+    // The gateway resets an aborted stream with an error code; Node's "end" alone does not show it.
     stream.on("end", () => (whole = true));
     stream.on("error", () => {});
     stream.on("close", () => {

@@ -1,4 +1,4 @@
-/** What the forwarder over HTTP/1 promises, at the level of bytes; what all promise alike is `exchange.ts`. */
+/** The promises of the HTTP/1.1 clients to upstreams at the level of bytes. */
 import type { Socket } from "node:net";
 import { PassThrough, Readable } from "node:stream";
 import { describe, expect, it, onTestFinished } from "vitest";
@@ -11,7 +11,7 @@ import { closedPort, socketOrigin } from "../support/origin.ts";
 import { madeUpPeer, madeUpPool } from "../support/peer.ts";
 import { eventually } from "../support/raw_client.ts";
 
-/** A response in two segments: nobody can have all of it at once. */
+/** A response in two segments, so that it cannot be read at once. */
 const slowly = (socket: Socket) => {
   socket.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no");
   return () => void socket.write("k");
@@ -20,17 +20,17 @@ const slowly = (socket: Socket) => {
 const ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 export function forwarding(client: "wire" | "node"): void {
-  async function bench(talk: (socket: Socket, head: string) => void) {
-    const heard: string[] = [];
+  async function bench(serve: (socket: Socket, head: string) => void) {
+    const sent: string[] = [];
     const upstream = await socketOrigin((socket) => {
       socket.on("data", (chunk: Buffer) => {
-        heard.push(chunk.toString());
+        sent.push(chunk.toString());
         const text = chunk.toString("latin1");
-        if (text.includes("HTTP/1.1\r\n")) talk(socket, text);
+        if (text.includes("HTTP/1.1\r\n")) serve(socket, text);
       });
     });
     onTestFinished(() => upstream.close());
-    return { upstream, heard, ...benchAt(upstream.port) };
+    return { upstream, sent, ...benchAt(upstream.port) };
   }
 
   function benchAt(port: number) {
@@ -45,7 +45,7 @@ export function forwarding(client: "wire" | "node"): void {
       const exchange = madeUpExchange({ call, ...parts });
       return { exchange, reply: peer.forward(exchange, options, 0) };
     };
-    /** Every lease is back, no timer runs. */
+    /** Resolves when every lease has been returned; no timer may be left. */
     const settled = async () => {
       await eventually(() => pool.leased === 0, "the lease coming back");
       expect(pool.waiting).toBe(0);
@@ -105,8 +105,8 @@ export function forwarding(client: "wire" | "node"): void {
       ["upstream_reset when it resets", (socket) => socket.resetAndDestroy(), "upstream_reset"],
       ["upstream_invalid when it sends garbage", (socket) => void socket.write("x\r\n\r\n"), "upstream_invalid"],
       ["upstream_invalid when it switches protocols without a request for it", (socket) => void socket.write("HTTP/1.1 101 X\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"), "upstream_invalid"],
-    ])("is returned with %s", async (_title, talk, expected) => {
-      const { send, settled } = await bench(talk);
+    ])("is returned with %s", async (_title, serve, expected) => {
+      const { send, settled } = await bench(serve);
       expect(await code(send().reply)).toBe(expected);
       await settled();
     });
@@ -239,18 +239,18 @@ export function forwarding(client: "wire" | "node"): void {
   });
 
   it("sends a plugin's text body with its length in bytes", async () => {
-    const { send, settled, heard } = await bench((socket, head) => void (head.includes(" /a ") && socket.write(ok)));
+    const { send, settled, sent } = await bench((socket, head) => void (head.includes(" /a ") && socket.write(ok)));
     for (const headers of [[], ["Content-Length", "6"]]) {
-      heard.length = 0;
+      sent.length = 0;
       const { reply } = send({ method: "POST", upstreamPath: "/a", body: Readable.from(["äöü"]), headers });
       await read(await reply);
       await settled();
-      expect(heard.join("")).toContain(headers.length > 0 ? "\r\n\r\näöü" : "\r\n\r\n6\r\näöü\r\n0\r\n\r\n");
+      expect(sent.join("")).toContain(headers.length > 0 ? "\r\n\r\näöü" : "\r\n\r\n6\r\näöü\r\n0\r\n\r\n");
     }
   });
 
   it("does not retry a request that was cancelled on a reused connection", async () => {
-    const { send, settled, upstream, clock, heard } = await bench((socket, head) => void (head.includes(" /first ") && socket.write(ok)));
+    const { send, settled, upstream, clock, sent } = await bench((socket, head) => void (head.includes(" /first ") && socket.write(ok)));
     const unhandled: unknown[] = [];
     const note = (reason: unknown) => unhandled.push(reason);
     process.on("unhandledRejection", note);
@@ -259,14 +259,14 @@ export function forwarding(client: "wire" | "node"): void {
       await read(await send({ upstreamPath: "/first" }).reply);
       await settled();
       const second = send({ upstreamPath: `/${end}` });
-      await eventually(() => heard.join("").includes(` /${end} `), "the request at the upstream");
+      await eventually(() => sent.join("").includes(` /${end} `), "the request at the upstream");
       if (end === "timeout") clock.advance(200);
       else second.exchange.call.abort();
       expect(await code(second.reply)).toBe(end === "timeout" ? "upstream_timeout" : "upstream_reset");
       await settled();
       await eventually(() => upstream.sockets.size === 0, "the connections to the upstream closing");
       await settled();
-      expect(heard.join("").split(` /${end} `)).toHaveLength(2);
+      expect(sent.join("").split(` /${end} `)).toHaveLength(2);
     }
     expect(upstream.connections).toBe(2);
     expect(unhandled).toEqual([]);

@@ -1,4 +1,4 @@
-/** How upstreams over HTTP/1.1 fail, and what the client hears of it: the same by either of the clients that speak to them. */
+/** What clients get when HTTP/1.1 upstreams fail: the same with either upstream client. */
 import { describe, expect, it } from "vitest";
 import { closedPort } from "../support/origin.ts";
 import { oneService, running } from "../support/gateway.ts";
@@ -6,14 +6,14 @@ import { ask, eventually } from "../support/raw_client.ts";
 import { byteBackend, client, codeIn, gate, get, headBackend, statusesIn } from "../journeys/harness.ts";
 
 export function upstreamFaults(upstreamClient: "wire" | "node"): void {
-  /** One connection only: whoever keeps a lease that is not given back starves the next request. */
+  /** One connection to the upstream: a leaked lease would block the next request. */
   const one = { upstream_client: upstreamClient, pool: { max_connections: 1 }, timeouts: { connect_ms: 1000, response_ms: 1000, idle_ms: 1000 } };
   const good = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood";
 
   interface Case {
     readonly title: string;
     readonly bytes: string;
-    /** What happens to the connection behind the bytes. */
+    /** What the upstream does with the connection after the bytes. */
     readonly then?: "open" | "end" | "reset";
     readonly code: string;
     readonly method?: string;
@@ -121,7 +121,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
     readonly title: string;
     readonly head: string;
     readonly body: string;
-    /** What comes once the client has the body: bytes, or an end. */
+    /** What the upstream does when the client has received the body: sends bytes, or ends. */
     readonly then: "end" | "reset" | { readonly bytes: string };
   }
 
@@ -137,7 +137,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
     { title: "resets a body that lasts until the end", head: "X-A: b", body: "short", then: "reset" },
   ];
 
-  /** Sends head and body; the rest once `begun` is kept. */
+  /** Sends head and body, and the rest when `begun` resolves. */
   function cutting({ head, body, then }: Cut, begun: Promise<unknown>) {
     return headBackend(({ socket, text }) => {
       if (text.includes(" /fine ")) return void socket.write(good);
@@ -156,11 +156,11 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
       const begun = gate();
       const upstream = await cutting(cut, begun.opened);
       const { port } = await running(oneService(upstream.port, one));
-      const talk = await client(port);
-      talk.send(get());
-      await talk.until("short");
+      const connection = await client(port);
+      connection.send(get());
+      await connection.until("short");
       begun.open();
-      const received = await talk.closed();
+      const received = await connection.closed();
       expect(statusesIn(received)).toEqual([200]);
       expect(received).not.toMatch(/\r\n0\r\n/);
       expect(received).not.toContain("upstream_");
@@ -171,13 +171,13 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
       const begun = gate();
       const upstream = await cutting(cut, begun.opened);
       const { port } = await running(oneService(upstream.port, one));
-      const talk = await client(port);
+      const connection = await client(port);
       let end = "clean";
-      talk.socket.on("error", (error: NodeJS.ErrnoException) => (end = error.code ?? "?"));
-      talk.send("GET /a/x HTTP/1.0\r\n\r\n");
-      await talk.until("short");
+      connection.socket.on("error", (error: NodeJS.ErrnoException) => (end = error.code ?? "?"));
+      connection.send("GET /a/x HTTP/1.0\r\n\r\n");
+      await connection.until("short");
       begun.open();
-      const received = await talk.closed();
+      const received = await connection.closed();
       expect(received).toMatch(/\r\n\r\nshort$/);
       if (!/content-length: 10/i.test(received)) expect(end).toBe("ECONNRESET");
     });
@@ -247,13 +247,13 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
         socket.write("HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n" + "s".repeat(30_000));
       });
       const { port } = await running(oneService(upstream.port, one));
-      const talk = await client(port);
-      talk.socket.pause();
-      talk.send(get("/a/big"));
+      const connection = await client(port);
+      connection.socket.pause();
+      connection.send(get("/a/big"));
       await eventually(() => upstream.heads.length === 1, "a request at the upstream");
-      talk.socket.resume();
-      await eventually(() => talk.text().length >= big, "the response");
-      expect(talk.text()).not.toContain("sss");
+      connection.socket.resume();
+      await eventually(() => connection.text().length >= big, "the response");
+      expect(connection.text()).not.toContain("sss");
       const next = await ask(port, { path: "/a/fine" });
       expect(`${next.status} ${next.body}`).toBe("200 good");
       expect(upstream.connections).toBe(2);
@@ -266,11 +266,11 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
           else socket.write(`HTTP/1.1 ${status}\r\nContent-Length: 25\r\n\r\nHTTP/1.1 299 Smuggled\r\n\r\n`);
         });
         const { port } = await running(oneService(upstream.port, one));
-        const talk = await client(port);
-        talk.send(`${method} /a/x HTTP/1.1\r\nHost: h\r\n\r\n`);
-        await talk.until(`HTTP/1.1 ${status.slice(0, 3)}`);
-        talk.send(get("/a/fine"));
-        const received = await talk.until("good");
+        const connection = await client(port);
+        connection.send(`${method} /a/x HTTP/1.1\r\nHost: h\r\n\r\n`);
+        await connection.until(`HTTP/1.1 ${status.slice(0, 3)}`);
+        connection.send(get("/a/fine"));
+        const received = await connection.until("good");
         expect(statusesIn(received)).toEqual([Number(status.slice(0, 3)), 200]);
       }
     });
@@ -285,7 +285,7 @@ export function upstreamFaults(upstreamClient: "wire" | "node"): void {
   });
 
   describe("a connection that the upstream closes just as it is reused", () => {
-    /** Answers the first request of each connection, and closes at the second without a word. */
+    /** Answers the first request of each connection, and closes at the second without a response. */
     const closing = (bytes = "") =>
       headBackend(({ socket, nth }) => {
         if (nth === 0) return void socket.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");

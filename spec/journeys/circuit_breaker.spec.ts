@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { manualClock } from "../support/clock.ts";
 import { oneService, running } from "../support/gateway.ts";
 import { ask, eventually } from "../support/raw_client.ts";
-import { client, codeIn, get, mortalBackend, PROTOCOLS, recordedLog, speaking, type Protocol } from "./harness.ts";
+import { client, codeIn, get, restartableBackend, PROTOCOLS, recordedLog, speaking, type Protocol } from "./harness.ts";
 
 const OPEN_MS = 4_500;
 const circuit_breaker = { error_ratio: 0.5, min_requests: 4, window_ms: 10_000, open_ms: OPEN_MS };
@@ -13,7 +13,7 @@ const parts = { circuit_breaker, health: { passive: { max_failures: 0 } } };
 async function bench({ probes = 1, protocol = "http" as Protocol} = {}) {
   const clock = manualClock();
   const recorded = recordedLog();
-  const backend = await mortalBackend(protocol);
+  const backend = await restartableBackend(protocol);
   const config = oneService(backend.port, { ...speaking(protocol), ...parts, circuit_breaker: { ...circuit_breaker, probes } });
   const { port, gateway } = await running(config, { clock, log: recorded.log });
   const fails = (_request: unknown, response: ServerResponse) => void response.writeHead(500).end("failed");
@@ -149,8 +149,8 @@ describe("a circuit breaker", () => {
   });
 
   it("judges a request by its final outcome: one that a retry has saved counts as a success", async () => {
-    const good = await mortalBackend();
-    const bad = await mortalBackend();
+    const good = await restartableBackend();
+    const bad = await restartableBackend();
     bad.answer = (request) => void request.socket.destroy();
     const { port } = await running(oneService([bad.port, good.port], { ...parts, retries: {} }));
     for (let i = 0; i < 12; i++) expect((await ask(port, { path: "/a/x" })).status).toBe(200);
@@ -159,7 +159,7 @@ describe("a circuit breaker", () => {
 
   it("affects its own service only", async () => {
     const { backend, config, gateway, open, one, port } = await bench();
-    const other = await mortalBackend();
+    const other = await restartableBackend();
     const service = config.services[0]!;
     gateway.reload({ ...config, services: [service, { ...service, name: "other", base_path: "/b", upstreams: [{ host: "127.0.0.1", port: other.port }] }] });
     await open();

@@ -4,7 +4,7 @@ import type { ConfigInput } from "../../lib/config/model.ts";
 import { manualClock } from "../support/clock.ts";
 import { oneService, running } from "../support/gateway.ts";
 import { ask, eventually } from "../support/raw_client.ts";
-import { client, closedLoop, get, mortalBackend, PROTOCOLS, recordedLog, speaking, type Protocol } from "./harness.ts";
+import { client, closedLoop, get, restartableBackend, PROTOCOLS, recordedLog, speaking, type Protocol } from "./harness.ts";
 
 type Parts = Partial<ConfigInput["services"][number]>;
 
@@ -15,7 +15,7 @@ const passive = { max_failures: 3, eject_ms: EJECT_MS };
 async function three(parts: Parts = {}, protocol: Protocol = "http") {
   const clock = manualClock();
   const recorded = recordedLog();
-  const backends = [await mortalBackend(protocol), await mortalBackend(protocol), await mortalBackend(protocol)] as const;
+  const backends = [await restartableBackend(protocol), await restartableBackend(protocol), await restartableBackend(protocol)] as const;
   const ports = backends.map(({ port }) => port);
   const config = oneService(ports, { ...speaking(protocol), retries: {}, health: { passive }, ...parts });
   const { port, gateway } = await running(config, { clock, log: recorded.log });
@@ -31,33 +31,33 @@ async function three(parts: Parts = {}, protocol: Protocol = "http") {
 describe("one of three backends, under load", () => {
   it.each(PROTOCOLS)("is killed over %s without costing a request, is ejected, and gets requests again when it is back", async (protocol) => {
     const { clock, recorded, backends, port } = await three({}, protocol);
-    const mortal = backends[1];
+    const failing = backends[1];
     const load = closedLoop(port);
     await load.more(100);
-    await mortal.kill();
+    await failing.kill();
     await eventually(() => recorded.upstreams("upstream ejected").length > 0, "the ejection");
     await load.more(100);
-    await mortal.start();
-    const before = mortal.requests;
+    await failing.start();
+    const before = failing.requests;
     await load.more(100);
-    expect(mortal.requests).toBe(before);
+    expect(failing.requests).toBe(before);
     clock.advance(EJECT_MS);
-    await eventually(() => mortal.requests >= before + 20, "requests to the one that is back");
+    await eventually(() => failing.requests >= before + 20, "requests to the one that is back");
     await load.stop();
     expect(load.lost).toEqual([]);
     expect(load.outcomes).toHaveLength(load.requests);
-    expect(recorded.upstreams("upstream ejected")).toEqual([mortal.id]);
-    expect(recorded.upstreams("upstream back")).toEqual([mortal.id]);
+    expect(recorded.upstreams("upstream ejected")).toEqual([failing.id]);
+    expect(recorded.upstreams("upstream back")).toEqual([failing.id]);
   });
 
   it("is restarted, each in turn, without costing a request", async () => {
     const { clock, backends, port } = await three();
     const load = closedLoop(port);
-    for (const mortal of backends) {
+    for (const failing of backends) {
       await load.more(50);
-      await mortal.kill();
+      await failing.kill();
       await load.more(50);
-      await mortal.start();
+      await failing.start();
       clock.advance(EJECT_MS);
     }
     await load.more(50);
@@ -82,7 +82,7 @@ describe("one of three backends, under load", () => {
 
   it.each<Protocol>(["http", "h2c"])("hangs over %s without costing a request, and is ejected", async (protocol) => {
     const recorded = recordedLog();
-    const backends = [await mortalBackend(protocol), await mortalBackend(protocol), await mortalBackend(protocol)] as const;
+    const backends = [await restartableBackend(protocol), await restartableBackend(protocol), await restartableBackend(protocol)] as const;
     const config = oneService(
       backends.map(({ port }) => port),
       { protocol, retries: { per_try_ms: 150 }, health: { passive } },

@@ -89,7 +89,7 @@ export function speaking(protocol: Protocol) {
   return protocol === "https" || protocol === "h2" ? { protocol, tls: { verify: false } } : { protocol };
 }
 
-export interface MortalBackend {
+export interface RestartableBackend {
   readonly port: number;
   /** "127.0.0.1:PORT", as in the log. */
   readonly id: string;
@@ -104,7 +104,7 @@ export interface MortalBackend {
 }
 
 /** A backend of any protocol that can be stopped and started again. */
-export async function mortalBackend(protocol: Protocol = "http"): Promise<MortalBackend> {
+export async function restartableBackend(protocol: Protocol = "http"): Promise<RestartableBackend> {
   const sockets = new Set<Socket>();
   let server: Server;
   let port = 0;
@@ -144,7 +144,7 @@ export async function mortalBackend(protocol: Protocol = "http"): Promise<Mortal
   await listen();
   port = (server!.address() as AddressInfo).port;
   onTestFinished(kill);
-  const self: MortalBackend = {
+  const self: RestartableBackend = {
     port,
     id: `127.0.0.1:${port}`,
     requests: 0,

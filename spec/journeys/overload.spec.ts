@@ -4,13 +4,13 @@ import type { ConfigInput } from "../../lib/config/model.ts";
 import { oneService, running } from "../support/gateway.ts";
 import { h2Session } from "../support/h2_client.ts";
 import { ask, eventually } from "../support/raw_client.ts";
-import { client, closedLoop, codeIn, get, mortalBackend, statusesIn } from "./harness.ts";
+import { client, closedLoop, codeIn, get, restartableBackend, statusesIn } from "./harness.ts";
 
 const MOST = 5;
 
 /** A gateway with as many unanswered requests as it accepts. */
 async function full(global: NonNullable<ConfigInput["global"]> = {}, parts: Parameters<typeof oneService>[1] = {}) {
-  const backend = await mortalBackend();
+  const backend = await restartableBackend();
   const held: ServerResponse[] = [];
   const works = backend.answer;
   backend.answer = (_request, response) => void held.push(response);
@@ -82,7 +82,7 @@ describe("a gateway at max_requests_in_flight", () => {
 
   it("counts a retried request once", async () => {
     const { backend, config, port, gateway, accepted, release } = await full();
-    const dead = await mortalBackend();
+    const dead = await restartableBackend();
     await dead.kill();
     release();
     await Promise.all(accepted);

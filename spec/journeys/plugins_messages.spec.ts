@@ -10,7 +10,7 @@ import { HANDSHAKE } from "../gateway/plugins.ts";
 import { oneService, running } from "../support/gateway.ts";
 import { h2Ask, h2Session } from "../support/h2_client.ts";
 import { ask, eventually } from "../support/raw_client.ts";
-import { backend, byteBackend, client, mortalBackend, rawBackend } from "./harness.ts";
+import { backend, byteBackend, client, restartableBackend, rawBackend } from "./harness.ts";
 
 interface Response {
   readonly status: number;
@@ -150,7 +150,7 @@ describe("compress", () => {
   });
 
   it.each(["http", "h2c"] as const)("sends each event of a stream before the next one is sent, with an upstream over %s", async (protocol) => {
-    const origin = await mortalBackend(protocol);
+    const origin = await restartableBackend(protocol);
     const sending: ((event: string) => void)[] = [];
     origin.answer = (_request, response) => {
       response.writeHead(200, { "Content-Type": "text/event-stream" });
@@ -310,7 +310,7 @@ describe("request_validation", () => {
   });
 
   it("lets a checked body be sent to another upstream", async () => {
-    const dead = await mortalBackend();
+    const dead = await restartableBackend();
     const origin = await backend();
     await dead.kill();
     const { both } = await clients(config(dead.port, { retries: {}, upstreams: [dead, origin].map(({ port }) => ({ host: "127.0.0.1", port })) }));

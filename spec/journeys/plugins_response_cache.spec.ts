@@ -8,7 +8,7 @@ import { backend, oneService, running } from "../support/gateway.ts";
 import { h2Ask, h2Session } from "../support/h2_client.ts";
 import { rawOrigin } from "../support/origin.ts";
 import { ask, eventually } from "../support/raw_client.ts";
-import { client, gate, get, PROTOCOLS, mortalBackend, speaking } from "./harness.ts";
+import { client, gate, get, PROTOCOLS, restartableBackend, speaking } from "./harness.ts";
 import { HANDSHAKE } from "../gateway/plugins.ts";
 
 const CACHE = { name: "response_cache" };
@@ -46,7 +46,7 @@ async function overHttp2(session: ClientHttp2Session, headers: Record<string, st
 describe("the plugin response_cache", () => {
   it.each(PROTOCOLS)("stores responses of an upstream over %s and serves them over HTTP/1.1 and HTTP/2: bodies, HEAD, 304, Age and validation", async (protocol) => {
     const clock = manualClock();
-    const origin = await mortalBackend(protocol);
+    const origin = await restartableBackend(protocol);
     origin.answer = (request, response) => {
       if (request.headers["if-none-match"] === '"1"') response.writeHead(304, { "cache-control": "max-age=60" }).end();
       else response.writeHead(200, { "cache-control": "max-age=60", etag: '"1"', "content-type": "text/plain" }).end("x".repeat(200_000));
@@ -204,7 +204,7 @@ describe("the plugin response_cache", () => {
 
   it("serves a stale response when the upstream is down and the response allows it", async () => {
     const clock = manualClock();
-    const origin = await mortalBackend();
+    const origin = await restartableBackend();
     origin.answer = (_request, response) => void response.writeHead(200, { "cache-control": "max-age=1, stale-if-error=600" }).end("kept");
     const { port } = await running(oneService(origin.port, { plugins: [CACHE] }, H2C), { clock });
     await overHttp1(port);

@@ -12,7 +12,7 @@ import { h2Session } from "../support/h2_client.ts";
 import { CODES, frame, GOAWAY, HEADERS, number32, PREFACE, SETTINGS } from "../support/h2_raw.ts";
 import { closedPort } from "../support/origin.ts";
 import { ask, eventually } from "../support/raw_client.ts";
-import { backend, byteBackend, client, codeIn, get, headBackend, mortalBackend, PROTOCOLS, rawBackend, speaking, statusesIn, type Head, type Protocol } from "./harness.ts";
+import { backend, byteBackend, client, codeIn, get, headBackend, restartableBackend, PROTOCOLS, rawBackend, speaking, statusesIn, type Head, type Protocol } from "./harness.ts";
 
 type Parts = Partial<ConfigInput["services"][number]>;
 
@@ -186,7 +186,7 @@ describe("a retry of a POST", () => {
   });
 
   it("never sends a POST twice when the upstream breaks its TLS connection after it has the request", async () => {
-    const [first, second] = [await brokenTls(), await mortalBackend("https")];
+    const [first, second] = [await brokenTls(), await restartableBackend("https")];
     const { port } = await inOrder([first.port, second.port], speaking("https"));
     expect((await ask(port, { method: "POST", path: "/a/x", body: "text" })).status).toBe(502);
     expect([first.requests, second.requests]).toEqual([1, 0]);
@@ -195,7 +195,7 @@ describe("a retry of a POST", () => {
 
 /** Reads a request over TLS, then answers in plain text. */
 async function brokenTls() {
-  const secure = await mortalBackend("https");
+  const secure = await restartableBackend("https");
   const front = await byteBackend((socket) => {
     const behind = net.connect(secure.port, "127.0.0.1");
     behind.on("error", () => {});
@@ -214,7 +214,7 @@ async function brokenTls() {
 
 describe("a response that breaks off after it has begun", () => {
   it.each(PROTOCOLS)("is not retried over %s: the client sees it broken", async (protocol) => {
-    const [first, second] = [await mortalBackend(protocol), await mortalBackend(protocol)];
+    const [first, second] = [await restartableBackend(protocol), await restartableBackend(protocol)];
     first.answer = (request, response) => {
       response.writeHead(200, { "Content-Length": "10" });
       response.write("half", () => request.socket.destroy());
@@ -228,7 +228,7 @@ describe("a response that breaks off after it has begun", () => {
 describe("per_try_ms", () => {
   it.each(PROTOCOLS)("gives up an upstream over %s that answers later, and tries the next without waiting for it", async (protocol) => {
     const clock = manualClock();
-    const [first, second] = [await mortalBackend(protocol), await mortalBackend(protocol)];
+    const [first, second] = [await restartableBackend(protocol), await restartableBackend(protocol)];
     let closed = false;
     first.answer = (_request, response) => void response.on("close", () => (closed = true));
     const { port } = await inOrder([first.port, second.port], { ...speaking(protocol), retries: { per_try_ms: 100 } }, { clock });
@@ -288,7 +288,7 @@ describe("total_ms", () => {
 
   it.each(PROTOCOLS)("breaks off a response over %s in its middle, so the client sees it broken", async (protocol) => {
     const clock = manualClock();
-    const upstream = await mortalBackend(protocol);
+    const upstream = await restartableBackend(protocol);
     let closed = false;
     upstream.answer = (_request, response) => {
       response.on("close", () => (closed = true));
@@ -331,7 +331,7 @@ describe("total_ms", () => {
 
 describe("listed statuses", () => {
   it.each(PROTOCOLS)("are retried elsewhere over %s, and the connection of a short reply is kept", async (protocol) => {
-    const [first, second] = [await mortalBackend(protocol), await mortalBackend(protocol)];
+    const [first, second] = [await restartableBackend(protocol), await restartableBackend(protocol)];
     first.answer = (_request, response) => void response.writeHead(503, { "Content-Length": "4" }).end("busy");
     const { port } = await inOrder([first.port, second.port], { ...speaking(protocol), retries: { on: [503] } });
     for (let i = 0; i < 4; i++) expect(outcome(await ask(port, { path: "/a/x" }))).toBe(`200 from ${second.id}`);
@@ -360,7 +360,7 @@ describe("listed statuses", () => {
 
 describe("a retry to an upstream over HTTP/2", () => {
   it.each(["GET", "POST"])("sends a %s elsewhere when the stream was refused unread", async (method) => {
-    const [first, second] = [await mortalBackend("h2c"), await mortalBackend("h2c")];
+    const [first, second] = [await restartableBackend("h2c"), await restartableBackend("h2c")];
     first.answer = (_request, response) => (response as unknown as Http2ServerResponse).stream.close(CODES.REFUSED_STREAM);
     second.answer = (request, response) => void request.pipe(response);
     const { port } = await inOrder([first.port, second.port], { protocol: "h2c" });
@@ -371,14 +371,14 @@ describe("a retry to an upstream over HTTP/2", () => {
 
   it.each(["GET", "POST"])("sends a %s elsewhere when a GOAWAY says it was not processed", async (method) => {
     const first = await goingAway();
-    const second = await mortalBackend("h2c");
+    const second = await restartableBackend("h2c");
     const { port } = await inOrder([first.port, second.port], { protocol: "h2c" });
     const body = method === "GET" ? {} : { body: "text" };
     expect(outcome(await ask(port, { method, path: "/a/x", ...body }))).toBe(`200 from ${second.id}`);
   });
 
   it("sends a GET elsewhere when the connection dies, and never a POST that the upstream may have read", async () => {
-    const [first, second] = [await mortalBackend("h2c"), await mortalBackend("h2c")];
+    const [first, second] = [await restartableBackend("h2c"), await restartableBackend("h2c")];
     first.answer = (request) => void request.socket.destroy();
     const { port } = await inOrder([first.port, second.port], { protocol: "h2c" });
     expect(outcome(await ask(port, { path: "/a/x" }))).toBe(`200 from ${second.id}`);
@@ -390,7 +390,7 @@ describe("a retry to an upstream over HTTP/2", () => {
   });
 
   it("costs no request when an idle connection has gone", async () => {
-    const [first, second] = [await mortalBackend("h2c"), await mortalBackend("h2c")];
+    const [first, second] = [await restartableBackend("h2c"), await restartableBackend("h2c")];
     const { port } = await inOrder([first.port, second.port], { protocol: "h2c" });
     for (let i = 0; i < 2; i++) await ask(port, { path: "/a/x" });
     await first.kill();
@@ -419,7 +419,7 @@ function goingAway() {
 describe("a retry to an upstream over TLS", () => {
   it.each(["GET", "POST"])("sends a %s elsewhere when the handshake fails", async (method) => {
     const first = await byteBackend((socket) => void socket.end("HTTP/1.1 400 Bad Request\r\n\r\n"));
-    const second = await mortalBackend("https");
+    const second = await restartableBackend("https");
     const { port } = await inOrder([first.port, second.port], speaking("https"));
     expect(outcome(await ask(port, { method, path: "/a/x", body: "" }))).toBe(`200 from ${second.id}`);
   });
@@ -430,7 +430,7 @@ it("sends a POST elsewhere when the upstream refuses the gateway's client certif
   first.listen(0, "127.0.0.1");
   await once(first, "listening");
   onTestFinished(() => void first.close());
-  const second = await mortalBackend("https");
+  const second = await restartableBackend("https");
   const { port } = await inOrder([(first.address() as AddressInfo).port, second.port], speaking("https"));
   expect(outcome(await ask(port, { method: "POST", path: "/a/x", body: "text" }))).toBe(`200 from ${second.id}`);
 });

@@ -7,7 +7,7 @@ import { h2Session } from "../support/h2_client.ts";
 import { closedPort } from "../support/origin.ts";
 import { ask, connect, eventually } from "../support/raw_client.ts";
 import { readMetrics } from "../support/metrics_text.ts";
-import { backend, byteBackend, client, get, PROTOCOLS, mortalBackend, rawBackend, recordedLog, speaking } from "./harness.ts";
+import { backend, byteBackend, client, get, PROTOCOLS, restartableBackend, rawBackend, recordedLog, speaking } from "./harness.ts";
 
 const TRACE = "0af7651916cd43dd8448eb211c80319c";
 const PARENT = "b7ad6b7169203331";
@@ -288,7 +288,7 @@ describe("traces over other protocols", () => {
   });
 
   it.each(PROTOCOLS)("send one traceparent, that of the try, to the upstream over %s", async (protocol) => {
-    const upstream = await mortalBackend(protocol);
+    const upstream = await restartableBackend(protocol);
     const heard: string[] = [];
     upstream.answer = (request, response) => {
       heard.push(String(request.headers["traceparent"]));

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { backend } from "../support/gateway.ts";
-import { json, whole } from "./whole.ts";
+import { json, fullGateway } from "./full_gateway.ts";
 
 describe("1. What the service does", () => {
   it("receives client requests and forwards them to backend servers, as a declarative configuration says", async () => {
@@ -11,7 +11,7 @@ describe("1. What the service does", () => {
       upstreams: [{ host: "127.0.0.1", port }],
       routes: [{ path: "/r" }],
     });
-    const { proxy } = await whole({ services: [service("a", a.port), service("b", b.port)] });
+    const { proxy } = await fullGateway({ services: [service("a", a.port), service("b", b.port)] });
     expect((await proxy("/a/r")).body.toString()).toBe("from a");
     expect((await proxy("/b/r")).body.toString()).toBe("from b");
   });
@@ -19,7 +19,7 @@ describe("1. What the service does", () => {
   it("3: runs plugins before forwarding and on the upstream response", async () => {
     const origin = await backend();
     const plugins = [{ name: "rate_limit", config: { limit_hour: 1 } }];
-    const { proxy } = await whole({
+    const { proxy } = await fullGateway({
       services: [{ name: "s", base_path: "/s", upstreams: [{ host: "127.0.0.1", port: origin.port }], routes: [{ path: "/r", plugins }] }],
     });
     expect((await proxy("/s/r")).headers["ratelimit-policy"]).toBeDefined(); // added to the upstream's response
@@ -28,21 +28,21 @@ describe("1. What the service does", () => {
   });
 
   it("4: serves an admin HTTP interface for login and for reading the configuration", async () => {
-    const { login, admin } = await whole({ services: [] });
+    const { login, admin } = await fullGateway({ services: [] });
     expect(json(await admin("GET", "/gateway", { Cookie: `token=${await login()}` }))).toMatchObject({ services: [] });
   });
 
   it("5: lets a management UI on the origin that ADMIN_CORS_ORIGIN names log in and read with the admin credentials", async () => {
     const Origin = "http://localhost:5173";
-    const { admin, login } = await whole({ services: [] }, { ADMIN_CORS_ORIGIN: Origin });
+    const { admin, login } = await fullGateway({ services: [] }, { ADMIN_CORS_ORIGIN: Origin });
     const answer = await admin("GET", "/gateway", { Origin, Cookie: `token=${await login()}` });
     expect(answer.headers["access-control-allow-origin"]).toBe(Origin);
     expect(answer.headers["access-control-allow-credentials"]).toBe("true");
   });
 
   it("loads the configuration from the JSON file that CONFIG_FILE_PATH names; dbless is file-only", async () => {
-    const { admin, login, file } = await whole({ services: [] }, { PERSISTENCE_CONFIG: "dbless" });
+    const { admin, login, file } = await fullGateway({ services: [] }, { PERSISTENCE_CONFIG: "dbless" });
     expect(json(await admin("GET", "/gateway/config", { Cookie: `token=${await login()}` })).ConfigFilePath).toBe(file);
-    await expect(whole({ services: [] }, { PERSISTENCE_CONFIG: "postgres" })).rejects.toThrow(/PERSISTENCE_CONFIG: expected dbless/);
+    await expect(fullGateway({ services: [] }, { PERSISTENCE_CONFIG: "postgres" })).rejects.toThrow(/PERSISTENCE_CONFIG: expected dbless/);
   });
 });

@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { CA, CLIENT, SERVER } from "../support/certs.ts";
 import { backend } from "../support/gateway.ts";
 import { fileWith } from "../support/process.ts";
-import { BASIC, json, tokenOf, whole } from "./whole.ts";
+import { BASIC, json, tokenOf, fullGateway } from "./full_gateway.ts";
 
 const basic = (user: string, password: string) => `Basic ${Buffer.from(`${user}:${password}`).toString("base64")}`;
 const keyAuth = (key = "the-key", enabled = true) => ({ name: "key_auth", enabled, config: { key } });
@@ -19,7 +19,7 @@ async function guarded(level: "global" | "service" | "route", plugin: object = k
     plugins: at("service", name === "a"),
     routes: [{ path: "/r", plugins: at("route", name === "a") }, { path: "/s" }],
   });
-  const gateway = await whole({ global: { plugins: at("global", true) }, services: [service("a"), service("b")] });
+  const gateway = await fullGateway({ global: { plugins: at("global", true) }, services: [service("a"), service("b")] });
   const statuses = async (suffix = "") => Promise.all(["/a/r", "/a/s", "/b/r", "/b/s"].map(async (path) => (await gateway.proxy(path + suffix)).status));
   return { ...gateway, origin, statuses };
 }
@@ -32,14 +32,14 @@ describe("5.1 Admin interface", () => {
     ["another scheme", BASIC.replace("Basic", "Bearer"), 401],
     ["no base64", "Basic ***", 401],
   ])("rule 1: POST /login with %s: %s", async (_what, Authorization, status) => {
-    const { admin } = await whole({ services: [] });
+    const { admin } = await fullGateway({ services: [] });
     const answer = await admin("POST", "/login", { Authorization });
     expect(answer.status).toBe(status);
     expect(answer.headers["set-cookie"] !== undefined).toBe(status === 200);
   });
 
   it("rule 2: the login token is a JWT in an HttpOnly, Secure cookie", async () => {
-    const { admin } = await whole({ services: [] });
+    const { admin } = await fullGateway({ services: [] });
     const answer = await admin("POST", "/login", { Authorization: BASIC });
     const [head, claims] = tokenOf(answer).split(".").slice(0, 2).map((part) => JSON.parse(Buffer.from(part, "base64url").toString()) as any);
     expect(head).toMatchObject({ alg: "HS256", typ: "JWT" });
@@ -50,7 +50,7 @@ describe("5.1 Admin interface", () => {
   });
 
   it("rule 3: later requests send that cookie, a changed one is refused, and DELETE /logout clears it", async () => {
-    const { admin, login } = await whole({ services: [] });
+    const { admin, login } = await fullGateway({ services: [] });
     const token = await login();
     const get = async (value: string) => (await admin("GET", "/gateway", { Cookie: `token=${value}` })).status;
     expect(await get(token)).toBe(200);
@@ -66,7 +66,7 @@ describe("5.1 Admin interface", () => {
 describe("5.2 Transport security", () => {
   it("accepts a server certificate and key, and a CA certificate that signs client certificates", async () => {
     const origin = await backend();
-    const gateway = await whole(
+    const gateway = await fullGateway(
       { services: [{ name: "s", base_path: "/s", upstreams: [{ host: "127.0.0.1", port: origin.port }], routes: [{ path: "/r" }] }] },
       {
         SERVER_CERT_PATH: fileWith(SERVER.cert, "cert.pem"),

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { manualClock } from "../support/clock.ts";
 import { backend, running } from "../support/gateway.ts";
 import { ask } from "../support/raw_client.ts";
-import { whole } from "./whole.ts";
+import { fullGateway } from "./full_gateway.ts";
 
 interface Levels {
   readonly global?: object;
@@ -78,7 +78,7 @@ describe("8. Limits", () => {
     ["route", [200, 200, 200]],
   ] as const)("counts one request for everything the limit covers when attached at %s level", async (level, others) => {
     const origin = await backend();
-    const { proxy } = await whole(limited(origin.port, { [level]: { limit_hour: 1 } }));
+    const { proxy } = await fullGateway(limited(origin.port, { [level]: { limit_hour: 1 } }));
     expect((await proxy("/a/r")).status).toBe(200);
     expect((await proxy("/a/r")).status).toBe(429);
     const statuses: number[] = [];
@@ -89,7 +89,7 @@ describe("8. Limits", () => {
   it.each([{}, { limit_second: 0 }, { limit_min: -1 }, { limit_hour: 1.5 }, { limit_hour: "many" }, { limit_day: 5 }])(
     "requires integer fields and at least one of them: %j is refused",
     async (config) => {
-      await expect(whole(limited(9, { global: config }))).rejects.toThrow(/global\.plugins\[0\]\.config/);
+      await expect(fullGateway(limited(9, { global: config }))).rejects.toThrow(/global\.plugins\[0\]\.config/);
     },
   );
 });

@@ -1,4 +1,4 @@
-/** Does what a curl line of the documents would, without curl. */
+/** Runs the curl commands of the documents without curl. */
 import http from "node:http";
 
 /** The flags that the documents use: -i, -s, -X, -H, -A, -u, -d, -o, -w, -b, -c, --path-as-is. */
@@ -48,16 +48,16 @@ export function readCurl(line: string, cookie: string): Curl {
 
 export interface Printed {
   readonly out: string;
-  /** The cookie to send from now on. */
+  /** The cookie for later commands. */
   readonly cookie: string;
 }
 
-/** Does what the line says. `portOf` says where a port of the line really is. */
+/** Runs a command. `portOf` maps a port in the documents to the real one. */
 export async function runCurl(line: string, portOf: (port: number) => number, cookie: string): Promise<Printed> {
   const command = readCurl(line, cookie);
   const [, authority = "", target = "/"] = /^http:\/\/([^/]+)(\/.*)?$/.exec(command.url) ?? [];
   const port = portOf(Number(authority.split(":")[1]));
-  // The documents show what a client on the documented port gets.
+  // Host keeps the documented port, so that replies are as in the documents.
   const headers = ["Host", authority, ...command.headers];
   if (command.body !== "") headers.push("Content-Length", String(Buffer.byteLength(command.body)));
   if (!headers.includes("User-Agent")) headers.push("User-Agent", "curl/8.14.1");

@@ -78,15 +78,15 @@ export function overSocket(socket: Socket): RawConnection {
   let received = "";
   let ended = false;
   const waiting = new Set<() => void>();
-  const tell = () => [...waiting].forEach((look) => look());
+  const notify = () => [...waiting].forEach((look) => look());
   socket.on("data", (chunk: Buffer) => {
     received += chunk.toString("latin1");
-    tell();
+    notify();
   });
   socket.on("error", () => {});
   socket.on("close", () => {
     ended = true;
-    tell();
+    notify();
   });
   const wait = (done: () => boolean, fail: () => boolean) =>
     new Promise<string>((resolve, reject) => {

@@ -10,7 +10,7 @@ export const USER = "admin";
 export const PASSWORD = "admin-password";
 export const BASIC = `Basic ${Buffer.from(`${USER}:${PASSWORD}`).toString("base64")}`;
 
-export interface Whole {
+export interface FullGateway {
   readonly started: Started;
   readonly file: string;
   /** {proxy_url} */
@@ -25,7 +25,7 @@ export interface Whole {
   login(): Promise<string>;
 }
 
-export async function whole(config: unknown, environment: Record<string, string> = {}): Promise<Whole> {
+export async function fullGateway(config: unknown, environment: Record<string, string> = {}): Promise<FullGateway> {
   const file = fileWith(config);
   const read = readSettings(
     { "http-port": "0", "https-port": "0", "admin-port": "0", "manager-port": "0", "listen-host": "127.0.0.1" },
@@ -40,7 +40,7 @@ export async function whole(config: unknown, environment: Record<string, string>
   });
   const port = Number(new URL(started.http[0]!).port);
   const adminPort = Number(new URL(started.adminUrl!).port);
-  const admin: Whole["admin"] = (method, path, headers = {}) => ask(adminPort, { method, path, headers });
+  const admin: FullGateway["admin"] = (method, path, headers = {}) => ask(adminPort, { method, path, headers });
   return {
     started,
     file,
