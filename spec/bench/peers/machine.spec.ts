@@ -7,10 +7,10 @@ import { describe, expect, it, onTestFinished, vi } from "vitest";
 const MACHINE = fileURLToPath(new URL("./machine.ts", import.meta.url));
 const LOADER = new URL("../../../node_modules/tsx/dist/loader.mjs", import.meta.url).href;
 
-/** A shell with a child of its own, as a server has workers; says the ids of both. */
+/** A shell with a child process, like a server with workers; prints the ids of both. */
 const SHELL = "sleep 600 & echo $$ $!; wait";
 
-/** A process that has started it on a machine, and waits. */
+/** A process that starts that shell on a machine and waits. */
 async function busy(then: string) {
   const program = `
     import { once } from "node:events";
@@ -36,7 +36,7 @@ function alive(pid: number): boolean {
   }
 }
 
-/** One that nobody has waited for yet is over all the same. */
+/** A zombie process counts as ended. */
 function gone(pid: number): boolean {
   return !alive(pid) || !existsSync(`/proc/${pid}/exe`);
 }
