@@ -345,7 +345,7 @@ describe("an upstream that does not switch protocols", () => {
 });
 
 describe("a large reply pipelined before a WebSocket upgrade", () => {
-  test("arrives whole at a slow reader, and the upgrade after it", async () => {
+  it("arrives whole at a slow reader, and so does the response to the upgrade", async () => {
     const bytes = 8 * 1024 * 1024;
     const upstream = await byteBackend((socket) => {
       socket.on("data", (chunk: Buffer) => {
@@ -355,9 +355,9 @@ describe("a large reply pipelined before a WebSocket upgrade", () => {
       });
     });
     const { port } = await running(oneService(upstream.port));
-    const talk = await client(port);
-    talk.send(get("/a/large") + get("/a/chat", ...asks));
-    const text = await talk.until("HTTP/1.1 101 Switching Protocols");
+    const connection = await client(port);
+    connection.send(get("/a/large") + get("/a/chat", ...upgradeHeaders));
+    const text = await connection.until("HTTP/1.1 101 Switching Protocols");
     expect(text.indexOf("HTTP/1.1 101")).toBe(text.indexOf("\r\n\r\n") + 4 + bytes);
   });
 });
