@@ -227,7 +227,10 @@ describe("Node for lib/server/http1_node.ts", () => {
     first.send("GET / HT");
     further.send("GET / HT");
     held.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n");
-    await eventually(() => taken.every(({ bytesRead }) => bytesRead > 0) && taken[2]!.bytesRead > taken[1]!.bytesRead, "the bytes on each connection");
+    await eventually(
+      () => taken.every(({ bytesRead }) => bytesRead > 0) && taken[2]!.bytesRead > taken[1]!.bytesRead,
+      "the bytes on each connection",
+    );
     server.closeIdleConnections();
     await idle.closed();
     first.send("TP/1.1\r\nHost: a\r\n\r\n");

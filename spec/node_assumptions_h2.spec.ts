@@ -130,7 +130,10 @@ describe("Node for lib/server/h2_sessions.ts and lib/server/h2c.ts", () => {
     peer.headers(2, GET);
     await peer.goaway();
     if (!stream.destroyed) stream.write("never sent");
-    await eventually(() => session.destroyed || session.state.outboundQueueSize! > 0, "the end of the session, or a frame that it never sends");
+    await eventually(
+      () => session.destroyed || session.state.outboundQueueSize! > 0,
+      "the end of the session, or a frame that it never sends",
+    );
   });
 
   it("`lastProcStreamID` counts a request that Node resets without an event", async () => {
@@ -252,7 +255,10 @@ describe("Node for lib/server/listener.ts, lib/server/h2_receive.ts and lib/serv
     const uploads = Array.from({ length: 4 }, () => session.request({ ":method": "POST" }));
     for (const upload of uploads) upload.on("error", ignore).end(Buffer.alloc(65_535));
     // Together four windows of the connection.
-    await eventually(() => streams.length === 4 && streams.every((stream) => stream.state.remoteClose === 1), "four streams with END_STREAM");
+    await eventually(
+      () => streams.length === 4 && streams.every((stream) => stream.state.remoteClose === 1),
+      "four streams with END_STREAM",
+    );
   });
 });
 

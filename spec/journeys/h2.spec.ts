@@ -151,7 +151,10 @@ describe("an HTTP/2 request that is not valid", () => {
     const { type, payload } = await connection.until(({ type }) => type === RST_STREAM || (type === GOAWAY && how === "longer"));
     if (type === RST_STREAM) expect(payload.readUInt32BE(0)).toBe(CODES.PROTOCOL_ERROR);
     else expect(payload.readUInt32BE(4)).not.toBe(CODES.NO_ERROR);
-    await eventually(() => gateway.inFlight === 0 && origin.connections.open === 0, "no request being in flight and the connections to the upstream closing");
+    await eventually(
+      () => gateway.inFlight === 0 && origin.connections.open === 0,
+      "no request being in flight and the connections to the upstream closing",
+    );
     expect([aborted <= 1, whole]).toEqual([true, 0]);
   });
 });
@@ -347,7 +350,10 @@ describe("a client that resets its request", () => {
     await eventually(() => requests === 1, "a request at the upstream");
     expect(gateway.inFlight).toBe(1);
     connection.send(frame(RST_STREAM, 0, 1, number32(code)));
-    await eventually(() => origin.connections.open === 0 && gateway.inFlight === 0, "the connections to the upstream closing and no request being in flight");
+    await eventually(
+      () => origin.connections.open === 0 && gateway.inFlight === 0,
+      "the connections to the upstream closing and no request being in flight",
+    );
     await gateway.close(0);
     expect(JSON.parse(lines.join(""))).toMatchObject({ status: null });
   });
@@ -367,7 +373,10 @@ describe("a client that resets its request", () => {
       connection.send(frame(DATA, 0, stream, Buffer.from("half of it")));
       await eventually(() => parts === i + 1, "the first part of the body");
       connection.send(frame(DATA, 0, stream, Buffer.from("and a bit")), frame(RST_STREAM, 0, stream, number32(i % 2 === 0 ? CODES.CANCEL : CODES.NO_ERROR)));
-      await eventually(() => origin.connections.open === 0 && gateway.inFlight === 0, "the connections to the upstream closing and no request being in flight");
+      await eventually(
+        () => origin.connections.open === 0 && gateway.inFlight === 0,
+        "the connections to the upstream closing and no request being in flight",
+      );
       parts = i + 1;
     }
     expect(whole).toBe(0);
@@ -383,7 +392,10 @@ describe("a client that resets its request", () => {
     connection.headers(1, GET);
     await connection.until(({ type }) => type === DATA);
     connection.send(frame(RST_STREAM, 0, 1, number32(CODES.CANCEL)));
-    await eventually(() => origin.connections.open === 0 && gateway.inFlight === 0, "the connections to the upstream closing and no request being in flight");
+    await eventually(
+      () => origin.connections.open === 0 && gateway.inFlight === 0,
+      "the connections to the upstream closing and no request being in flight",
+    );
   });
 });
 

@@ -208,7 +208,7 @@ describe("a body with broken framing", () => {
     ["a last chunk of several zeros", "1\r\na\r\n000\r\n\r\n", "a"],
     ["an extension", '1;name="a\\"b"\r\na\r\n0;last\r\n\r\n', "a"],
     ...(codec === "wire" ? [] : readByNode),
-  ])("accepts a chunked body with %s, and chunks it anew for the upstream", async (_title, body, got) => {
+  ])("accepts a chunked body with %s, and chunks it again for the upstream", async (_title, body, got) => {
     let received = "";
     const upstream = await byteBackend((socket) => {
       socket.on("data", (chunk: Buffer) => {

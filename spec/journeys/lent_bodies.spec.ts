@@ -39,7 +39,10 @@ async function stalled(port: number, letter: string) {
       socket.on("data", (chunk: Buffer) => void (text += chunk.toString("latin1")));
       socket.resume();
       const end = MANY * BYTES;
-      await eventually(() => text.length > end && text.split("HTTP/1.1 200 OK").length === MANY + 1 && text.endsWith(letter), `all of ${letter}`);
+      await eventually(
+        () => text.length > end && text.split("HTTP/1.1 200 OK").length === MANY + 1 && text.endsWith(letter),
+        `all of ${letter}`,
+      );
       const bodies = text.replace(/HTTP\/1\.1 200 OK\r\n(?:[^\r]+\r\n)+\r\n/g, "");
       return { bytes: bodies.length, isPure: bodies === letter.repeat(bodies.length) };
     },

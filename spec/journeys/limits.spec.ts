@@ -165,7 +165,7 @@ describe("request_timeout_ms", () => {
     expect((await until(1))[0]).toMatchObject({ status: 408, code: "request_timeout", request_id: id, upstream: `127.0.0.1:${upstream.port}` });
   });
 
-  it("closes the connection when the reply has begun, and the access log says why", async () => {
+  it("closes the connection when the reply has begun, and the access log shows why", async () => {
     const upstream = await rawBackend((request, response) => {
       request.on("error", () => {});
       response.on("error", () => {}).write("begun");
@@ -215,7 +215,10 @@ describe("request_timeout_ms", () => {
     await connection.until(({ type, stream }) => type === HEADERS && stream === 1);
     clock.advance(2_000);
     expect(await connection.reset(1)).toBe(CODES.CANCEL);
-    await eventually(() => upstream.connections.open === 0 && gateway.inFlight === 0, "the connections to the upstream closing and no request being in flight");
+    await eventually(
+      () => upstream.connections.open === 0 && gateway.inFlight === 0,
+      "the connections to the upstream closing and no request being in flight",
+    );
     expect((await until(1))[0]).toMatchObject({ status: 200, code: "request_timeout" });
     expect(connection.isClosed()).toBe(false);
   });

@@ -247,7 +247,10 @@ describe("request_size_limit", () => {
     connection.send(post("Transfer-Encoding: chunked") + chunk("x".repeat(size)));
     const { stream, reply } = h2Open(h2Session(port), { method: "POST" }, false);
     stream.write("x".repeat(size));
-    await eventually(() => gateway.inFlight === 2 && upstream.connections.open === 2, "two requests in flight and two connections to the upstream");
+    await eventually(
+      () => gateway.inFlight === 2 && upstream.connections.open === 2,
+      "two requests in flight and two connections to the upstream",
+    );
     answering.open();
     await connection.until("early");
     connection.send("0\r\n\r\n");

@@ -10,7 +10,7 @@ const KEYS = { name: "key_auth", config: { keys: [{ id: "ann", key: "k-ann" }, {
 const limit = (config: object) => ({ name: "rate_limit", config: { limit_hour: 2, ...config } });
 
 describe("plugins that work together", () => {
-  it("limit by credential counts each caller that authentication has identified, in either plugin order", async () => {
+  it("apply a limit by credential to each caller that authentication has identified, in either plugin order", async () => {
     const origin = await backend();
     const { port } = await running(oneService(origin.port, { routes: [{ path: "/{rest*}", plugins: [limit({ limit_by: "credential" })] }] }, { plugins: [KEYS] }));
     const statuses = async (apiKey: string, times: number) => {
@@ -25,7 +25,7 @@ describe("plugins that work together", () => {
     expect(origin.seen).toHaveLength(4);
   });
 
-  it("limit in shadow mode counts and reports, neither refuses nor changes the limit beside it", async () => {
+  it("count and report in shadow mode without refusing a request or changing the limit beside it", async () => {
     const origin = await backend();
     const { log, lines } = madeUpTools();
     const shadow = { ...limit({ limit_hour: 1, mode: "shadow" }), id: "trial" };

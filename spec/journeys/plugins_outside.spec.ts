@@ -224,12 +224,18 @@ describe("forward_auth", () => {
     leaving.send("GET /a/x HTTP/1.1\r\nHost: gw\r\n\r\n");
     await requested.opened;
     leaving.socket.destroy();
-    await eventually(() => authServer.connections.open === 0 && gateway.inFlight === 0, "the connections to the authorization server closing and no request being in flight");
+    await eventually(
+      () => authServer.connections.open === 0 && gateway.inFlight === 0,
+      "the connections to the authorization server closing and no request being in flight",
+    );
     requested = gate();
     const { stream } = h2Open(h2Session(port), {}, true);
     await requested.opened;
     stream.close(http2.constants.NGHTTP2_CANCEL);
-    await eventually(() => authServer.connections.open === 0 && gateway.inFlight === 0, "the connections to the authorization server closing and no request being in flight");
+    await eventually(
+      () => authServer.connections.open === 0 && gateway.inFlight === 0,
+      "the connections to the authorization server closing and no request being in flight",
+    );
     expect(origin.seen).toEqual([]);
   });
 

@@ -76,7 +76,10 @@ describe("a retry of a request without a body", () => {
     connection.send(get());
     await eventually(() => first.heads.length === 1, "a request at the first upstream");
     connection.socket.destroy();
-    await eventually(() => gateway.inFlight === 0 && first.sockets.size === 0, "no request being in flight and the connections to the first upstream closing");
+    await eventually(
+      () => gateway.inFlight === 0 && first.sockets.size === 0,
+      "no request being in flight and the connections to the first upstream closing",
+    );
     expect(second.connections.total).toBe(0);
   });
 });
@@ -389,7 +392,7 @@ describe("a retry to an upstream over HTTP/2", () => {
     expect(second.requests).toBe(requests + 1);
   });
 
-  it("costs no request when an idle connection has gone", async () => {
+  it("costs no request when an idle connection has been closed", async () => {
     const [first, second] = [await restartableBackend("h2c"), await restartableBackend("h2c")];
     const { port } = await inOrder([first.port, second.port], { protocol: "h2c" });
     for (let i = 0; i < 2; i++) await ask(port, { path: "/a/x" });

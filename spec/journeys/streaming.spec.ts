@@ -302,7 +302,7 @@ describe("framing of responses", () => {
     expect(all.split("HTTP/1.1 404")[0]).not.toMatch(/transfer-encoding/i);
   });
 
-  it("chunks a chunked response anew", async () => {
+  it("chunks a chunked response again", async () => {
     const all = await received("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;ext=1\r\no\r\n1\r\nk\r\n0\r\n\r\n");
     expect(all).toMatch(/\r\nTransfer-Encoding: chunked\r\n/i);
     expect(all).not.toContain("ext=1");

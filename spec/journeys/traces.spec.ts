@@ -395,6 +395,7 @@ describe("a collector", () => {
     clock.advance(1_000);
     // Without the bound of a second this would never end.
     await closing;
+    expect(to.spans.length).toBe(2 * many);
   });
 
   it("gets the waiting spans when the gateway closes, and they are counted", async () => {

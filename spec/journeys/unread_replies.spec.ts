@@ -62,7 +62,7 @@ const BODIES: readonly [string, () => Reply["body"]][] = [
 ];
 
 describe.each(BODIES)("an HTTP/1.1 client that reads nothing of %s", (_what, body) => {
-  it("is disconnected after a minute, whatever it sends meanwhile, and the log says why", async () => {
+  it("is disconnected after a minute, whatever it sends meanwhile, and the log shows why", async () => {
     const { gateway, clock, stalled, lines } = await long(body);
     const connection = await stalled();
     for (let at = 0; at < 50_000; at += 10_000) {
@@ -112,7 +112,10 @@ it("resets an HTTP/2 stream whose client keeps its window at 0 for a minute, wha
   await connection.until(({ type, flags }) => type === SETTINGS && (flags & ACK) !== 0);
   connection.headers(1, GET);
   await eventually(() => gateway.stats.total.requestsPerS > 0 || upstream.connections.open === 1, "the upstream");
-  await eventually(() => gateway.stats.services[0]!.upstreams[0]!.inFlight === 0 && connection.frames.some(({ stream }) => stream === 1), "the whole response");
+  await eventually(
+    () => gateway.stats.services[0]!.upstreams[0]!.inFlight === 0 && connection.frames.some(({ stream }) => stream === 1),
+    "the whole response",
+  );
   for (let turns = 0; turns < 20; turns++) await new Promise((resolve) => setImmediate(resolve));
   const payload = Buffer.alloc(8);
   for (let seconds = 0; seconds < 60; seconds += 10) {

@@ -185,7 +185,10 @@ describe("the end of a WebSocket over HTTP/2", () => {
     const ended = once(stream, "end");
     far.end();
     await ended;
-    await eventually(() => stream.closed && gateway.inFlight === 0 && origin.sockets.size === 0, "the stream closing and no request being in flight and the connections to the upstream closing");
+    await eventually(
+      () => stream.closed && gateway.inFlight === 0 && origin.sockets.size === 0,
+      "the stream closing and no request being in flight and the connections to the upstream closing",
+    );
     expect(stream.rstCode).toBe(CODES.NO_ERROR);
     expect(how).toEqual(["end"]);
   });
@@ -203,7 +206,10 @@ describe("the end of a WebSocket over HTTP/2", () => {
     connection.headers(1, [...Object.entries(upgradeHeaders).slice(0, 3), [":path", "/a/x"], [":authority", "gw.example"]], 0);
     await connection.until(({ type, stream }) => type === HEADERS && stream === 1);
     connection.send(frame(RST_STREAM, 0, 1, number32(CODES.CANCEL)));
-    await eventually(() => origin.sockets.size === 0 && gateway.inFlight === 0, "the connections to the upstream closing and no request being in flight");
+    await eventually(
+      () => origin.sockets.size === 0 && gateway.inFlight === 0,
+      "the connections to the upstream closing and no request being in flight",
+    );
     expect(how).toEqual(["ECONNRESET"]);
   });
 

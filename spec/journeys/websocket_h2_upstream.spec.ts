@@ -223,7 +223,10 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     second.side.end("last words");
     await once(to.streams[1]!, "end");
     expect(far).toBe("last words");
-    await eventually(() => gateway.inFlight === 0 && to.streams.every(({ closed }) => closed), "no request being in flight and the stream closing");
+    await eventually(
+      () => gateway.inFlight === 0 && to.streams.every(({ closed }) => closed),
+      "no request being in flight and the stream closing",
+    );
     expect([...to.streams.map(({ rstCode }) => rstCode), first.broken(), second.broken()]).toEqual([NGHTTP2_NO_ERROR, NGHTTP2_NO_ERROR, false, false]);
   });
 
@@ -270,7 +273,10 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
       side.write("x");
     }
     await eventually(() => received().length === 6, "six bytes");
-    await eventually(() => isGone(side) && to.streams[0]!.closed && gateway.inFlight === 0, "the connection closing and the stream closing and no request being in flight");
+    await eventually(
+      () => isGone(side) && to.streams[0]!.closed && gateway.inFlight === 0,
+      "the connection closing and the stream closing and no request being in flight",
+    );
     expect(to.streams[0]!.rstCode).toBe(NGHTTP2_CANCEL);
   });
 
@@ -337,7 +343,10 @@ describe.each(KINDS)("a WebSocket from %s to an upstream over HTTP/2 (RFC 8441)"
     const second = await before(to);
     const cut = await open(second.port);
     expect(await second.gateway.close(50)).toBe("cut");
-    await eventually(() => isGone(cut.side) && to.streams[1]!.closed && to.sessions.size === 0, "the connection closing and the stream closing and the connections to the upstream closing");
+    await eventually(
+      () => isGone(cut.side) && to.streams[1]!.closed && to.sessions.size === 0,
+      "the connection closing and the stream closing and the connections to the upstream closing",
+    );
   });
 
   it("stays open over a reload that removes its service", async () => {
