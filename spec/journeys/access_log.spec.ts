@@ -38,7 +38,7 @@ describe("the program with global.access_log.file", () => {
     expect(stderr).not.toContain("Debugger");
   });
 
-  it("does not start when the access log file cannot be opened: exit status 2, and the error names its place in the configuration", async () => {
+  it("does not start when the access log file cannot be opened: exit status 2, and an error with its place", async () => {
     const folder = emptyFolder();
     const { code, stderr } = await program(["--config", fileWith(logged(9, { file: folder })), "--http-port", "0"]).ended;
     expect(code).toBe(2);
@@ -130,7 +130,7 @@ describe("a reload of global.access_log", () => {
     expect([existsSync(one), existsSync(`${one}.2`)]).toEqual([false, true]);
   });
 
-  it("answers requests and logs the reason when the access log file of a gateway that does not listen can no longer be opened", async () => {
+  it("answers requests and logs the reason when a gateway that does not listen can no longer open its access log", async () => {
     const folder = join(emptyFolder(), "logs");
     mkdirSync(folder);
     const lines: string[] = [];

@@ -44,7 +44,7 @@ const configFor = (port: number) =>
   });
 
 describe("a host that embeds the gateway", () => {
-  it("configures a gateway with a value and its own plugin, uses inject, its own server and a listener, reloads it and closes it", async () => {
+  it("runs a gateway from a value and its own plugin by inject, its own server and a listener, reloads it and closes it", async () => {
     const origin = await backend((request, response) => response.end(`order ${request.url}`));
     const events: string[] = [];
     const log = edge.createLog({ format: "json", write: (line) => void events.push((JSON.parse(line) as { message: string }).message) });

@@ -136,7 +136,7 @@ describe("an HTTP/2 request that is not valid", () => {
   it.each([
     ["longer", "2"],
     ["shorter", "5"],
-  ])("resets the stream or closes the connection for a body %s than its Content-Length, and aborts the upstream request", async (how, length) => {
+  ])("aborts the upstream request, and the stream or connection, for a body %s than its Content-Length", async (how, length) => {
     let aborted = 0;
     let whole = 0;
     const origin = await rawBackend((request, response) => {
@@ -178,7 +178,7 @@ describe("an HTTP/2 connection that misbehaves", () => {
     await connection.until(({ type }) => type === GOAWAY || connection.frames.filter((each) => each.type === PING).length > before);
   };
 
-  it("sends GOAWAY with ENHANCE_YOUR_CALM to a client that cancels its requests at once (CVE-2023-44487), and serves other connections", async () => {
+  it("sends GOAWAY with ENHANCE_YOUR_CALM to a client that cancels its requests at once (CVE-2023-44487), and serves others", async () => {
     const { port, gateway, connection } = await start();
     for (let i = 0; i < 3_000 && !connection.frames.some(({ type }) => type === GOAWAY); i += 100) {
       cancelRequests(connection, i, 100);
@@ -358,7 +358,7 @@ describe("a client that resets its request", () => {
     expect(JSON.parse(lines.join(""))).toMatchObject({ status: null });
   });
 
-  it("aborts the upstream request when the client resets in the middle of its body, so the upstream never takes half for the whole", async () => {
+  it("aborts the upstream request, without a clean end, when the client resets in the middle of its body", async () => {
     let whole = 0;
     let parts = 0;
     const origin = await rawBackend((request, response) => {

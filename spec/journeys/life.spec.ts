@@ -142,7 +142,7 @@ describe.each(["0", "1"])("SIGTERM under load with PRE_STOP_DELAY_S=%s", (PRE_ST
 describe("PRE_STOP_DELAY_S", () => {
   const environment = { ADMIN_USER: "a", ADMIN_PASSWORD: "b" };
 
-  it("keeps the gateway serving after SIGTERM: not ready, accepting connections, closing each after its reply; a second signal exits with status 1", async () => {
+  it("keeps a gateway serving that is not ready, each connection for one more reply, and a second signal exits with status 1", async () => {
     const { child, port, started, says, ended, stderr } = await slow([], { ...environment, PRE_STOP_DELAY_S: "3600" });
     const admin = Number(new URL(started.admin as string).port);
     const kept = await connect(port);

@@ -412,7 +412,7 @@ describe("min_body_bytes_per_s", () => {
 });
 
 describe("max_body_bytes", () => {
-  it("answers 413 to a larger Content-Length at once, without 100 Continue and without the upstream, and closes the connection", async () => {
+  it("answers 413 to a larger Content-Length at once, without 100 Continue or the upstream, and closes the connection", async () => {
     const upstream = await backend();
     const { port } = await running(limited(upstream.port, { max_body_bytes: 10 }));
     const connection = await client(port);

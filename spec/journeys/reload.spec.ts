@@ -138,7 +138,7 @@ describe("POST /gateway/reload", () => {
     expect((await asked("GET", "/gateway/health")).json).toMatchObject({ services: [{ name: "s", upstreams: [{ port: running.origin.port }] }] });
   });
 
-  it("reports every error with its place, keeps the old configuration, and shows the failure in the status until a reload succeeds", async () => {
+  it("reports every error with its place, keeps the old configuration, and appears as failed until a reload succeeds", async () => {
     const running = await started();
     const asked = await admin(running);
     writeFileSync(running.file, '{\n  "services": [{}],\n  "servces": []\n}');

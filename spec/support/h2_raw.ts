@@ -93,9 +93,9 @@ export function frameReader(take: (frame: Frame) => void, skipped = 0): (chunk: 
     before = 0;
     while (buffered.length >= 9 && buffered.length >= 9 + buffered.readUIntBE(0, 3)) {
       const end = 9 + buffered.readUIntBE(0, 3);
-      const received = { type: buffered[3]!, flags: buffered[4]!, stream: buffered.readUInt32BE(5) & 0x7fffffff, payload: buffered.subarray(9, end) };
+      const next = { type: buffered[3]!, flags: buffered[4]!, stream: buffered.readUInt32BE(5) & 0x7fffffff, payload: buffered.subarray(9, end) };
       buffered = buffered.subarray(end);
-      take(received);
+      take(next);
     }
   };
 }

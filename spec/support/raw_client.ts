@@ -118,7 +118,7 @@ export async function refused(port: number): Promise<NodeJS.ErrnoException> {
   }
 }
 
-/** Resolves when `holds()` is true; rejects after two seconds with an error that names `what`, by default the source text of the condition. */
+/** Resolves when `holds()` is true; rejects after two seconds with an error that names `what`, by default the source of `holds`. */
 export async function eventually(holds: () => boolean, what = String(holds)): Promise<void> {
   const deadline = performance.now() + 2_000;
   while (!holds()) {
