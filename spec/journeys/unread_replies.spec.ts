@@ -138,13 +138,13 @@ it.each([
   const lines: string[] = [];
   const whole = Buffer.alloc(CHUNK.length * CHUNKS);
   const port = protocol === "http" ? (await rawBackend((_request, response) => void response.end(whole))).port : await h2Backend((stream) => void stream.end(whole));
-  const config = oneService(port, { protocol, upstream_client, timeouts: { idle_ms: 50 } }, { access_log: { enabled: true } });
+  const config = oneService(port, { protocol, upstream_client, timeouts: { idle_ms: 300 } }, { access_log: { enabled: true } });
   const made = await running(config, { accessLog: (text) => void lines.push(...text.trimEnd().split("\n")) });
   const connection = await client(made.port);
   connection.socket.pause();
   connection.send(get());
   await eventually(() => lines.length > 0, "the access log");
-  expect(JSON.parse(lines[0]!)).toMatchObject({ status: 200, code: "request_timeout", fault: "the client read nothing of the reply for 50 ms" });
+  expect(JSON.parse(lines[0]!)).toMatchObject({ status: 200, code: "request_timeout", fault: "the client read nothing of the reply for 300 ms" });
 });
 
 describe("an upload that continues after its complete reply", () => {
