@@ -603,7 +603,7 @@ describe("Node for lib/server/tls.ts and lib/server/client_certificate.ts", () =
   });
 });
 
-describe("Node for lib/upstream/connection.ts, http1_request.ts and pool.ts", () => {
+describe("Node for lib/upstream/http1_request.ts and lib/upstream/pool.ts", () => {
   it("`onread` of a new connection gets all bytes, and none are emitted as events", async () => {
     const server = net.createServer((socket) => void socket.end("answer"));
     const port = await listening(server);
@@ -741,7 +741,7 @@ describe("Node for lib/upstream/node_response_parser.ts", () => {
   });
 });
 
-describe("Node for lib/upstream/connect.ts and lib/upstream/tls.ts", () => {
+describe("Node for lib/upstream/connect.ts", () => {
   /** A port of 127.0.0.1 at which nobody listens on another address of this machine. */
   const lookup = (addresses: readonly string[]): LookupFunction => (_host, { all }, done) => {
     expect(all).toBe(true);
